@@ -1,0 +1,225 @@
+"""What experiment does this file describe?
+
+One YAML file becomes one frozen value. Everything a person can get wrong is refused here, with the file, the path in
+the file and what would be right; nothing later needs to check again. Reads files, starts nothing.
+"""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+from msgspec import Meta, Struct, field
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import Duration, Extent, format_unit, parse_unit
+from crescendo.model.verdict import Bound, check_metric, default_checks
+from crescendo.model.workload import MAX_CONNECTIONS, Group, Open
+
+SCHEMES = ("amqp",)
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+
+class System(Struct, frozen=True, forbid_unknown_fields=True):
+    """The system under test: a kind that Crescendo starts, or the URL of one that runs already."""
+
+    kind: str | None = None
+    url: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.kind is None) == (self.url is None):
+            raise ValueError("give either kind (a system to start) or url (one that runs already)")
+        if self.url is not None:
+            _check_url(self.url)
+            if self.settings:
+                raise ValueError("settings belong to a system that Crescendo starts; with url they do nothing")
+
+
+class Constant(Struct, frozen=True, tag_field="kind", tag="constant", forbid_unknown_fields=True):
+    """Every group at its own rate, from beginning to end."""
+
+
+class Phases(Struct, frozen=True, forbid_unknown_fields=True):
+    """Warm-up is not judged, measure is, drain is how long the last messages may take to arrive."""
+
+    warmup: Duration = Duration(2 * 10**9)
+    measure: Extent = Extent("10s")
+    drain: Duration = Duration(10 * 10**9)
+
+    def __post_init__(self) -> None:
+        if self.measure.duration is not None and self.measure.duration <= 0:
+            raise ValueError("measure must last longer than nothing; write a duration such as 30s, or a count")
+
+
+class Peers(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many processes share the connections of each role."""
+
+    senders: Annotated[int, Meta(ge=1, le=1000)] = 1
+    receivers: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
+class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
+    """One experiment. The same value and seed give the same schedule."""
+
+    name: Annotated[str, Meta(pattern=_NAME)]
+    workload: Annotated[list[Group], Meta(min_length=1)]
+    system: System = System(kind="loopback")
+    profile: Constant = Constant()
+    phases: Phases = Phases()
+    checks: dict[str, Bound] | None = None
+    peers: Peers = Peers()
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        names = [group.name for group in self.workload]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"two groups are called {sorted(twice)[0]!r}; give each group its own name")
+        senders = sum(group.senders for group in self.workload)
+        receivers = sum(group.receivers for group in self.workload)
+        if senders == 0:
+            raise ValueError("no group has a sender, so there would be nothing to measure")
+        if max(senders, receivers) > MAX_CONNECTIONS:
+            raise ValueError(f"a run has at most {MAX_CONNECTIONS} senders and as many receivers")
+        received = {group.address for group in self.workload if group.receivers}
+        for group in self.workload:
+            if group.senders and group.address not in received:
+                raise ValueError(f"nobody receives from {group.address}; give a group on that address a receiver")
+            if not group.senders and not any(g.senders and g.address == group.address for g in self.workload):
+                raise ValueError(f"nobody sends to {group.address}; give a group on that address a sender")
+        for metric in self.checks or {}:
+            check_metric(metric)
+
+    @property
+    def effective_checks(self) -> dict[str, Bound]:
+        """The checks of the file, or those that any honest run should pass."""
+        if self.checks is not None:
+            return self.checks
+        return default_checks(bounded=all(group.rate for group in self.workload if group.senders))
+
+    def redacted(self) -> "Experiment":
+        """The same experiment without secrets, for everything that is written or shown."""
+        if self.system.url is None:
+            return self
+        return msgspec.structs.replace(self, system=System(url=redact_url(self.system.url)))
+
+
+def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
+    """Read one experiment file, with `--set path=value` applied before anything is checked."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise ConfigError(f"{path}: cannot be read: {err}") from err
+    except yaml.YAMLError as err:
+        raise ConfigError(f"{path}: this is not YAML: {_one_line(err)}") from err
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: expected a mapping with keys such as name, workload and phases")
+    return experiment_from(document, overrides, source=str(path), default_name=path.stem)
+
+
+def experiment_from(
+    document: dict[str, Any], overrides: tuple[str, ...] = (), *, source: str = "experiment", default_name: str = ""
+) -> Experiment:
+    """Build an experiment from what a file held."""
+    workload = document.get("workload", {})
+    groups = [workload] if isinstance(workload, dict) else workload
+    document = {"name": default_name, **document, "workload": groups}
+    for override in overrides:
+        _apply(document, override)
+    try:
+        return msgspec.convert(document, Experiment, dec_hook=parse_unit)
+    except msgspec.ValidationError as err:
+        raise ConfigError(f"{source}: {_explain(str(err))}") from err
+
+
+def to_document(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as plain values; `experiment_from` reads it back to an equal one."""
+    document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
+    if document["checks"] is None:
+        del document["checks"]
+    return document
+
+
+def redact_url(url: str) -> str:
+    """A URL without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return url.replace(f":{parts.password}@", ":***@", 1)
+
+
+def _check_url(url: str) -> None:
+    wanted = f"{SCHEMES[0]}://[user:password@]host[:port]"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as err:
+        raise ValueError(f"url {redact_url_text(url)!r}: {err}; expected {wanted}") from err
+    if parts.scheme not in SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query or port == 0:
+        raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}")
+
+
+def redact_url_text(url: str) -> str:
+    """Redaction for text that may not even be a URL."""
+    return re.sub(r":[^:/@]*@", ":***@", url)
+
+
+def _apply(document: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set {override}: write it as path=value, for example --set workload.rate=5000")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise ConfigError(f"--set {override}: the value is not YAML: {_one_line(err)}") from err
+    keys = path.split(".")
+    targets: list[Any] = [document]
+    if keys[0] == "workload" and len(keys) > 1:
+        targets = document["workload"] if isinstance(document["workload"], list) else []
+        keys = keys[1:]
+        named = [group for group in targets if isinstance(group, dict) and group.get("name", "main") == keys[0]]
+        if named and len(keys) > 1:
+            targets, keys = named, keys[1:]
+    for target in targets:
+        inner: Any = target
+        for key in keys[:-1]:
+            inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {override}: {path} does not lead into a mapping")
+        inner[keys[-1]] = value
+
+
+def _explain(message: str) -> str:
+    """msgspec's sentence, with the path first and the nearest known key where one was misspelt."""
+    text, _, where = message.partition(" - at `$")
+    where = where.rstrip("`").lstrip(".") or "top level"
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
+    if unknown:
+        known = _keys_at(where)
+        near = difflib.get_close_matches(unknown[1], known, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        return f"{where}: unknown key {unknown[1]!r}; {hint}"
+    missing = re.fullmatch(r"Object missing required field `(.*)`", text)
+    if missing:
+        return f"{where}: {missing[1]!r} is missing"
+    return f"{where}: {text[:1].lower()}{text[1:]}"
+
+
+def _keys_at(where: str) -> list[str]:
+    head = re.split(r"[.\[]", where)[0]
+    tables: dict[str, Any] = {"system": System, "phases": Phases, "peers": Peers, "profile": Constant}
+    if head == "workload":
+        kind: Any = Open if where.endswith(".mode") else Group
+    else:
+        kind = tables.get(head, Experiment)
+    return [item.encode_name for item in msgspec.structs.fields(kind)]
+
+
+def _one_line(err: Exception) -> str:
+    return " ".join(str(err).split())

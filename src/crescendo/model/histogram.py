@@ -1,0 +1,53 @@
+"""Which bucket does a latency fall into, and which latency does a bucket stand for?
+
+Log-linear buckets as in HdrHistogram: exact below 512 ns, then 256 to the octave, so a bucket is at most 0.4 % wide.
+Bucket numbers are integers that keep the order of the values, negative ones included: counts of the same bucket add up
+across seconds, peers and runs, and percentiles come from the sums. Percentiles are never averaged.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+
+SUB_BITS = 8
+SUB_BUCKETS = 1 << SUB_BITS
+
+
+def bucket_of(values_ns: Int64s) -> Int64s:
+    """The bucket number of each value. ~ maps -1 to 0, so negative values mirror the positive ones exactly."""
+    negative = values_ns < 0
+    magnitude = np.where(negative, ~values_ns, values_ns)
+    exponent = np.maximum(np.log2(np.maximum(magnitude, 1).astype(np.float64)).astype(np.int64) - SUB_BITS, 0)
+    # Where log2 rounds up to the next octave the number comes out the same: e*256 + 255 is (e-1)*256 + 511.
+    bucket = exponent * SUB_BUCKETS + (magnitude >> exponent)
+    return np.where(negative, ~bucket, bucket)
+
+
+def bucket_ceiling(bucket: int) -> int:
+    """The largest value that falls into the bucket."""
+    if bucket < 0:
+        return ~_floor(~bucket)
+    return _floor(bucket + 1) - 1
+
+
+def percentile(buckets: Int64s, counts: Int64s, percent: float) -> int:
+    """The value at or below which `percent` of the samples lie: the ceiling of the bucket that holds that rank."""
+    order = np.argsort(buckets)
+    cumulative = np.cumsum(counts[order])
+    if cumulative.size == 0:
+        raise ValueError("no samples, no percentile")
+    rank = max(math.ceil(percent / 100 * int(cumulative[-1])), 1)
+    return bucket_ceiling(int(buckets[order][np.searchsorted(cumulative, rank)]))
+
+
+def samples_beyond(count: int, percent: float) -> int:
+    """How many samples lie above the rank of a percentile."""
+    return count - max(math.ceil(percent / 100 * count), 1)
+
+
+def _floor(bucket: int) -> int:
+    exponent = max((bucket >> SUB_BITS) - 1, 0)
+    return (bucket - exponent * SUB_BUCKETS) << exponent

@@ -1,0 +1,106 @@
+"""How do people write durations, sizes and extents, and what do they mean exactly?
+
+Each value keeps one exact integer. Parsing is strict: a number without a unit is refused where a unit decides the
+meaning, because `30` could be seconds or messages and guessing is how wrong experiments run.
+"""
+
+import re
+from typing import Any
+
+_NS_PER_UNIT = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_BYTES_PER_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "KiB": 2**10, "MiB": 2**20}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]*)\s*")
+
+DURATION_HINT = "a duration such as 500ms, 30s, 15m or 2h"
+SIZE_HINT = "a size such as 256, 10KB or 1MiB"
+
+
+class Duration(int):
+    """A length of time in whole nanoseconds."""
+
+    @classmethod
+    def parse(cls, text: object) -> "Duration":
+        if text == 0 and not isinstance(text, bool):
+            return cls(0)  # zero needs no unit
+        match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+        if match is None or match[2] not in _NS_PER_UNIT:
+            raise ValueError(f"{text!r} is not {DURATION_HINT}")
+        return cls(_scaled(match[1], _NS_PER_UNIT[match[2]]))
+
+    def __str__(self) -> str:
+        for unit in ("h", "m", "s", "ms", "us"):
+            if self and self % _NS_PER_UNIT[unit] == 0:
+                return f"{self // _NS_PER_UNIT[unit]}{unit}"
+        return f"{int(self)}ns" if self else "0s"
+
+
+class Size(int):
+    """A number of payload bytes."""
+
+    @classmethod
+    def parse(cls, text: object) -> "Size":
+        match = _QUANTITY.fullmatch(str(text)) if isinstance(text, int | str) and not isinstance(text, bool) else None
+        if match is None or match[2] not in _BYTES_PER_UNIT:
+            raise ValueError(f"{text!r} is not {SIZE_HINT} (KB is 1000 bytes, KiB is 1024)")
+        return cls(_scaled(match[1], _BYTES_PER_UNIT[match[2]]))
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+
+class Extent(str):
+    """How long a phase lasts, as written: a duration, or a number of messages per connection."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: object) -> "Extent":
+        if isinstance(text, bool) or (isinstance(text, int) and text < 1):
+            raise ValueError(f"{text!r} is no extent; write a count of at least 1, or {DURATION_HINT}")
+        if isinstance(text, str) and not text.isdigit():
+            try:
+                return cls(Duration.parse(text))
+            except ValueError:
+                raise ValueError(f"{text!r} is neither {DURATION_HINT} nor a count of messages a connection") from None
+        return cls(text)
+
+    @property
+    def messages(self) -> int | None:
+        """How many per connection, when the extent is a count."""
+        return int(self) if self.isdigit() else None
+
+    @property
+    def duration(self) -> Duration | None:
+        return None if self.isdigit() else Duration.parse(str(self))
+
+
+def parse_unit(kind: type[Any], value: object) -> Any:
+    """The decode hook of msgspec: turn what the file says into the unit the field asks for."""
+    if hasattr(kind, "parse"):
+        return kind.parse(value)
+    raise NotImplementedError(kind)
+
+
+def format_unit(value: object) -> Any:
+    """The encode hook of msgspec: write a unit the way a person would."""
+    if hasattr(type(value), "parse"):
+        return str(value)
+    raise NotImplementedError(type(value))
+
+
+def format_ns(ns: float) -> str:
+    """A time a person can read, in the unit that fits it."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= scale:
+            return f"{ns / scale:.3g} {unit}" if abs(ns) < 1e3 * scale else f"{ns / scale:,.0f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def _scaled(number: str, unit: int) -> int:
+    # Exact in integers: 0.1 s is 100,000,000 ns, not the float next to it.
+    whole, _, fraction = number.partition(".")
+    divisor = int("1" + "0" * len(fraction))
+    scaled, remainder = divmod(int(whole + fraction) * unit, divisor)
+    if remainder:
+        raise ValueError(f"{number} is finer than the smallest unit")
+    return scaled

@@ -1,0 +1,139 @@
+"""Pass, fail, or do we not know?
+
+A check compares one measured value with one bound, and carries the reasons why its evidence might not hold. The
+rule of three: a run fails if a check fails on sound evidence; else it is invalid if any check is; else it passes.
+Computes from values it is given; it never reads a recording.
+"""
+
+import operator
+import re
+from collections.abc import Callable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from crescendo.model.units import Duration
+
+LATENCY_KINDS = ("response", "transfer", "settle")
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "p99.99": 99.99}
+COUNTS = (
+    "lost", "lost_acknowledged", "lost_unacknowledged", "duplicated", "reordered", "corrupt", "stray", "unrecorded",
+)  # fmt: skip
+ADDITIVE = ("duplicated", "reordered", "corrupt", "stray", "unrecorded")
+"""Counts of things seen: missing evidence can only hide more of them, so exceeding a bound is proof."""
+
+SAMPLES_BEYOND = 10
+"""A percentile rests on at least this many samples beyond it."""
+
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
+}  # fmt: skip
+_BOUND = re.compile(r"\s*(<=|>=|==|<|>)\s*([\d_.]+)\s*([A-Za-zµ/]*)\s*(of offered)?\s*")
+_METRIC = re.compile(r"(response|transfer|settle)_(p50|p90|p95|p99|p99\.9|p99\.99|min|max|mean)")
+
+
+class Outcome(StrEnum):
+    PASS = "pass"  # noqa: S105
+    FAIL = "fail"
+    INVALID = "invalid"
+
+
+class Bound(str):
+    """A bound as written, such as `<= 200ms`. Its value is in base units: nanoseconds, messages, messages/second."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: object) -> "Bound":
+        if isinstance(text, int | float) and not isinstance(text, bool):
+            return cls(f"== {text:g}")
+        bound = cls(" ".join(text.split())) if isinstance(text, str) else cls()
+        if _BOUND.fullmatch(bound) is None:
+            raise ValueError(f"{text!r} is no bound; write a number, or for example '<= 200ms' or '>= 0.99 of offered'")
+        bound.limit(0.0)  # refuses a unit that does not exist
+        return bound
+
+    @property
+    def op(self) -> str:
+        return self._parts()[0]
+
+    def limit(self, offered: float) -> float:
+        """The value to compare with; `offered` is the rate that `of offered` refers to."""
+        _, number, unit, of_offered = self._parts()
+        if unit in {"", "msg/s"}:
+            return float(number) * (offered if of_offered else 1.0)
+        return float(Duration.parse(f"{number}{unit}"))
+
+    def holds(self, value: float, offered: float = 0.0) -> bool:
+        return _OPERATORS[self.op](value, self.limit(offered))
+
+    @property
+    def caps(self) -> bool:
+        """Whether the bound forbids large values."""
+        return self.op in {"<=", "<", "=="}
+
+    def _parts(self) -> tuple[str, str, str, str | None]:
+        match = _BOUND.fullmatch(self)
+        if match is None:
+            raise ValueError(f"{str(self)!r} is no bound")
+        return match[1], match[2], match[3], match[4]
+
+
+class Check(Struct, frozen=True):
+    """One metric against its bound, with what is wrong with the evidence (nothing, if it is sound)."""
+
+    metric: str
+    bound: str
+    value: float | None
+    limit: float
+    outcome: Outcome
+    reasons: list[str] = []
+
+
+class Verdict(Struct, frozen=True):
+    """What may be said about the run, and why."""
+
+    outcome: Outcome
+    checks: list[Check]
+    reasons: list[str] = []
+
+
+def check_metric(metric: str) -> None:
+    """Refuse a metric nobody computes."""
+    if metric == "rate" or metric in COUNTS or _METRIC.fullmatch(metric):
+        return
+    raise ValueError(
+        f"no metric is called {metric!r}; use rate, {', '.join(COUNTS)}, or KIND_STATISTIC such as response_p99 "
+        f"(kinds {', '.join(LATENCY_KINDS)}; statistics {', '.join(PERCENTILES)}, min, max, mean)"
+    )
+
+
+def default_checks(*, bounded: bool) -> dict[str, Bound]:
+    """What any honest run should pass: nothing lost, and the load that was promised was carried."""
+    return {"lost": Bound.parse(0), "rate": Bound.parse(">= 0.99 of offered" if bounded else "> 0")}
+
+
+def judge_check(metric: str, bound: Bound, value: float | None, *, offered: float, reasons: list[str]) -> Check:
+    """Compare one value. With doubts about its evidence the check is invalid, unless it is proven all the same."""
+    limit = bound.limit(offered)
+    if value is None:
+        outcome, reasons = Outcome.INVALID, reasons or ["nothing was measured"]
+    elif not reasons:
+        outcome = Outcome.PASS if bound.holds(value, offered) else Outcome.FAIL
+    elif metric in ADDITIVE and bound.caps and value > limit:
+        outcome = Outcome.FAIL  # seen is seen: what is missing could only add to it
+    else:
+        outcome = Outcome.INVALID
+    return Check(metric=metric, bound=str(bound), value=value, limit=limit, outcome=outcome, reasons=reasons)
+
+
+def judge(checks: list[Check], reasons: list[str]) -> Verdict:
+    """The rule of three. `reasons` are doubts about the run as a whole."""
+    outcomes = {check.outcome for check in checks}
+    if Outcome.FAIL in outcomes:
+        outcome = Outcome.FAIL
+    elif Outcome.INVALID in outcomes or reasons or not checks:
+        outcome = Outcome.INVALID
+    else:
+        outcome = Outcome.PASS
+    return Verdict(outcome=outcome, checks=checks, reasons=reasons)

@@ -1,0 +1,135 @@
+"""What is in this recording, who wrote it, and can it be trusted?
+
+The manifest is one JSON file, written when the run begins (state `incomplete`) and again when it ends. A crash in
+between leaves the truth: an incomplete recording whose finished parts are listed in its journals.
+"""
+
+import hashlib
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from crescendo.model.errors import ConfigError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+JOURNAL = "journal"
+
+
+class State(StrEnum):
+    """How the recording ended."""
+
+    SEALED = "sealed"  # everybody finished and said so
+    INTERRUPTED = "interrupted"  # a person stopped the run
+    INCOMPLETE = "incomplete"  # somebody died, or the run has not ended yet
+
+
+class Part(Struct, frozen=True):
+    """One finished Parquet file, relative to the recording."""
+
+    path: str
+    table: str
+    peer: str
+    rows: int
+    octets: int
+    sha256: str
+
+
+class Connection(Struct, frozen=True):
+    """One sender or receiver; the number that stands in the rows."""
+
+    id: int
+    role: str
+    peer: str
+    group: str
+    address: str
+    destination: str
+    subscription: str = ""
+
+
+class Clock(Struct, frozen=True):
+    """How one host's monotonic clock relates to its wall clock and to the conductor's monotonic clock."""
+
+    host: str
+    realtime_offset_ns: int
+    offset_ns: int = 0
+    drift_ppb: float = 0.0
+    bound_ns: int = 0
+
+
+class Phase(Struct, frozen=True):
+    """A phase holds the messages with start_ns <= intended_ns < end_ns, on the conductor's clock."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+class PeerRecord(Struct, frozen=True):
+    """What one peer process did: its part of the run, and how it ended."""
+
+    id: str
+    role: str
+    host: str
+    pid: int
+    ended: str  # finished, stopped, failed or lost
+    reason: str = ""
+    statistics: dict[str, float] = {}
+
+
+class Manifest(Struct, frozen=True):
+    """The recording's own account of itself."""
+
+    run: str
+    tag: int
+    experiment: dict[str, Any]
+    command: list[str]
+    started_ns: int
+    format: int = FORMAT
+    state: State = State.INCOMPLETE
+    reason: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    host: dict[str, Any] = field(default_factory=dict)
+    system: dict[str, Any] = field(default_factory=dict)
+    clocks: list[Clock] = field(default_factory=list)
+    peers: list[PeerRecord] = field(default_factory=list)
+    connections: list[Connection] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    files: list[Part] = field(default_factory=list)
+
+
+def write_manifest(run_dir: Path, manifest: Manifest) -> None:
+    """Write it whole or not at all."""
+    write_whole(run_dir / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+
+
+def read_manifest(run_dir: Path) -> Manifest:
+    path = run_dir / MANIFEST
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        raise ConfigError(f"{run_dir}: not a recording, it has no {MANIFEST}") from None
+    except (OSError, msgspec.MsgspecError) as err:
+        raise ConfigError(f"{path}: cannot be read as a manifest: {err}") from err
+    if manifest.format != FORMAT:
+        raise ConfigError(f"{path}: format {manifest.format}, but this version reads format {FORMAT}")
+    return manifest
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Readers see the old file or the new one, never a piece."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,67 @@
+"""What are the columns of a recording?
+
+Declared once, here. The arrow schema that writers use and the DDL that Spark reads with are both derived from it.
+Integers are signed throughout, because Spark reads unsigned Parquet columns wrongly. Knows neither pyspark nor files.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+import numpy as np
+import pyarrow as pa
+
+I16, I32, I64, F64, TEXT = "i16", "i32", "i64", "f64", "text"
+
+_ARROW = {I16: pa.int16(), I32: pa.int32(), I64: pa.int64(), F64: pa.float64(), TEXT: pa.string()}
+_SPARK = {I16: "SMALLINT", I32: "INT", I64: "BIGINT", F64: "DOUBLE", TEXT: "STRING"}
+NUMPY = {I16: np.int16, I32: np.int32, I64: np.int64, F64: np.float64}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    kind: str
+
+
+def _table(**columns: str) -> tuple[Column, ...]:
+    return tuple(Column(name, kind) for name, kind in columns.items())
+
+
+SENT, SETTLED, RECEIVED, EVENTS = "sent", "settled", "received", "events"
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    SENT: _table(sender=I16, seq=I64, attempt=I16, intended_ns=I64, sent_ns=I64, size=I32),
+    SETTLED: _table(sender=I16, first_seq=I64, last_seq=I64, sent_ns=I64, settled_ns=I64, outcome=I16),
+    RECEIVED: _table(
+        receiver=I16, sender=I16, seq=I64, intended_ns=I64, sent_ns=I64, received_ns=I64,
+        arrival=I64, size=I32, flags=I16,
+    ),
+    EVENTS: _table(t_ns=I64, source=TEXT, kind=TEXT, detail=TEXT),
+}  # fmt: skip
+
+
+class Settlement(IntEnum):
+    """The outcome column of `settled`."""
+
+    ACCEPTED = 1
+    REJECTED = 2
+    RELEASED = 3
+    MODIFIED = 4
+
+
+class Flag(IntFlag):
+    """The flags column of `received`."""
+
+    REDELIVERED = 1
+    CORRUPT = 2
+    STRAY = 4
+    OUT_OF_ORDER = 8
+
+
+def arrow_schema(table: str) -> pa.Schema:
+    return pa.schema([pa.field(column.name, _ARROW[column.kind], nullable=False) for column in TABLES[table]])
+
+
+def spark_ddl(table: str) -> str:
+    """The schema as Spark's DDL, so that a reader needs no inference and sees a wrong type at once."""
+    return ", ".join(f"{column.name} {_SPARK[column.kind]}" for column in TABLES[table])

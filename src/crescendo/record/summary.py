@@ -1,0 +1,112 @@
+"""What does the pipeline say about a run, in one small file?
+
+`RUN/summary.json` is written by the pipeline and read by reports, terminals and programs. Times are nanoseconds, rates
+messages per second. A number that may not be claimed is null, never a guess.
+"""
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.verdict import Verdict
+from crescendo.record.manifest import write_whole
+
+SCHEMA = 1
+SUMMARY = "summary.json"
+TABLES_DIR = "tables"
+
+
+class Validity(Struct, frozen=True):
+    """One thing that must hold before a number means anything."""
+
+    name: str
+    holds: bool
+    detail: str
+
+
+class Latency(Struct, frozen=True):
+    """One kind of latency in one phase. A percentile without enough samples beyond it is withheld."""
+
+    phase: str
+    kind: str
+    count: int
+    min_ns: int
+    max_ns: int
+    mean_ns: float
+    negative: int
+    percentiles_ns: dict[str, int | None]
+
+
+class Ledger(Struct, frozen=True):
+    """Every message accounted for. `owed` is what subscriptions should have got: sent, times fan-out."""
+
+    scope: str  # total, sender or subscription
+    sender: int | None
+    subscription: str | None
+    sent: int
+    owed: int
+    settled: int
+    delivered: int
+    lost_acknowledged: int
+    lost_unacknowledged: int
+    duplicated: int
+    reordered: int
+    corrupt: int
+    stray: int
+    unrecorded: int
+
+    @property
+    def lost(self) -> int:
+        return self.lost_acknowledged + self.lost_unacknowledged
+
+
+class Rate(Struct, frozen=True):
+    """Messages per second in the measure phase. `sustained` is what arrived there, per message owed once."""
+
+    offered: float  # 0 when unbounded
+    sent: float
+    sustained: float
+    duration_ns: int
+    bytes_per_second: float
+
+
+class Summary(Struct, frozen=True):
+    """The whole result of one run."""
+
+    run: str
+    state: str
+    verdict: Verdict
+    validity: list[Validity]
+    rate: Rate
+    latency: list[Latency]
+    ledger: list[Ledger]
+    clock_bound_ns: int
+    ceiling_percent: float | None = None  # share of the generator's calibrated ceiling; null when not calibrated
+    batch_share: float | None = None
+    schema: int = SCHEMA
+
+    @property
+    def total(self) -> Ledger:
+        return next(row for row in self.ledger if row.scope == "total")
+
+    def latency_of(self, kind: str, phase: str = "measure") -> Latency | None:
+        return next((row for row in self.latency if row.kind == kind and row.phase == phase), None)
+
+
+def write_summary(run_dir: Path, summary: Summary) -> None:
+    write_whole(run_dir / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
+
+
+def read_summary(run_dir: Path) -> Summary:
+    path = run_dir / SUMMARY
+    try:
+        summary = msgspec.json.decode(path.read_bytes(), type=Summary)
+    except FileNotFoundError:
+        raise ConfigError(f"{run_dir}: not analysed yet; run: crescendo analyze {run_dir}") from None
+    except (OSError, msgspec.MsgspecError) as err:
+        raise ConfigError(f"{path}: cannot be read as a summary: {err}") from err
+    if summary.schema != SCHEMA:
+        raise ConfigError(f"{path}: schema {summary.schema}, but this version reads {SCHEMA}; analyse the run again")
+    return summary
