@@ -1,0 +1,60 @@
+# Two commands: `make demo` shows what Crescendo does, `make test` shows that it works. Both do all set-up themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.setup-done
+DEV_SETUP := $(VENV)/.setup-dev-done
+SYSTEM_SETUP := $(VENV)/.setup-system-done
+ARGS ?=
+
+.PHONY: help setup demo test soak check format bench clean
+
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(SETUP)  ## virtual environment, the package, Java
+
+demo: $(SETUP)  ## run the built-in experiment and write its report
+	@$(BIN)/crescendo demo $(ARGS)
+
+test: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the test suite
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+soak: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the long versions too
+	$(BIN)/python -m pytest --timeout 3600 $(ARGS)
+
+check: $(DEV_SETUP)  ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(DEV_SETUP)  ## put the code into its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(DEV_SETUP)  ## measure, and print ratios taken in one run
+	$(BIN)/python -m bench $(ARGS)
+
+clean:  ## remove everything that was made, recordings apart
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(SETUP): pyproject.toml .ci/java
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Crescendo needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12" >&2; exit 2; }
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing Crescendo into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@bash .ci/java
+	@touch $@
+
+$(DEV_SETUP): $(SETUP)
+	@echo "installing what the tests need into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(SYSTEM_SETUP): $(SETUP) .ci/packages
+	@bash .ci/packages chromium
+	@touch $@

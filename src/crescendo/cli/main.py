@@ -1,0 +1,147 @@
+"""Which verb, and what does its ending mean to the shell?
+
+Thin: it parses, imports the verb's module when it is called, and turns errors into one sentence and an exit code.
+0 pass, 1 fail, 2 the person must change something, 3 invalid: we cannot say.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crescendo import __version__
+
+EXIT_USAGE, EXIT_INVALID = 2, 3
+
+app = typer.Typer(
+    name="crescendo",
+    help=(
+        "A performance laboratory for message brokers and routers.\n\n"
+        "Start with [bold]crescendo demo[/bold]: it needs no broker, takes half a minute, and ends with a verdict and "
+        "a report. Then copy an experiment file and point it at your own system."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+Out = Annotated[Path, typer.Option("--out", help="Where recordings go: OUT/<name>-<time>/.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON instead of text.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"crescendo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(out: Out = Path("runs"), json: Json = False) -> None:
+    """Run the built-in experiment: load, recording, Spark tables, verdict, report. Nothing to install.
+
+    Starts a small AMQP relay, two senders and two receivers on this machine, and stops all of it again.
+    """
+    from crescendo.cli.run import demo as verb
+
+    raise typer.Exit(verb(out, json))
+
+
+@app.command()
+def run(
+    experiment: Annotated[Path, typer.Argument(help="An experiment file, such as experiments/quick/amqp10.yml.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change a key, e.g. --set workload.rate=5000. Repeatable."),
+    ] = None,
+    out: Out = Path("runs"),
+    control: Annotated[
+        str | None, typer.Option("--control", metavar="URL", help="An MQTT broker for control, instead of our own.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run one experiment, analyse it, write the report, print the verdict.
+
+    The exit code is the verdict: 0 pass, 1 fail, 3 invalid (we cannot say); 2 means the file or the system needs
+    your attention first. Ctrl-C stops everything and keeps what was recorded.
+    """
+    from crescendo.cli.run import run as verb
+
+    raise typer.Exit(verb(experiment, tuple(overrides or ()), out, control, json))
+
+
+@app.command()
+def analyze(
+    runs: Annotated[list[Path], typer.Argument(help="Recordings, such as runs/demo-20260102-030405.")],
+    master: Annotated[
+        str | None, typer.Option("--master", help="A Spark master, e.g. spark://host:7077. Default: this machine.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compute the tables and the verdict of recordings anew.
+
+    Writes RUN/tables/ and RUN/summary.json. Several recordings are analysed one after the other; the exit code is the
+    worst verdict among them.
+    """
+    from crescendo.cli.analyze import analyze as verb
+
+    raise typer.Exit(verb(runs, master, json))
+
+
+@app.command()
+def report(runs: Annotated[list[Path], typer.Argument(help="Analysed recordings.")]) -> None:
+    """Write RUN/report.html anew: one self-contained page, no network needed to read it."""
+    from crescendo.cli.report import report as verb
+
+    raise typer.Exit(verb(runs))
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Say what is installed, what is missing, and how to get it."""
+    from crescendo.cli.doctor import doctor as verb
+
+    raise typer.Exit(verb(json))
+
+
+@app.command(hidden=True)
+def peer(
+    role: Annotated[str, typer.Argument(help="sender or receiver.")],
+    control: Annotated[str, typer.Option("--control", metavar="URL", help="The MQTT broker of the run.")],
+    id: Annotated[str, typer.Option("--id", help="The name that the conductor planned for this peer.")],
+) -> None:
+    """Take part in a run as one process. `crescendo run` starts these itself."""
+    from crescendo.cli.peer import peer as verb
+
+    raise typer.Exit(verb(role, control, id))
+
+
+def main() -> None:
+    """The one handler: a person's mistake is one sentence on stderr, never a traceback."""
+    from crescendo.model.errors import ConfigError, CrescendoError
+
+    try:
+        app()
+    except ConfigError as err:
+        _complain(str(err), EXIT_USAGE)
+    except CrescendoError as err:
+        _complain(str(err), EXIT_INVALID)
+    except KeyboardInterrupt:
+        _complain("interrupted", EXIT_INVALID)
+
+
+def _complain(sentence: str, code: int) -> None:
+    print(f"crescendo: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

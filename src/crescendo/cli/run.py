@@ -1,0 +1,88 @@
+"""The verbs `run` and `demo`: perform, analyse, report, say the verdict."""
+
+import shlex
+import signal
+import sys
+from importlib.resources import files
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import yaml
+
+from crescendo.cli.live import LiveView
+from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
+from crescendo.control.conductor import Mark
+from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url_text
+from crescendo.model.verdict import Outcome
+from crescendo.record.manifest import State
+from crescendo.record.summary import Summary
+from crescendo.run.analysis import Analyst
+from crescendo.run.perform import Watcher, perform
+
+
+def run(path: Path, overrides: tuple[str, ...], out: Path, control_url: str | None, as_json: bool) -> int:
+    experiment = load_experiment(path, overrides)
+    command = ["crescendo", "run", str(path)]
+    for override in overrides:
+        command += ["--set", redact_url_text(override)]
+    return _carry_out(experiment, command, out, control_url, as_json)
+
+
+def demo(out: Path, as_json: bool) -> int:
+    document = yaml.safe_load((files("crescendo.run") / "demo.yml").read_text(encoding="utf-8"))
+    return _carry_out(experiment_from(document), ["crescendo", "demo"], out, None, as_json)
+
+
+class Interruption:
+    """Ctrl-C and SIGTERM: the first asks the run to stop, the second insists."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def _carry_out(experiment: Experiment, command: list[str], out: Path, control_url: str | None, as_json: bool) -> int:
+    analyst = Analyst()  # says at once when there is no Java, not after the run
+    interruption = Interruption()
+    with Progress() as progress, LiveView() as view:
+
+        def on_mark(mark: Mark) -> None:
+            if mark.kind == "start":
+                progress.pause()
+            elif mark.kind == "stopping" and not interruption.asked:
+                analyst.warm_up()  # the last message has arrived, so a JVM may start without disturbing anything
+
+        watcher = Watcher(lambda: interruption.asked, progress, view, on_mark)
+        performance = perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
+    if performance.state is State.INTERRUPTED:
+        print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}")
+        print(f"  to look at it: crescendo analyze {shlex.quote(str(performance.run_dir))}", file=sys.stderr)
+        return EXIT_CODES[Outcome.INVALID]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with Progress() as progress, analyst:
+        summary = analyst.analyze(performance.run_dir, progress)
+        progress("writing the report")
+        report_path = _write_report(performance.run_dir)
+    _show(summary, report_path, as_json)
+    return EXIT_CODES[summary.verdict.outcome]
+
+
+def _write_report(run_dir: Path) -> Path:
+    from crescendo.report.page import write_report
+
+    return write_report(run_dir)
+
+
+def _show(summary: Summary, report_path: Path, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.encode(summary).decode())
+        return
+    print_verdict(summary)
+    print(f"report  {report_path}")

@@ -1,0 +1,71 @@
+"""What is one peer asked to do?
+
+The payload of a SET note: everything a sender or receiver process needs to know, as one value that is checked when it
+arrives. The same on one machine and on twenty.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import Experiment, experiment_from, to_document
+from crescendo.model.pacer import UNLIMITED, messages_within
+from crescendo.model.workload import Group
+
+
+class Place(Struct, frozen=True):
+    """One connection that this peer makes, and the group it belongs to."""
+
+    id: int
+    group: str
+
+
+class Assignment(Struct, frozen=True):
+    """A peer's share of a run."""
+
+    peer: str
+    run_dir: str
+    tag: int
+    url: str
+    experiment: dict[str, Any]
+    places: list[Place]
+
+    def to_payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = msgspec.to_builtins(self)
+        return payload
+
+
+def read_assignment(payload: dict[str, Any]) -> tuple[Assignment, Experiment]:
+    try:
+        assignment = msgspec.convert(payload, Assignment)
+    except msgspec.ValidationError as err:
+        raise ConfigError(f"an assignment that cannot be read: {err}") from err
+    return assignment, experiment_from(assignment.experiment)
+
+
+def assign(peer: str, run_dir: str, tag: int, url: str, experiment: Experiment, places: list[Place]) -> Assignment:
+    return Assignment(peer, run_dir, tag, url, to_document(experiment), places)
+
+
+class Quota(Struct, frozen=True):
+    """How much one sending connection sends: by number, by time, or by number once the warm-up is over."""
+
+    total: int
+    until_ns: int  # offset from the start at which an unbounded sender stops
+    count_after_warmup: int | None = None
+    warmup_ns: int = 0
+
+
+def quota_of(group: Group, experiment: Experiment) -> Quota:
+    """The messages of one connection: those intended within warm-up and measure, or a count after the warm-up."""
+    phases = experiment.phases
+    pacer = group.pacer
+    count, duration = phases.measure.messages, phases.measure.duration
+    if count is not None:
+        if pacer.bounded:
+            return Quota(messages_within(pacer, phases.warmup) + count, UNLIMITED)
+        return Quota(UNLIMITED, UNLIMITED, count, phases.warmup)
+    end_ns = phases.warmup + (duration or 0)
+    return Quota(messages_within(pacer, end_ns) if pacer.bounded else UNLIMITED, end_ns)

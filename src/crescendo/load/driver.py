@@ -1,0 +1,84 @@
+"""What must a protocol offer to be driven at wire speed?
+
+Two small interfaces. The engines in `sender.py` and `receiver.py` know only these, so a protocol is one module that
+implements them. A channel is one connection; it never blocks and never sleeps.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.wire.stamp import Stamps
+
+Octets = npt.NDArray[np.uint8]
+
+
+class Outcome(NamedTuple):
+    """Messages first_seq to last_seq (inclusive) reached this settlement."""
+
+    first_seq: int
+    last_seq: int
+    settlement: int
+
+
+class Arrived(NamedTuple):
+    """Messages that were read together: one payload a row, valid until the next pump."""
+
+    payloads: Octets
+    redelivered: bool
+    batched: bool
+
+
+class Channel(Protocol):
+    """What both directions have in common."""
+
+    ready: bool  # connected, signed in, attached
+    closed: str | None  # why the connection is over, None while it lives
+    read_ns: int  # when the last read returned
+
+    def fileno(self) -> int: ...
+
+    def flush(self) -> bool:
+        """Write what waits; True when nothing is left."""
+        ...
+
+    def keep_alive(self, now_ns: int) -> None:
+        """Send and demand signs of life. Called a few times a second."""
+        ...
+
+    def close(self) -> None:
+        """Say good-bye and let go, without waiting for an answer."""
+        ...
+
+
+class SendChannel(Channel, Protocol):
+    """One sending connection with one reusable batch."""
+
+    stamps: Stamps  # the stamps of the batch, to be filled in before `send`
+    capacity: int
+
+    def room(self) -> int:
+        """How many messages may go out now; 0 while the other side or the socket holds us back."""
+        ...
+
+    def send(self, count: int) -> None:
+        """Send the first `count` messages of the batch. Their sequence numbers continue where the last ones ended."""
+        ...
+
+    def pump(self) -> list[Outcome]:
+        """Read what arrived and return what was settled."""
+        ...
+
+
+class ReceiveChannel(Channel, Protocol):
+    """One receiving connection that grants its own credit and settles what it hands out."""
+
+    def begin(self) -> None:
+        """Let messages come. Before this none may, because nobody records them yet."""
+        ...
+
+    def pump(self) -> Iterator[Arrived]:
+        """Read once and hand out what arrived."""
+        ...

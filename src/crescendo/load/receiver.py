@@ -1,0 +1,212 @@
+"""What arrived, when, and was it ours?
+
+One loop drives all receiving connections of a process. Each read yields batches; their stamps become rows, with one
+receive time a read. A payload without a stamp is corrupt, one of another run is a stray, one that is older than what
+its sender already delivered here is out of order: all are recorded, none is dropped.
+"""
+
+import select
+import time
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.control.notes import Statistics
+from crescendo.load.driver import Arrived, Octets, ReceiveChannel
+from crescendo.load.sender import Control, Log
+from crescendo.load.statistics import Distribution, Pulse, known
+from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES, Group
+from crescendo.record.schema import RECEIVED, Flag
+from crescendo.wire.stamp import MAGIC, Stamps, stamps_of
+
+Int64s = npt.NDArray[np.int64]
+
+_WAIT_S = 0.05
+_HOUSEKEEPING_NS = 50_000_000
+_REPORT_NS = 1_000_000_000
+_DRAIN_REPORT_NS = 100_000_000
+NOBODY = -1
+
+
+class Receiver:
+    """One receiving connection."""
+
+    def __init__(self, number: int, group: Group, channel: ReceiveChannel) -> None:
+        self.number = number
+        self.group = group
+        self.channel = channel
+        self.arrivals = 0
+        self.messages = 0
+        self.batched = 0
+        self.watches_writable = False
+        self.highest: dict[int, int] = {}
+
+
+class ReceiverEngine:
+    """Drives the receivers of one process."""
+
+    def __init__(self, receivers: list[Receiver], log: Log, control: Control, *, tag: int) -> None:
+        self._receivers = receivers
+        self._log = log
+        self._control = control
+        self._tag = tag
+        self._response = Distribution()
+        self._busy_ns = 0
+        self._waited_ns = 0
+        self._epoll = select.epoll()
+        self._by_file: dict[int, Receiver] = {}
+        self._reported_closed: set[int] = set()
+        self._pulse = Pulse(time.monotonic_ns())
+        self.draining = False
+        for receiver in receivers:
+            self._by_file[receiver.channel.fileno()] = receiver
+            self._epoll.register(receiver.channel.fileno(), select.EPOLLIN)
+
+    def run(self) -> Statistics:
+        """Receive until told to stop."""
+        now_ns = time.monotonic_ns()
+        self._pulse = Pulse(now_ns)
+        next_housekeeping_ns = now_ns
+        last_report_ns = now_ns
+        for receiver in self._receivers:
+            receiver.channel.begin()
+        while True:
+            self._poll()
+            now_ns = time.monotonic_ns()
+            if now_ns >= next_housekeeping_ns:
+                next_housekeeping_ns = now_ns + _HOUSEKEEPING_NS
+                self._housekeep(now_ns)
+                if self._control.should_stop():
+                    break
+            if now_ns - last_report_ns >= (_DRAIN_REPORT_NS if self.draining else _REPORT_NS):
+                last_report_ns = now_ns
+                self._control.report(self.statistics(now_ns))
+                self._log.tick(now_ns)
+        return self.statistics(time.monotonic_ns())
+
+    def close(self) -> None:
+        for receiver in self._receivers:
+            receiver.channel.close()
+        self._epoll.close()
+
+    @property
+    def failure(self) -> str | None:
+        reasons = [receiver.channel.closed for receiver in self._receivers]
+        return None if any(reason is None for reason in reasons) else reasons[0]
+
+    def _poll(self) -> None:
+        before_ns = time.monotonic_ns()
+        ready = self._epoll.poll(_WAIT_S)
+        woken_ns = time.monotonic_ns()
+        for number, mask in ready:
+            receiver = self._by_file.get(number)
+            if receiver is None or receiver.channel.closed is not None:
+                continue
+            if mask & ~select.EPOLLOUT:
+                for arrived in receiver.channel.pump():
+                    self._take(receiver, arrived, receiver.channel.read_ns)
+            self._watch(receiver, writable=not receiver.channel.flush())
+        self._waited_ns += woken_ns - before_ns
+        self._busy_ns += time.monotonic_ns() - woken_ns
+
+    def _take(self, receiver: Receiver, arrived: Arrived, received_ns: int) -> None:
+        payloads = arrived.payloads
+        count = len(payloads)
+        size = payloads.shape[1]
+        arrival = receiver.arrivals
+        receiver.arrivals += count
+        receiver.messages += count
+        if arrived.batched:
+            receiver.batched += count
+        arrivals = np.arange(arrival, arrival + count, dtype=np.int64)
+        base = int(Flag.REDELIVERED) if arrived.redelivered else 0
+        stamps = stamps_of(payloads) if size >= STAMP_BYTES else None
+        if stamps is None or not self._all_ours(stamps):
+            self._take_odd(receiver, payloads, received_ns, arrivals, base)
+            return
+        sequence = stamps["seq"].astype(np.int64)
+        intended_ns = stamps["intended_ns"].astype(np.int64)
+        sent_ns = stamps["sent_ns"].astype(np.int64)
+        senders = stamps["sender"].astype(np.int16)
+        flags = order_flags(senders, sequence, receiver.highest)
+        self._response.add(received_ns - intended_ns)
+        self._log.append(
+            RECEIVED, count, receiver.number, senders, sequence, intended_ns, sent_ns, received_ns, arrivals, size,
+            base if flags is None else flags | base,
+        )  # fmt: skip
+
+    def _all_ours(self, stamps: Stamps) -> bool:
+        return bool(
+            (stamps["magic"] == MAGIC).all()
+            and (stamps["tag"] == self._tag).all()
+            and (stamps["sender"] <= MAX_CONNECTIONS).all()
+        )
+
+    def _take_odd(
+        self, receiver: Receiver, payloads: Octets, received_ns: int, arrivals: Int64s, base: int
+    ) -> None:  # fmt: skip
+        """A batch with something foreign in it, message by message."""
+        size = payloads.shape[1]
+        for index in range(len(payloads)):
+            stamps = stamps_of(payloads[index : index + 1]) if size >= STAMP_BYTES else None
+            if stamps is not None and self._all_ours(stamps):
+                sequence = stamps["seq"].astype(np.int64)
+                senders = stamps["sender"].astype(np.int16)
+                order = order_flags(senders, sequence, receiver.highest)
+                flags = base | (int(order[0]) if order is not None else 0)
+                row = (int(senders[0]), int(sequence[0]), int(stamps["intended_ns"][0]), int(stamps["sent_ns"][0]))
+            else:
+                stray = stamps is not None and int(stamps["magic"][0]) == MAGIC
+                flags = base | int(Flag.STRAY if stray else Flag.CORRUPT)
+                row = (NOBODY, NOBODY, received_ns, received_ns)
+            self._log.append(RECEIVED, 1, receiver.number, *row, received_ns, int(arrivals[index]), size, flags)
+
+    def _watch(self, receiver: Receiver, *, writable: bool) -> None:
+        if receiver.channel.closed is None and writable != receiver.watches_writable:
+            receiver.watches_writable = writable
+            self._epoll.modify(
+                receiver.channel.fileno(), select.EPOLLIN | (select.EPOLLOUT if writable else 0)
+            )  # fmt: skip
+
+    def _housekeep(self, now_ns: int) -> None:
+        for receiver in self._receivers:
+            receiver.channel.keep_alive(now_ns)
+            if receiver.channel.closed is not None and receiver.number not in self._reported_closed:
+                self._reported_closed.add(receiver.number)
+                self._control.event("disconnect", {"receiver": receiver.number, "reason": receiver.channel.closed})
+
+    def statistics(self, now_ns: int) -> Statistics:
+        counts: dict[str, int] = {}
+        for receiver in self._receivers:
+            counts[receiver.group.address] = counts.get(receiver.group.address, 0) + receiver.messages
+        messages = sum(counts.values())
+        rate, cores = self._pulse.beat(now_ns, messages)
+        batched = sum(receiver.batched for receiver in self._receivers)
+        values = {
+            "busy_share": self._busy_ns / max(self._busy_ns + self._waited_ns, 1),
+            "batch_share": batched / messages if messages else None,
+            "cpu_seconds": time.process_time(),
+        }
+        return Statistics(now_ns, counts, messages, rate, self._response.fold(99.0), cores, known(values))
+
+
+def order_flags(
+    senders: npt.NDArray[np.int16], sequence: Int64s, highest: dict[int, int]
+) -> npt.NDArray[np.int16] | None:
+    """OUT_OF_ORDER for each message below one that its sender already delivered here; None when none is."""
+    first = int(senders[0])
+    if (senders == first).all():
+        late = _below_earlier(sequence, first, highest)
+    else:
+        late = np.zeros(len(senders), bool)
+        for sender in np.unique(senders).tolist():
+            places = np.flatnonzero(senders == sender)
+            late[places] = _below_earlier(sequence[places], sender, highest)
+    return np.where(late, np.int16(Flag.OUT_OF_ORDER), np.int16(0)) if late.any() else None
+
+
+def _below_earlier(sequence: Int64s, sender: int, highest: dict[int, int]) -> npt.NDArray[np.bool_]:
+    earlier = np.maximum.accumulate(np.concatenate(([highest.get(sender, NOBODY)], sequence)))
+    highest[sender] = int(earlier[-1])
+    late: npt.NDArray[np.bool_] = sequence < earlier[:-1]
+    return late

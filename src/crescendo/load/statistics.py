@@ -1,0 +1,94 @@
+"""How is the instrument itself doing?
+
+Counters that an engine feeds while it runs and reads once a second: rates, a live percentile, CPU, and whether the
+generator or the system was the limit. They steer nothing; what counts is in the recording.
+"""
+
+import math
+import time
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.model.histogram import bucket_of, percentile
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Distribution:
+    """Samples of one second, folded into buckets; the whole run stays in a few thousand counts."""
+
+    def __init__(self) -> None:
+        self._pending: list[Int64s] = []
+        self._counts: dict[int, int] = {}
+
+    def add(self, samples_ns: Int64s) -> None:
+        self._pending.append(samples_ns)
+
+    def fold(self, percent: float) -> int | None:
+        """Take in what came since the last fold and return its own percentile, None when nothing came."""
+        if not self._pending:
+            return None
+        samples = np.concatenate(self._pending)
+        self._pending.clear()
+        buckets, counts = np.unique(bucket_of(samples), return_counts=True)
+        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
+            self._counts[bucket] = self._counts.get(bucket, 0) + count
+        return percentile(buckets, counts, percent)
+
+    def overall(self, percent: float) -> int | None:
+        """The percentile over the whole run."""
+        self.fold(percent)
+        if not self._counts:
+            return None
+        buckets = np.fromiter(self._counts.keys(), np.int64)
+        return percentile(buckets, np.fromiter(self._counts.values(), np.int64), percent)
+
+
+class Stopwatch:
+    """Time spent in one state: blocked, or busy."""
+
+    def __init__(self) -> None:
+        self.total_ns = 0
+        self._since_ns: int | None = None
+
+    def start(self, now_ns: int) -> None:
+        if self._since_ns is None:
+            self._since_ns = now_ns
+
+    def stop(self, now_ns: int) -> bool:
+        """Returns whether it was running."""
+        if self._since_ns is None:
+            return False
+        self.total_ns += now_ns - self._since_ns
+        self._since_ns = None
+        return True
+
+    @property
+    def running(self) -> bool:
+        return self._since_ns is not None
+
+    def elapsed_ns(self, now_ns: int) -> int:
+        return self.total_ns + (now_ns - self._since_ns if self._since_ns is not None else 0)
+
+
+class Pulse:
+    """Rates between two looks: messages per second, and cores used."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._last_ns = now_ns
+        self._messages = 0
+        self._cpu_s = time.process_time()
+
+    def beat(self, now_ns: int, messages: int) -> tuple[float, float]:
+        """Messages per second and cores since the last beat."""
+        seconds = max((now_ns - self._last_ns) / 1e9, 1e-9)
+        cpu_s = time.process_time()
+        rate, cores = (messages - self._messages) / seconds, (cpu_s - self._cpu_s) / seconds
+        self._last_ns, self._messages, self._cpu_s = now_ns, messages, cpu_s
+        return rate, cores
+
+
+def known(values: dict[str, float | None]) -> dict[str, float]:
+    """Only what was measured."""
+    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}

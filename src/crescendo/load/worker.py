@@ -1,0 +1,213 @@
+"""How does a sender or receiver process live from its first note to its last?
+
+Join, prepare (connect to the system, attach), start at the moment all share, run the engine, close the recording, say
+so, and leave when told. Whatever goes wrong is said in a note with its reason; a peer that has lost its conductor
+stops by itself. One process, one role, many connections.
+"""
+
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from crescendo.control.notes import Command, Failure, Note, Start, Statistics
+from crescendo.control.peer import Peer
+from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
+from crescendo.load.assignment import Assignment, quota_of, read_assignment
+from crescendo.load.driver import Channel, ReceiveChannel, SendChannel
+from crescendo.load.receiver import Receiver, ReceiverEngine
+from crescendo.load.sender import Sender, SenderEngine
+from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
+from crescendo.model.experiment import Experiment
+from crescendo.model.workload import Group
+from crescendo.record.schema import EVENTS
+from crescendo.record.writer import Recorder
+
+READY_TIMEOUT_S = 10.0
+_SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not keep the engine waiting for 5 ms
+_PR_SET_TIMERSLACK = 29
+
+SENDERS: dict[str, Callable[[str, Group], SendChannel]] = {"amqp10": Amqp10Sender}
+RECEIVERS: dict[str, Callable[[str, Group], ReceiveChannel]] = {"amqp10": Amqp10Receiver}
+
+_STOPS = {Command.STOP_SENDER, Command.STOP_RECEIVER, Command.HALT}
+
+
+class Worker:
+    """One peer process and what it is doing. Also the `Control` of its engine."""
+
+    def __init__(self, peer: Peer, role: str) -> None:
+        self._peer = peer
+        self._role = role
+        self._recorder: Recorder | None = None
+        self._engine: SenderEngine | ReceiverEngine | None = None
+        self._statistics = Statistics(t_ns=time.monotonic_ns())
+        self._stop_request: Note | None = None
+
+    def live(self) -> None:
+        """Serve requests until halted or orphaned."""
+        while not self._peer.orphaned:
+            note = self._stop_request or self._peer.next_request(1.0)
+            self._stop_request = None
+            if note is not None and not self._obey(note):
+                break
+        self._wind_up()
+
+    # -- what the engine asks ------------------------------------------------------------------------------------
+
+    def should_stop(self) -> bool:
+        if self._peer.orphaned:
+            return True
+        note = self._peer.next_request(0.0)
+        if note is None:
+            return False
+        if note.command is Command.DRAIN and isinstance(self._engine, ReceiverEngine):
+            self._engine.draining = True
+            self._peer.accept(note)
+        elif note.command in _STOPS:
+            self._stop_request = note
+            return True
+        return False
+
+    def report(self, statistics: Statistics) -> None:
+        self._peer.report(statistics)
+
+    def event(self, kind: str, detail: dict[str, object]) -> None:
+        if self._recorder is not None:
+            self._recorder.append(EVENTS, 1, time.monotonic_ns(), self._peer.identity.id, kind, json.dumps(detail))
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _obey(self, note: Note) -> bool:
+        """Carry out one request; False when it was the last."""
+        match note.command:
+            case Command.SET:
+                self._prepare(note)
+            case Command.START_SENDER | Command.START_RECEIVER:
+                self._peer.accept(note)
+                self._run(Start.from_payload(note.payload).t0_ns)
+            case Command.STOP_SENDER | Command.STOP_RECEIVER:
+                self._wind_up()
+                self._peer.accept(note, self._statistics)
+            case Command.HALT:
+                return False
+            case _:
+                self._peer.accept(note)
+        return True
+
+    def _prepare(self, note: Note) -> None:
+        try:
+            assignment, experiment = read_assignment(note.payload)
+            groups = {group.name: group for group in experiment.workload}
+            channels = self._connect(assignment, groups)
+            self._recorder = Recorder(Path(assignment.run_dir), assignment.peer)
+            self._engine = self._make_engine(assignment, experiment, groups, channels)
+        except CrescendoError as err:
+            self._peer.refuse(note, Failure(str(err), _fault_of(err)))
+            return
+        self._peer.accept(note)
+
+    def _connect(self, assignment: Assignment, groups: dict[str, Group]) -> list[Any]:
+        make: dict[str, Callable[[str, Group], Any]] = SENDERS if self._role == "sender" else RECEIVERS
+        channels: list[Channel] = []
+        try:
+            for place in assignment.places:
+                group = groups[place.group]
+                channels.append(make[group.protocol](assignment.url, group))
+            self._await_ready(channels)
+        except CrescendoError:
+            for channel in channels:
+                channel.close()
+            raise
+        return channels
+
+    def _await_ready(self, channels: list[Any]) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        waiting = channels
+        while waiting:
+            for channel in waiting:
+                channel.flush()
+                for _ in channel.pump():
+                    pass  # nothing can arrive: receivers grant their first credit when the engine begins
+                if channel.closed is not None:
+                    raise PeerError(channel.closed)
+            waiting = [channel for channel in waiting if not channel.ready]
+            if time.monotonic() > deadline:
+                raise PeerError(f"the system did not answer {len(waiting)} connection(s) within {READY_TIMEOUT_S:g} s")
+            if waiting:
+                time.sleep(0.002)
+                self._keep_lease()
+
+    def _keep_lease(self) -> None:
+        self._stop_request = self._stop_request or self._peer.next_request(0.0)
+
+    def _make_engine(
+        self, assignment: Assignment, experiment: Experiment, groups: dict[str, Group], channels: list[Any]
+    ) -> SenderEngine | ReceiverEngine:
+        log = self._recorder
+        if log is None:
+            raise LostError("no recording to write to")
+        places = list(zip(assignment.places, channels, strict=True))
+        if self._role == "sender":
+            senders = [
+                Sender(p.id, groups[p.group], quota_of(groups[p.group], experiment), channel, assignment.tag)
+                for p, channel in places
+            ]
+            return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain)
+        receivers = [Receiver(p.id, groups[p.group], channel) for p, channel in places]
+        return ReceiverEngine(receivers, log, self, tag=assignment.tag)
+
+    # -- running and ending --------------------------------------------------------------------------------------
+
+    def _run(self, t0_ns: int) -> None:
+        engine = self._engine
+        if engine is None:
+            return
+        try:
+            self._statistics = engine.run(t0_ns) if isinstance(engine, SenderEngine) else engine.run()
+            failure = engine.failure
+            self._wind_up()
+        except CrescendoError as err:
+            self._peer.fail(Failure(str(err), _fault_of(err)), self._statistics)
+            return
+        if self._stop_request is not None:
+            return  # answered by the loop
+        if failure is not None:
+            self._peer.fail(Failure(failure, "peer"), self._statistics)
+        else:
+            self._peer.finish(self._statistics)
+
+    def _wind_up(self) -> None:
+        """Close connections and recording; whatever is announced after this is on disk."""
+        engine, self._engine = self._engine, None
+        recorder, self._recorder = self._recorder, None
+        if engine is not None:
+            engine.close()
+        if recorder is not None:
+            recorder.close()
+
+
+def live_as_peer(peer: Peer, role: str) -> None:
+    """The whole life of a sender or receiver process."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    _sharpen_timer()
+    peer.join()
+    try:
+        Worker(peer, role).live()
+    finally:
+        peer.leave()
+
+
+def _sharpen_timer() -> None:
+    """Ask Linux to wake us when we said, not up to 50 µs later. Elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+def _fault_of(err: CrescendoError) -> Any:
+    if isinstance(err, ConfigError):
+        return "config"
+    return "peer" if isinstance(err, PeerError) else "lost"

@@ -1,0 +1,78 @@
+"""How do bytes move between a socket and a codec without being copied twice?
+
+Non-blocking TCP on loopback or elsewhere. Knows no protocol: it fills a buffer, empties a queue of buffers, and says
+in one sentence why a connection could not be made.
+"""
+
+import contextlib
+import errno
+import socket
+from collections import deque
+
+from crescendo.model.errors import PeerError
+
+CONNECT_TIMEOUT_S = 5.0
+_BUFFER_BYTES = 1 << 20
+_MAX_VECTORS = 64
+
+
+def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
+    """Connect and return a non-blocking socket."""
+    try:
+        connected = socket.create_connection((host, port), timeout=timeout_s)
+    except TimeoutError as err:
+        raise PeerError(f"{host}:{port} did not answer within {timeout_s:g} s") from err
+    except OSError as err:
+        reason = "refused the connection; is it running?" if err.errno == errno.ECONNREFUSED else f"unreachable: {err}"
+        raise PeerError(f"{host}:{port} {reason}") from err
+    return prepared(connected)
+
+
+def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
+    """Listen on a port, a free one when it is 0."""
+    return socket.create_server((host, port), backlog=4096)
+
+
+def prepared(connected: socket.socket) -> socket.socket:
+    """The settings every connection of ours has: no delay, no blocking, room for a batch."""
+    connected.setblocking(False)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    return connected
+
+
+def fill(source: socket.socket, buffer: memoryview) -> int | None:
+    """Read what is there: a number of bytes, 0 when the other side has closed, None when nothing is there."""
+    try:
+        return source.recv_into(buffer)
+    except (BlockingIOError, InterruptedError):
+        return None
+    except OSError as err:
+        raise PeerError(f"the connection broke: {err.strerror or err}") from err
+
+
+def flush(target: socket.socket, outgoing: deque[memoryview]) -> bool:
+    """Write what can be written; True when nothing is left."""
+    while outgoing:
+        try:
+            if len(outgoing) == 1:
+                written = target.send(outgoing[0])
+            else:
+                written = target.sendmsg([outgoing[index] for index in range(min(len(outgoing), _MAX_VECTORS))])
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as err:
+            raise PeerError(f"the connection broke: {err.strerror or err}") from err
+        while outgoing and written >= len(outgoing[0]):
+            written -= len(outgoing.popleft())
+        if written:
+            outgoing[0] = outgoing[0][written:]
+            return False
+    return True
+
+
+def shut(connected: socket.socket) -> None:
+    """Close without a fuss."""
+    with contextlib.suppress(OSError):
+        connected.close()

@@ -1,0 +1,83 @@
+"""How are the latencies distributed, second by second?
+
+Counts per log-linear bucket, so that they add up across seconds, peers and runs. Response is measured from the
+intended time and transfer from the send time, both placed in time by the intention; settle from the send time, placed
+by it, and one range of settlements weighs as many messages as it covers. Negative latencies are kept.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from crescendo.pipeline.buckets import bucket_column
+from crescendo.pipeline.columns import (
+    BUCKET,
+    COUNT,
+    FIRST_SEQ,
+    INTENDED_NS,
+    KIND,
+    LAST_SEQ,
+    MAX_NS,
+    MIN_NS,
+    PHASE,
+    RECEIVED_NS,
+    SECOND,
+    SENDER,
+    SENT_NS,
+    SETTLED_NS,
+    SUM_NS,
+    VALUE_NS,
+    WEIGHT,
+)
+from crescendo.pipeline.messages import Timeline, deliveries
+from crescendo.pipeline.parties import Parties
+
+RESPONSE, TRANSFER, SETTLE = "response", "transfer", "settle"
+_KEYS = (SECOND, PHASE, KIND, BUCKET)
+
+
+def latency_histogram(received: DataFrame, settled: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
+    """One row per second, phase, kind and bucket."""
+    counts = _delivery_counts(deliveries(received), timeline, parties).unionByName(_settle_counts(settled, timeline))
+    return counts.select(
+        SECOND, timeline.phase_name(F.col(PHASE)).alias(PHASE), KIND, BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS
+    )
+
+
+def _delivery_counts(received: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
+    # From intended, not sent: a stalled sender must not hide the stall.
+    response_ns = F.col(RECEIVED_NS) - F.col(INTENDED_NS)
+    if parties.unbounded:
+        # Without a schedule nothing was intended: the row gives no sample rather than a wrong one.
+        response_ns = F.when(parties.bounded_column(F.col(SENDER)), response_ns)
+    transfer_ns = F.col(RECEIVED_NS) - F.col(SENT_NS)
+    # Both samples of a row from one scan. The kind stays a number until the counts are small.
+    samples = received.select(
+        *_when(timeline, F.col(INTENDED_NS)),
+        F.stack(F.lit(2), F.lit(0), response_ns, F.lit(1), transfer_ns).alias(KIND, VALUE_NS),
+    )
+    if parties.unbounded:
+        samples = samples.where(F.col(VALUE_NS).isNotNull())
+    counts = _counted(samples, F.count("*"), F.sum(VALUE_NS))
+    return counts.withColumn(KIND, F.when(F.col(KIND) == 0, RESPONSE).otherwise(TRANSFER))
+
+
+def _settle_counts(settled: DataFrame, timeline: Timeline) -> DataFrame:
+    samples = settled.select(
+        *_when(timeline, F.col(SENT_NS)),
+        F.lit(SETTLE).alias(KIND),
+        (F.col(SETTLED_NS) - F.col(SENT_NS)).alias(VALUE_NS),
+        (F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1).alias(WEIGHT),
+    )
+    return _counted(samples, F.sum(WEIGHT), F.sum(F.col(VALUE_NS) * F.col(WEIGHT)))
+
+
+def _when(timeline: Timeline, t_ns: Column) -> tuple[Column, Column]:
+    return timeline.second_of(t_ns).alias(SECOND), timeline.phase_of(t_ns).alias(PHASE)
+
+
+def _counted(samples: DataFrame, count: Column, total_ns: Column) -> DataFrame:
+    return (
+        samples.withColumn(BUCKET, bucket_column(F.col(VALUE_NS)))
+        .groupBy(*_KEYS)
+        .agg(count.alias(COUNT), total_ns.alias(SUM_NS), F.min(VALUE_NS).alias(MIN_NS), F.max(VALUE_NS).alias(MAX_NS))
+    )

@@ -1,0 +1,138 @@
+"""How does a recording become tables and a verdict?
+
+The three jobs that read messages run side by side: while one is planned or compiled, another computes. What follows
+reads their small results. The summary is written last, so a run that has one has all its tables. Decides nothing.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from crescendo.model.errors import LostError
+from crescendo.pipeline import accounts, columns, results
+from crescendo.pipeline.discrepancies import discrepancies
+from crescendo.pipeline.evidence import Evidence
+from crescendo.pipeline.histogram import latency_histogram
+from crescendo.pipeline.ingest import Frames, frames_of, read_parquet, readable_recording
+from crescendo.pipeline.latency import latencies
+from crescendo.pipeline.ledger import Balance, Findings, ledger, read_balance, read_findings
+from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline, timeline_of
+from crescendo.pipeline.parties import Parties, experiment_of, parties_of
+from crescendo.pipeline.tables import Shelf
+from crescendo.pipeline.throughput import throughput
+from crescendo.pipeline.verdicts import verdict_of
+from crescendo.record.manifest import State
+from crescendo.record.reader import Recording
+from crescendo.record.schema import RECEIVED, SENT
+from crescendo.record.summary import SUMMARY, Ledger, Rate, Summary, write_summary
+
+Progress = Callable[[str], None]
+
+_ACCOUNTS = ".accounts"  # on the way to the ledger; removed when it is written
+
+
+def analyze(run_dir: Path, spark: SparkSession, progress: Progress) -> Summary:
+    """Write `tables/` and `summary.json` of a run. Raises LostError when Spark gives up."""
+    progress("checking the recording")
+    recording = readable_recording(run_dir)
+    (run_dir / SUMMARY).unlink(missing_ok=True)
+    try:
+        summary = _analysed(recording, spark, progress)
+    except (PySparkException, Py4JError) as err:
+        raise LostError(f"the analysis of {run_dir} did not finish: {str(err).splitlines()[0]}") from err
+    write_summary(run_dir, summary)
+    return summary
+
+
+def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> Summary:
+    manifest = recording.manifest
+    parties, timeline = parties_of(manifest), timeline_of(manifest)
+    shelf = Shelf(recording.path)
+    frames = frames_of(spark, recording)
+    progress(f"counting {recording.rows(SENT):,} messages sent and {recording.rows(RECEIVED):,} received")
+    _write_side_by_side(
+        shelf,
+        {
+            columns.HISTOGRAM: latency_histogram(frames.received, frames.settled, timeline, parties),
+            _ACCOUNTS: accounts.accounts(frames, timeline, parties),
+            columns.THROUGHPUT: throughput(frames.sent, frames.received, timeline),
+        },
+    )
+    balance = read_balance(shelf.files(_ACCOUNTS))
+    findings = _findings(shelf, spark, frames, balance, parties, progress)
+    shelf.remove(_ACCOUNTS)
+    progress("judging")
+    lines = ledger(balance, findings, parties)
+    phases = [*dict.fromkeys(phase.name for phase in timeline.phases), OUTSIDE]
+    latency = latencies(shelf.files(columns.HISTOGRAM), phases)
+    evidence = Evidence(
+        manifest=manifest,
+        experiment=experiment_of(manifest),
+        damaged=recording.damaged,
+        unlisted=balance.unlisted,
+        total=lines[0],
+        rate=_rate(balance, lines[0], timeline, sum(group.offered for group in experiment_of(manifest).workload)),
+        latency={row.kind: row for row in latency if row.phase == MEASURE},
+    )
+    validity, verdict = verdict_of(evidence)
+    shelf.write_rows(columns.LATENCY, results.LATENCY_SCHEMA, results.latency_rows(latency))
+    shelf.write_rows(columns.LEDGER, results.LEDGER_SCHEMA, results.ledger_rows(lines))
+    shelf.write_rows(columns.CHECKS, results.CHECKS_SCHEMA, results.check_rows(verdict.checks))
+    return Summary(
+        run=manifest.run,
+        state=State(manifest.state).value,
+        verdict=verdict,
+        validity=validity,
+        rate=evidence.rate,
+        latency=latency,
+        ledger=lines,
+        clock_bound_ns=max((clock.bound_ns for clock in manifest.clocks), default=0),
+        batch_share=_batch_share(recording),
+    )
+
+
+def _write_side_by_side(shelf: Shelf, frames: dict[str, DataFrame]) -> None:
+    with ThreadPoolExecutor(len(frames)) as pool:
+        for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in frames.items()]:
+            written.result()
+
+
+def _findings(
+    shelf: Shelf, spark: SparkSession, frames: Frames, balance: Balance, parties: Parties, progress: Progress
+) -> Findings:
+    if not balance.suspects:
+        shelf.write_rows(columns.RANGES, results.RANGES_SCHEMA, [])
+        return {}
+    progress(f"looking at {balance.suspects:,} rows in blocks that do not add up")
+    blocks = read_parquet(spark, accounts.SCHEMA, [str(file) for file in shelf.files(_ACCOUNTS)])
+    shelf.write_frame(columns.RANGES, discrepancies(frames, blocks, parties, balance.suspects))
+    return read_findings(shelf.files(columns.RANGES), parties)
+
+
+def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float) -> Rate:
+    measure = timeline.measure
+    duration_ns = measure.end_ns - measure.start_ns if measure else 0
+    if duration_ns <= 0:
+        return Rate(offered=offered, sent=0.0, sustained=0.0, duration_ns=0, bytes_per_second=0.0)
+    seconds = duration_ns / 1e9
+    fan_out = total.owed / total.sent if total.owed else 1.0
+    return Rate(
+        offered=offered,
+        sent=balance.sent(accounts.SENT_MEASURED) / seconds,
+        sustained=balance.arrived(accounts.ARRIVED_MEASURED) / seconds / fan_out,
+        duration_ns=duration_ns,
+        bytes_per_second=balance.arrived(accounts.BYTES_MEASURED) / seconds / fan_out,
+    )
+
+
+def _batch_share(recording: Recording) -> float | None:
+    """The share of messages on the batch path: each peer's own, weighted by the rows it recorded."""
+    shares = {peer.id: peer.statistics.get("batch_share") for peer in recording.manifest.peers}
+    rows = [(shares.get(part.peer), part.rows) for part in recording.parts if part.table in {SENT, RECEIVED}]
+    known = [(share, count) for share, count in rows if share is not None]
+    weight = sum(count for _, count in known)
+    return sum(share * count for share, count in known) / weight if weight else None

@@ -1,0 +1,27 @@
+"""Pass, fail or invalid: what may be said about this run?
+
+Brings each check's value, its bound and the doubts about its evidence together. The rule of three itself, and what
+is proven in spite of doubt, are in `model.verdict`.
+"""
+
+from crescendo.model.verdict import Check, Verdict, judge, judge_check
+from crescendo.pipeline.evidence import Evidence
+from crescendo.pipeline.validity import Finding, findings
+from crescendo.record.summary import Validity
+
+
+def verdict_of(evidence: Evidence) -> tuple[list[Validity], Verdict]:
+    """The validity list and the verdict."""
+    found = findings(evidence)
+    checks = [_check(metric, evidence, found) for metric in evidence.checks]
+    load = found[0].validity
+    return [finding.validity for finding in found], judge(checks, [] if load.holds else [load.detail])
+
+
+def _check(metric: str, evidence: Evidence, found: list[Finding]) -> Check:
+    bound = evidence.checks[metric]
+    unmeasured = evidence.unmeasured(metric, bound)
+    reasons = [unmeasured] if unmeasured else []
+    for finding in found:
+        reasons += finding.doubts.get(metric, [])
+    return judge_check(metric, bound, evidence.value_of(metric), offered=evidence.rate.offered, reasons=reasons)

@@ -1,0 +1,238 @@
+"""What does each chart show?
+
+Builds plain plotly figures (data and layout) from series. Colours are not chosen here: a trace names its `tone` and
+the page's style sheet decides, so that charts follow the theme. Every figure comes with a sentence for people who
+cannot see it, and a chart without data is None rather than an empty frame.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.model.units import format_ns
+from crescendo.model.verdict import LATENCY_KINDS
+from crescendo.record.manifest import Phase
+from crescendo.report import formats, series
+from crescendo.report.evidence import phase_name
+from crescendo.report.tables import Tables
+
+Figure = dict[str, Any]
+
+KIND_TONES = dict(zip(LATENCY_KINDS, ("blue", "orange", "green"), strict=True))
+_DASHES = dict(zip(LATENCY_KINDS, ("solid", "dash", "dot"), strict=True))
+_TICK_STEPS = ((0.5, (1, 1.5, 2, 3, 4, 5, 7)), (1.6, (1, 2, 5)), (3.2, (1, 3)), (math.inf, (1,)))
+"""Up to so many decades, these multiples of a power of ten are labelled: about five on any axis."""
+_LABELLED_SHARE = 0.12  # a narrower phase has no room for its name on a phone
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure, what it shows in words, and what a reader should know about it."""
+
+    figure: Figure
+    label: str
+    notes: list[str]
+
+
+def rate_chart(tables: Tables, phases: list[Phase], offered: float) -> Chart | None:
+    timeline = tables.timeline
+    if timeline is None or not tables.messages:
+        return None
+    x = series.middles(timeline)
+    traces, words = [], []
+    for role, name, tone in (("sender", "sent", "blue"), ("receiver", "received", "orange")):
+        if role in tables.messages:
+            y = series.rates(tables.messages[role], timeline)
+            # Sent and received usually coincide: the dashes let the line below show through.
+            dash = "solid" if role == "sender" else "7px,4px"
+            traces.append(_line(name, x, y, tone, hover="%{y:,.0f} msg/s", dash=dash))
+            traces[-1]["line"]["shape"] = "hvh"  # a second without messages is a gap, not a dip
+            words.append(f"{name} between {formats.rate(y.min())} and {formats.rate(y.max())}")
+    spans = _spans(phases)
+    loaded = [(start, end) for name, start, end in spans if name != "drain"]
+    if offered and loaded:
+        ends = [loaded[0][0], loaded[-1][1]]
+        traces.append(_line("offered", ends, [offered, offered], "muted", hover="%{y:,.0f} msg/s", dash="4px,4px"))
+        traces[-1]["mode"] = "lines"
+        words.append(f"offered {formats.rate(offered)}")
+    top = max(value for trace in traces for value in trace["y"] if value is not None)
+    # Headroom for the names of the phases above the lines.
+    y_range = [0, max(top, 1.0) * 1.18]
+    y_axis = {"title": {"text": "messages per second"}, "range": y_range, "tickformat": "~s", "fixedrange": True}
+    figure = {"data": traces, "layout": _over_time(tables, spans, y_axis)}
+    return Chart(figure, f"Messages per second over time: {'; '.join(words)}.", _time_notes(tables, spans))
+
+
+def latency_chart(tables: Tables, phases: list[Phase]) -> Chart | None:
+    kind = judged_kind(tables)
+    if tables.timeline is None or kind is None:
+        return None
+    lines = series.latency_lines(tables.over_time[kind], tables.timeline)
+    x = series.middles(tables.timeline)
+    traces = [
+        _line(name, x, _on_log_axis(y), tone, hover="%{y:.3s}s", dash=dash)
+        for name, y, tone, dash in (
+            ("max", lines.max_s, "purple", "2px,2px"),
+            ("p99", lines.p99_s, "orange", "solid"),
+            ("p50", lines.p50_s, "blue", "solid"),
+        )
+    ]
+    y_axis = _latency_axis(f"{kind} latency", traces, "y")
+    spans = _spans(phases)
+    notes = _time_notes(tables, spans)
+    withheld = int((np.isnan(lines.p99_s) & ~np.isnan(lines.max_s)).sum())
+    if withheld:
+        of = int((~np.isnan(lines.max_s)).sum())
+        notes.append(f"p99 is left out at {withheld:,} of {of:,} points: fewer than 10 samples lie beyond it there.")
+    worst = format_ns(float(np.nanmax(lines.max_s)) * series.NS_PER_S)
+    label = f"{kind.capitalize()} latency per second as p50, p99 and maximum; the worst message took {worst}."
+    return Chart({"data": traces, "layout": _over_time(tables, spans, y_axis)}, label, notes)
+
+
+def spectrum_chart(tables: Tables) -> Chart | None:
+    traces, words, furthest = [], [], 0.0
+    for kind in _kinds(tables):
+        line = series.spectrum(tables.measured[kind])
+        if line.nines.size:
+            hover = "%{customdata:.5~f} %: %{y:.3s}s"
+            y = _on_log_axis(line.latency_s)
+            traces.append(_line(kind, line.nines, y, KIND_TONES[kind], hover=hover, dash=_DASHES[kind]))
+            traces[-1]["customdata"] = [round(float(percent), 7) for percent in line.percent]
+            furthest = max(furthest, float(line.nines[-1]))
+            words.append(f"{kind} reaches {format_ns(float(line.latency_s[-1]) * series.NS_PER_S)}")
+    if not traces:
+        return None
+    ticks = [math.log10(2), *map(float, range(1, math.floor(furthest) + 1))]
+    axis = {
+        "title": {"text": "percentile, on a scale of nines"},
+        "tickvals": ticks,
+        "ticktext": ["50", *(_nines(int(tick)) for tick in ticks[1:])],
+        "tickangle": 0,
+        "range": [0, furthest * 1.02],
+    }
+    layout = {"xaxis": axis, "yaxis": _latency_axis("latency", traces, "y"), "hovermode": "closest"}
+    notes = ["Measure phase. Each line ends where fewer than 10 samples are left beyond it."]
+    return Chart({"data": traces, "layout": layout}, f"Latency by percentile: {'; '.join(words)}.", notes)
+
+
+def histogram_chart(tables: Tables) -> Chart | None:
+    traces, notes, words = [], ["Measure phase. Bars are equally wide on the logarithmic axis."], []
+    outlines = series.densities({kind: tables.measured[kind] for kind in _kinds(tables)})
+    for kind, bars in outlines.items():
+        if bars.below_scale:
+            count = formats.plural(bars.below_scale, f"{kind} sample")
+            notes.append(f"{count} at or below zero (clock error) cannot be shown on this axis.")
+        if bars.edges_s.size:
+            hover = "%{x:.3s}s: %{y:.2%}"
+            traces.append(_line(kind, bars.edges_s, bars.share, KIND_TONES[kind], hover=hover, dash=_DASHES[kind]))
+            traces[-1]["line"]["shape"] = "hv"
+            traces[-1]["fill"] = "tozeroy"
+            mode = format_ns(float(bars.edges_s[int(bars.share.argmax())]) * series.NS_PER_S)
+            words.append(f"{kind} is most often near {mode}")
+    if not traces:
+        return None
+    y_axis = {"title": {"text": "share of messages"}, "tickformat": "~%", "rangemode": "tozero", "fixedrange": True}
+    layout = {"xaxis": _latency_axis("latency", traces, "x"), "yaxis": y_axis, "hovermode": "closest"}
+    return Chart({"data": traces, "layout": layout}, f"Distribution of latency: {'; '.join(words)}.", notes)
+
+
+def judged_kind(tables: Tables) -> str | None:
+    """Response where messages had intended times, otherwise transfer."""
+    return next((kind for kind in ("response", "transfer") if kind in tables.over_time), None)
+
+
+def _kinds(tables: Tables) -> list[str]:
+    return [kind for kind in LATENCY_KINDS if kind in tables.measured]
+
+
+def _spans(phases: list[Phase]) -> list[tuple[str, float, float]]:
+    """Name, start and end of each phase, in seconds from the start of the first one."""
+    if not phases:
+        return []
+    origin_ns = phases[0].start_ns
+    return [
+        (phase.name, (phase.start_ns - origin_ns) / series.NS_PER_S, (phase.end_ns - origin_ns) / series.NS_PER_S)
+        for phase in phases
+    ]
+
+
+def _over_time(tables: Tables, spans: list[tuple[str, float, float]], y_axis: dict[str, Any]) -> dict[str, Any]:
+    """The layout of a chart over time; both such charts cover the same seconds, so that they can be zoomed together."""
+    start, end = _extent(tables)
+    shapes, labels = [], []
+    for name, first, last in _visible(spans, start, end):
+        if name != "measure":
+            shapes.append({"type": "rect", "xref": "x", "yref": "paper", "x0": first, "x1": last, "y0": 0, "y1": 1})
+        if last - first >= _LABELLED_SHARE * (end - start):
+            labels.append({"x": (first + last) / 2, "text": phase_name(name)})
+    x_axis = {"title": {"text": "seconds since the first phase began"}, "range": [start, end], "ticksuffix": " s"}
+    return {"xaxis": x_axis, "yaxis": y_axis, "shapes": shapes, "annotations": labels, "hovermode": "x unified"}
+
+
+def _extent(tables: Tables) -> tuple[float, float]:
+    timeline = tables.timeline
+    if timeline is None:
+        raise ValueError("a run without messages has no extent")
+    return float(timeline.first_second), float(timeline.first_second + timeline.bins * timeline.bin_seconds)
+
+
+def _visible(spans: list[tuple[str, float, float]], start: float, end: float) -> list[tuple[str, float, float]]:
+    # A drain phase is as long as it was allowed to be; the charts end with the last message.
+    clipped = [(name, max(first, start), min(last, end)) for name, first, last in spans]
+    return [span for span in clipped if span[2] > span[1]]
+
+
+def _time_notes(tables: Tables, spans: list[tuple[str, float, float]]) -> list[str]:
+    notes = []
+    unjudged = [phase_name(name) for name, _, _ in _visible(spans, *_extent(tables)) if name != "measure"]
+    if unjudged:
+        notes.append(f"Shaded: {' and '.join(unjudged)}, not judged.")
+    if tables.timeline is not None and tables.timeline.bin_seconds > 1:
+        notes.append(f"Each point covers {tables.timeline.bin_seconds} s.")
+    return notes
+
+
+def _line(name: str, x: Any, y: Any, tone: str, *, hover: str, dash: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(x) < 4 else "lines",  # a line through one point is invisible
+        "name": name,
+        "x": _plain(x),
+        "y": _plain(y),
+        "line": {"dash": dash, "width": 2},
+        "marker": {"size": 5},
+        "meta": {"tone": tone},
+        "hovertemplate": f"{hover}<extra>{name}</extra>",
+    }
+
+
+def _latency_axis(title: str, traces: list[dict[str, Any]], side: str) -> dict[str, Any]:
+    """A logarithmic axis labelled as times read in the rest of the page. It does not zoom, so its labels fit always."""
+    axis: dict[str, Any] = {"title": {"text": title}, "type": "log", "fixedrange": True}
+    drawn = [value for trace in traces for value in trace[side] if value is not None]
+    if not drawn:
+        return axis
+    low, high = math.log10(min(drawn)), math.log10(max(drawn))
+    margin = max(0.06 * (high - low), 0.04)
+    low, high = low - margin, high + (2.5 * margin if side == "y" else margin)  # room for the names of phases
+    multiples = next(steps for decades, steps in _TICK_STEPS if high - low <= decades)
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    ticks = [m * 10.0**p for p in powers for m in multiples if low <= math.log10(m) + p <= high]
+    names = [format_ns(round(tick * series.NS_PER_S, 3)) for tick in ticks]
+    return axis | {"range": [low, high], "tickvals": ticks, "ticktext": names}
+
+
+def _on_log_axis(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.where(values > 0, values, np.nan)
+
+
+def _plain(values: Any) -> list[float | None]:
+    """Six digits are more than a screen has; NaN is a gap, and JSON has no NaN."""
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
+
+
+def _nines(tick: int) -> str:
+    return f"{100 - 10.0 ** (2 - tick):.{max(tick - 2, 0)}f}"

@@ -1,0 +1,97 @@
+"""How does a number read, with its unit?
+
+One place decides how many digits a person gets. Values arrive in base units (nanoseconds, messages a second, bytes,
+shares between 0 and 1) and leave as text; nothing is computed here and nothing is escaped: the template does that.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from crescendo.model.units import format_ns
+from crescendo.model.verdict import COUNTS
+
+NOTHING = "–"
+_DECIMAL_BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+_EARLIEST_WALL_CLOCK_NS = 10**18  # September 2001; no machine has been up that long
+
+
+def count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def rate(value: float) -> str:
+    """A rate without its unit; below a hundred the first decimal still matters."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")
+
+
+def percent(share: float) -> str:
+    """Never rounds up to a whole: 99.96 % of the load is not all of it."""
+    hundredfold = share * 100
+    text = f"{hundredfold:.1f}"
+    return f"{hundredfold:.2f} %" if text == "100.0" and share < 1 else f"{text} %"
+
+
+def octets(value: float) -> str:
+    for unit, scale in _DECIMAL_BYTES:
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+def nanoseconds(value: float | None) -> str:
+    return NOTHING if value is None else format_ns(value)
+
+
+def metric_value(metric: str, value: float | None) -> str:
+    """The value of a check, in the unit of its metric."""
+    if value is None:
+        return NOTHING
+    if metric in COUNTS:
+        return count(value)
+    return f"{rate(value)} msg/s" if metric == "rate" else format_ns(value)
+
+
+def bound(text: str) -> str:
+    """A bound with the signs of mathematics instead of those of a keyboard."""
+    for written, read in (("<=", "≤"), (">=", "≥"), ("==", "=")):
+        text = text.replace(written, read)
+    return text
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def label(key: str) -> str:
+    """The name of a fact, without the unit that its value shows."""
+    for suffix in ("_ns", "_bytes", "_octets", "_share"):
+        key = key.removesuffix(suffix)
+    return key.replace("_", " ")
+
+
+def fact(key: str, value: Any) -> str:
+    """A fact from the manifest, whose unit is the last part of its name."""
+    if isinstance(value, dict):
+        return ", ".join(f"{label(str(inner))} {fact(str(inner), of)}" for inner, of in value.items()) or NOTHING
+    if isinstance(value, list):
+        return ", ".join(fact(key, item) for item in value) or NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if key.endswith("_ns"):
+            return format_ns(value)
+        if key.endswith(("_bytes", "_octets")):
+            return octets(value)
+        if key.endswith("_share"):
+            return percent(value)
+        return str(value) if isinstance(value, int) else f"{value:,.4g}"  # a pid has no thousands
+    return NOTHING if value in {None, ""} else str(value)
+
+
+def moment(t_ns: int, realtime_offset_ns: int | None) -> str:
+    """A point in time in UTC, from a wall clock or from a monotonic one and its offset."""
+    if t_ns < _EARLIEST_WALL_CLOCK_NS:
+        if realtime_offset_ns is None:
+            return "unknown"
+        t_ns += realtime_offset_ns
+    return datetime.fromtimestamp(t_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,140 @@
+"""What does a reader who reads only the top of the page learn?
+
+The verdict in one sentence and a handful of numbers. A run that lost acknowledged messages has no performance
+headline, and the numbers of an invalid run are called observations. Judges nothing: the verdict is the pipeline's.
+"""
+
+from dataclasses import dataclass
+
+from crescendo.model.units import format_ns
+from crescendo.model.verdict import Check, Outcome
+from crescendo.record.summary import Latency, Summary
+from crescendo.report import formats
+
+ICONS = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INVALID: "?"}
+_NAMED = 3
+"""So many broken checks fit into one sentence."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One headline number."""
+
+    label: str
+    value: str
+    unit: str = ""
+    note: str = ""
+    warn: bool = False
+
+
+@dataclass(frozen=True)
+class Headline:
+    outcome: str
+    icon: str
+    sentence: str
+    caution: str
+    tiles: list[Tile]
+
+
+def headline(summary: Summary) -> Headline:
+    outcome = summary.verdict.outcome
+    lost = summary.total.lost_acknowledged
+    if lost:
+        caution = (
+            f"No performance headline: {formats.plural(lost, 'acknowledged message')} lost. "
+            "How fast a system loses what it has promised to keep is not a result."
+        )
+    elif outcome is Outcome.INVALID:
+        caution = "These numbers were observed, but the evidence does not support claiming them."
+    else:
+        caution = ""
+    performance = [] if lost else [_rate_tile(summary), *_latency_tiles(summary)]
+    return Headline(
+        outcome=str(outcome),
+        icon=ICONS[outcome],
+        sentence=why(summary),
+        caution=caution,
+        tiles=[*performance, _integrity_tile(summary), _clock_tile(summary), _generator_tile(summary)],
+    )
+
+
+def why(summary: Summary) -> str:
+    """One sentence for the whole verdict."""
+    verdict = summary.verdict
+    failed = [check for check in verdict.checks if check.outcome is Outcome.FAIL]
+    if verdict.outcome is Outcome.FAIL:
+        named = "; ".join(_broken(check) for check in failed[:_NAMED])
+        more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+        return f"{len(failed)} of {formats.plural(len(verdict.checks), 'check')} failed: {named}{more}."
+    if verdict.outcome is Outcome.INVALID:
+        doubts = [*verdict.reasons, *(reason for check in verdict.checks for reason in check.reasons)]
+        doubts = list(dict.fromkeys(doubts)) or ["there is nothing to judge"]
+        more = f", and {formats.plural(len(doubts) - 1, 'more doubt')}" if len(doubts) > 1 else ""
+        return f"We cannot say: {doubts[0].rstrip('.')}{more}."
+    every = "The only check" if len(verdict.checks) == 1 else f"All {len(verdict.checks)} checks"
+    return f"{every} passed on sound evidence."
+
+
+def _broken(check: Check) -> str:
+    name, value = check.metric.replace("_", " "), formats.metric_value(check.metric, check.value)
+    return f"{name} was {value} (bound {formats.bound(check.bound)})"
+
+
+def metric_name(metric: str) -> str:
+    name = metric.replace("_", " ")
+    return name[:1].upper() + name[1:]
+
+
+def _rate_tile(summary: Summary) -> Tile:
+    rate = summary.rate
+    if rate.offered:
+        note = f"{formats.percent(rate.sustained / rate.offered)} of {formats.rate(rate.offered)} offered"
+    else:
+        note = f"unbounded; {formats.rate(rate.sent)} sent"
+    return Tile("Sustained rate", formats.rate(rate.sustained), "msg/s", note)
+
+
+def judged_latency(summary: Summary) -> Latency | None:
+    """Response where there are intended times, otherwise transfer; None when nothing arrived."""
+    return summary.latency_of("response") or summary.latency_of("transfer")
+
+
+def _latency_tiles(summary: Summary) -> list[Tile]:
+    latency = judged_latency(summary)
+    if latency is None or not latency.count:
+        return [Tile("Latency", formats.NOTHING, note="nothing was measured")]
+    note = {"response": "from the intended time", "transfer": "from the send time"}[latency.kind]
+    tiles = []
+    for name in ("p50", "p99"):
+        value_ns = latency.percentiles_ns.get(name)
+        label = f"{latency.kind.capitalize()} {name}"
+        if value_ns is None:
+            tiles.append(Tile(label, "withheld", note="fewer than 10 samples lie beyond it"))
+        else:
+            value, _, unit = format_ns(value_ns).partition(" ")
+            tiles.append(Tile(label, value, unit, note))
+    return tiles
+
+
+def _integrity_tile(summary: Summary) -> Tile:
+    total = summary.total
+    values = (total.lost, total.duplicated, total.reordered)
+    return Tile(
+        "Lost · duplicated · reordered",
+        " · ".join(formats.count(value) for value in values),
+        note=f"of {formats.plural(total.owed, 'message')} owed",
+        warn=any(values),
+    )
+
+
+def _clock_tile(summary: Summary) -> Tile:
+    if summary.clock_bound_ns == 0:
+        return Tile("Clock error bound", "0", "ns", "one clock for all peers")
+    value, _, unit = format_ns(summary.clock_bound_ns).partition(" ")
+    return Tile("Clock error bound", f"± {value}", unit, "between the peers' clocks")
+
+
+def _generator_tile(summary: Summary) -> Tile:
+    if summary.ceiling_percent is None:
+        return Tile("Generator load", "not calibrated", note="this machine's ceiling is unknown")
+    return Tile("Generator load", f"{summary.ceiling_percent:.0f}", "%", "of this machine's calibrated ceiling")

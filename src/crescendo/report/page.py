@@ -1,0 +1,108 @@
+"""How does a run become one page that needs nothing else?
+
+Reads manifest, summary and tables, and renders one HTML file with its style, its data and plotly inside. All text is
+escaped by the template engine and all data by `script_json`; a content security policy forbids the page to load
+anything. Computes no result: what the pipeline did not write, the page does not show.
+"""
+
+import base64
+import gzip
+import json
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from crescendo.record.manifest import read_manifest, write_whole
+from crescendo.record.summary import read_summary
+from crescendo.report import charts, environment, evidence, formats, headline
+from crescendo.report.tables import RANGES_SHOWN, read_tables
+
+REPORT = "report.html"
+_LISTED = 8
+"""Longer lists are folded away; the reader opens them."""
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write the report of an analysed run into its directory, whole or not at all."""
+    path = run_dir / REPORT
+    write_whole(path, render_report(run_dir).encode())
+    return path
+
+
+def render_report(run_dir: Path) -> str:
+    """The report of an analysed run as one HTML document."""
+    manifest, summary, tables = read_manifest(run_dir), read_summary(run_dir), read_tables(run_dir)
+    drawn = {
+        "rate": charts.rate_chart(tables, manifest.phases, summary.rate.offered),
+        "latency": charts.latency_chart(tables, manifest.phases),
+        "spectrum": charts.spectrum_chart(tables),
+        "histogram": charts.histogram_chart(tables),
+    }
+    names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
+    scopes = ("total", "subscription", "sender")
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            name=str(manifest.experiment.get("name") or summary.run),
+            run=summary.run,
+            started=environment.started(manifest),
+            measured=formats.nanoseconds(summary.rate.duration_ns),
+            headline=headline.headline(summary),
+            checks=evidence.check_rows(summary.verdict.checks),
+            validity=summary.validity,
+            command=shlex.join(manifest.command),
+            charts=drawn,
+            kind=charts.judged_kind(tables) or "response",
+            latency=evidence.latency_grid(summary.latency),
+            withheld=evidence.WITHHELD,
+            ledger={scope: evidence.ledger_grid(summary.ledger, scope, names) for scope in scopes},
+            ranges=evidence.range_lists(tables.ranges, names),
+            ranges_shown=RANGES_SHOWN,
+            listed=_LISTED,
+            peers=evidence.peer_grid(manifest.peers),
+            ended_badly=[peer for peer in manifest.peers if peer.reason],
+            environment=environment.environment(run_dir, manifest, summary.total.sent),
+            style=_asset("report.css"),
+            script=_asset("report.js"),
+            figures=script_json({name: chart.figure for name, chart in drawn.items() if chart is not None}),
+            plotly=_packed_plotly() if any(drawn.values()) else "",
+        )
+    )
+
+
+def script_json(value: Any) -> Markup:
+    """JSON that no HTML parser can mistake for markup, for a script element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 - the line above took the markup out
+
+
+@cache
+def _packed_plotly() -> str:
+    """Plotly's library, compressed: two megabytes instead of five in a file that people mail."""
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("crescendo.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _asset(name: str) -> Markup:
+    loader = _environment().loader
+    if loader is None:
+        raise LookupError(name)
+    return Markup(loader.get_source(_environment(), name)[0])  # noqa: S704 - our own file, not anybody's input

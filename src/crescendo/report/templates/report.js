@@ -1,0 +1,143 @@
+"use strict";
+// Draws the charts in the page's colours, keeps the two charts over time at the same seconds, and nothing else.
+
+const root = document.documentElement;
+const figures = JSON.parse(document.getElementById("figures").textContent);
+const places = [...document.querySelectorAll("[data-chart]")];
+const linked = places.filter((place) => ["rate", "latency"].includes(place.dataset.chart));
+// On a touch screen dragging must scroll the page, so charts there neither zoom nor carry buttons.
+const touch = matchMedia("(pointer: coarse)").matches;
+
+async function unpackPlotly() {
+  const text = atob(document.getElementById("plotly").textContent);
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i += 1) packed[i] = text.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(stream).text();
+  document.head.append(script);
+}
+
+function themed(name) {
+  const style = getComputedStyle(root);
+  const colour = (tone) => style.getPropertyValue(`--${tone}`).trim();
+  const { data, layout } = structuredClone(figures[name]);
+  for (const trace of data) {
+    const own = colour(trace.meta.tone);
+    trace.line.color = own;
+    trace.marker.color = own;
+    if (trace.fill) trace.fillcolor = `${own}26`;
+  }
+  const axis = {
+    gridcolor: colour("line"), linecolor: colour("line"), zerolinecolor: colour("line"),
+    tickfont: { color: colour("soft") }, automargin: true,
+  };
+  const font = { color: colour("text"), family: getComputedStyle(document.body).fontFamily, size: 12 };
+  for (const side of ["xaxis", "yaxis"]) {
+    const title = { ...layout[side].title, standoff: 12, font: { color: colour("soft"), size: 12 } };
+    layout[side] = { ...axis, ...layout[side], title };
+  }
+  for (const shape of layout.shapes ?? []) Object.assign(shape, { fillcolor: colour("shade"), line: { width: 0 }, layer: "below" });
+  for (const label of layout.annotations ?? []) {
+    Object.assign(label, { y: 1, yref: "paper", yanchor: "top", showarrow: false, font: { color: colour("soft"), size: 11 } });
+  }
+  return [data, {
+    ...layout, font, dragmode: touch ? false : "zoom", uirevision: "kept",
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    margin: { l: 58, r: 12, t: 6, b: 46 }, showlegend: true,
+    legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", traceorder: "normal" },
+    hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("text") } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("text") },
+  }];
+}
+
+function draw() {
+  const config = { displaylogo: false, displayModeBar: touch ? false : "hover", responsive: true, modeBarButtons: [["toImage", "resetScale2d"]] };
+  return Promise.all(places.map((place) => Plotly.react(place, ...themed(place.dataset.chart), config)));
+}
+
+function link() {
+  for (const place of linked) {
+    place.on("plotly_relayout", () => {
+      const wanted = place.layout.xaxis.range;
+      // Asking only those that differ is what ends the echo between the two.
+      const behind = linked.filter((other) => other.layout.xaxis.range.some((end, i) => end !== wanted[i]));
+      for (const other of behind) Plotly.relayout(other, { "xaxis.range": [...wanted] });
+    });
+  }
+}
+
+function setTheme(theme) {
+  root.dataset.theme = theme;
+  document.getElementById("theme").textContent = theme === "dark" ? "Light theme" : "Dark theme";
+  return window.Plotly ? draw() : Promise.resolve();
+}
+
+function followReader() {
+  document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (now) => setTheme(now.matches ? "dark" : "light"));
+  // Paper is white and cannot be unfolded.
+  let before = root.dataset.theme;
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const each of folded) each.open = true;
+    setTheme("light");
+  });
+  addEventListener("afterprint", () => {
+    for (const each of folded) each.open = false;
+    setTheme(before);
+  });
+  setTheme(root.dataset.theme);
+}
+
+function offerCopy() {
+  const button = document.getElementById("copy");
+  button?.addEventListener("click", async () => {
+    const source = document.getElementById("command");
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      button.textContent = "Copied";
+    } catch {
+      // Without the right to write, select the text: the reader's own keys do the rest.
+      getSelection().selectAllChildren(source);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+}
+
+function markSection() {
+  const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.hash.slice(1), a]));
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((each) => each.isIntersecting)) {
+      for (const [id, a] of links) {
+        if (id === entry.target.id) a.setAttribute("aria-current", "location");
+        else a.removeAttribute("aria-current");
+      }
+    }
+  }, { rootMargin: "-10% 0px -80% 0px" });
+  for (const id of links.keys()) watcher.observe(document.getElementById(id));
+}
+
+async function begin() {
+  followReader();
+  offerCopy();
+  markSection();
+  try {
+    if (places.length) {
+      await unpackPlotly();
+      await draw();
+      link();
+    }
+  } catch (error) {
+    for (const place of places) {
+      place.classList.add("broken");
+      place.textContent = `This chart needs a browser of 2023 or later (${error.message}). Every number is also in the tables.`;
+    }
+  }
+  root.dataset.ready = "yes";
+}
+
+begin();

@@ -1,0 +1,196 @@
+"""How does an experiment become a recording?
+
+Start the control broker, the system and the peers; play; seal; and leave no process and no half-made recording
+behind, whatever happens on the way. Analysing the recording is somebody else's job.
+"""
+
+import contextlib
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crescendo.control import topics
+from crescendo.control.broker import EmbeddedBroker
+from crescendo.control.bus import Bus
+from crescendo.control.conductor import Mark, Outcome, Run
+from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.experiment import Experiment, to_document
+from crescendo.record.manifest import Clock, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.reader import journalled_parts
+from crescendo.record.writer import Recorder
+from crescendo.run import facts
+from crescendo.run.planning import Arrangement, arrange
+from crescendo.run.play import CONDUCTOR, Player
+from crescendo.run.processes import PeerProcess, die_with_parent
+from crescendo.systems.registry import system_of
+
+_LEAVE_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """How the caller follows a run, and how it asks to stop."""
+
+    interrupted: Callable[[], bool]
+    progress: Callable[[str], None]
+    watch: Callable[[Run], None]
+    on_mark: Callable[[Mark], None]
+
+
+@dataclass(frozen=True)
+class Performance:
+    """A finished run: where its recording is, and how it ended."""
+
+    run_dir: Path
+    state: State
+    reason: str
+
+
+def perform(
+    experiment: Experiment, *, out: Path, command: list[str], watcher: Watcher, control_url: str | None = None
+) -> Performance:
+    """Run one experiment. Raises before the barrier, when there is nothing to record yet."""
+    run_dir = _new_run_dir(out, experiment.name)
+    try:
+        performance = _perform(experiment, run_dir, command, watcher, control_url)
+    except BaseException:
+        if not (run_dir / "manifest.json").exists():
+            shutil.rmtree(run_dir, ignore_errors=True)  # nothing was measured, so nothing may look like a recording
+        raise
+    return performance
+
+
+def _perform(
+    experiment: Experiment, run_dir: Path, command: list[str], watcher: Watcher, control_url: str | None
+) -> Performance:
+    with contextlib.ExitStack() as stack:
+        watcher.progress("starting the control broker")
+        if control_url is None:
+            control_url = stack.enter_context(EmbeddedBroker(preexec_fn=die_with_parent())).url
+        url, system_facts = _start_system(experiment, run_dir, stack, watcher)
+        tag = secrets.randbits(32)
+        arrangement = arrange(experiment, run_dir=str(run_dir.resolve()), tag=tag, url=url)
+        manifest = Manifest(
+            run=run_dir.name,
+            tag=tag,
+            experiment=to_document(experiment.redacted()),
+            command=command,
+            started_ns=time.time_ns(),
+            versions=facts.versions(),
+            host=facts.host(),
+            system=system_facts,
+            clocks=[facts.clock()],
+            connections=arrangement.connections,
+        )
+        bus = Bus(control_url, f"{CONDUCTOR}-{secrets.token_hex(4)}", (topics.REPLIES, topics.NOTIFICATIONS))
+        bus.connect()
+        stack.callback(bus.close)
+        watcher.progress("starting senders and receivers")
+        peers = [PeerProcess(plan.id, plan.role, control_url, run_dir / "logs") for plan in arrangement.plan.peers]
+        for peer in peers:
+            stack.callback(peer.stop)
+        return _play(run_dir, manifest, arrangement, bus, peers, watcher)
+
+
+def _play(
+    run_dir: Path, manifest: Manifest, arrangement: Arrangement, bus: Bus, peers: list[PeerProcess], watcher: Watcher
+) -> Performance:
+    def on_mark(mark: Mark) -> None:
+        if mark.kind == "start":
+            write_manifest(run_dir, manifest)  # from here on there is something worth keeping
+        watcher.on_mark(mark)
+
+    player = Player(bus, arrangement.plan, peers)
+    outcome = player.play(interrupted=watcher.interrupted, watch=watcher.watch, on_mark=on_mark)
+    for peer in peers:
+        peer.wait(_LEAVE_TIMEOUT_S)
+    if outcome.t0_ns is None:
+        raise _refusal(outcome)
+    recorder = Recorder(run_dir, CONDUCTOR)
+    player.record_marks(recorder)
+    recorder.close()
+    return _seal(run_dir, manifest, outcome)
+
+
+def _start_system(
+    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, watcher: Watcher
+) -> tuple[str, dict[str, Any]]:
+    system = experiment.system
+    if system.url is not None:
+        return system.url, {"url": experiment.redacted().system.url}
+    kind = system_of(system.kind or "")
+    watcher.progress(f"starting {system.kind}")
+    instance = kind.start(system.settings, run_dir, die_with_parent())
+    stack.callback(instance.stop)
+    return instance.url, instance.facts
+
+
+def _refusal(outcome: Outcome) -> Exception:
+    if outcome.state == "interrupted":
+        return KeyboardInterrupt()  # type: ignore[return-value]
+    if outcome.fault == "lost":
+        return LostError(f"the run could not start: {outcome.reason}")
+    return ConfigError(f"the run could not start: {outcome.reason}")
+
+
+def _seal(run_dir: Path, manifest: Manifest, outcome: Outcome) -> Performance:
+    state = State(outcome.state)
+    peers = [
+        PeerRecord(
+            id=peer.id,
+            role=peer.role,
+            host=peer.identity.host if peer.identity else "",
+            pid=peer.identity.pid if peer.identity else 0,
+            ended=peer.ended,
+            reason=peer.reason,
+            statistics=_statistics(peer.statistics),
+        )
+        for peer in outcome.peers
+    ]
+    sealed = msgspec.structs.replace(
+        manifest,
+        state=state,
+        reason=outcome.reason,
+        peers=peers,
+        clocks=_clocks(manifest, outcome),
+        phases=[Phase(name, start_ns, end_ns) for name, start_ns, end_ns in outcome.phases],
+        files=sorted(journalled_parts(run_dir), key=lambda part: part.path),
+    )
+    write_manifest(run_dir, sealed)
+    return Performance(run_dir, state, outcome.reason)
+
+
+def _statistics(statistics: Any) -> dict[str, float]:
+    if statistics is None:
+        return {}
+    return {"messages": float(statistics.messages), **statistics.values}
+
+
+def _clocks(manifest: Manifest, outcome: Outcome) -> list[Clock]:
+    """Peers on this host share its clock."""
+    hosts = {peer.identity.host for peer in outcome.peers if peer.identity}
+    unknown = hosts - {clock.host for clock in manifest.clocks}
+    if unknown:
+        raise LostError(f"the clock of {', '.join(sorted(unknown))} has not been compared with ours")
+    return manifest.clocks
+
+
+def _new_run_dir(out: Path, name: str) -> Path:
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    for attempt in range(100):
+        run_dir = out / (f"{name}-{stamp}" if attempt == 0 else f"{name}-{stamp}-{attempt}")
+        try:
+            run_dir.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as err:
+            raise ConfigError(f"--out {out}: cannot create {run_dir}: {err.strerror}") from err
+        return run_dir
+    raise ConfigError(f"--out {out}: too many runs called {name}-{stamp}")

@@ -1,0 +1,338 @@
+"""What is the least that can be called a broker?
+
+A relay in memory: AMQP 1.0 in, AMQP 1.0 out, on the same codec as the load. Messages to a queue go to one of its
+receivers each, messages to a topic to all of them. A message is accepted when it is in memory, kept until its receiver
+has settled it, and offered again when that receiver goes away. Senders get credit only while the queue is short, so
+memory is bounded. Nothing is written to disk. It exists so that a first run needs nothing installed.
+"""
+
+import argparse
+import contextlib
+import select
+import signal
+import socket
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from types import FrameType
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.model.errors import PeerError
+from crescendo.net.sockets import fill, flush, listen, prepared, shut
+from crescendo.wire.amqp10.batch import TransferBatch
+from crescendo.wire.amqp10.connection import RECEIVER, SETTLE_SETTLED, TOPIC, Connection
+from crescendo.wire.amqp10.events import Attached, Closed, Deliveries, Detached, Event, Refused, Settled
+from crescendo.wire.amqp10.handshake import Credentials
+from crescendo.wire.amqp10.performatives import Attach, Source, Target
+
+CREDIT = 4000
+DEPTH_LIMIT = 100_000
+READY = "ready "
+
+Octets = npt.NDArray[np.uint8]
+
+
+@dataclass(eq=False)
+class Client:
+    """One connection to the relay."""
+
+    socket: socket.socket
+    connection: Connection
+    producers: dict[int, "Producer"] = field(default_factory=dict)
+    consumers: dict[int, "Consumer"] = field(default_factory=dict)
+    writable_watched: bool = False
+
+
+@dataclass(eq=False)
+class Producer:
+    """A link on which somebody sends to us."""
+
+    client: Client
+    handle: int
+    queues: "list[Queue]"
+    credit: int = 0
+
+
+@dataclass(eq=False)
+class Consumer:
+    """A link on which we send to somebody."""
+
+    client: Client
+    handle: int
+    queue: "Queue"
+    settled: bool
+    batch: TransferBatch | None = None
+    unsettled: deque[tuple[int, Octets]] = field(default_factory=deque)
+
+
+@dataclass(eq=False)
+class Queue:
+    """Messages that wait, in batches of equal size."""
+
+    waiting: deque[Octets] = field(default_factory=deque)
+    depth: int = 0
+    consumers: deque[Consumer] = field(default_factory=deque)
+
+    def put(self, bodies: Octets) -> None:
+        self.waiting.append(bodies)
+        self.depth += len(bodies)
+
+    def put_back(self, bodies: Octets) -> None:
+        self.waiting.appendleft(bodies)
+        self.depth += len(bodies)
+
+    def take(self, count: int) -> Octets:
+        """Up to `count` messages from the front, all of one size."""
+        head = self.waiting.popleft()
+        if len(head) > count:
+            self.waiting.appendleft(head[count:])
+            head = head[:count]
+        self.depth -= len(head)
+        return head
+
+
+class Relay:
+    """The server: one thread, one epoll."""
+
+    def __init__(self, listener: socket.socket, credentials: Credentials | None = None) -> None:
+        self._listener = listener
+        self._credentials = credentials
+        self._epoll = select.epoll()
+        self._clients: dict[int, Client] = {}
+        self._queues: dict[str, Queue] = {}
+        self._topics: dict[str, list[Queue]] = {}
+        self._epoll.register(listener, select.EPOLLIN)
+        self.stopping = False
+
+    def serve(self) -> None:
+        while not self.stopping:
+            for number, mask in self._epoll.poll(0.5):
+                if number == self._listener.fileno():
+                    self._accept()
+                    continue
+                client = self._clients.get(number)
+                if client is None:
+                    continue
+                try:
+                    if mask & ~select.EPOLLOUT:
+                        self._read(client)
+                    self._serve_out(client)
+                except PeerError:
+                    self._drop(client)  # a client's fault costs that client its connection, nobody else anything
+
+    def close(self) -> None:
+        for client in list(self._clients.values()):
+            self._drop(client)
+        self._epoll.close()
+        shut(self._listener)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            accepted, _ = self._listener.accept()
+            connection = Connection(container_id="loopback", server=True, credentials=self._credentials)
+            client = Client(prepared(accepted), connection)
+            self._clients[accepted.fileno()] = client
+            self._epoll.register(accepted, select.EPOLLIN)
+
+    def _read(self, client: Client) -> None:
+        count = fill(client.socket, client.connection.receive_buffer())
+        if count is None:
+            return
+        if count == 0:
+            raise PeerError("closed")
+        client.connection.received(count)
+        while (event := client.connection.next_event()) is not None:
+            self._handle(client, event)
+
+    def _handle(self, client: Client, event: Event) -> None:
+        match event:
+            case Deliveries():
+                self._store(client, event)
+            case Settled(role=role, last=last):
+                if role is RECEIVER:
+                    self._forget(client, last)
+            case Attached(handle=handle, attach=attach):
+                self._attach(client, handle, attach)
+            case Detached(handle=handle):
+                self._detach(client, handle)
+            case Refused() | Closed():
+                flush(client.socket, client.connection.outgoing)
+                raise PeerError("gone")
+            case _:
+                pass
+
+    def _serve_out(self, client: Client) -> None:
+        """Credit, room in a socket or new messages: whatever came, move what can move now."""
+        for consumer in list(client.consumers.values()):
+            self._dispatch(consumer.queue)
+        for producer in list(client.producers.values()):
+            for queue in list(producer.queues):
+                self._dispatch(queue)
+            self._top_up(producer)
+        self._flush(client)
+
+    # -- messages in ---------------------------------------------------------------------------------------------
+
+    def _store(self, client: Client, arrived: Deliveries) -> None:
+        producer = client.producers.get(arrived.handle)
+        if producer is None:
+            raise PeerError("a message on a link where nobody sends")
+        bodies = arrived.bodies.copy()  # the view dies with the next read
+        for queue in producer.queues:
+            queue.put(bodies)
+        producer.credit -= len(bodies)
+        if not arrived.settled:
+            client.connection.settle(int(arrived.ids[0]), int(arrived.ids[-1]))
+
+    def _top_up(self, producer: Producer) -> None:
+        if producer.credit <= CREDIT // 2 and all(queue.depth < DEPTH_LIMIT for queue in producer.queues):
+            producer.credit = CREDIT
+            producer.client.connection.grant(producer.handle, CREDIT)
+
+    # -- messages out --------------------------------------------------------------------------------------------
+
+    def _dispatch(self, queue: Queue) -> None:
+        was_full = queue.depth >= DEPTH_LIMIT
+        for _ in range(len(queue.consumers)):
+            consumer = queue.consumers[0]
+            queue.consumers.rotate(-1)  # the next one first next time: receivers share fairly
+            if queue.waiting:
+                self._send(consumer)
+        if was_full and queue.depth < DEPTH_LIMIT:
+            self._revive(queue)
+
+    def _revive(self, queue: Queue) -> None:
+        """The queue is short again: its senders, who had to wait, get credit."""
+        for client in list(self._clients.values()):
+            for producer in list(client.producers.values()):
+                if queue in producer.queues:
+                    self._top_up(producer)
+                    self._flush(client)
+
+    def _send(self, consumer: Consumer) -> None:
+        connection = consumer.client.connection
+        queue = consumer.queue
+        while queue.waiting and not connection.outgoing:
+            length = queue.waiting[0].shape[1]
+            batch = self._batch_for(consumer, length)
+            room = min(connection.sendable(consumer.handle), batch.capacity)
+            if room == 0:
+                break
+            bodies = queue.take(room)
+            first = connection.next_delivery_id
+            if batch.frame_length <= connection.remote_max_frame_size:
+                batch.bodies[: len(bodies)] = bodies
+                connection.transfer(batch, consumer.handle, len(bodies))
+            else:
+                for body in bodies:
+                    connection.transfer_one(consumer.handle, body.tobytes(), settled=consumer.settled)
+            if not consumer.settled:
+                consumer.unsettled.append((first, bodies))
+            self._flush(consumer.client)
+
+    def _batch_for(self, consumer: Consumer, length: int) -> TransferBatch:
+        batch = consumer.batch
+        if batch is None or batch.bodies.shape[1] != length:
+            batch = consumer.batch = TransferBatch(
+                handle=consumer.handle, body_length=length, settled=consumer.settled
+            )  # fmt: skip
+        return batch
+
+    def _forget(self, client: Client, last: int) -> None:
+        """Deliveries up to `last` are settled. Ours are settled in order, so everything before it is too."""
+        for consumer in client.consumers.values():
+            while consumer.unsettled:
+                first, bodies = consumer.unsettled[0]
+                done = last - first + 1
+                if done <= 0:
+                    break
+                consumer.unsettled.popleft()
+                if done < len(bodies):
+                    consumer.unsettled.appendleft((first + done, bodies[done:]))
+                    break
+
+    # -- links and connections -----------------------------------------------------------------------------------
+
+    def _attach(self, client: Client, handle: int, attach: Attach) -> None:
+        terminus = attach.source if attach.role is RECEIVER else attach.target
+        address = getattr(terminus, "address", None)
+        if not isinstance(terminus, Source | Target) or not isinstance(address, str) or not address:
+            client.connection.accept_attach(handle, attach)
+            client.connection.refuse_link(handle, "amqp:invalid-field", "the relay needs an address")
+            return
+        topic = TOPIC in (terminus.capabilities or ())
+        client.connection.accept_attach(handle, attach)
+        if attach.role is RECEIVER:
+            queue = Queue() if topic else self._queues.setdefault(address, Queue())
+            if topic:
+                self._topics.setdefault(address, []).append(queue)
+            consumer = Consumer(client, handle, queue, attach.snd_settle_mode == SETTLE_SETTLED)
+            client.consumers[handle] = consumer
+            queue.consumers.append(consumer)
+        else:
+            queues = self._topics.setdefault(address, []) if topic else [self._queues.setdefault(address, Queue())]
+            producer = Producer(client, handle, queues)
+            client.producers[handle] = producer
+            self._top_up(producer)
+
+    def _detach(self, client: Client, handle: int) -> None:
+        client.producers.pop(handle, None)
+        consumer = client.consumers.pop(handle, None)
+        if consumer is None:
+            return
+        consumer.queue.consumers.remove(consumer)
+        for _, bodies in reversed(consumer.unsettled):
+            consumer.queue.put_back(bodies)
+        for queues in self._topics.values():
+            if consumer.queue in queues:
+                queues.remove(consumer.queue)
+        self._dispatch(consumer.queue)
+
+    def _flush(self, client: Client) -> None:
+        try:
+            done = flush(client.socket, client.connection.outgoing)
+        except PeerError:
+            self._drop(client)
+            return
+        if done == client.writable_watched and client.socket.fileno() >= 0:
+            self._epoll.modify(client.socket, select.EPOLLIN | (0 if done else select.EPOLLOUT))
+            client.writable_watched = not done
+
+    def _drop(self, client: Client) -> None:
+        number = client.socket.fileno()
+        if self._clients.pop(number, None) is None:
+            return
+        self._epoll.unregister(number)
+        shut(client.socket)
+        for handle in [*client.producers, *client.consumers]:
+            self._detach(client, handle)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until told to stop; the first line on stdout names the port. Credentials come on stdin, never as words."""
+    parser = argparse.ArgumentParser(prog="crescendo.systems.relay")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--credentials", action="store_true", help="read 'user password' from standard input")
+    options = parser.parse_args(arguments)
+    credentials = Credentials(*sys.stdin.readline().split(maxsplit=1)) if options.credentials else None
+    listener = listen(options.host, options.port)
+    relay = Relay(listener, credentials)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        relay.stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the conductor's business
+    print(f"{READY}{listener.getsockname()[1]}", flush=True)
+    try:
+        relay.serve()
+    finally:
+        relay.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""Where does a frame begin and end, and where in a message is its body?
+
+Framing (part 2.3 of the specification) and the sections of a message (part 3.2), in the exact scalar form. It is the
+oracle for the batch path in `batch.py`: whatever that one claims, this one must say too.
+"""
+
+import struct
+from typing import NamedTuple
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.amqp10.performatives import Composite, Header, composed, decode_composite, encode_composite
+from crescendo.wire.amqp10.types import decode, encode_binary, skip
+
+FRAME_HEADER = struct.Struct(">IBBH")
+HEADER_BYTES = 8
+AMQP_FRAME, SASL_FRAME = 0, 1
+MIN_MAX_FRAME_SIZE = 512
+PROTOCOL_AMQP = b"AMQP\x00\x01\x00\x00"
+PROTOCOL_SASL = b"AMQP\x03\x01\x00\x00"
+
+_DATA_SECTION = b"\x00\x53\x75"
+_BINARY_CODES = {0xA0: 1, 0xB0: 4}
+_BODY_DATA, _BODY_SEQUENCE, _BODY_VALUE = 0x75, 0x76, 0x77
+
+
+class Frame(NamedTuple):
+    """One frame: its performative (None for a heartbeat) and what follows it."""
+
+    kind: int
+    channel: int
+    performative: Composite | None
+    payload: memoryview
+
+
+class Body(NamedTuple):
+    """Where the body of a message lies in its bytes, and whether the message was delivered before."""
+
+    start: int
+    length: int
+    redelivered: bool
+
+
+def encode_frame(performative: Composite | None, payload: bytes = b"", *, channel: int = 0, kind: int = 0) -> bytes:
+    content = (b"" if performative is None else encode_composite(performative)) + payload
+    return FRAME_HEADER.pack(len(content) + HEADER_BYTES, 2, kind, channel) + content
+
+
+HEARTBEAT = encode_frame(None)
+
+
+def frame_length(data: memoryview, position: int, max_frame_size: int) -> int | None:
+    """The length of the frame that begins here, or None when not even that has arrived."""
+    if len(data) - position < 4:
+        return None
+    length = int.from_bytes(data[position : position + 4], "big")
+    if not HEADER_BYTES <= length <= max_frame_size:
+        raise PeerError(f"a frame of {length} bytes, where {HEADER_BYTES} to {max_frame_size} are agreed")
+    return length
+
+
+def decode_frame(frame: memoryview) -> Frame:
+    """Read one whole frame."""
+    _, offset, kind, channel = FRAME_HEADER.unpack_from(frame)
+    start = offset * 4
+    if not HEADER_BYTES <= start <= len(frame):
+        raise PeerError(f"a frame whose content begins at byte {start}")
+    if start == len(frame):
+        return Frame(kind, channel, None, frame[start:])
+    performative, position = decode_composite(frame, start)
+    return Frame(kind, channel, performative, frame[position:])
+
+
+def encode_message(body: bytes) -> bytes:
+    """The smallest message: one data section."""
+    return _DATA_SECTION + encode_binary(body)
+
+
+def find_body(message: memoryview) -> Body:
+    """Find the body: the bytes of its data section, or of its value where that is binary or a string.
+
+    A body in several data sections has no one place; its length is that of the first, and `length` says so to nobody:
+    load generators send one section, so anything else is reported as a body of no length.
+    """
+    position = 0
+    redelivered = False
+    found: Body | None = None
+    while position < len(message):
+        if message[position] != 0:
+            raise PeerError("a message section without a descriptor")
+        code, section = decode(message, position + 1)
+        end = skip(message, section)
+        if code == 0x70:
+            header = composed(decode(message, position)[0])
+            redelivered = isinstance(header, Header) and bool(header.delivery_count)
+        elif code in {_BODY_DATA, _BODY_SEQUENCE, _BODY_VALUE}:
+            found = Body(end, 0, redelivered) if found else _body_at(message, section, end, redelivered)
+        position = end
+    return found or Body(len(message), 0, redelivered)
+
+
+def _body_at(message: memoryview, section: int, end: int, redelivered: bool) -> Body:
+    # 0xA0/0xB0 binary and 0xA1/0xB1 string differ in the lowest bit; both carry their bytes after a length.
+    width = _BINARY_CODES.get(message[section] & 0xFE)
+    if width is None:
+        return Body(end, 0, redelivered)
+    start = section + 1 + width
+    return Body(start, end - start, redelivered)

@@ -1,0 +1,32 @@
+"""What do the first 32 bytes of every payload say?
+
+Who sent the message, in which run, as which number, when it was meant to leave and when it left. Big-endian, fixed
+width, so that a batch of payloads is one structured array. Only describes bytes; it fills nothing in by itself.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.model.workload import STAMP_BYTES
+
+MAGIC = 0xC501
+"""0xC5 marks a Crescendo payload, 0x01 is the version of the stamp."""
+
+STAMP = np.dtype(
+    [
+        ("magic", ">u2"),
+        ("sender", ">u2"),
+        ("tag", ">u4"),
+        ("seq", ">u8"),
+        ("intended_ns", ">i8"),
+        ("sent_ns", ">i8"),
+    ]
+)
+
+Stamps = npt.NDArray[np.void]
+
+
+def stamps_of(payloads: npt.NDArray[np.uint8]) -> Stamps:
+    """The stamps of a batch, as a view: payloads is an array of shape (messages, bytes), bytes at least 32."""
+    stamps: Stamps = payloads[:, :STAMP_BYTES].view(STAMP)[:, 0]
+    return stamps

@@ -1,0 +1,281 @@
+"""The control plane over a real embedded broker: joining, asking, dying."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from crescendo.control import topics
+from crescendo.control.broker import EmbeddedBroker
+from crescendo.control.bus import Bus
+from crescendo.control.notes import Command, Failure, Hello, Identity, Kind, Note, Start, Statistics
+from crescendo.control.peer import Peer, identity_of_this_process
+from crescendo.model.errors import ConfigError, PeerError
+
+CONDUCTOR = Identity("conductor", "conductor", "host", 1)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def bus(broker: EmbeddedBroker) -> Iterator[Bus]:
+    bus = Bus(broker.url, "conductor", (topics.REPLIES, topics.NOTIFICATIONS))
+    bus.connect(5)
+    yield bus
+    bus.close()
+
+
+def heard(bus: Bus, wanted: Callable[[Note], bool], timeout_s: float = 5.0) -> Note:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        note = bus.next(0.2)
+        if note is not None and wanted(note):
+            return note
+    raise AssertionError("the note did not come")
+
+
+def of(command: Command) -> Callable[[Note], bool]:
+    return lambda note: note.command is command
+
+
+def request(command: Command, correlation: int, payload: dict[str, object] | None = None) -> Note:
+    return Note(Kind.REQUEST, command, correlation, CONDUCTOR, payload or {})
+
+
+def test_a_peer_joins_is_asked_answers_reports_and_leaves(broker: EmbeddedBroker, bus: Bus) -> None:
+    peer = Peer(broker.url, identity_of_this_process("sender-0", "sender"))
+    peer.join()
+    joined = heard(bus, of(Command.GROUP_JOIN))
+    assert joined.sender == Identity("sender-0", "sender", socket.gethostname(), os.getpid())
+    hello = Hello.from_payload(joined.payload)
+    assert abs(hello.realtime_offset_ns - (time.time_ns() - time.monotonic_ns())) < 10**9
+
+    bus.publish(topics.peer("sender-0"), request(Command.START_SENDER, 11, Start(123).to_payload()), qos=1)
+    asked = peer.next_request(5)
+    assert asked is not None
+    assert (asked.command, asked.correlation, asked.payload) == (Command.START_SENDER, 11, {"t0_ns": 123})
+    peer.accept(asked)
+    answer = heard(bus, lambda note: note.kind is Kind.RESPONSE)
+    assert (answer.command, answer.correlation, answer.sender.id) == (Command.OK, 11, "sender-0")
+
+    statistics = Statistics(5, {"queue://a": 3}, 3, 1.5, None, 0.25, {"lateness_p99_ns": 7.0})
+    peer.report(statistics)
+    assert Statistics.from_payload(heard(bus, of(Command.STATS)).payload) == statistics
+    peer.finish(statistics)
+    assert Statistics.from_payload(heard(bus, of(Command.NOTIFY_SUCCESS)).payload) == statistics
+
+    peer.leave()
+    assert not peer.orphaned
+    late = [note for note in iter(lambda: bus.next(0.5), None) if note.command is Command.ABNORMAL_DISCONNECT]
+    assert late == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "command"),
+    [("config", Command.PROTOCOL_ERROR), ("peer", Command.PROTOCOL_ERROR), ("lost", Command.INTERNAL_ERROR)],
+)
+def test_a_refusal_says_whose_fault_it_is(broker: EmbeddedBroker, bus: Bus, fault: str, command: Command) -> None:
+    peer = Peer(broker.url, Identity("receiver-0", "receiver", "h", 1))
+    peer.join()
+    bus.publish(topics.PEERS, request(Command.SET, 2), qos=1)
+    asked = peer.next_request(5)
+    assert asked is not None
+    failure = Failure("connection refused", fault)  # type: ignore[arg-type]
+    peer.refuse(asked, failure)
+    answer = heard(bus, lambda note: note.kind is Kind.RESPONSE)
+    assert (answer.command, Failure.from_payload(answer.payload)) == (command, failure)
+    peer.leave()
+
+
+def test_a_repeated_request_is_handled_once(broker: EmbeddedBroker, bus: Bus) -> None:
+    peer = Peer(broker.url, Identity("sender-3", "sender", "h", 1))
+    peer.join()
+    for correlation in (1, 1, 2, 1, 2, 3):
+        bus.publish(topics.peer("sender-3"), request(Command.SET, correlation), qos=1)
+    taken = [peer.next_request(2) for _ in range(3)]
+    assert [note.correlation for note in taken if note is not None] == [1, 2, 3]
+    assert peer.next_request(0.3) is None
+    peer.leave()
+
+
+def test_a_waiting_peer_keeps_its_lease(broker: EmbeddedBroker, bus: Bus) -> None:
+    peer = Peer(broker.url, Identity("sender-4", "sender", "h", 1))
+    peer.join()
+    peer.report(Statistics(77, {"queue://a": 9}, 9))
+    assert peer.next_request(3.0) is None
+    peer.leave()
+    beats = [note for note in iter(lambda: bus.next(0.2), None) if note.command is Command.STATS]
+    assert len(beats) == 3  # its own report, and one after each 1.2 s of waiting
+    assert {note.payload["messages"] for note in beats} == {9}
+
+
+PEER_PROGRAM = textwrap.dedent(
+    """
+    import sys
+    from crescendo.control.peer import Peer, identity_of_this_process
+    peer = Peer(sys.argv[1], identity_of_this_process(sys.argv[2], "sender"))
+    peer.join()
+    while not peer.orphaned:
+        peer.next_request(0.5)
+    """
+)
+
+
+def peer_process(url: str, peer_id: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PEER_PROGRAM, url, peer_id])
+
+
+def test_the_last_will_of_a_killed_peer_arrives_within_a_second(broker: EmbeddedBroker, bus: Bus) -> None:
+    process = peer_process(broker.url, "sender-9")
+    try:
+        heard(bus, of(Command.GROUP_JOIN), 15)
+        process.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        will = heard(bus, of(Command.ABNORMAL_DISCONNECT))
+        assert time.monotonic() - killed < 1.0
+        assert (will.sender.id, will.sender.pid) == ("sender-9", process.pid)
+        assert Failure.from_payload(will.payload).fault == "lost"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_peer_whose_broker_dies_is_orphaned_and_ends_by_itself() -> None:
+    with EmbeddedBroker() as broker:
+        process = peer_process(broker.url, "sender-8")
+        bus = Bus(broker.url, "watcher", (topics.NOTIFICATIONS,))
+        bus.connect(5)
+        try:
+            heard(bus, of(Command.STATS), 15)
+            os.kill(broker.pid, signal.SIGKILL)
+            assert process.wait(5) == 0
+            assert not bus.connected
+            assert bus.next(1.0) is None
+            bus.publish(topics.PEERS, request(Command.HALT, 1), qos=1)  # does nothing, and does not raise
+        finally:
+            process.kill()
+            process.wait()
+            bus.close()
+
+
+def test_what_is_no_note_is_counted_and_otherwise_ignored(broker: EmbeddedBroker, bus: Bus) -> None:
+    from paho.mqtt import publish
+
+    port = int(broker.url.rpartition(":")[2])
+    publish.single(topics.REPLIES, b"\x00garbage", qos=1, hostname="127.0.0.1", port=port)
+    peer = Peer(broker.url, Identity("sender-5", "sender", "h", 1))
+    peer.join()
+    heard(bus, of(Command.GROUP_JOIN))
+    assert bus.rejected == 1
+    peer.leave()
+
+
+def test_a_note_of_nearly_a_mebibyte_gets_through(broker: EmbeddedBroker, bus: Bus) -> None:
+    peer = Peer(broker.url, Identity("sender-6", "sender", "h", 1))
+    peer.join()
+    bus.publish(topics.peer("sender-6"), request(Command.SET, 1, {"text": "x" * (2**20 - 200)}), qos=1)
+    asked = peer.next_request(10)
+    assert asked is not None
+    assert len(asked.payload["text"]) == 2**20 - 200
+    peer.leave()
+
+
+def test_closing_sends_everything_first(broker: EmbeddedBroker, bus: Bus) -> None:
+    other = Bus(broker.url, "hurried", ())
+    other.connect(5)
+    for number in range(200):
+        other.publish(topics.REPLIES, Note(Kind.RESPONSE, Command.OK, number, CONDUCTOR, {}), qos=number % 2)
+    other.close()
+    numbers = [heard(bus, of(Command.OK)).correlation for _ in range(200)]
+    assert sorted(numbers) == list(range(200))
+
+
+def test_small_notes_are_not_held_back(broker: EmbeddedBroker, bus: Bus) -> None:
+    peer = Peer(broker.url, Identity("sender-2", "sender", "h", 1))
+    peer.join()
+    round_trips = []
+    for correlation in range(21):
+        began = time.monotonic()
+        bus.publish(topics.peer("sender-2"), request(Command.SET, correlation), qos=1)
+        asked = peer.next_request(5)
+        assert asked is not None
+        peer.accept(asked)
+        heard(bus, lambda note: note.kind is Kind.RESPONSE)
+        round_trips.append(time.monotonic() - began)
+    peer.leave()
+    assert sorted(round_trips)[10] < 0.040  # one delayed acknowledgement of the kernel; without Nagle it is about 5 ms
+
+
+def test_an_unreachable_broker_is_one_clear_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: refused, and nobody else can take it
+        url = f"mqtt://me:secret@127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=r"cannot be reached: Connection refused$") as caught:
+            Bus(url, "nobody", ()).connect(2)
+    assert "secret" not in str(caught.value)
+
+
+def test_something_that_is_no_mqtt_broker_is_said_to_be_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"mqtt://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(PeerError, match="does not answer as an MQTT broker"):
+            Bus(url, "nobody", ()).connect(0.5)
+
+
+@pytest.mark.parametrize("url", ["http://x", "mqtt://", "mqtt://h:port", "mqtt://h/path", "x"])
+def test_a_wrong_control_url_names_what_would_be_right(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"mqtt://\[user:password@\]host\[:port\]"):
+        Bus(url, "nobody", ())
+
+
+def test_the_broker_leaves_nothing_behind() -> None:
+    threads = threading.active_count()
+    with EmbeddedBroker() as broker:
+        assert broker.alive
+        bus = Bus(broker.url, "short", (topics.PEERS,))
+        bus.connect(5)
+        pid = broker.pid
+        bus.close()
+    assert not psutil.pid_exists(pid)
+    assert threading.active_count() == threads
+
+
+def test_a_stopped_broker_is_ended_all_the_same() -> None:
+    broker = EmbeddedBroker()
+    os.kill(broker.pid, signal.SIGSTOP)
+    broker.close()
+    assert not psutil.pid_exists(broker.pid)
+
+
+def test_the_broker_ends_when_its_parent_is_killed_and_prints_nothing() -> None:
+    program = (
+        "import time; from crescendo.control.broker import EmbeddedBroker; broker = EmbeddedBroker(); "
+        "print(broker.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert parent.stdout is not None
+    broker = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    rest, errors = parent.communicate()
+    _, left = psutil.wait_procs([broker], timeout=5)
+    alive = [one for one in left if one.status() != psutil.STATUS_ZOMBIE]  # not every container's init collects
+    for one in alive:
+        one.kill()
+    assert alive == []
+    assert (rest, errors) == (b"", b"")
+
+
+def test_ctrl_c_at_the_terminal_does_not_reach_the_broker(broker: EmbeddedBroker) -> None:
+    assert os.getpgid(broker.pid) != os.getpgid(0)
