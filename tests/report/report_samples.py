@@ -20,6 +20,7 @@ from crescendo.record.summary import TABLES_DIR, Latency, Ledger, Rate, Summary,
 
 SECOND_NS = 10**9
 ORIGIN_NS = 4_000 * SECOND_NS
+STARTED_NS = 1_893_553_445 * SECOND_NS  # 2030-01-02 03:04:05 UTC
 SENDERS = 5
 RATE = 1_000
 WARMUP_S, MEASURE_S = 2, 10
@@ -238,7 +239,7 @@ def _manifest(sample: Sample) -> Manifest:
         {"name": f"broker-latency-{sample.name}", "workload": group, "phases": {"drain": "5s"}}
     )
     statistics = {"lateness_p50_ns": 140_000.0, "lateness_p99_ns": 310_000.0, "blocked_share": 0.012}
-    receiver = {"busy_share": 0.41, "batch_share": 0.998, "cpu": 0.38}
+    receiver = {"busy_share": 0.41, "batch_share": 0.998, "cpu_seconds": 5.21, "messages": 60_000.0}
     ends = [0, WARMUP_S, WARMUP_S + MEASURE_S, WARMUP_S + MEASURE_S + 5]
     parts = [] if sample.empty else [("sent", 61_400), ("settled", 20_200), ("received", 190_700)]
     return Manifest(
@@ -246,7 +247,7 @@ def _manifest(sample: Sample) -> Manifest:
         tag=77,
         experiment=to_document(experiment),
         command=["crescendo", "run", "experiments/quick/amqp10.yml", "--set", "workload.address=queue://my perf"],
-        started_ns=ORIGIN_NS,
+        started_ns=STARTED_NS,
         state=State.INCOMPLETE if sample.lost_peer else State.SEALED,
         reason=LOST_PEER if sample.lost_peer else "",
         versions={"crescendo": "0.1.0", "python": "3.11.2", "pyspark": "4.3.0", "pyarrow": "25.0.1"},
@@ -255,12 +256,12 @@ def _manifest(sample: Sample) -> Manifest:
             "memory_bytes": 33_500_000_000, "load": {"one_minute": 0.42},
         },
         system={"kind": "loopback", "version": "0.1.0", "pid": 4711},
-        clocks=[Clock("lab-07", 1_893_553_445 * SECOND_NS - ORIGIN_NS, bound_ns=sample.clock_bound_ns)],
+        clocks=[Clock("lab-07", STARTED_NS - ORIGIN_NS, bound_ns=sample.clock_bound_ns)],
         peers=[
-            PeerRecord("sender-0", "sender", "lab-07", 101, "finished", statistics=statistics | {"cpu": 0.31}),
+            PeerRecord("sender-0", "sender", "lab-07", 101, "finished", statistics=statistics | {"cpu_seconds": 4.31}),
             PeerRecord("sender-1", "sender", "lab-07", 102, "lost", "no heartbeat for 6 s")
             if sample.lost_peer
-            else PeerRecord("sender-1", "sender", "lab-07", 102, "finished", statistics=statistics | {"cpu": 0.29}),
+            else PeerRecord("sender-1", "sender", "lab-07", 102, "finished", statistics=statistics),
             PeerRecord("receiver-0", "receiver", "lab-07", 103, "finished", statistics=receiver),
         ],
         connections=[

@@ -107,8 +107,8 @@ def _widths(page: Page) -> list[int]:
     page.wait_for_timeout(200)
     return page.evaluate(
         """() => {
-          const ends = [...document.querySelectorAll("section, .chart svg")].map((s) => s.getBoundingClientRect().right);
-          return [document.documentElement.scrollWidth, window.scrollX, Math.max(...ends)];
+          const boxes = [...document.querySelectorAll("section, .chart svg")].map((s) => s.getBoundingClientRect());
+          return [document.documentElement.scrollWidth, window.scrollX, Math.max(...boxes.map((box) => box.right))];
         }"""
     )
 

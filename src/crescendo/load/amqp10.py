@@ -162,7 +162,7 @@ class Amqp10Sender(_Link):
     def room(self) -> int:
         if not self.ready or self._connection.outgoing:
             return 0
-        return min(self._connection.sendable(self._handle), self.capacity)
+        return min(self._connection.sendable(self._handle, self._group.size), self.capacity)
 
     def send(self, count: int) -> None:
         if self._batching and self._batch.frame_length <= self._connection.remote_max_frame_size:

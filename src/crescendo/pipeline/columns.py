@@ -20,4 +20,4 @@ SUBSCRIPTION, ACKNOWLEDGED = "subscription", "acknowledged"
 
 # On the way to them.
 VALUE_NS, WEIGHT = "value_ns", "weight"
-BLOCK, LOW_SUM, HASH = "block", "low_sum", "hash"
+SIDE, BLOCK, LOW_SUM, HASH = "side", "block", "low_sum", "hash"

@@ -1,6 +1,6 @@
 """Exactly which messages were lost, repeated, reordered or never recorded as sent?
 
-Only the blocks that do not add up are looked at message by message, and beside them the deliveries that a receiver
+Only the blocks that do not balance are looked at message by message, and beside them the deliveries that a receiver
 saw out of order. A delivery is the first of its message in a subscription by time, then receiver, then arrival.
 Says what happened to which sequence numbers; how many that makes in all is for `ledger` to say.
 """
@@ -8,7 +8,7 @@ Says what happened to which sequence numbers; how many that makes in all is for 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from crescendo.pipeline.accounts import DIFFERS, accepted_ranges, block_edges, block_of
+from crescendo.pipeline.accounts import BLOCK_BITS, accepted_ranges, block_of
 from crescendo.pipeline.columns import (
     ACKNOWLEDGED,
     ARRIVAL,
@@ -30,54 +30,56 @@ from crescendo.record.schema import Flag
 
 LOST, DUPLICATED, REORDERED, UNRECORDED = "lost", "duplicated", "reordered", "unrecorded"
 
-_SENT, _ARRIVED, _LATE, _FIRST, _ISLAND = "sent", "arrived", "late", "first", "island"
-_PIECE_ROWS = 500_000  # of about 60 bytes: a piece fits into memory several times over
+_SENT, _ARRIVED, _FIRST, _LATE, _DIFFERS, _ISLAND = "sent", "arrived", "first", "late", "differs", "island"
 _MESSAGE = (SUBSCRIPTION, SENDER, SEQ)
+_PIECE_ROWS = 500_000  # of about 60 bytes: a piece fits into memory several times over
 
 
-def discrepancies(frames: Frames, accounts: DataFrame, parties: Parties, suspects: int) -> DataFrame:
+def discrepancies(frames: Frames, suspects: DataFrame, parties: Parties, rows: int) -> DataFrame:
     """One row per kind and unbroken range of sequence numbers, for a sender and a subscription.
 
-    `suspects` is about how many rows will have to be looked at; it decides into how many pieces they are cut.
+    `suspects` names the blocks; `rows` is about how many rows are in them, and decides into how many pieces they are
+    cut.
     """
-    suspect = F.broadcast(accounts.where(DIFFERS).select(SUBSCRIPTION, SENDER, BLOCK))
+    suspects = F.broadcast(suspects)
     facts = (
-        _owed(frames.sent, suspect)
-        .unionByName(_accepted(frames.settled, suspect))
-        .unionByName(_arrived(frames.received, suspect, parties))
+        _owed(frames.sent, suspects)
+        .unionByName(_accepted(frames.settled, suspects))
+        .unionByName(_arrived(frames.received, suspects, parties))
     )
-    # Cut by message right away: nearly every row is a message of its own, so adding up before the shuffle saves nothing.
-    facts = facts.repartition(suspects // _PIECE_ROWS + 1, *_MESSAGE)
+    # Cut by message right away: nearly every row is a message of its own, so adding up before it would save nothing.
+    facts = facts.repartition(rows // _PIECE_ROWS + 1, *_MESSAGE)
     return _ranges(_findings(_fates(facts))).withColumn(SUBSCRIPTION, parties.name_column(F.col(SUBSCRIPTION)))
 
 
-def _owed(sent: DataFrame, suspect: DataFrame) -> DataFrame:
-    rows = _with_block(first_attempts(sent)).join(suspect, on=[SENDER, BLOCK], how="inner")
-    return _fact(rows, sent=F.lit(1))
+def _owed(sent: DataFrame, suspects: DataFrame) -> DataFrame:
+    rows = _with_block(first_attempts(sent)).join(suspects, on=[SENDER, BLOCK], how="inner")
+    return _facts(rows, sent=F.lit(1))
 
 
-def _accepted(settled: DataFrame, suspect: DataFrame) -> DataFrame:
+def _accepted(settled: DataFrame, suspects: DataFrame) -> DataFrame:
     first, last = F.col(FIRST_SEQ), F.col(LAST_SEQ)
     ranges = accepted_ranges(settled).select(
         F.col(SENDER).cast("int"), first, last, F.explode(F.sequence(block_of(first), block_of(last))).alias(BLOCK)
     )
-    low, high = block_edges(F.col(BLOCK))
+    low = F.shiftleft(BLOCK, BLOCK_BITS)
+    high = low + F.lit((1 << BLOCK_BITS) - 1)
     # One row a message and not a range join: that would compare every lost message with every range of its block.
-    rows = ranges.join(suspect, on=[SENDER, BLOCK], how="inner").withColumn(
+    rows = ranges.join(suspects, on=[SENDER, BLOCK], how="inner").withColumn(
         SEQ, F.explode(F.sequence(F.greatest(first, low), F.least(last, high)))
     )
-    return _fact(rows, acknowledged=F.lit(1))
+    return _facts(rows, acknowledged=F.lit(1))
 
 
-def _arrived(received: DataFrame, suspect: DataFrame, parties: Parties) -> DataFrame:
+def _arrived(received: DataFrame, suspects: DataFrame, parties: Parties) -> DataFrame:
     rows = _with_block(deliveries(received)).withColumn(SUBSCRIPTION, parties.subscription_column(F.col(RECEIVER)))
-    late = flagged(Flag.OUT_OF_ORDER)
-    rows = rows.join(suspect.withColumn(DIFFERS, F.lit(True)), on=[SUBSCRIPTION, SENDER, BLOCK], how="left")
-    rows = rows.where(F.col(DIFFERS).isNotNull() | (late & (F.col(SUBSCRIPTION) != NOBODY)))
-    # Elsewhere the block adds up, so a late delivery is the only one of its message, and it was sent.
-    return _fact(
+    rows = rows.join(suspects.withColumn(_DIFFERS, F.lit(True)), on=[SUBSCRIPTION, SENDER, BLOCK], how="left")
+    late, elsewhere = flagged(Flag.OUT_OF_ORDER), F.col(_DIFFERS).isNull()
+    rows = rows.where(~elsewhere | (late & (F.col(SUBSCRIPTION) != NOBODY)))
+    return _facts(
         rows,
-        sent=F.when(F.col(DIFFERS).isNull(), 1).otherwise(0),
+        # Elsewhere the block balances, so a late delivery is the only one of its message, and it was sent.
+        sent=F.when(elsewhere, 1).otherwise(0),
         arrived=F.lit(1),
         first=F.struct(F.col(RECEIVED_NS), F.col(RECEIVER).cast("int"), F.col(ARRIVAL), late.alias(_LATE)),
     )
@@ -131,7 +133,7 @@ def _finding(happened: Column, kind: str, count: Column) -> Column:
     return F.when(happened, F.struct(F.lit(kind).alias(KIND), count.cast("long").alias(COUNT)))
 
 
-def _fact(rows: DataFrame, **known: Column) -> DataFrame:
+def _facts(rows: DataFrame, **known: Column) -> DataFrame:
     first_type = f"struct<{RECEIVED_NS}:bigint,{RECEIVER}:int,{ARRIVAL}:bigint,{_LATE}:boolean>"
     return rows.select(
         *_MESSAGE,

@@ -8,18 +8,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.model.errors import LostError
 from crescendo.pipeline import accounts, columns, results
+from crescendo.pipeline.balance import Balance, read_balance
 from crescendo.pipeline.discrepancies import discrepancies
 from crescendo.pipeline.evidence import Evidence
 from crescendo.pipeline.histogram import latency_histogram
 from crescendo.pipeline.ingest import Frames, frames_of, read_parquet, readable_recording
 from crescendo.pipeline.latency import latencies
-from crescendo.pipeline.ledger import Balance, Findings, ledger, read_balance, read_findings
+from crescendo.pipeline.ledger import Discrepancies, ledger, read_discrepancies
 from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline, timeline_of
 from crescendo.pipeline.parties import Parties, experiment_of, parties_of
 from crescendo.pipeline.tables import Shelf
@@ -32,7 +33,8 @@ from crescendo.record.summary import SUMMARY, Ledger, Rate, Summary, write_summa
 
 Progress = Callable[[str], None]
 
-_ACCOUNTS = ".accounts"  # on the way to the ledger; removed when it is written
+_ACCOUNTS, _SUSPECTS = ".accounts", ".suspects"  # on the way to the ledger; removed when it is written
+_SUSPECT = f"{columns.SUBSCRIPTION} INT, {columns.SENDER} INT, {columns.BLOCK} BIGINT"
 
 
 def analyze(run_dir: Path, spark: SparkSession, progress: Progress) -> Summary:
@@ -62,11 +64,11 @@ def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> 
             columns.THROUGHPUT: throughput(frames.sent, frames.received, timeline),
         },
     )
-    balance = read_balance(shelf.files(_ACCOUNTS))
-    findings = _findings(shelf, spark, frames, balance, parties, progress)
+    balance = read_balance(shelf.files(_ACCOUNTS), parties)
     shelf.remove(_ACCOUNTS)
+    found = _discrepancies(shelf, spark, frames, balance, parties, progress)
     progress("judging")
-    lines = ledger(balance, findings, parties)
+    lines = ledger(balance, found, parties)
     phases = [*dict.fromkeys(phase.name for phase in timeline.phases), OUTSIDE]
     latency = latencies(shelf.files(columns.HISTOGRAM), phases)
     evidence = Evidence(
@@ -101,16 +103,18 @@ def _write_side_by_side(shelf: Shelf, frames: dict[str, DataFrame]) -> None:
             written.result()
 
 
-def _findings(
+def _discrepancies(
     shelf: Shelf, spark: SparkSession, frames: Frames, balance: Balance, parties: Parties, progress: Progress
-) -> Findings:
-    if not balance.suspects:
+) -> Discrepancies:
+    if not balance.suspect_rows:
         shelf.write_rows(columns.RANGES, results.RANGES_SCHEMA, [])
         return {}
-    progress(f"looking at {balance.suspects:,} rows in blocks that do not add up")
-    blocks = read_parquet(spark, accounts.SCHEMA, [str(file) for file in shelf.files(_ACCOUNTS)])
-    shelf.write_frame(columns.RANGES, discrepancies(frames, blocks, parties, balance.suspects))
-    return read_findings(shelf.files(columns.RANGES), parties)
+    progress(f"looking at {balance.suspect_rows:,} rows, message by message")
+    shelf.write_rows(_SUSPECTS, results.SUSPECTS_SCHEMA, results.suspect_rows(balance.suspects))
+    suspects = read_parquet(spark, _SUSPECT, [str(file) for file in shelf.files(_SUSPECTS)])
+    shelf.write_frame(columns.RANGES, discrepancies(frames, suspects, parties, balance.suspect_rows))
+    shelf.remove(_SUSPECTS)
+    return read_discrepancies(shelf.files(columns.RANGES), parties)
 
 
 def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float) -> Rate:
@@ -122,10 +126,10 @@ def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float) -
     fan_out = total.owed / total.sent if total.owed else 1.0
     return Rate(
         offered=offered,
-        sent=balance.sent(accounts.SENT_MEASURED) / seconds,
-        sustained=balance.arrived(accounts.ARRIVED_MEASURED) / seconds / fan_out,
+        sent=balance.total_sent(accounts.MEASURED) / seconds,
+        sustained=balance.total_received(accounts.MEASURED) / seconds / fan_out,
         duration_ns=duration_ns,
-        bytes_per_second=balance.arrived(accounts.BYTES_MEASURED) / seconds / fan_out,
+        bytes_per_second=balance.total_received(accounts.MEASURED_BYTES) / seconds / fan_out,
     )
 
 

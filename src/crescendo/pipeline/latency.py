@@ -73,4 +73,5 @@ def _latency(phase: str, kind: str, counts: pa.Table) -> Latency:
 
 
 def _array(counts: pa.Table, column: str) -> Int64s:
-    return counts[column].to_numpy().astype(np.int64)
+    values: Int64s = counts[column].to_numpy().astype(np.int64)
+    return values

@@ -34,14 +34,6 @@ class Parties:
     def subscription_column(self, receiver: Column) -> Column:
         return _looked_up(self.subscription_of, receiver)
 
-    def owed_column(self, sender: Column) -> Column:
-        """An array of the subscriptions that a sender owes, for `explode`."""
-        # Senders of one address owe the same subscriptions, so there are few lists. The first is for strangers.
-        lists = {owed: position for position, owed in enumerate(dict.fromkeys([(), *self.owed_by.values()]))}
-        texts = F.split(F.lit(";".join(_joined(owed or (NOBODY,)) for owed in lists)), ";")
-        position = _looked_up({number: lists[owed] for number, owed in self.owed_by.items()}, sender)
-        return F.split(F.get(texts, F.greatest(position, F.lit(0))), ",").cast("array<int>")
-
     def bounded_column(self, sender: Column) -> Column:
         """Whether a sender kept a schedule."""
         return _looked_up(dict.fromkeys(self.unbounded, 0), sender) < 0
@@ -73,9 +65,5 @@ def experiment_of(manifest: Manifest) -> Experiment:
 def _looked_up(numbers: dict[int, int], key: Column) -> Column:
     # Text that Spark folds into one constant array: a literal for each of 32,767 connections would take seconds.
     known = {number: value for number, value in numbers.items() if number >= 0}
-    cells = [known.get(number, NOBODY) for number in range(max(known, default=0) + 1)]
-    return F.coalesce(F.get(F.split(F.lit(_joined(cells)), ",").cast("array<int>"), key.cast("int")), F.lit(NOBODY))
-
-
-def _joined(numbers: list[int] | tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))
+    cells = [str(known.get(number, NOBODY)) for number in range(max(known, default=0) + 1)]
+    return F.coalesce(F.get(F.split(F.lit(",".join(cells)), ",").cast("array<int>"), key.cast("int")), F.lit(NOBODY))

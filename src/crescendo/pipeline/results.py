@@ -4,39 +4,33 @@ Latency, ledger and checks have as many rows as there are phases, connections an
 and stand both in the summary and, for those who query, in tables. Columns and rows only.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from crescendo.model.verdict import PERCENTILES, Check
+from crescendo.pipeline.balance import Suspect
 from crescendo.record.summary import Latency, Ledger
 
 Rows = list[dict[str, Any]]
 
-LATENCY_SCHEMA = pa.schema(
-    [
-        ("phase", pa.string()),
-        ("kind", pa.string()),
-        ("count", pa.int64()),
-        ("min_ns", pa.int64()),
-        ("max_ns", pa.int64()),
-    ]
-    + [("mean_ns", pa.float64()), ("negative", pa.int64())]
-    + [(name, pa.int64()) for name in PERCENTILES]
+
+def _schema(texts: str, integers: Iterable[str], **others: pa.DataType) -> pa.Schema:
+    fields = [(name, pa.string()) for name in texts.split()] + [(name, pa.int64()) for name in integers]
+    return pa.schema([*fields, *others.items()])
+
+
+LATENCY_SCHEMA = _schema("phase kind", ["count", "min_ns", "max_ns", "negative", *PERCENTILES], mean_ns=pa.float64())
+LEDGER_SCHEMA = _schema("scope subscription", Ledger.__struct_fields__[3:], sender=pa.int32())
+CHECKS_SCHEMA = _schema(
+    "metric bound outcome", [], value=pa.float64(), limit=pa.float64(), reasons=pa.list_(pa.string())
 )
-LEDGER_SCHEMA = pa.schema(
-    [("scope", pa.string()), ("sender", pa.int32()), ("subscription", pa.string())]
-    + [(name, pa.int64()) for name in Ledger.__struct_fields__[3:]]
+RANGES_SCHEMA = _schema(
+    "kind subscription", ["first_seq", "last_seq", "count"], sender=pa.int32(), acknowledged=pa.bool_()
 )
-CHECKS_SCHEMA = pa.schema(
-    [("metric", pa.string()), ("bound", pa.string()), ("value", pa.float64()), ("limit", pa.float64())]
-    + [("outcome", pa.string()), ("reasons", pa.list_(pa.string()))]
-)
-RANGES_SCHEMA = pa.schema(
-    [("kind", pa.string()), ("subscription", pa.string()), ("sender", pa.int32())]
-    + [("first_seq", pa.int64()), ("last_seq", pa.int64()), ("acknowledged", pa.bool_()), ("count", pa.int64())]
-)
+SUSPECTS_SCHEMA = _schema("", ["block"], subscription=pa.int32(), sender=pa.int32())
 
 
 def latency_rows(latency: list[Latency]) -> Rows:
@@ -54,3 +48,7 @@ def ledger_rows(ledger: list[Ledger]) -> Rows:
 
 def check_rows(checks: list[Check]) -> Rows:
     return [msgspec.structs.asdict(check) | {"outcome": check.outcome.value} for check in checks]
+
+
+def suspect_rows(suspects: list[Suspect]) -> Rows:
+    return [dict(zip(("subscription", "sender", "block"), suspect, strict=True)) for suspect in suspects]

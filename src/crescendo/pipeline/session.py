@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway  # type: ignore[attr-defined,unused-ignore]
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError
@@ -51,7 +51,7 @@ def open_session(
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
     with (_home / _LOG).open("wb") as log:
         try:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as err:
             said = _last_words(_home)
             _remove_home()

@@ -126,7 +126,7 @@ def _clock_bound(evidence: Evidence) -> Finding:
         # Both ends of a settlement are read from the same clock.
         if kind and kind != SETTLE and value is not None and bound_ns > value:
             doubts[metric] = [f"the clocks may be {format_ns(bound_ns)} apart, more than {metric} {format_ns(value)}"]
-    detail = "; ".join(sum(doubts.values(), [])) or (format_ns(bound_ns) if bound_ns else "one clock")
+    detail = _told(doubts) or (format_ns(bound_ns) if bound_ns else "one clock")
     return Finding(Validity("clock bound", not doubts, detail), doubts)
 
 
@@ -138,7 +138,7 @@ def _enough_samples(evidence: Evidence) -> Finding:
         if row is not None and statistic in PERCENTILES and row.percentiles_ns[statistic] is None:
             beyond = samples_beyond(row.count, PERCENTILES[statistic])
             doubts[metric] = [f"{metric} has {beyond} samples beyond it of {row.count:,}; {SAMPLES_BEYOND} are needed"]
-    detail = "; ".join(sum(doubts.values(), [])) or f"{SAMPLES_BEYOND} or more beyond every judged percentile"
+    detail = _told(doubts) or f"{SAMPLES_BEYOND} or more beyond every judged percentile"
     return Finding(Validity("enough samples", not doubts, detail), doubts)
 
 
@@ -153,3 +153,7 @@ def _held(name: str, detail: str) -> Finding:
 
 def _failed(name: str, reasons: list[str], undermined: Iterable[str]) -> Finding:
     return Finding(Validity(name, False, "; ".join(reasons)), {metric: reasons for metric in undermined})
+
+
+def _told(doubts: dict[str, list[str]]) -> str:
+    return "; ".join(reason for reasons in doubts.values() for reason in reasons)

@@ -23,8 +23,8 @@ Figure = dict[str, Any]
 
 KIND_TONES = dict(zip(LATENCY_KINDS, ("blue", "orange", "green"), strict=True))
 _DASHES = dict(zip(LATENCY_KINDS, ("solid", "dash", "dot"), strict=True))
-_TICK_STEPS = ((0.5, (1, 1.5, 2, 3, 4, 5, 7)), (1.6, (1, 2, 5)), (3.2, (1, 3)), (math.inf, (1,)))
-"""Up to so many decades, these multiples of a power of ten are labelled: about five on any axis."""
+_TICK_STEPS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7))
+"""Multiples of powers of ten to label, from coarse to fine; the coarsest that gives four labels is taken."""
 _LABELLED_SHARE = 0.12  # a narrower phase has no room for its name on a phone
 
 
@@ -218,9 +218,12 @@ def _latency_axis(title: str, traces: list[dict[str, Any]], side: str) -> dict[s
     low, high = math.log10(min(drawn)), math.log10(max(drawn))
     margin = max(0.06 * (high - low), 0.04)
     low, high = low - margin, high + (2.5 * margin if side == "y" else margin)  # room for the names of phases
-    multiples = next(steps for decades, steps in _TICK_STEPS if high - low <= decades)
     powers = range(math.floor(low), math.ceil(high) + 1)
-    ticks = [m * 10.0**p for p in powers for m in multiples if low <= math.log10(m) + p <= high]
+    ladders = [[step * 10.0**power for power in powers for step in steps] for steps in _TICK_STEPS]
+    ladders = [[tick for tick in ladder if low <= math.log10(tick) <= high] for ladder in ladders]
+    ticks = next((ladder for ladder in ladders if len(ladder) >= 4), ladders[-1])
+    if len(ticks) < 2:  # all values are nearly the same: no round number is near
+        ticks = sorted({min(drawn), max(drawn)})
     names = [format_ns(round(tick * series.NS_PER_S, 3)) for tick in ticks]
     return axis | {"range": [low, high], "tickvals": ticks, "ticktext": names}
 

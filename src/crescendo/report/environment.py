@@ -45,7 +45,7 @@ def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
         system=_facts(manifest.system),
         run=[
             ("run", manifest.run),
-            ("started", started(manifest)),
+            ("started", formats.moment(manifest.started_ns)),
             ("recording", f"{manifest.state}{': ' + manifest.reason if manifest.reason else ''}"),
         ],
         connections=_connections(manifest),
@@ -55,11 +55,6 @@ def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
         recording=_recording_sentence(parts, sent),
         experiment=yaml.safe_dump(manifest.experiment, sort_keys=False, allow_unicode=True),
     )
-
-
-def started(manifest: Manifest) -> str:
-    offset_ns = manifest.clocks[0].realtime_offset_ns if manifest.clocks else None
-    return formats.moment(manifest.started_ns, offset_ns)
 
 
 def _facts(values: dict[str, Any]) -> Facts:

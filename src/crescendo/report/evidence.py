@@ -16,7 +16,7 @@ from crescendo.report.tables import Ranges
 WITHHELD = "withheld"
 
 _PHASE_NAMES = {"warmup": "warm-up"}
-_STATISTICS_FIRST = ("lateness_p50_ns", "lateness_p99_ns", "blocked_share", "busy_share", "batch_share", "cpu")
+_STATISTICS_FIRST = ("lateness_p50_ns", "lateness_p99_ns", "blocked_share", "busy_share", "batch_share", "cpu_seconds")
 _POINTS_IN_TIME = {"t_ns", "last_sent_ns"}
 """Clock readings among the statistics: as lengths of time they would mean nothing to a reader."""
 
@@ -104,7 +104,7 @@ def ledger_grid(ledger: list[Ledger], scope: str, names: dict[int, str]) -> Grid
         ]  # fmt: skip
         rows.append([who or sender_name(row.sender, names), *(formats.count(number) for number in numbers)])
     columns = [
-        title, "sent", "owed", "settled", "delivered", "lost, acknowledged", "lost, unacknowledged",
+        title, "sent", "owed", "settled", "delivered", "lost acked", "lost unacked",
         "duplicated", "reordered", "corrupt", "stray", "unrecorded",
     ]  # fmt: skip
     return Grid(columns, rows, alarms=5)
@@ -144,6 +144,6 @@ def peer_grid(peers: list[PeerRecord]) -> Grid:
 
 
 def _statistic_name(key: str) -> str:
-    return {"cpu": "CPU, cores", "batch_share": "on the batch path", "blocked_share": "time blocked"}.get(
+    return {"cpu_seconds": "CPU seconds", "batch_share": "on the batch path", "blocked_share": "time blocked"}.get(
         key, formats.label(key)
     )

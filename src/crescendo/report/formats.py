@@ -12,7 +12,6 @@ from crescendo.model.verdict import COUNTS
 
 NOTHING = "–"
 _DECIMAL_BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
-_EARLIEST_WALL_CLOCK_NS = 10**18  # September 2001; no machine has been up that long
 
 
 def count(value: float) -> str:
@@ -84,14 +83,11 @@ def fact(key: str, value: Any) -> str:
             return octets(value)
         if key.endswith("_share"):
             return percent(value)
-        return str(value) if isinstance(value, int) else f"{value:,.4g}"  # a pid has no thousands
+        if isinstance(value, int):
+            return str(value)  # a pid has no thousands
+        return count(value) if value.is_integer() else f"{value:,.4g}"
     return NOTHING if value in {None, ""} else str(value)
 
 
-def moment(t_ns: int, realtime_offset_ns: int | None) -> str:
-    """A point in time in UTC, from a wall clock or from a monotonic one and its offset."""
-    if t_ns < _EARLIEST_WALL_CLOCK_NS:
-        if realtime_offset_ns is None:
-            return "unknown"
-        t_ns += realtime_offset_ns
-    return datetime.fromtimestamp(t_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def moment(realtime_ns: int) -> str:
+    return datetime.fromtimestamp(realtime_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -51,7 +51,7 @@ def render_report(run_dir: Path) -> str:
         .render(
             name=str(manifest.experiment.get("name") or summary.run),
             run=summary.run,
-            started=environment.started(manifest),
+            started=formats.moment(manifest.started_ns),
             measured=formats.nanoseconds(summary.rate.duration_ns),
             headline=headline.headline(summary),
             checks=evidence.check_rows(summary.verdict.checks),

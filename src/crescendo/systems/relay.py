@@ -23,13 +23,14 @@ from crescendo.model.errors import PeerError
 from crescendo.net.sockets import fill, flush, listen, prepared, shut
 from crescendo.wire.amqp10.batch import TransferBatch
 from crescendo.wire.amqp10.connection import RECEIVER, SETTLE_SETTLED, TOPIC, Connection
-from crescendo.wire.amqp10.events import Attached, Closed, Deliveries, Detached, Event, Refused, Settled
+from crescendo.wire.amqp10.events import Attached, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
 from crescendo.wire.amqp10.handshake import Credentials
-from crescendo.wire.amqp10.performatives import Attach, Source, Target
+from crescendo.wire.amqp10.performatives import Attach, Modified, Released, Source, Target
 
 CREDIT = 4000
 DEPTH_LIMIT = 100_000
 READY = "ready "
+_SERIAL = 0xFFFF_FFFF
 
 Octets = npt.NDArray[np.uint8]
 
@@ -150,13 +151,18 @@ class Relay:
         match event:
             case Deliveries():
                 self._store(client, event)
-            case Settled(role=role, last=last):
-                if role is RECEIVER:
-                    self._forget(client, last)
+            case Settled(role=role, first=first, last=last, settled=settled, state=state):
+                if role is RECEIVER and (settled or state is not None):
+                    self._settle(client, event)
+                    if not settled:
+                        client.connection.settle(first, last, state, role=not RECEIVER)
             case Attached(handle=handle, attach=attach):
                 self._attach(client, handle, attach)
             case Detached(handle=handle):
                 self._detach(client, handle)
+            case Ended():
+                for handle in [*client.producers, *client.consumers]:
+                    self._detach(client, handle)
             case Refused() | Closed():
                 flush(client.socket, client.connection.outgoing)
                 raise PeerError("gone")
@@ -195,21 +201,19 @@ class Relay:
 
     def _dispatch(self, queue: Queue) -> None:
         was_full = queue.depth >= DEPTH_LIMIT
-        for _ in range(len(queue.consumers)):
-            consumer = queue.consumers[0]
-            queue.consumers.rotate(-1)  # the next one first next time: receivers share fairly
-            if queue.waiting:
+        for consumer in list(queue.consumers):
+            if queue.waiting and consumer in queue.consumers:  # sending to one may show that another is gone
+                queue.consumers.rotate(-1)  # the next one first next time: receivers share fairly
                 self._send(consumer)
         if was_full and queue.depth < DEPTH_LIMIT:
-            self._revive(queue)
+            self._revive()
 
-    def _revive(self, queue: Queue) -> None:
-        """The queue is short again: its senders, who had to wait, get credit."""
+    def _revive(self) -> None:
+        """A queue is short again, or gone: senders who had to wait for it get credit."""
         for client in list(self._clients.values()):
             for producer in list(client.producers.values()):
-                if queue in producer.queues:
-                    self._top_up(producer)
-                    self._flush(client)
+                self._top_up(producer)
+            self._flush(client)
 
     def _send(self, consumer: Consumer) -> None:
         connection = consumer.client.connection
@@ -217,7 +221,7 @@ class Relay:
         while queue.waiting and not connection.outgoing:
             length = queue.waiting[0].shape[1]
             batch = self._batch_for(consumer, length)
-            room = min(connection.sendable(consumer.handle), batch.capacity)
+            room = min(connection.sendable(consumer.handle, length), batch.capacity)
             if room == 0:
                 break
             bodies = queue.take(room)
@@ -240,18 +244,13 @@ class Relay:
             )  # fmt: skip
         return batch
 
-    def _forget(self, client: Client, last: int) -> None:
-        """Deliveries up to `last` are settled. Ours are settled in order, so everything before it is too."""
+    def _settle(self, client: Client, settled: Settled) -> None:
+        """Forget the deliveries that were settled; offer those again that the receiver gave back."""
+        given_back = isinstance(settled.state, Released | Modified)
         for consumer in client.consumers.values():
-            while consumer.unsettled:
-                first, bodies = consumer.unsettled[0]
-                done = last - first + 1
-                if done <= 0:
-                    break
-                consumer.unsettled.popleft()
-                if done < len(bodies):
-                    consumer.unsettled.appendleft((first + done, bodies[done:]))
-                    break
+            taken = take_settled(consumer.unsettled, settled.first, settled.last)
+            for bodies in reversed(taken) if given_back else ():
+                consumer.queue.put_back(bodies)
 
     # -- links and connections -----------------------------------------------------------------------------------
 
@@ -259,8 +258,7 @@ class Relay:
         terminus = attach.source if attach.role is RECEIVER else attach.target
         address = getattr(terminus, "address", None)
         if not isinstance(terminus, Source | Target) or not isinstance(address, str) or not address:
-            client.connection.accept_attach(handle, attach)
-            client.connection.refuse_link(handle, "amqp:invalid-field", "the relay needs an address")
+            client.connection.refuse_attach(handle, attach, "amqp:invalid-field", "the relay needs an address")
             return
         topic = TOPIC in (terminus.capabilities or ())
         client.connection.accept_attach(handle, attach)
@@ -288,6 +286,7 @@ class Relay:
         for queues in self._topics.values():
             if consumer.queue in queues:
                 queues.remove(consumer.queue)
+                self._revive()
         self._dispatch(consumer.queue)
 
     def _flush(self, client: Client) -> None:
@@ -308,6 +307,31 @@ class Relay:
         shut(client.socket)
         for handle in [*client.producers, *client.consumers]:
             self._detach(client, handle)
+
+
+def take_settled(unsettled: deque[tuple[int, Octets]], first: int, last: int) -> list[Octets]:
+    """Take the deliveries first to last out of what is unsettled. Ids are serial numbers: they begin again at 2^32."""
+    taken: list[Octets] = []
+    kept: list[tuple[int, Octets]] = []
+    while unsettled and _ahead(last, first) >= 0:
+        start, bodies = unsettled.popleft()
+        low, high = max(_ahead(first, start), 0), min(_ahead(last, start) + 1, len(bodies))
+        if high <= 0:
+            unsettled.appendleft((start, bodies))  # it and all that follow lie behind what was settled
+            break
+        if low > 0:
+            kept.append((start, bodies[:low]))
+        taken.append(bodies[low:high])
+        if high < len(bodies):
+            unsettled.appendleft(((start + high) & _SERIAL, bodies[high:]))
+            break
+    unsettled.extendleft(reversed(kept))
+    return [bodies for bodies in taken if len(bodies)]
+
+
+def _ahead(number: int, base: int) -> int:
+    """How far one serial number is ahead of another."""
+    return ((number - base + 2**31) & _SERIAL) - 2**31
 
 
 def main(arguments: list[str]) -> int:

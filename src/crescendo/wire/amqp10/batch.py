@@ -21,6 +21,8 @@ BATCH_BYTES = 256 * 1024
 MAX_BATCH = 4096
 TAG_BYTES = 4
 _WORD = 8
+_FIRST_STRIDE = 16
+_STRIDE_GROWTH = 16
 # Any id and tag of full width will do: both are found by these values and overwritten.
 _MARK_ID = 0x7EAD_BEE1
 _MARK_TAG = b"\x7e\xad\xbe\xe2"
@@ -38,8 +40,9 @@ class TransferBatch:
         self.capacity = capacity or max(1, min(MAX_BATCH, BATCH_BYTES // len(frame)))
         self._octets = np.tile(np.frombuffer(frame, np.uint8), self.capacity)
         rows = self._octets.reshape(self.capacity, len(frame))
-        id_at = frame.index(_MARK_ID.to_bytes(4, "big"))
-        tag_at = frame.index(_MARK_TAG)
+        # The last occurrence: a peer may have chosen a handle that looks like a mark, and the body is all zeros.
+        id_at = frame.rindex(_MARK_ID.to_bytes(4, "big"))
+        tag_at = frame.rindex(_MARK_TAG)
         self._ids = rows[:, id_at : id_at + 4].view(">u4")[:, 0]
         self._tags = rows[:, tag_at : tag_at + TAG_BYTES].view(">u4")[:, 0]
         self.bodies: Octets = rows[:, len(frame) - body_length :]
@@ -66,10 +69,21 @@ class Layout(NamedTuple):
     transfer: Transfer
 
     def matches(self, rows: Octets) -> int:
-        """How many rows from the first look like this layout."""
+        """How many rows from the first look like this layout.
+
+        In growing strides: where every frame differs from the next, looking at all that has arrived for each of them
+        would take quadratic time.
+        """
         words = rows[:, : self.head.size * _WORD].view(np.uint64)
-        same = ~(((words ^ self.head) & self.mask).any(axis=1))
-        return len(rows) if same.all() else int(same.argmin())
+        count, stride = 0, _FIRST_STRIDE
+        while count < len(words):
+            some = words[count : count + stride]
+            differs = ((some ^ self.head) & self.mask).any(axis=1)
+            if differs.any():
+                return count + int(differs.argmax())
+            count += len(some)
+            stride *= _STRIDE_GROWTH
+        return count
 
     def ids(self, rows: Octets) -> npt.NDArray[np.uint32]:
         column = rows[:, self.id_start : self.id_start + self.id_width]

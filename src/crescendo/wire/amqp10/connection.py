@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from crescendo.model.errors import PeerError
@@ -66,6 +67,7 @@ WINDOW = 2**31 - 1
 _BUFFER_BYTES = 512 * 1024
 _SERIAL = 0xFFFF_FFFF
 _HEADER_BYTES = 8
+_TRANSFER_BYTES = 64  # more than frame header, transfer and section header of any message of ours take
 
 SENDER, RECEIVER = False, True
 TOPIC = "topic"
@@ -81,10 +83,11 @@ class Link:
     role: bool
     remote_handle: int | None = None
     delivery_count: int = 0
-    credit_limit: int = 0  # as a sender: the delivery count up to which we may go
+    credit_limit: int = 0  # the delivery count up to which the sender may go
     partial: bytearray | None = None  # as a receiver: a message whose frames have not all come
     partial_id: int = 0
     partial_settled: bool = False
+    detached: bool = False  # we have said so; the other side's answer is still to come
     max_message_size: int = 0
 
 
@@ -118,6 +121,7 @@ class Connection:
         self._end = 0
         self._expects_header = True
         self._signed_in = False
+        self._begun = False
         self._channel = 0
         self._by_remote: dict[int, Link] = {}
         self._by_name: dict[tuple[str, bool], Link] = {}
@@ -200,15 +204,20 @@ class Connection:
     def grant(self, handle: int, credit: int) -> None:
         """Allow the other side to send `credit` messages from now on."""
         link = self.links[handle]
+        link.credit_limit = (link.delivery_count + credit) & _SERIAL
         self._say(self._flow(handle=handle, delivery_count=link.delivery_count, link_credit=credit))
 
-    def sendable(self, handle: int) -> int:
-        """How many messages of one frame may be sent on this link now."""
-        link = self.links[handle]
+    def sendable(self, handle: int, body_length: int = 0) -> int:
+        """How many messages with bodies of this length may be sent on this link now: credit counts messages, the
+        session's window counts frames."""
+        window = self._remote_window
+        if body_length + _TRANSFER_BYTES > self.remote_max_frame_size:
+            window //= -(-(body_length + _HEADER_BYTES) // (self.remote_max_frame_size - _TRANSFER_BYTES))
+        return max(min(self._credit(self.links[handle]), window), 0)
+
+    def _credit(self, link: Link) -> int:
         credit = (link.credit_limit - link.delivery_count) & _SERIAL
-        if credit > WINDOW:  # the limit lies behind us
-            return 0
-        return min(credit, self._remote_window)
+        return credit if credit <= WINDOW else 0  # else the limit lies behind us
 
     @property
     def next_delivery_id(self) -> int:
@@ -249,11 +258,16 @@ class Connection:
         """Settle the deliveries first to last; accepted unless another state is given."""
         self._say(Disposition(role, first, last, True, state if state is not None else Accepted()))
 
-    def refuse_link(self, handle: int, condition: str, description: str) -> None:
+    def refuse_attach(self, handle: int, attach: Attach, condition: str, description: str) -> None:
+        """As a server: answer without the terminus that was asked for, then say why."""
+        missing = "source" if attach.role is RECEIVER else "target"
+        self.accept_attach(handle, msgspec.structs.replace(attach, **{missing: None}))
         self._say(Detach(handle, True, Error(condition, description)))
+        self.links[handle].detached = True
 
     def detach(self, handle: int) -> None:
         self._say(Detach(handle, True))
+        self.links[handle].detached = True
 
     def close(self, condition: str = "", description: str = "") -> None:
         """Say good-bye; with a condition, say why."""
@@ -354,13 +368,16 @@ class Connection:
                 return Settled(role, first, first if last is None else last, bool(settled), state)
             case Detach(handle=remote, closed=closed, error=error):
                 link = self._remote_link(remote)
-                del self._by_remote[remote]
-                self._by_name.pop((link.name, link.role), None)
-                self.links.pop(link.handle, None)
-                if self._server:
+                self._forget(link)
+                if self._server and not link.detached:
                     self._say(Detach(link.handle, bool(closed)))
                 return Detached(link.handle, error_text(error))
             case End(error=error):
+                for link in list(self.links.values()):
+                    self._forget(link)
+                self._begun = False
+                if self._server:
+                    self._say(End())
                 return Ended(error_text(error))
             case Close(error=error):
                 if self._server:
@@ -370,7 +387,18 @@ class Connection:
             case _:
                 raise PeerError(f"{type(performative).__name__} is no performative of a connection")
 
+    def _forget(self, link: Link) -> None:
+        if link.partial is not None:
+            self._partials -= 1  # its last frame will never come
+        if link.remote_handle is not None:
+            del self._by_remote[link.remote_handle]
+        del self._by_name[link.name, link.role], self.links[link.handle]
+        self._layout = None  # it may be this link's, and the next link of this handle need not be the same
+
     def _take_begin(self, channel: int, begin: Begin) -> Event:
+        if self._begun:
+            raise PeerError("a second session, where one was agreed")
+        self._begun = True
         self._next_incoming_id = begin.next_outgoing_id
         self._remote_window = begin.incoming_window
         if self._server:
@@ -384,8 +412,8 @@ class Connection:
             if not self._server or len(self.links) >= MAX_LINKS or attach.handle in self.links:
                 raise PeerError(f"a link {attach.name!r} that nobody asked for")
             link = self._add_link(attach.handle, attach.name, not attach.role)
-        if attach.handle in self._by_remote:
-            raise PeerError(f"link handle {int(attach.handle)} is taken")
+        if attach.handle in self._by_remote or link.remote_handle is not None:
+            raise PeerError(f"link {attach.name!r} or its handle {int(attach.handle)} is attached already")
         link.remote_handle = attach.handle
         link.max_message_size = attach.max_message_size or 0
         if link.role is RECEIVER:
@@ -398,6 +426,8 @@ class Connection:
         window = (known + flow.incoming_window - self._next_outgoing_id) & _SERIAL
         self._remote_window = window if window <= WINDOW else 0
         if flow.handle is None:
+            if flow.echo:
+                self._say(self._flow())
             return Credited(None)
         link = self._remote_link(flow.handle)
         if link.role is SENDER and flow.link_credit is not None:
@@ -406,7 +436,8 @@ class Connection:
                 link.delivery_count = link.credit_limit
                 self._say(self._flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=0, drain=True))
         if flow.echo:
-            self._say(self._flow())
+            state = {"delivery_count": link.delivery_count, "link_credit": self._credit(link)}
+            self._say(self._flow(handle=link.handle, **state))
         return Credited(link.handle)
 
     def _take_transfer(self, octets: memoryview, frame: Frame, transfer: Transfer) -> Event | None:

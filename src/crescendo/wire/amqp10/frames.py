@@ -20,7 +20,14 @@ PROTOCOL_SASL = b"AMQP\x03\x01\x00\x00"
 
 _DATA_SECTION = b"\x00\x53\x75"
 _BINARY_CODES = {0xA0: 1, 0xB0: 4}
-_BODY_DATA, _BODY_SEQUENCE, _BODY_VALUE = 0x75, 0x76, 0x77
+_HEADER, _BODY_DATA, _BODY_SEQUENCE, _BODY_VALUE = 0x70, 0x75, 0x76, 0x77
+_BODIES = (_BODY_DATA, _BODY_SEQUENCE, _BODY_VALUE)
+_SECTION_NAMES = {
+    "amqp:header:list": _HEADER,
+    "amqp:data:binary": _BODY_DATA,
+    "amqp:amqp-sequence:list": _BODY_SEQUENCE,
+    "amqp:amqp-value:*": _BODY_VALUE,
+}
 
 
 class Frame(NamedTuple):
@@ -89,10 +96,12 @@ def find_body(message: memoryview) -> Body:
             raise PeerError("a message section without a descriptor")
         code, section = decode(message, position + 1)
         end = skip(message, section)
-        if code == 0x70:
+        if isinstance(code, str):
+            code = _SECTION_NAMES.get(code)
+        if code == _HEADER:
             header = composed(decode(message, position)[0])
             redelivered = isinstance(header, Header) and bool(header.delivery_count)
-        elif code in {_BODY_DATA, _BODY_SEQUENCE, _BODY_VALUE}:
+        elif code in _BODIES:
             found = Body(end, 0, redelivered) if found else _body_at(message, section, end, redelivered)
         position = end
     return found or Body(len(message), 0, redelivered)

@@ -18,6 +18,8 @@ from crescendo.wire.amqp10.types import (
     Described,
     Symbol,
     UByte,
+    UInt,
+    ULong,
     UShort,
     decode,
     encode,
@@ -218,19 +220,19 @@ class Header(Composite):
 
 Field = tuple[Callable[[Any], bytes], tuple[type, ...]]
 
-_UINT: Field = (encode_uint, (int,))
-_ULONG: Field = (encode_ulong, (int,))
-_USHORT: Field = (lambda value: encode(UShort(value)), (int,))
-_UBYTE: Field = (lambda value: encode(UByte(value)), (int,))
+_UINT: Field = (encode_uint, (UInt,))
+_ULONG: Field = (encode_ulong, (ULong,))
+_USHORT: Field = (lambda value: encode(UShort(value)), (UShort,))
+_UBYTE: Field = (lambda value: encode(UByte(value)), (UByte,))
 _BOOL: Field = (encode_bool, (bool,))
 _STRING: Field = (encode_string, (str,))
-_SYMBOL: Field = (encode_symbol, (str,))
+_SYMBOL: Field = (encode_symbol, (Symbol,))
 _BINARY: Field = (encode_binary, (bytes,))
 _MAP: Field = (encode, (dict,))
 _ANY: Field = (lambda value: encode_value(value), (object,))  # noqa: PLW0108 - defined further down
 _SYMBOLS: Field = (
     lambda value: encode(Array(Symbol(item) for item in value) if isinstance(value, list | tuple) else Symbol(value)),
-    (list, str),
+    (list, Array, Symbol),  # some brokers write a list where the specification has an array
 )
 
 _FIELDS: dict[type[Composite], tuple[int, tuple[Field, ...]]] = {
@@ -260,6 +262,22 @@ _FIELDS: dict[type[Composite], tuple[int, tuple[Field, ...]]] = {
     SaslResponse: (0x43, (_BINARY,)),
     SaslOutcome: (0x44, (_UBYTE, _BINARY)),
     Header: (0x70, (_BOOL, _UBYTE, _UINT, _BOOL, _UINT)),
+}
+_MANDATORY: dict[type[Composite], set[str]] = {
+    Open: {"container_id"},
+    Begin: {"next_outgoing_id", "incoming_window", "outgoing_window"},
+    Attach: {"name", "handle", "role"},
+    Flow: {"incoming_window", "next_outgoing_id", "outgoing_window"},
+    Transfer: {"handle"},
+    Disposition: {"role", "first"},
+    Detach: {"handle"},
+    Error: {"condition"},
+    Received: {"section_number", "section_offset"},
+    SaslMechanisms: {"sasl_server_mechanisms"},
+    SaslInit: {"mechanism"},
+    SaslChallenge: {"challenge"},
+    SaslResponse: {"response"},
+    SaslOutcome: {"code"},
 }
 _BY_CODE = {code: (kind, fields) for kind, (code, fields) in _FIELDS.items()}
 _NAMES = {kind: msgspec.structs.fields(kind) for kind in _FIELDS}
@@ -319,10 +337,15 @@ def composed(value: Any) -> Any:
     for declared, (_, types), item in zip(_NAMES[kind], fields, items, strict=False):
         if item is None:
             continue
-        if not isinstance(item, types) or (int in types and isinstance(item, bool)):
+        # The exact type: a subclass of int, str or bytes is another type of AMQP.
+        if types is not _ANY[1] and (type(item) not in types or (types is _SYMBOLS[1] and not _is_symbols(item))):
             raise PeerError(f"{kind.__name__.lower()}.{declared.name} has the wrong type")
         arguments[declared.name] = composed(item) if isinstance(item, Described) else item
-    try:
-        return kind(**arguments)
-    except TypeError:
-        raise PeerError(f"{kind.__name__.lower()} lacks a mandatory field") from None
+    missing = _MANDATORY.get(kind, set()) - arguments.keys()
+    if missing:
+        raise PeerError(f"{kind.__name__.lower()} lacks its mandatory {min(missing)}")
+    return kind(**arguments)
+
+
+def _is_symbols(item: Any) -> bool:
+    return isinstance(item, Symbol) or all(type(entry) is Symbol for entry in item)

@@ -13,8 +13,11 @@ from typing import Any
 from crescendo.model.errors import PeerError
 
 MAX_DEPTH = 32
-MAX_EMPTY_ITEMS = 65_536
-"""Items of no width (nulls, trues, zeros in an array) cost a peer nothing to announce, so they are counted."""
+MAX_EMPTY_ITEMS = 256
+"""Items of no width (nulls, trues, zeros in an array) cost a peer nothing to announce, so they are counted.
+
+A frame has room for thousands of such arrays; with this limit all of them together stay in a few megabytes.
+"""
 
 
 class UByte(int): ...
@@ -152,11 +155,24 @@ def encode_array(value: Array) -> bytes:
     """All items with the widest encoding of their type, because they share one constructor."""
     if not value:
         return _compound(0xE0, 0, NULL)
-    kinds = {type(item) for item in value}
+    return _compound(0xE0, len(value), _array_items(value))
+
+
+def _array_items(items: list[Any]) -> bytes:
+    """The constructor that all items share, and the items without it."""
+    kinds = {type(item) for item in items}
     if len(kinds) != 1:
         raise TypeError("the items of an array have one type")
-    constructor, width = _WIDE[kinds.pop()]
-    return _compound(0xE0, len(value), bytes((constructor,)) + b"".join(width(item) for item in value))
+    kind = kinds.pop()
+    if kind is Described:
+        descriptors = {encode(item.descriptor) for item in items}
+        if len(descriptors) != 1:
+            raise TypeError("the items of an array have one descriptor")
+        return b"\x00" + descriptors.pop() + _array_items([item.value for item in items])
+    if kind not in _WIDE:
+        raise TypeError(f"AMQP has no type for {kind.__name__}")
+    constructor, width = _WIDE[kind]
+    return bytes((constructor,)) + b"".join(width(item) for item in items)
 
 
 def decode(data: memoryview, position: int = 0, depth: int = 0) -> tuple[Any, int]:
@@ -176,22 +192,25 @@ def decode(data: memoryview, position: int = 0, depth: int = 0) -> tuple[Any, in
 
 def skip(data: memoryview, position: int) -> int:
     """The position behind the value that starts here, without reading it."""
+    pending = 1
     try:
-        code = data[position]
-        while code == 0:
-            position = skip(data, position + 1)
+        while pending:
             code = data[position]
-        position += 1
-        category = code >> 4
-        if category in _FIXED_WIDTHS:
-            position += _FIXED_WIDTHS[category]
-        elif category in {0xA, 0xC, 0xE}:
-            position += 1 + data[position]
-        elif category in {0xB, 0xD, 0xF}:
-            position += 4 + _U32.unpack_from(data, position)[0]
-        else:
-            raise PeerError(f"0x{code:02x} is no AMQP type")
-    except (IndexError, struct.error, RecursionError):
+            position += 1
+            category = code >> 4
+            if code == 0:
+                pending += 1  # a descriptor stands before the value
+                continue
+            pending -= 1
+            if category in _FIXED_WIDTHS:
+                position += _FIXED_WIDTHS[category]
+            elif category in {0xA, 0xC, 0xE}:
+                position += 1 + data[position]
+            elif category in {0xB, 0xD, 0xF}:
+                position += 4 + _U32.unpack_from(data, position)[0]
+            else:
+                raise PeerError(f"0x{code:02x} is no AMQP type")
+    except (IndexError, struct.error):
         raise PeerError("a value is cut off") from None
     if position > len(data):
         raise PeerError("a value is longer than what holds it")
@@ -284,7 +303,7 @@ def _decode_array(body: memoryview, position: int, count: int, depth: int) -> Ar
         descriptor, position = decode(body, position + 1, depth)
     code = body[position]
     position += 1
-    if count > max(len(body), MAX_EMPTY_ITEMS) or (count > MAX_EMPTY_ITEMS and code >> 4 == 0x4):
+    if count > (MAX_EMPTY_ITEMS if code >> 4 == 0x4 else len(body)):
         raise PeerError("an array announces more items than it has bytes")
     items = Array()
     for _ in range(count):
@@ -403,7 +422,18 @@ def _wide_list(value: list[Any]) -> bytes:
     return struct.pack(">II", len(body) + 4, len(value)) + body
 
 
+def _wide_map(value: dict[Any, Any]) -> bytes:
+    body = b"".join(encode(key) + encode(item) for key, item in value.items())
+    return struct.pack(">II", len(body) + 4, 2 * len(value)) + body
+
+
+def _wide_array(value: Array) -> bytes:
+    body = _array_items(value) if value else NULL
+    return struct.pack(">II", len(body) + 4, len(value)) + body
+
+
 _WIDE: dict[type, tuple[int, Encoder]] = {
+    type(None): (0x40, lambda _: b""),
     bool: (0x56, lambda value: b"\x01" if value else b"\x00"),
     UByte: (0x50, _packing(">B")),
     UShort: (0x60, _packing(">H")),
@@ -426,4 +456,6 @@ _WIDE: dict[type, tuple[int, Encoder]] = {
     str: (0xB1, _sized(str.encode)),
     Symbol: (0xB3, _sized(lambda value: bytes(value, "ascii"))),
     list: (0xD0, _wide_list),
+    dict: (0xD1, _wide_map),
+    Array: (0xF0, _wide_array),
 }

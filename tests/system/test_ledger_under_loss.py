@@ -1,0 +1,182 @@
+"""The ledger names exactly the messages that a meddling network dropped or repeated, and no other."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from byte_proxy import ByteProxy, Key, seeded_fate
+from pyspark.sql import SparkSession
+
+from crescendo.control.notes import Statistics
+from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
+from crescendo.load.assignment import Quota
+from crescendo.load.receiver import Receiver, ReceiverEngine
+from crescendo.load.sender import Sender, SenderEngine
+from crescendo.model.experiment import experiment_from, to_document
+from crescendo.pipeline.java import use_java
+from crescendo.pipeline.job import analyze
+from crescendo.pipeline.session import open_session
+from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
+from crescendo.record.reader import journalled_parts
+from crescendo.record.writer import Recorder
+from crescendo.systems.loopback import Loopback, Settings
+
+TAG = 77
+MESSAGES = 1500
+QUEUES = 10
+"""Each recording has this many queues, each with a sender, a receiver, and a proxy with a seed of its own."""
+
+EXPERIMENT = experiment_from(
+    {
+        "name": "meddled",
+        "workload": [
+            {"name": f"g{number}", "address": f"queue://q{number}", "rate": 0, "size": 64} for number in range(QUEUES)
+        ],
+        "checks": {"lost": 0},
+    }
+)
+
+
+class Guard:
+    """Stops an engine when told; ignores its reports."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+
+    def should_stop(self) -> bool:
+        return self.stop.is_set()
+
+    def report(self, statistics: Statistics) -> None:
+        pass
+
+    def event(self, kind: str, detail: dict[str, object]) -> None:
+        raise AssertionError(f"{kind}: {detail}")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    use_java()
+    session = open_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def relay() -> Iterator[Loopback]:
+    # A fresh one each time: it rightly offers again what a receiver before never settled.
+    system = Loopback(Settings(), None)
+    yield system
+    system.stop()
+
+
+def _ready(channels: list[Amqp10Sender] | list[Amqp10Receiver]) -> None:
+    deadline = time.monotonic() + 10
+    while not all(channel.ready for channel in channels):
+        for channel in channels:
+            channel.flush()
+            list(channel.pump())
+            assert channel.closed is None, channel.closed
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _record(run_dir: Path, relay: Loopback, fates: list[Callable[[int], int]]) -> list[ByteProxy]:
+    """Senders straight to the relay, receivers behind proxies; a sealed recording of what happened."""
+    groups = EXPERIMENT.workload[: len(fates)]
+    proxies = [ByteProxy(relay.facts["port"], fate) for fate in fates]
+    receiving, sending = Guard(), Guard()
+    incoming = [Amqp10Receiver(f"amqp://127.0.0.1:{p.port}", g) for p, g in zip(proxies, groups, strict=True)]
+    _ready(incoming)
+    received_log = Recorder(run_dir, "receiver-0")
+    receivers = [Receiver(i, groups[i], channel) for i, channel in enumerate(incoming)]
+    engine = ReceiverEngine(receivers, received_log, receiving, tag=TAG)
+    thread = threading.Thread(target=engine.run)
+    thread.start()
+    outgoing = [Amqp10Sender(relay.url, group) for group in groups]
+    _ready(outgoing)
+    sent_log = Recorder(run_dir, "sender-0")
+    senders = [Sender(i, groups[i], Quota(MESSAGES, 2**62), channel, TAG) for i, channel in enumerate(outgoing)]
+    sender_engine = SenderEngine(senders, sent_log, sending, drain_ns=5 * 10**9)
+    t0_ns = time.monotonic_ns()
+    sender_engine.run(t0_ns)
+    deadline = time.monotonic() + 20
+    while any(
+        r.messages < MESSAGES - len(p.dropped) + len(p.repeated) for r, p in zip(receivers, proxies, strict=True)
+    ):
+        assert time.monotonic() < deadline, "the messages that were passed on did not all arrive"
+        time.sleep(0.01)
+    time.sleep(0.1)
+    receiving.stop.set()
+    thread.join(10)
+    for engine_or_proxy in (sender_engine, engine, *proxies):
+        engine_or_proxy.close()
+    for log in (received_log, sent_log):
+        log.close()
+    _seal(run_dir, t0_ns)
+    return proxies
+
+
+def _seal(run_dir: Path, t0_ns: int) -> None:
+    connections = [
+        Connection(number, role, f"{role}-0", g.name, g.address, g.destination, g.address if role == "receiver" else "")
+        for role in ("sender", "receiver")
+        for number, g in enumerate(EXPERIMENT.workload)
+    ]
+    manifest = Manifest(
+        run=run_dir.name,
+        tag=TAG,
+        experiment=to_document(EXPERIMENT),
+        command=[],
+        started_ns=0,
+        state=State.SEALED,
+        connections=connections,
+        phases=[Phase("measure", t0_ns, time.monotonic_ns())],
+        files=list(journalled_parts(run_dir)),
+    )
+    write_manifest(run_dir, manifest)
+
+
+def _named(run_dir: Path, kind: str) -> list[Key]:
+    """The messages that the ledger names, from its table of ranges."""
+    keys: list[Key] = []
+    for row in pq.read_table(run_dir / "tables" / "ledger_ranges").to_pylist():
+        if row["kind"] == kind:
+            keys += [(row["sender"], seq) for seq in range(row["first_seq"], row["last_seq"] + 1)]
+    return sorted(keys)
+
+
+def _judge(run_dir: Path, spark: SparkSession, proxies: list[ByteProxy]) -> None:
+    total = analyze(run_dir, spark, lambda _: None).total
+    dropped = sorted(key for proxy in proxies for key in proxy.dropped)
+    repeated = sorted(key for proxy in proxies for key in proxy.repeated)
+    assert _named(run_dir, "lost") == dropped
+    assert _named(run_dir, "duplicated") == repeated
+    assert total.sent == MESSAGES * len(proxies)
+    # The relay had accepted them, so every one of them is an acknowledged loss.
+    assert (total.lost_acknowledged, total.lost_unacknowledged) == (len(dropped), 0)
+    assert (total.duplicated, total.delivered) == (len(repeated), total.sent - len(dropped))
+    assert (total.reordered, total.corrupt, total.stray, total.unrecorded) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("first_seed", range(0, 50, QUEUES))
+def test_the_ledger_names_exactly_what_was_dropped_and_repeated(
+    first_seed: int, tmp_path: Path, relay: Loopback, spark: SparkSession
+) -> None:
+    seeds = range(first_seed, first_seed + QUEUES)
+    proxies = _record(tmp_path, relay, [seeded_fate(seed) for seed in seeds])
+    assert any(proxy.dropped for proxy in proxies)
+    assert any(proxy.repeated for proxy in proxies)
+    _judge(tmp_path, spark, proxies)
+
+
+def test_losses_and_repeats_that_cancel_in_count_sum_and_xor_are_seen(
+    tmp_path: Path, relay: Loopback, spark: SparkSession
+) -> None:
+    fates = {0: 2, 1: 0, 4: 0, 5: 2}
+    proxies = _record(tmp_path, relay, [lambda number: fates.get(number, 1)])
+    assert proxies[0].dropped == [(0, 1), (0, 4)]
+    assert proxies[0].repeated == [(0, 0), (0, 5)]
+    _judge(tmp_path, spark, proxies)

@@ -1,0 +1,87 @@
+"""A person's mistake is one clear sentence and exit code 2, and leaves nothing that looks like a recording."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crescendo.net.sockets import listen
+from crescendo.systems.loopback import Loopback, Settings
+
+
+def _refused(launch: Callable[..., Any], *arguments: str) -> str:
+    session = launch(*arguments)
+    done = session.finish(timeout_s=60)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    complaint = [line for line in done.stderr.splitlines() if line.startswith("crescendo: ")]
+    assert len(complaint) == 1, done.stderr
+    if session.out.exists():
+        assert not list(session.out.iterdir())
+    return complaint[0]
+
+
+def test_a_typo_is_named_with_its_cure(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
+    path = experiment(workload={"sendrs": 3})
+    assert _refused(launch, "run", str(path)) == (
+        f"crescendo: {path}: workload[0]: unknown key 'sendrs'; did you mean 'senders'?"
+    )
+
+
+def test_a_size_below_the_stamp_is_refused(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
+    complaint = _refused(launch, "run", str(experiment(workload={"size": 31})))
+    assert "size 31" in complaint
+    assert "32" in complaint
+
+
+def test_a_file_that_is_not_there(launch: Callable[..., Any], tmp_path: Path) -> None:
+    assert _refused(launch, "run", str(tmp_path / "no.yml")).endswith("no.yml: no such file")
+
+
+def test_an_unknown_system_is_refused_with_the_known_ones(
+    launch: Callable[..., Any], experiment: Callable[..., Path]
+) -> None:
+    assert "known: loopback" in _refused(launch, "run", str(experiment(system={"kind": "loopbak"})))
+
+
+def test_an_unreachable_system_is_refused(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
+    with listen() as taken:
+        port = taken.getsockname()[1]  # and nobody listens there once it is closed
+    complaint = _refused(launch, "run", str(experiment(system={"url": f"amqp://127.0.0.1:{port}"})))
+    assert f"127.0.0.1:{port} refused the connection" in complaint
+
+
+@pytest.fixture
+def locked_relay() -> Iterator[Loopback]:
+    relay = Loopback(Settings(user="ada", password="difference engine"), None)
+    yield relay
+    relay.stop()
+
+
+def test_a_wrong_password_is_refused_and_never_shown(
+    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: Loopback
+) -> None:
+    url = locked_relay.url.replace("difference%20engine", "sesame-open")
+    assert "sesame-open" in url
+    complaint = _refused(launch, "run", str(experiment(system={"url": url})))
+    assert "user 'ada'" in complaint
+    assert "sesame-open" not in complaint
+
+
+def test_the_right_password_is_let_in_and_never_written(
+    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: Loopback
+) -> None:
+    path = experiment(system={"url": locked_relay.url}, phases={"measure": "2s"})
+    session = launch("run", str(path))
+    done = session.finish()
+    assert "VERDICT pass" in done.stdout, done.stdout + done.stderr
+    for file in session.run_dir().rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert b"difference" not in content, file
+
+
+def test_analysing_something_else_is_refused(launch: Callable[..., Any], tmp_path: Path) -> None:
+    assert "not a recording" in _refused(launch, "analyze", str(tmp_path))
