@@ -56,8 +56,8 @@ def _carry_out(experiment: Experiment, command: list[str], out: Path, control_ur
         def on_mark(mark: Mark) -> None:
             if mark.kind == "start":
                 progress.pause()
-            elif mark.kind == "stopping" and not interruption.asked:
-                analyst.warm_up()  # the last message has arrived, so a JVM may start without disturbing anything
+            elif mark.kind in {"stopping", "lost"} and not interruption.asked:
+                analyst.warm_up()  # nothing that is still measured can be disturbed by a JVM that starts
 
         watcher = Watcher(lambda: interruption.asked, progress, view, on_mark)
         performance = perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)

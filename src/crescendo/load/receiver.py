@@ -17,7 +17,7 @@ from crescendo.load.sender import Control, Log
 from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES, Group
 from crescendo.record.schema import RECEIVED, Flag
-from crescendo.wire.stamp import MAGIC, Stamps, stamps_of
+from crescendo.wire.stamp import MAGIC, ONE_STAMP, Stamps, stamps_of
 
 Int64s = npt.NDArray[np.int64]
 
@@ -26,6 +26,7 @@ _HOUSEKEEPING_NS = 50_000_000
 _REPORT_NS = 1_000_000_000
 _DRAIN_REPORT_NS = 100_000_000
 NOBODY = -1
+MAX_SEQUENCE = 2**62
 
 
 class Receiver:
@@ -36,7 +37,6 @@ class Receiver:
         self.group = group
         self.channel = channel
         self.arrivals = 0
-        self.messages = 0
         self.batched = 0
         self.watches_writable = False
         self.highest: dict[int, int] = {}
@@ -111,24 +111,23 @@ class ReceiverEngine:
 
     def _take(self, receiver: Receiver, arrived: Arrived, received_ns: int) -> None:
         payloads = arrived.payloads
-        count = len(payloads)
-        size = payloads.shape[1]
-        arrival = receiver.arrivals
+        count, size = payloads.shape
+        first_arrival = receiver.arrivals
         receiver.arrivals += count
-        receiver.messages += count
         if arrived.batched:
             receiver.batched += count
-        arrivals = np.arange(arrival, arrival + count, dtype=np.int64)
         base = int(Flag.REDELIVERED) if arrived.redelivered else 0
-        stamps = stamps_of(payloads) if size >= STAMP_BYTES else None
+        stamps = stamps_of(payloads) if count > 1 and size >= STAMP_BYTES else None
         if stamps is None or not self._all_ours(stamps):
-            self._take_odd(receiver, payloads, received_ns, arrivals, base)
+            for index, payload in enumerate(payloads):
+                self._take_one(receiver, payload, received_ns, first_arrival + index, base)
             return
         sequence = stamps["seq"].astype(np.int64)
         intended_ns = stamps["intended_ns"].astype(np.int64)
         sent_ns = stamps["sent_ns"].astype(np.int64)
         senders = stamps["sender"].astype(np.int16)
         flags = order_flags(senders, sequence, receiver.highest)
+        arrivals = np.arange(first_arrival, receiver.arrivals, dtype=np.int64)
         self._response.add(received_ns - intended_ns)
         self._log.append(
             RECEIVED, count, receiver.number, senders, sequence, intended_ns, sent_ns, received_ns, arrivals, size,
@@ -140,26 +139,29 @@ class ReceiverEngine:
             (stamps["magic"] == MAGIC).all()
             and (stamps["tag"] == self._tag).all()
             and (stamps["sender"] <= MAX_CONNECTIONS).all()
+            and (stamps["seq"] <= MAX_SEQUENCE).all()
         )
 
-    def _take_odd(
-        self, receiver: Receiver, payloads: Octets, received_ns: int, arrivals: Int64s, base: int
-    ) -> None:  # fmt: skip
-        """A batch with something foreign in it, message by message."""
-        size = payloads.shape[1]
-        for index in range(len(payloads)):
-            stamps = stamps_of(payloads[index : index + 1]) if size >= STAMP_BYTES else None
-            if stamps is not None and self._all_ours(stamps):
-                sequence = stamps["seq"].astype(np.int64)
-                senders = stamps["sender"].astype(np.int16)
-                order = order_flags(senders, sequence, receiver.highest)
-                flags = base | (int(order[0]) if order is not None else 0)
-                row = (int(senders[0]), int(sequence[0]), int(stamps["intended_ns"][0]), int(stamps["sent_ns"][0]))
+    def _take_one(self, receiver: Receiver, payload: Octets, received_ns: int, arrival: int, base: int) -> None:
+        """A single message, or one of a batch with something foreign in it."""
+        size = len(payload)
+        magic, sender, tag, sequence, intended_ns, sent_ns = (
+            ONE_STAMP.unpack_from(payload.data) if size >= STAMP_BYTES else (0, 0, 0, 0, 0, 0)
+        )
+        sound = magic == MAGIC and sender <= MAX_CONNECTIONS and sequence <= MAX_SEQUENCE
+        if sound and tag == self._tag:
+            highest = receiver.highest.get(sender, NOBODY)
+            if sequence < highest:
+                base |= Flag.OUT_OF_ORDER
             else:
-                stray = stamps is not None and int(stamps["magic"][0]) == MAGIC
-                flags = base | int(Flag.STRAY if stray else Flag.CORRUPT)
-                row = (NOBODY, NOBODY, received_ns, received_ns)
-            self._log.append(RECEIVED, 1, receiver.number, *row, received_ns, int(arrivals[index]), size, flags)
+                receiver.highest[sender] = sequence
+            self._response.add_one(received_ns - intended_ns)
+        else:
+            base |= Flag.STRAY if sound else Flag.CORRUPT
+            sender, sequence, intended_ns, sent_ns = NOBODY, NOBODY, received_ns, received_ns
+        self._log.append(
+            RECEIVED, 1, receiver.number, sender, sequence, intended_ns, sent_ns, received_ns, arrival, size, int(base)
+        )
 
     def _watch(self, receiver: Receiver, *, writable: bool) -> None:
         if receiver.channel.closed is None and writable != receiver.watches_writable:
@@ -178,7 +180,7 @@ class ReceiverEngine:
     def statistics(self, now_ns: int) -> Statistics:
         counts: dict[str, int] = {}
         for receiver in self._receivers:
-            counts[receiver.group.address] = counts.get(receiver.group.address, 0) + receiver.messages
+            counts[receiver.group.address] = counts.get(receiver.group.address, 0) + receiver.arrivals
         messages = sum(counts.values())
         rate, cores = self._pulse.beat(now_ns, messages)
         batched = sum(receiver.batched for receiver in self._receivers)

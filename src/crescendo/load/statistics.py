@@ -20,13 +20,20 @@ class Distribution:
 
     def __init__(self) -> None:
         self._pending: list[Int64s] = []
+        self._singles: list[int] = []
         self._counts: dict[int, int] = {}
 
     def add(self, samples_ns: Int64s) -> None:
         self._pending.append(samples_ns)
 
+    def add_one(self, sample_ns: int) -> None:
+        self._singles.append(sample_ns)
+
     def fold(self, percent: float) -> int | None:
         """Take in what came since the last fold and return its own percentile, None when nothing came."""
+        if self._singles:
+            self._pending.append(np.array(self._singles, np.int64))
+            self._singles = []
         if not self._pending:
             return None
         samples = np.concatenate(self._pending)

@@ -4,6 +4,7 @@ One YAML file becomes one frozen value. Everything a person can get wrong is ref
 the file and what would be right; nothing later needs to check again. Reads files, starts nothing.
 """
 
+import copy
 import difflib
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ from crescendo.model.verdict import Bound, check_metric, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, Group, Open
 
 SCHEMES = ("amqp",)
+_SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
@@ -103,9 +105,10 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
 
     def redacted(self) -> "Experiment":
         """The same experiment without secrets, for everything that is written or shown."""
-        if self.system.url is None:
-            return self
-        return msgspec.structs.replace(self, system=System(url=redact_url(self.system.url)))
+        system = self.system
+        url = system.url and redact_url(system.url)
+        settings = {key: "***" if _SECRET.search(key) else value for key, value in system.settings.items()}
+        return msgspec.structs.replace(self, system=System(system.kind, url, settings))
 
 
 def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
@@ -127,15 +130,21 @@ def experiment_from(
     document: dict[str, Any], overrides: tuple[str, ...] = (), *, source: str = "experiment", default_name: str = ""
 ) -> Experiment:
     """Build an experiment from what a file held."""
-    workload = document.get("workload", {})
-    groups = [workload] if isinstance(workload, dict) else workload
-    document = {"name": default_name, **document, "workload": groups}
+    document = copy.deepcopy({"name": default_name, "workload": {}, **document})
+    _list_groups(document)
     for override in overrides:
         _apply(document, override)
+        _list_groups(document)
     try:
         return msgspec.convert(document, Experiment, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
         raise ConfigError(f"{source}: {_explain(str(err))}") from err
+
+
+def _list_groups(document: dict[str, Any]) -> None:
+    """One group may be written without the list around it."""
+    if isinstance(document["workload"], dict):
+        document["workload"] = [document["workload"]]
 
 
 def to_document(experiment: Experiment) -> dict[str, Any]:
@@ -159,15 +168,15 @@ def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as err:
-        raise ValueError(f"url {redact_url_text(url)!r}: {err}; expected {wanted}") from err
+    except ValueError:  # its words may hold a piece of the password
+        raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}") from None
     if parts.scheme not in SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query or port == 0:
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}")
 
 
 def redact_url_text(url: str) -> str:
     """Redaction for text that may not even be a URL."""
-    return re.sub(r":[^:/@]*@", ":***@", url)
+    return re.sub(r"(://[^:@]*:).*@", r"\1***@", url)
 
 
 def _apply(document: dict[str, Any], override: str) -> None:

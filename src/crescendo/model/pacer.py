@@ -5,7 +5,6 @@ never reads a clock, so tests drive it with integers. The engine asks two questi
 (`due_count`), and when exactly each of them was meant to leave (`due_ns`).
 """
 
-import math
 from typing import Annotated, Protocol
 
 import numpy as np
@@ -13,6 +12,9 @@ import numpy.typing as npt
 from msgspec import Meta, Struct
 
 Int64s = npt.NDArray[np.int64]
+
+MIN_RATE, MAX_RATE = 1e-6, 1e9
+"""Once in eleven days, and once a nanosecond: beyond these, due times no longer fit their integers."""
 
 UNLIMITED = 2**62
 """More messages than any run sends; what an unbounded pacer calls due."""
@@ -83,6 +85,6 @@ def messages_within(pacer: Pacer, duration_ns: int) -> int:
 
 def pacer_for(rate: float) -> Pacer:
     """The pacer of one connection: rate 0 means unbounded."""
-    if not math.isfinite(rate) or rate < 0:
-        raise ValueError(f"a rate is a number of messages per second, at least 0; not {rate}")
+    if rate and not MIN_RATE <= rate <= MAX_RATE:
+        raise ValueError(f"rate {rate:g} is neither 0 (unbounded) nor between {MIN_RATE:g} and {MAX_RATE:g} per second")
     return Constant(rate) if rate else Unbounded()

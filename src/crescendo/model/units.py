@@ -9,6 +9,7 @@ from typing import Any
 
 _NS_PER_UNIT = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _BYTES_PER_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "KiB": 2**10, "MiB": 2**20}
+_COUNT = re.compile(r"-?[0-9]+")
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]*)\s*")
 
 DURATION_HINT = "a duration such as 500ms, 30s, 15m or 2h"
@@ -55,14 +56,14 @@ class Extent(str):
 
     @classmethod
     def parse(cls, text: object) -> "Extent":
-        if isinstance(text, bool) or (isinstance(text, int) and text < 1):
-            raise ValueError(f"{text!r} is no extent; write a count of at least 1, or {DURATION_HINT}")
-        if isinstance(text, str) and not text.isdigit():
-            try:
-                return cls(Duration.parse(text))
-            except ValueError:
-                raise ValueError(f"{text!r} is neither {DURATION_HINT} nor a count of messages a connection") from None
-        return cls(text)
+        if isinstance(text, int | str) and not isinstance(text, bool) and _COUNT.fullmatch(str(text)):
+            if int(text) < 1:
+                raise ValueError(f"{text!r} is no extent; write a count of at least 1, or {DURATION_HINT}")
+            return cls(int(text))
+        try:
+            return cls(Duration.parse(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is neither {DURATION_HINT} nor a count of messages a connection") from None
 
     @property
     def messages(self) -> int | None:

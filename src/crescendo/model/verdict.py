@@ -8,6 +8,7 @@ Computes from values it is given; it never reads a recording.
 import operator
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from enum import StrEnum
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ SAMPLES_BEYOND = 10
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
 }  # fmt: skip
-_BOUND = re.compile(r"\s*(<=|>=|==|<|>)\s*([\d_.]+)\s*([A-Za-zµ/]*)\s*(of offered)?\s*")
+_BOUND = re.compile(r"\s*(<=|>=|==|<|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([A-Za-zµ/]+)|(of offered))?\s*")
 _METRIC = re.compile(r"(response|transfer|settle)_(p50|p90|p95|p99|p99\.9|p99\.99|min|max|mean)")
 
 
@@ -46,7 +47,7 @@ class Bound(str):
     @classmethod
     def parse(cls, text: object) -> "Bound":
         if isinstance(text, int | float) and not isinstance(text, bool):
-            return cls(f"== {text:g}")
+            return cls.parse(f"== {Decimal(str(text)):f}")
         bound = cls(" ".join(text.split())) if isinstance(text, str) else cls()
         if _BOUND.fullmatch(bound) is None:
             raise ValueError(f"{text!r} is no bound; write a number, or for example '<= 200ms' or '>= 0.99 of offered'")
@@ -60,7 +61,7 @@ class Bound(str):
     def limit(self, offered: float) -> float:
         """The value to compare with; `offered` is the rate that `of offered` refers to."""
         _, number, unit, of_offered = self._parts()
-        if unit in {"", "msg/s"}:
+        if unit in {None, "msg/s"}:
             return float(number) * (offered if of_offered else 1.0)
         return float(Duration.parse(f"{number}{unit}"))
 
@@ -72,7 +73,7 @@ class Bound(str):
         """Whether the bound forbids large values."""
         return self.op in {"<=", "<", "=="}
 
-    def _parts(self) -> tuple[str, str, str, str | None]:
+    def _parts(self) -> tuple[str, str, str | None, str | None]:
         match = _BOUND.fullmatch(self)
         if match is None:
             raise ValueError(f"{str(self)!r} is no bound")

@@ -56,6 +56,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
                 f"size {self.size} is outside {STAMP_BYTES} to {MAX_PAYLOAD_BYTES} bytes; "
                 f"every payload begins with a stamp of {STAMP_BYTES} bytes"
             )
+        pacer_for(self.rate)  # refuses a rate that nobody can keep
         if self.senders + self.receivers == 0:
             raise ValueError("a group needs at least one sender or one receiver")
 

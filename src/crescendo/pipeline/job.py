@@ -59,9 +59,9 @@ def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> 
     _write_side_by_side(
         shelf,
         {
-            columns.HISTOGRAM: latency_histogram(frames.received, frames.settled, timeline, parties),
-            _ACCOUNTS: accounts.accounts(frames, timeline, parties),
-            columns.THROUGHPUT: throughput(frames.sent, frames.received, timeline),
+            columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
+            _ACCOUNTS: lambda: accounts.accounts(frames, timeline, parties),
+            columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
         },
     )
     balance = read_balance(shelf.files(_ACCOUNTS), parties)
@@ -97,8 +97,9 @@ def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> 
     )
 
 
-def _write_side_by_side(shelf: Shelf, frames: dict[str, DataFrame]) -> None:
+def _write_side_by_side(shelf: Shelf, frames: dict[str, Callable[[], DataFrame]]) -> None:
     with ThreadPoolExecutor(len(frames)) as pool:
+        # Describing a frame costs as much as a small job, so that too is done side by side.
         for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in frames.items()]:
             written.result()
 
@@ -112,7 +113,7 @@ def _discrepancies(
     progress(f"looking at {balance.suspect_rows:,} rows, message by message")
     shelf.write_rows(_SUSPECTS, results.SUSPECTS_SCHEMA, results.suspect_rows(balance.suspects))
     suspects = read_parquet(spark, _SUSPECT, [str(file) for file in shelf.files(_SUSPECTS)])
-    shelf.write_frame(columns.RANGES, discrepancies(frames, suspects, parties, balance.suspect_rows))
+    shelf.write_frame(columns.RANGES, lambda: discrepancies(frames, suspects, parties, balance.suspect_rows))
     shelf.remove(_SUSPECTS)
     return read_discrepancies(shelf.files(columns.RANGES), parties)
 

@@ -6,6 +6,7 @@ Reads nothing of what is in them.
 """
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,9 +24,9 @@ class Shelf:
         shutil.rmtree(self._dir, ignore_errors=True)
         self._dir.mkdir()
 
-    def write_frame(self, name: str, frame: DataFrame) -> None:
-        """Run the job of this frame and keep its rows."""
-        frame.write.parquet(str(self._draft(name)))
+    def write_frame(self, name: str, frame: Callable[[], DataFrame]) -> None:
+        """Describe a frame, run its job and keep its rows."""
+        frame().write.parquet(str(self._draft(name)))
         self._publish(name)
 
     def write_rows(self, name: str, schema: pa.Schema, rows: list[dict[str, object]]) -> None:

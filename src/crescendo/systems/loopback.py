@@ -4,6 +4,7 @@ The relay runs in a process of its own, so that it can be stopped, stalled and m
 """
 
 import contextlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ class Loopback:
         if stdin is None or stdout is None:
             raise PeerError("the loopback relay has no pipes")
         if self._settings.user is not None:
-            stdin.write(f"{self._settings.user} {self._settings.password}\n")
+            stdin.write(json.dumps([self._settings.user, self._settings.password]) + "\n")
             stdin.flush()
         line = stdout.readline()  # the relay either says it is ready or ends, and then this is empty
         if not line.startswith(READY):

@@ -8,6 +8,7 @@ memory is bounded. Nothing is written to disk. It exists so that a first run nee
 
 import argparse
 import contextlib
+import json
 import select
 import signal
 import socket
@@ -339,9 +340,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="crescendo.systems.relay")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--credentials", action="store_true", help="read 'user password' from standard input")
+    parser.add_argument("--credentials", action="store_true", help='read ["user", "password"] from standard input')
     options = parser.parse_args(arguments)
-    credentials = Credentials(*sys.stdin.readline().split(maxsplit=1)) if options.credentials else None
+    credentials = Credentials(*json.loads(sys.stdin.readline())) if options.credentials else None
     listener = listen(options.host, options.port)
     relay = Relay(listener, credentials)
 

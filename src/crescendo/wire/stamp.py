@@ -4,6 +4,8 @@ Who sent the message, in which run, as which number, when it was meant to leave 
 width, so that a batch of payloads is one structured array. Only describes bytes; it fills nothing in by itself.
 """
 
+import struct
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +24,9 @@ STAMP = np.dtype(
         ("sent_ns", ">i8"),
     ]
 )
+
+ONE_STAMP = struct.Struct(">HHIQqq")
+"""The same layout for a single payload, where setting arrays up would cost more than reading the numbers."""
 
 Stamps = npt.NDArray[np.void]
 
