@@ -4,6 +4,7 @@ Frames are written here by hand from the specification, so that neither the scal
 witness. A script is a stream of bytes together with the events that it must yield, whatever way it is cut.
 """
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -278,7 +279,7 @@ def client_of(*, batching: bool = True) -> Connection:
 def events_of(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> Iterator[Event]:
     """Feed the bytes, cut in these places, and yield what they meant. Event views are valid until the next one."""
     borders = sorted({0, len(data), *(cut for cut in cuts if 0 < cut < len(data))})
-    for start, end in zip(borders, borders[1:], strict=False):
+    for start, end in itertools.pairwise(borders):
         rest = data[start:end]
         while rest:
             buffer = connection.receive_buffer()

@@ -32,7 +32,7 @@ from crescendo.wire.amqp10.events import Begun, Deliveries
 from crescendo.wire.amqp10.frames import encode_frame, encode_message
 from crescendo.wire.amqp10.performatives import Transfer
 
-relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.data_too_large])
+relaxed = settings(max_examples=60, suppress_health_check=[HealthCheck.data_too_large])
 
 
 @relaxed

@@ -46,7 +46,7 @@ from crescendo.wire.amqp10.events import (
 )
 from crescendo.wire.amqp10.frames import decode_frame
 from crescendo.wire.amqp10.handshake import Credentials
-from crescendo.wire.amqp10.performatives import Attach, Detach, Flow, Open, Released, Transfer
+from crescendo.wire.amqp10.performatives import Attach, Close, Detach, End, Flow, Open, Released, Transfer
 
 
 def said(connection: Connection, kind: type) -> list[Any]:
@@ -439,6 +439,17 @@ def test_our_words_reach_the_other_side_and_good_bye_is_answered() -> None:
     client.close("amqp:internal-error", "we made a mistake")
     assert list(events_of(server, spoken(client))) == [Closed("amqp:internal-error: we made a mistake")]
     assert list(events_of(client, spoken(server))) == [Closed("")]
+    assert not client.outgoing
+
+
+def test_a_client_answers_what_the_server_ends() -> None:
+    client = sender_on(entrance())
+    list(events_of(client, detach(0)))
+    assert said(client, Detach) == [Detach(handle=0, closed=True)]
+    list(events_of(client, frame(0x17, b"", 0)))
+    assert len(said(client, End)) == 1
+    list(events_of(client, close()))
+    assert len(said(client, Close)) == 1
 
 
 def test_heartbeats_are_frames_without_content_and_wait_for_the_sign_in() -> None:

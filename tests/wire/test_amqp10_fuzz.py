@@ -5,6 +5,7 @@ and read by a connection that reacts as the load and the relay do. Only PeerErro
 time, and a small stream may not make us speak or remember without end.
 """
 
+import contextlib
 import random
 import time
 import tracemalloc
@@ -94,12 +95,10 @@ def survive(stream: bytes, dice: random.Random, *, server: bool) -> int:
     connection = Connection(container_id="me", server=server, batching=dice.random() < 0.8)
     cuts = [dice.randrange(len(stream) + 1) for _ in range(dice.choice((0, 1, 3, 10)))]
     said = 0
-    try:
+    with contextlib.suppress(PeerError):  # the end of this connection, and of nothing else
         for event in events_of(connection, stream, cuts):
             react(connection, event, server=server)
             said += len(spoken(connection))
-    except PeerError as fault:
-        assert str(fault)
     return said + len(spoken(connection))
 
 

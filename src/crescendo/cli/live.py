@@ -61,7 +61,9 @@ def _phase(run: Run, now_ns: int) -> str:
     elapsed_ns -= run.plan.warmup_ns
     if run.plan.measure_ns is None:
         return f"measure {elapsed_ns / 1e9:.0f} s"
-    return f"measure {min(elapsed_ns, run.plan.measure_ns) / 1e9:.0f} of {run.plan.measure_ns / 1e9:.0f} s"
+    if elapsed_ns > run.plan.measure_ns:
+        return "the senders are behind"
+    return f"measure {elapsed_ns / 1e9:.0f} of {run.plan.measure_ns / 1e9:.0f} s"
 
 
 def _side(run: Run, role: str) -> tuple[float, int, int | None, float]:

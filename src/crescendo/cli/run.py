@@ -56,7 +56,9 @@ def _carry_out(experiment: Experiment, command: list[str], out: Path, control_ur
         def on_mark(mark: Mark) -> None:
             if mark.kind == "start":
                 progress.pause()
-            elif mark.kind in {"stopping", "lost"} and not interruption.asked:
+            elif mark.kind == "lost":
+                progress(f"lost {mark.detail['peer']}: {mark.detail['reason']}; the run can no longer pass")
+            if mark.kind in {"stopping", "lost"} and not interruption.asked:
                 analyst.warm_up()  # nothing that is still measured can be disturbed by a JVM that starts
 
         watcher = Watcher(lambda: interruption.asked, progress, view, on_mark)

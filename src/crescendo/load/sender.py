@@ -265,6 +265,10 @@ class SenderEngine:
             if sender.channel.closed is not None and sender.number not in self._reported_closed:
                 self._reported_closed.add(sender.number)
                 self._control.event("disconnect", {"sender": sender.number, "reason": sender.channel.closed})
+                # It will not send again, so nobody waits for the time at which it would have.
+                self._waiting = [entry for entry in self._waiting if entry[1] != index]
+                heapq.heapify(self._waiting)
+                self._runnable.add(index)
 
     def statistics(self, now_ns: int) -> Statistics:
         counts: dict[str, int] = {}

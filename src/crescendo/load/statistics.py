@@ -27,7 +27,8 @@ class Distribution:
         self._pending.append(samples_ns)
 
     def add_one(self, sample_ns: int) -> None:
-        self._singles.append(sample_ns)
+        # A damaged stamp can be further away than 64 bits say; it must not end the receiver that found it.
+        self._singles.append(min(max(sample_ns, -(2**63)), 2**63 - 1))
 
     def fold(self, percent: float) -> int | None:
         """Take in what came since the last fold and return its own percentile, None when nothing came."""
@@ -38,7 +39,11 @@ class Distribution:
             return None
         samples = np.concatenate(self._pending)
         self._pending.clear()
-        buckets, counts = np.unique(bucket_of(samples), return_counts=True)
+        every = bucket_of(samples)
+        lowest = int(every.min())
+        counts = np.bincount(every - lowest)  # a few thousand buckets: counting beats sorting the samples
+        buckets = np.flatnonzero(counts) + lowest
+        counts = counts[buckets - lowest]
         for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
             self._counts[bucket] = self._counts.get(bucket, 0) + count
         return percentile(buckets, counts, percent)

@@ -19,7 +19,7 @@ MAX_PAYLOAD_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 32_767
 PROTOCOLS = ("amqp10",)
 
-_ADDRESS = re.compile(r"(?:(queue|topic)://)?([^\s:/][^\s]*)")
+_ADDRESS = re.compile(r"(?:(queue|topic)://)?((?!\w+://)[^\s:/][^\s]*)")  # a misspelt scheme is not part of a name
 
 
 class Settle(StrEnum):

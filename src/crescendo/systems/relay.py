@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from types import FrameType
@@ -31,6 +32,7 @@ from crescendo.wire.amqp10.performatives import Attach, Modified, Released, Sour
 CREDIT = 4000
 DEPTH_LIMIT = 100_000
 READY = "ready "
+_HEARTBEATS_S = 0.1
 _SERIAL = 0xFFFF_FFFF
 
 Octets = npt.NDArray[np.uint8]
@@ -45,6 +47,7 @@ class Client:
     producers: dict[int, "Producer"] = field(default_factory=dict)
     consumers: dict[int, "Consumer"] = field(default_factory=dict)
     writable_watched: bool = False
+    written_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -109,8 +112,13 @@ class Relay:
         self.stopping = False
 
     def serve(self) -> None:
+        next_heartbeats_s = 0.0
         while not self.stopping:
-            for number, mask in self._epoll.poll(0.5):
+            ready = self._epoll.poll(_HEARTBEATS_S)
+            if time.monotonic() >= next_heartbeats_s:
+                next_heartbeats_s = time.monotonic() + _HEARTBEATS_S
+                self._send_heartbeats()
+            for number, mask in ready:
                 if number == self._listener.fileno():
                     self._accept()
                     continue
@@ -123,6 +131,15 @@ class Relay:
                     self._serve_out(client)
                 except PeerError:
                     self._drop(client)  # a client's fault costs that client its connection, nobody else anything
+
+    def _send_heartbeats(self) -> None:
+        """Clients that asked for signs of life get one in half the time they are willing to wait."""
+        now_s = time.monotonic()
+        for client in list(self._clients.values()):
+            limit_s = client.connection.remote_idle_time_out_ms / 1000
+            if limit_s and now_s - client.written_s > limit_s / 2 and not client.connection.outgoing:
+                client.connection.heartbeat()
+                self._flush(client)
 
     def close(self) -> None:
         for client in list(self._clients.values()):
@@ -291,6 +308,8 @@ class Relay:
         self._dispatch(consumer.queue)
 
     def _flush(self, client: Client) -> None:
+        if client.connection.outgoing:
+            client.written_s = time.monotonic()
         try:
             done = flush(client.socket, client.connection.outgoing)
         except PeerError:

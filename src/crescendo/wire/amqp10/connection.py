@@ -122,6 +122,7 @@ class Connection:
         self._expects_header = True
         self._signed_in = False
         self._begun = False
+        self._closing = False
         self._channel = 0
         self._by_remote: dict[int, Link] = {}
         self._by_name: dict[tuple[str, bool], Link] = {}
@@ -273,6 +274,7 @@ class Connection:
         """Say good-bye; with a condition, say why."""
         if not self.closed and self._signed_in:
             self._say(Close(Error(condition, description or None) if condition else None))
+            self._closing = True
 
     def heartbeat(self) -> None:
         if self._signed_in:
@@ -369,18 +371,17 @@ class Connection:
             case Detach(handle=remote, closed=closed, error=error):
                 link = self._remote_link(remote)
                 self._forget(link)
-                if self._server and not link.detached:
+                if not link.detached:
                     self._say(Detach(link.handle, bool(closed)))
                 return Detached(link.handle, error_text(error))
             case End(error=error):
                 for link in list(self.links.values()):
                     self._forget(link)
                 self._begun = False
-                if self._server:
-                    self._say(End())
+                self._say(End())
                 return Ended(error_text(error))
             case Close(error=error):
-                if self._server:
+                if not self._closing:
                     self._say(Close())
                 self.closed = True
                 return Closed(error_text(error))

@@ -1,0 +1,253 @@
+"""Proton containers in threads, and our own channels driven by hand.
+
+Proton is the foreign side: its reactor sends, receives and serves. Each container ends by itself when its work is
+done, when it is told to, or when its time is up, so that no thread outlives its test.
+"""
+
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from proton import Endpoint, Message
+from proton.handlers import MessagingHandler
+from proton.reactor import AtLeastOnce, AtMostOnce, Container
+
+from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
+
+PATIENCE_S = 6.0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def bodies(count: int, size: int) -> list[bytes]:
+    return [number.to_bytes(8, "big").ljust(size, b".")[:size] for number in range(count)]
+
+
+# -- Proton ----------------------------------------------------------------------------------------------------------
+
+
+class Guarded(MessagingHandler):
+    """A handler whose container ends when asked, or when its time is up."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.faults: list[str] = []
+        self.finish = threading.Event()
+        self._container: Container | None = None
+        self._deadline_s = time.monotonic() + PATIENCE_S
+
+    def on_start(self, event: Any) -> None:
+        self._container = event.container
+        event.container.schedule(0.02, self)
+
+    def on_timer_task(self, event: Any) -> None:
+        if self.finish.is_set() or time.monotonic() > self._deadline_s:
+            event.container.stop()
+        else:
+            event.container.schedule(0.02, self)
+
+    def on_transport_error(self, event: Any) -> None:
+        self.faults.append(f"{event.transport.condition.name}: {event.transport.condition.description}")
+        self.finish.set()
+
+    def on_connection_error(self, event: Any) -> None:
+        self.faults.append(str(event.connection.remote_condition))
+        self.finish.set()
+
+    def on_link_error(self, event: Any) -> None:
+        self.faults.append(str(event.link.remote_condition))
+        self.finish.set()
+
+
+class ProtonSender(Guarded):
+    """Sends messages and waits until they are settled."""
+
+    def __init__(self, url: str, address: str, payloads: list[bytes], *, presettled: bool, **connect: Any) -> None:
+        super().__init__()
+        self._url, self._address, self._connect = url, address, connect
+        self._waiting = deque(payloads)
+        self._open = len(payloads)
+        self._presettled = presettled
+
+    def on_start(self, event: Any) -> None:
+        super().on_start(event)
+        connection = event.container.connect(self._url, reconnect=False, **self._connect)
+        options = AtMostOnce() if self._presettled else AtLeastOnce()
+        event.container.create_sender(connection, self._address, options=options)
+
+    def on_sendable(self, event: Any) -> None:
+        while event.sender.credit and self._waiting:
+            event.sender.send(Message(body=self._waiting.popleft(), inferred=True))
+            if self._presettled:
+                self._done(event)
+
+    def on_accepted(self, event: Any) -> None:
+        self._done(event)
+
+    def _done(self, event: Any) -> None:
+        self._open -= 1
+        if not self._open:
+            event.connection.close()
+
+    def on_connection_closed(self, event: Any) -> None:
+        assert event
+        self.finish.set()
+
+
+class ProtonReceiver(Guarded):
+    """Receives until it has enough."""
+
+    def __init__(self, url: str, address: str, count: int, *, presettled: bool = False, **connect: Any) -> None:
+        super().__init__(prefetch=500)
+        self._url, self._address, self._connect = url, address, connect
+        self._count = count
+        self._presettled = presettled
+        self.attached = threading.Event()
+        self.received: list[bytes] = []
+
+    def on_start(self, event: Any) -> None:
+        super().on_start(event)
+        connection = event.container.connect(self._url, reconnect=False, **self._connect)
+        options = AtMostOnce() if self._presettled else AtLeastOnce()
+        event.container.create_receiver(connection, self._address, options=options)
+
+    def on_link_opened(self, event: Any) -> None:
+        assert event
+        self.attached.set()
+
+    def on_message(self, event: Any) -> None:
+        self.received.append(bytes(event.message.body))
+        if len(self.received) == self._count:
+            event.connection.close()
+
+    def on_connection_closed(self, event: Any) -> None:
+        assert event
+        self.finish.set()
+
+
+class ProtonServer(Guarded):
+    """A little broker side: keeps what is sent to it, and sends what it was given."""
+
+    def __init__(self, port: int, payloads: list[bytes] | None = None, *, idle_s: float = 0.0) -> None:
+        super().__init__(prefetch=500)
+        self._port = port
+        self._idle_s = idle_s
+        self._waiting = deque(payloads or [])
+        self.listening = threading.Event()
+        self.received: list[bytes] = []
+        self.settled = 0
+
+    def on_start(self, event: Any) -> None:
+        super().on_start(event)
+        event.container.listen(f"127.0.0.1:{self._port}")
+        self.listening.set()
+
+    def on_connection_bound(self, event: Any) -> None:
+        event.transport.idle_timeout = self._idle_s
+
+    def on_link_opening(self, event: Any) -> None:
+        link = event.link
+        if link.is_sender:
+            link.source.address = link.remote_source.address
+        else:
+            link.target.address = link.remote_target.address
+        link.snd_settle_mode = link.remote_snd_settle_mode
+
+    def offer(self, payloads: list[bytes]) -> None:
+        self._waiting.extend(payloads)
+
+    def on_timer_task(self, event: Any) -> None:
+        super().on_timer_task(event)
+
+    def on_sendable(self, event: Any) -> None:
+        while event.sender.credit and self._waiting:
+            delivery = event.sender.send(Message(body=self._waiting.popleft(), inferred=True))
+            if event.link.remote_snd_settle_mode == event.link.SND_SETTLED:
+                delivery.settle()
+
+    def on_settled(self, event: Any) -> None:
+        if event.link is not None and event.link.state & Endpoint.LOCAL_ACTIVE and event.link.is_sender:
+            self.settled += 1
+
+    def on_message(self, event: Any) -> None:
+        self.received.append(bytes(event.message.body))
+
+
+@contextmanager
+def running(handler: Guarded) -> Iterator[Guarded]:
+    """Run a container beside the test; it has ended when this is left."""
+    thread = threading.Thread(target=Container(handler).run)
+    thread.start()
+    try:
+        yield handler
+    finally:
+        handler.finish.set()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def wait(handler: Guarded) -> None:
+    """Until the container has done its work."""
+    assert handler.finish.wait(PATIENCE_S), "Proton did not finish"
+
+
+# -- ours ------------------------------------------------------------------------------------------------------------
+
+
+def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
+    """Read and write once; whatever came, copied out of the receive buffer."""
+    channel.flush()
+    select.select((channel,), (), (), wait_s)
+    found = []
+    for item in channel.pump():
+        found.append(item if isinstance(channel, Amqp10Sender) else [row.tobytes() for row in item.payloads])
+    channel.keep_alive(time.monotonic_ns())
+    assert channel.closed is None, channel.closed
+    return found
+
+
+def ready(channel: Any) -> Any:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not channel.ready:
+        assert time.monotonic() < deadline_s
+        pumped(channel)
+    return channel
+
+
+def send_all(channel: Amqp10Sender, payloads: list[bytes], *, settled: bool) -> list[tuple[int, int, int]]:
+    """Send the payloads through the channel's batch; the outcomes, as they came."""
+    ready(channel)
+    rows = channel._batch.bodies  # the engine writes stamps only; here whole payloads are compared
+    sent, done = 0, 0
+    outcomes: list[tuple[int, int, int]] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while sent < len(payloads) or (not settled and done < len(payloads)) or not channel.flush():
+        assert time.monotonic() < deadline_s, f"{sent} sent, {done} settled"
+        count = min(channel.room(), len(payloads) - sent)
+        for row, payload in zip(rows, payloads[sent : sent + count], strict=False):
+            row[:] = memoryview(payload)
+        if count:
+            channel.send(count)
+            sent += count
+        for outcome in pumped(channel, 0 if count else 0.02):
+            outcomes.append(tuple(outcome))
+            done += outcome.last_seq - outcome.first_seq + 1
+    return outcomes
+
+
+def receive_all(channel: Amqp10Receiver, count: int) -> list[bytes]:
+    received: list[bytes] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(received) < count:
+        assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
+        for payloads in pumped(channel):
+            received += payloads
+    return received

@@ -1,0 +1,233 @@
+"""Do we and an implementation that shares no code with us understand each other, both ways?"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from interop_peers import (
+    ProtonReceiver,
+    ProtonSender,
+    ProtonServer,
+    bodies,
+    free_port,
+    pumped,
+    ready,
+    receive_all,
+    running,
+    send_all,
+    wait,
+)
+
+from crescendo.load import amqp10
+from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
+from crescendo.model.units import Size
+from crescendo.model.workload import Group, Settle
+from crescendo.record.schema import Settlement
+from crescendo.systems.loopback import LOOPBACK, Loopback
+
+SIZES = [(5000, 32), (500, 255), (500, 256), (500, 4096), (25, 200_000)]
+BOTH = [False, True]
+sizes = pytest.mark.parametrize(("count", "size"), SIZES, ids=[f"{size}B" for _, size in SIZES])
+settling = pytest.mark.parametrize("presettled", BOTH, ids=["unsettled", "presettled"])
+
+
+def group(size: int, *, presettled: bool) -> Group:
+    return Group(size=Size(size), settle=Settle.AT_MOST_ONCE if presettled else Settle.AT_LEAST_ONCE)
+
+
+@pytest.fixture
+def relay(tmp_path: Path) -> Iterator[Loopback]:
+    system = LOOPBACK.start({}, tmp_path, None)
+    assert isinstance(system, Loopback)
+    yield system
+    system.stop()
+
+
+# -- through the relay -----------------------------------------------------------------------------------------------
+
+
+@sizes
+@settling
+def test_proton_talks_to_proton_through_our_relay(relay: Loopback, count: int, size: int, presettled: bool) -> None:
+    payloads = bodies(count, size)
+    receiver = ProtonReceiver(relay.url, "perf", count, presettled=presettled)
+    with running(receiver), running(ProtonSender(relay.url, "perf", payloads, presettled=presettled)) as sender:
+        wait(receiver)
+        wait(sender)
+    assert sender.faults == receiver.faults == []
+    assert receiver.received == payloads
+
+
+@sizes
+@settling
+def test_our_sender_reaches_proton_through_our_relay(relay: Loopback, count: int, size: int, presettled: bool) -> None:
+    payloads = bodies(count, size)
+    receiver = ProtonReceiver(relay.url, "perf", count)
+    with running(receiver), closing(Amqp10Sender(relay.url, group(size, presettled=presettled))) as sender:
+        send_all(sender, payloads, settled=presettled)
+        wait(receiver)
+    assert receiver.faults == []
+    assert receiver.received == payloads
+
+
+@sizes
+@settling
+def test_proton_reaches_our_receiver_through_our_relay(
+    relay: Loopback, count: int, size: int, presettled: bool
+) -> None:
+    payloads = bodies(count, size)
+    with (
+        running(ProtonSender(relay.url, "perf", payloads, presettled=False)) as sender,
+        closing(Amqp10Receiver(relay.url, group(size, presettled=presettled))) as receiver,
+    ):
+        ready(receiver).begin()
+        assert receive_all(receiver, count) == payloads
+        wait(sender)
+    assert sender.faults == []
+
+
+# -- against a foreign server ----------------------------------------------------------------------------------------
+
+
+@sizes
+@settling
+@pytest.mark.parametrize("batching", BOTH, ids=["scalar", "batch"])
+def test_a_proton_server_takes_what_we_send(count: int, size: int, presettled: bool, batching: bool) -> None:
+    payloads = bodies(count, size)
+    server = ProtonServer(free_port())
+    with running(server):
+        assert server.listening.wait(5)
+        url = f"amqp://127.0.0.1:{server._port}"
+        with closing(Amqp10Sender(url, group(size, presettled=presettled), batching=batching)) as sender:
+            outcomes = send_all(sender, payloads, settled=presettled)
+            deadline_s = time.monotonic() + 10
+            while len(server.received) < count and time.monotonic() < deadline_s:
+                pumped(sender)
+    assert server.faults == []
+    assert server.received == payloads
+    if not presettled:
+        settled = [seq for first, last, _ in outcomes for seq in range(first, last + 1)]
+        assert sorted(settled) == list(range(count))
+        assert {settlement for _, _, settlement in outcomes} == {Settlement.ACCEPTED}
+
+
+@sizes
+@settling
+@pytest.mark.parametrize("batching", BOTH, ids=["scalar", "batch"])
+def test_a_proton_server_reaches_our_receiver(count: int, size: int, presettled: bool, batching: bool) -> None:
+    payloads = bodies(count, size)
+    server = ProtonServer(free_port(), payloads)
+    with running(server):
+        assert server.listening.wait(5)
+        url = f"amqp://127.0.0.1:{server._port}"
+        with closing(Amqp10Receiver(url, group(size, presettled=presettled), batching=batching)) as receiver:
+            ready(receiver).begin()
+            assert receive_all(receiver, count) == payloads
+            deadline_s = time.monotonic() + 10
+            while not presettled and server.settled < count and time.monotonic() < deadline_s:
+                pumped(receiver)
+    assert server.faults == []
+    assert presettled or server.settled == count
+
+
+# -- signs of life ---------------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_keep_idle_connections_alive_in_all_directions(
+    relay: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody gives up after a second of silence; three seconds pass; then everybody still talks."""
+    monkeypatch.setattr(amqp10, "IDLE_TIME_OUT_MS", 500)  # announced; we give up after twice that
+    server = ProtonServer(free_port(), idle_s=1.0)
+    listener = ProtonReceiver(relay.url, "perf", 1, heartbeat=1.0)
+    with running(server), running(listener):
+        assert server.listening.wait(5)
+        url = f"amqp://127.0.0.1:{server._port}"
+        with (
+            closing(Amqp10Sender(url, group(32, presettled=False))) as to_server,
+            closing(Amqp10Receiver(url, group(32, presettled=False))) as from_server,
+            closing(Amqp10Sender(relay.url, group(32, presettled=False))) as to_relay,
+        ):
+            ready(from_server).begin()
+            ready(to_relay)
+            ready(to_server)
+            deadline_s = time.monotonic() + 3
+            while time.monotonic() < deadline_s:
+                for channel in (to_server, from_server, to_relay):
+                    pumped(channel)
+            assert server.faults == listener.faults == []
+            send_all(to_server, bodies(10, 32), settled=False)
+            send_all(to_relay, bodies(1, 32), settled=False)
+            wait(listener)
+    assert server.faults == listener.faults == []
+    assert server.received == bodies(10, 32)
+    assert listener.received == bodies(1, 32)
+
+
+def test_a_silent_system_is_noticed(relay: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp10, "IDLE_TIME_OUT_MS", 200)
+    pid = int(relay.facts["pid"])
+    with closing(Amqp10Receiver(relay.url, group(32, presettled=False))) as receiver:
+        ready(receiver).begin()
+        pumped(receiver)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            start_s = time.monotonic()
+            while receiver.closed is None and time.monotonic() - start_s < 5:
+                list(receiver.pump())
+                receiver.keep_alive(time.monotonic_ns())
+                time.sleep(0.01)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert 0.3 < time.monotonic() - start_s < 3
+        assert receiver.closed is not None
+        assert "silent" in receiver.closed
+
+
+# -- who is let in ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked_relay(tmp_path: Path) -> Iterator[Loopback]:
+    system = LOOPBACK.start({"user": "me", "password": "s3cret: word"}, tmp_path, None)
+    assert isinstance(system, Loopback)
+    yield system
+    system.stop()
+
+
+def test_the_right_password_lets_everybody_in(locked_relay: Loopback) -> None:
+    port = urlsplit(locked_relay.url).port
+    secret = {"user": "me", "password": "s3cret: word", "allow_insecure_mechs": True}
+    receiver = ProtonReceiver(f"amqp://127.0.0.1:{port}", "perf", 5, allowed_mechs="PLAIN", **secret)
+    with running(receiver), closing(Amqp10Sender(locked_relay.url, group(32, presettled=False))) as sender:
+        send_all(sender, bodies(5, 32), settled=False)
+        wait(receiver)
+    assert receiver.faults == []
+    assert receiver.received == bodies(5, 32)
+
+
+@pytest.mark.parametrize("who", ["me:wrong@", "you:s3cret@", ""])
+def test_a_wrong_password_is_refused_in_words(locked_relay: Loopback, who: str) -> None:
+    port = urlsplit(locked_relay.url).port
+    with closing(Amqp10Sender(f"amqp://{who}127.0.0.1:{port}", group(32, presettled=False))) as sender:
+        deadline_s = time.monotonic() + 5
+        while sender.closed is None and time.monotonic() < deadline_s:
+            sender.flush()
+            sender.pump()
+            time.sleep(0.01)
+        assert sender.closed is not None
+        assert ("does not let user" if who else "give a user and password") in sender.closed
+
+
+def test_proton_with_a_wrong_password_is_refused(locked_relay: Loopback) -> None:
+    port = urlsplit(locked_relay.url).port
+    secret = {"user": "me", "password": "wrong", "allow_insecure_mechs": True}
+    stranger = ProtonReceiver(f"amqp://127.0.0.1:{port}", "perf", 1, allowed_mechs="PLAIN", **secret)
+    with running(stranger):
+        wait(stranger)
+    assert "unauthorized" in stranger.faults[0]

@@ -1,0 +1,131 @@
+"""Channels without a network and a log without a disk, for tests of the engines alone.
+
+Nothing here imitates a system under test: a channel takes what it is given and says when it has room. Readiness comes
+through a real socket pair, because the engines wait for file descriptors.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from crescendo.control.notes import Statistics
+from crescendo.load.driver import Arrived, Outcome
+from crescendo.wire.stamp import STAMP
+
+
+class FakeChannel:
+    """What both directions share."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self.ready = True
+        self.closed: str | None = None
+        self.read_ns = time.monotonic_ns()
+        self.good_byes = 0
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def poke(self) -> None:
+        """Something happened on the other side."""
+        self._theirs.send(b"!")
+
+    def drink(self) -> None:
+        self._ours.recv(4096)
+        self.read_ns = time.monotonic_ns()
+
+    def flush(self) -> bool:
+        return True
+
+    def keep_alive(self, now_ns: int) -> None:
+        assert now_ns > 0
+
+    def close(self) -> None:
+        self.good_byes += 1
+        self.release()
+
+    def release(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+class FakeSendChannel(FakeChannel):
+    """Takes batches; has as much room as `allow` says."""
+
+    def __init__(self, capacity: int = 64, allow: Callable[[int], int] | None = None) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.stamps = np.zeros(capacity, STAMP)
+        self.taken: list[Any] = []
+        self.outcomes: list[Outcome] = []
+        self._allow = allow
+
+    def room(self) -> int:
+        return self.capacity if self._allow is None else min(self._allow(len(self.taken)), self.capacity)
+
+    def send(self, count: int) -> None:
+        assert 0 < count <= self.capacity
+        self.taken.extend(self.stamps[:count].tolist())
+
+    def pump(self) -> list[Outcome]:
+        self.drink()
+        outcomes, self.outcomes = self.outcomes, []
+        return outcomes
+
+
+class FakeReceiveChannel(FakeChannel):
+    """Hands out what it was given, all of it at the first read."""
+
+    def __init__(self, batches: list[Arrived]) -> None:
+        super().__init__()
+        self._batches = batches
+        self.begun = False
+
+    def begin(self) -> None:
+        self.begun = True
+        self.poke()
+
+    def pump(self) -> Iterator[Arrived]:
+        assert self.begun
+        self.drink()
+        batches, self._batches = self._batches, []
+        yield from batches
+
+
+class FakeLog:
+    """Rows as tuples, one a message, by table."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[tuple[Any, ...]]] = {}
+        self.ticks = 0
+
+    def append(self, table: str, rows: int, *columns: Any) -> None:
+        values = [column.tolist() if isinstance(column, np.ndarray) else [column] * rows for column in columns]
+        assert all(len(column) == rows for column in values)
+        self.rows.setdefault(table, []).extend(zip(*values, strict=True))
+
+    def tick(self, now_ns: int) -> None:
+        assert now_ns > 0
+        self.ticks += 1
+
+
+class FakeControl:
+    """Stops when told to, and remembers what it heard."""
+
+    def __init__(self, stop: Callable[[], bool] = lambda: False) -> None:
+        self._stop = stop
+        self.reports: list[Statistics] = []
+        self.events: list[tuple[str, dict[str, object]]] = []
+
+    def should_stop(self) -> bool:
+        return self._stop()
+
+    def report(self, statistics: Statistics) -> None:
+        self.reports.append(statistics)
+
+    def event(self, kind: str, detail: dict[str, object]) -> None:
+        self.events.append((kind, detail))

@@ -1,0 +1,277 @@
+"""Does one file become one experiment, or one clear sentence about what is wrong with it?"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url, to_document
+from crescendo.model.workload import Settle
+
+DESIGN_EXAMPLE = """
+name: broker-latency-80-percent
+system: {url: "amqp://host:5672"}
+workload:
+  - name: main
+    address: queue://perf
+    protocol: amqp10
+    senders: 5
+    receivers: 5
+    size: 256
+    rate: 4600
+    settle: at-least-once
+    mode: {kind: open}
+profile: {kind: constant}
+phases: {warmup: 10s, measure: 15m, drain: 30s}
+checks: {response_p99: "<= 200ms", lost: 0, rate: ">= 0.99 of offered"}
+seed: 1
+"""
+TWO_GROUPS = {"workload": [{"name": "fast", "rate": 10}, {"name": "slow", "rate": 1, "address": "topic://news"}]}
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "my-experiment.yml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(document: dict[str, Any], *overrides: str) -> Experiment:
+    return experiment_from(document, overrides, default_name="test")
+
+
+def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
+    experiment = load_experiment(write(tmp_path, DESIGN_EXAMPLE))
+    [group] = experiment.workload
+    assert (group.senders, group.receivers, group.size, group.rate) == (5, 5, 256, 4600.0)
+    assert group.settle is Settle.AT_LEAST_ONCE
+    assert (group.destination, group.is_topic, group.offered) == ("perf", False, 23_000.0)
+    assert experiment.phases.warmup == 10 * 10**9
+    assert experiment.phases.measure.duration == 900 * 10**9
+    assert experiment.effective_checks["response_p99"].limit(0) == 200e6
+
+
+def test_an_empty_mapping_is_an_experiment_named_after_its_file(tmp_path: Path) -> None:
+    experiment = load_experiment(write(tmp_path, "{}"))
+    assert experiment.name == "my-experiment"
+    assert experiment.system.kind == "loopback"
+    assert set(experiment.effective_checks) == {"lost", "rate"}
+
+
+MISTAKES = [
+    ("wrkload: {}", "top level: unknown key 'wrkload'", "'workload'"),
+    ("workload: {raet: 5}", "workload[0]: unknown key 'raet'", "'rate'"),
+    ("phases: {mesure: 5s}", "phases: unknown key 'mesure'", "'measure'"),
+    ("phases: {zzz: 5s}", "phases: unknown key 'zzz'", "known keys: warmup, measure, drain"),
+    ("system: {ulr: x}", "system: unknown key 'ulr'", "'url'"),
+    ("peers: {sender: 2}", "peers: unknown key 'sender'", "'senders'"),
+    ("workload: {mode: {kind: open, sise: 1}}", "workload[0].mode: unknown key 'sise'", "known keys"),
+    ("workload: {mode: {kind: closed}}", "workload[0].mode", "closed"),
+    ("workload: {size: 31}", "workload[0]: size 31", "stamp of 32 bytes"),
+    ("workload: {size: 1GB}", "workload[0].size", "256, 10KB or 1MiB"),
+    ("workload: {rate: fast}", "workload[0].rate", "`float`"),
+    ("workload: {rate: -1}", "workload[0].rate", ">= 0"),
+    ("workload: {rate: .inf}", "workload[0]: rate inf", "0 (unbounded)"),
+    ("workload: {rate: 1.0e+30}", "workload[0]: rate 1e+30", "between"),
+    ("workload: {rate: .nan}", "workload[0]", "rate"),
+    ("workload: {senders: 40000}", "workload[0].senders", "32767"),
+    ("workload: {senders: 2.5}", "workload[0].senders", "`int`"),
+    ("workload: {settle: sometimes}", "workload[0].settle", "sometimes"),
+    ("workload: {protocol: mqtt}", "workload[0]: protocol 'mqtt'", "choose from amqp10"),
+    ("workload: {address: 'http://x'}", "workload[0]: address 'http://x'", "queue://NAME"),
+    ("workload: {address: 'queue://a b'}", "workload[0]: address", "topic://NAME"),
+    ("workload: {senders: 0, receivers: 0}", "workload[0]: a group needs", "at least one"),
+    ("workload: {senders: 0}", "no group has a sender", "nothing to measure"),
+    ("workload: {receivers: 0}", "nobody receives from queue://perf", "a receiver"),
+    ("workload: []", "workload", "length >= 1"),
+    ("workload: 5", "workload", "`array`"),
+    ("workload: [{name: a}, {name: a}]", "two groups are called 'a'", "own name"),
+    ("workload: [{name: a}, {name: b, senders: 0, address: queue://z}]", "nobody sends to queue://z", "a sender"),
+    ("workload: {name: 'has space'}", "workload[0].name", "regex"),
+    ("name: '../evil'", "name", "regex"),
+    ("phases: {measure: 0}", "phases.measure", "at least 1"),
+    ("phases: {measure: '0'}", "phases.measure", "at least 1"),
+    ("phases: {measure: 0s}", "phases: measure must last longer", "30s, or a count"),
+    ("phases: {measure: soon}", "phases.measure", "500ms, 30s, 15m or 2h"),
+    ("phases: {warmup: 30}", "phases.warmup", "500ms, 30s, 15m or 2h"),
+    ("system: {}", "system: give either kind", "or url"),
+    ("system: {kind: loopback, url: 'amqp://h'}", "system: give either kind", "or url"),
+    ("system: {url: 'amqp://h', settings: {a: 1}}", "system: settings belong", "that Crescendo starts"),
+    ("system: {url: 'tcp://h'}", "system: url 'tcp://h'", "amqp://[user:password@]host[:port]"),
+    ("system: {url: 'amqp://h:notaport'}", "system: url", "amqp://[user:password@]host[:port]"),
+    ("system: {url: 'amqp://h:99999'}", "system: url", "host[:port]"),
+    ("system: {url: 'amqp://h/queue'}", "system: url", "host[:port]"),
+    ("checks: {p99: 5}", "no metric is called 'p99'", "response_p99"),
+    ("checks: {lost: some}", "checks", "'<= 200ms'"),
+    ("profile: {kind: ramp}", "profile", "ramp"),
+    ("seed: one", "seed", "`int`"),
+    ("- a list", "expected a mapping", "name, workload and phases"),
+    ("a: [1", "this is not YAML", ""),
+    ("", "expected a mapping", "workload"),
+]
+
+
+@pytest.mark.parametrize(("text", "where", "cure"), MISTAKES, ids=[text or "nothing" for text, _, _ in MISTAKES])
+def test_every_mistake_names_file_place_and_cure(tmp_path: Path, text: str, where: str, cure: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as mistake:
+        load_experiment(path)
+    sentence = str(mistake.value)
+    assert sentence.startswith(f"{path}: ")
+    assert where in sentence
+    assert cure in sentence
+    assert "\n" not in sentence
+
+
+def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nothing\.yml: no such file"):
+        load_experiment(tmp_path / "nothing.yml")
+    binary = tmp_path / "binary.yml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"binary\.yml: cannot be read"):
+        load_experiment(binary)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_experiment(tmp_path)
+
+
+# -- --set -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_override_reaches_every_group_or_one() -> None:
+    assert [group.rate for group in read(TWO_GROUPS, "workload.rate=7").workload] == [7.0, 7.0]
+    assert [group.rate for group in read(TWO_GROUPS, "workload.slow.rate=7").workload] == [10.0, 7.0]
+    assert [group.rate for group in read({}, "workload.main.rate=7").workload] == [7.0]
+    assert [group.rate for group in read({"workload": {"rate": 1}}, "workload.rate=0").workload] == [0.0]
+
+
+def test_an_override_reaches_every_depth_and_keeps_types() -> None:
+    experiment = read(
+        TWO_GROUPS, "phases.measure=2m", "phases.warmup=0", "system.url=amqp://h", "system.kind=null",
+        "checks.response_p99='<= 5ms'", "seed=7", "name=other", "workload.size=1KB",
+    )  # fmt: skip
+    assert experiment.phases.measure.duration == 120 * 10**9
+    assert (experiment.phases.warmup, experiment.seed, experiment.name) == (0, 7, "other")
+    assert experiment.system.url == "amqp://h"
+    assert experiment.checks is not None
+    assert experiment.checks["response_p99"].limit(0) == 5e6
+    assert {int(group.size) for group in experiment.workload} == {1000}
+
+
+def test_an_override_may_replace_the_whole_workload() -> None:
+    assert [group.rate for group in read(TWO_GROUPS, "workload={rate: 3}").workload] == [3.0]
+    experiment = read(TWO_GROUPS, "workload=[{rate: 3}, {name: b}]", "workload.b.rate=4")
+    assert [group.rate for group in experiment.workload] == [3.0, 4.0]
+
+
+def test_later_overrides_win_and_the_document_stays_as_it_was() -> None:
+    document = {"workload": [{"rate": 1}], "phases": {"warmup": "1s"}}
+    assert read(document, "workload.rate=2", "workload.rate=3", "phases.warmup=2s").workload[0].rate == 3.0
+    assert document == {"workload": [{"rate": 1}], "phases": {"warmup": "1s"}}
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("workload.rate", "write it as path=value"),
+        ("=5", "write it as path=value"),
+        ("workload.rate=[1", "not YAML"),
+        ("name.first=x", "does not lead into a mapping"),
+        ("workload.raet=5", "did you mean 'rate'"),
+        ("workload.rate=fast", "workload[0].rate"),
+        ("phases.mesure=5s", "did you mean 'measure'"),
+        ("wrokload.rate=5", "did you mean 'workload'"),
+    ],
+)
+def test_a_wrong_override_is_one_sentence(override: str, words: str) -> None:
+    with pytest.raises(ConfigError) as mistake:
+        read({}, override)
+    assert words in str(mistake.value)
+
+
+# -- there and back --------------------------------------------------------------------------------------------------
+
+documents = st.fixed_dictionaries(
+    {"name": st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")},
+    optional={
+        "workload": st.lists(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "size": st.sampled_from([32, "1KB", "2KiB"]) | st.integers(32, 10**6),
+                    "rate": st.sampled_from([0, 0.5, 700_000]) | st.floats(0.01, 1e6),
+                    "senders": st.integers(1, 20),
+                    "settle": st.sampled_from(["at-most-once", "at-least-once"]),
+                    "address": st.sampled_from(["queue://a", "topic://b", "plain"]),
+                },
+            ),
+            min_size=1,
+            max_size=3,
+        ).map(lambda groups: [{**group, "name": f"g{number}"} for number, group in enumerate(groups)]),
+        "phases": st.fixed_dictionaries(
+            {},
+            optional={
+                "warmup": st.sampled_from([0, "1s", "1500ms"]),
+                "measure": st.sampled_from(["10s", "2h", 5000, "77"]),
+            },
+        ),
+        "checks": st.dictionaries(st.sampled_from(["lost", "rate"]), st.sampled_from([0, 2_000_000, "<= 5"])),
+        "seed": st.integers(0, 2**40),
+    },
+)
+
+
+@given(documents)
+def test_what_is_written_is_read_back_equal(document: dict[str, Any]) -> None:
+    experiment = experiment_from(document)
+    plain = to_document(experiment)
+    assert experiment_from(plain) == experiment
+    assert experiment_from(yaml.safe_load(yaml.safe_dump(plain))) == experiment
+
+
+# -- secrets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("amqp://guest:hunter2@host:5672", "amqp://guest:***@host:5672"),
+        ("amqp://guest:hun@ter2@host", "amqp://guest:***@host"),
+        ("amqp://guest@host", "amqp://guest@host"),
+        ("amqp://host", "amqp://host"),
+    ],
+)
+def test_a_password_in_a_url_is_not_shown(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
+    experiment = read({"system": {"url": url}})
+    assert experiment.redacted().system.url == shown
+    assert experiment.system.url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["amqp://u:hunter2@h/queue", "amqp://u:hun/ter2@host", "amqp://u:hun:ter2@h:0", "tcp://u:hunter2@h",
+     "amqp://u:hunter2@h:port"],
+)  # fmt: skip
+def test_a_password_does_not_show_in_a_mistake_either(url: str) -> None:
+    for attempt in ({"system": {"url": url}},):
+        with pytest.raises(ConfigError) as mistake:
+            read(attempt)
+        assert "hun" not in str(mistake.value)
+        assert "ter2" not in str(mistake.value)
+
+
+def test_a_password_in_settings_is_not_shown() -> None:
+    experiment = read({"system": {"kind": "loopback", "settings": {"user": "me", "password": "hunter2"}}})
+    redacted = experiment.redacted()
+    assert "hunter2" not in str(to_document(redacted))
+    assert redacted.system.settings["user"] == "me"
+    assert experiment.system.settings["password"] == "hunter2"
+
+
+def test_each_receiver_of_a_topic_is_a_subscription_of_its_own() -> None:
+    fast, slow = read(TWO_GROUPS).workload
+    assert fast.subscription_of(0) == fast.subscription_of(1)
+    assert slow.subscription_of(0) != slow.subscription_of(1)

@@ -1,0 +1,206 @@
+"""From a recording to tables and a summary: whole, repeatable, honest and quiet."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+from tiny_recordings import MEASURE_NS, MS, RECEIVER_PEER, SECOND_NS, SENDER_PEER, START_NS, Tiny, silent
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.verdict import Outcome
+from crescendo.pipeline.job import analyze
+from crescendo.record.manifest import State, read_manifest, sha256_of, write_manifest
+from crescendo.record.summary import read_summary
+
+TABLES = ["checks", "latency", "latency_histogram", "ledger", "ledger_ranges", "throughput"]
+
+
+def content(run_dir: Path) -> dict[str, list[str]]:
+    """Every table as sorted text: what is in it, not how it lies in files."""
+    tables: dict[str, list[str]] = {}
+    for table in sorted((run_dir / "tables").iterdir()):
+        rows: list[dict[str, Any]] = pq.read_table(table).to_pylist()
+        tables[table.name] = sorted(str(sorted(row.items())) for row in rows)
+    return tables
+
+
+def flawed() -> Tiny:
+    """Loss, repetition and negative latency, to have something in every table."""
+    tiny = Tiny(group={"senders": 2, "rate": 5.0})
+    tiny.carry(30)
+    for seq in range(5):
+        tiny.send(1, seq, START_NS + seq * MS)
+    tiny.deliver(0, 1, 0, START_NS, START_NS - 5)
+    tiny.deliver(0, 1, 0, START_NS, START_NS + 5)
+    tiny.accept(1, 0, 4, START_NS, START_NS + MS)
+    return tiny
+
+
+def test_the_summary_on_disk_is_the_summary_returned_and_nothing_else_is_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    summary = analyze(flawed().write(tmp_path), spark, said.append)
+    assert read_summary(tmp_path) == summary
+    assert said
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == TABLES
+    hidden = [path for path in (tmp_path / "tables").rglob("*") if path.name.startswith((".", "_"))]
+    assert hidden == []
+
+
+def test_analysing_twice_gives_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+    flawed().write(tmp_path)
+    first = analyze(tmp_path, spark, silent)
+    tables = content(tmp_path)
+    assert all(tables.values())
+    assert analyze(tmp_path, spark, silent) == first
+    assert content(tmp_path) == tables
+
+
+def test_throughput_and_counts_are_those_of_the_raw_parts(spark: SparkSession, tmp_path: Path) -> None:
+    analyze(flawed().write(tmp_path), spark, silent)
+    query = f"""
+        SELECT (sent_ns - {START_NS}) // {SECOND_NS} AS second, 'sender' AS role, sender AS connection,
+               count(*) AS messages, sum(size)::BIGINT AS bytes
+        FROM '{tmp_path}/sent/*.parquet' GROUP BY ALL
+        UNION ALL
+        SELECT floor((received_ns - {START_NS}) / {SECOND_NS}), 'receiver', receiver, count(*), sum(size)::BIGINT
+        FROM '{tmp_path}/received/*.parquet' GROUP BY ALL
+    """  # noqa: S608
+    expected = duckdb.sql(query).fetchall()
+    rows = pq.read_table(tmp_path / "tables" / "throughput").to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
+
+
+def test_an_empty_recording_is_analysed_and_proves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    summary = analyze(Tiny().write(tmp_path), spark, silent)
+    assert summary.verdict.outcome is Outcome.INVALID
+    assert summary.verdict.reasons == ["nothing was sent"]
+    assert summary.latency == []
+    assert summary.total.sent == 0
+    assert sorted(content(tmp_path)) == TABLES
+
+
+def test_a_part_with_one_flipped_byte_is_named_and_not_computed_with(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny()
+    tiny.carry(20)
+    tiny.write(tmp_path)
+    part = tmp_path / "received" / f"{RECEIVER_PEER}-00000.parquet"
+    octets = bytearray(part.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    part.write_bytes(octets)
+    summary = analyze(tmp_path, spark, silent)
+    intact = next(entry for entry in summary.validity if entry.name == "every part intact")
+    assert not intact.holds
+    assert part.name in intact.detail
+    assert summary.verdict.outcome is Outcome.INVALID
+
+
+def test_a_part_that_is_no_parquet_is_damaged_whatever_its_hash_says(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny()
+    tiny.carry(20)
+    manifest = read_manifest(tiny.write(tmp_path))
+    part = tmp_path / "sent" / f"{SENDER_PEER}-00000.parquet"
+    part.write_bytes(b"PAR1 but not really PAR1")
+    forged = {"octets": part.stat().st_size, "sha256": sha256_of(part)}
+    files = [replace(file, **forged) if file.table == "sent" else file for file in manifest.files]
+    write_manifest(tmp_path, replace(manifest, files=files))
+    summary = analyze(tmp_path, spark, silent)
+    intact = next(entry for entry in summary.validity if entry.name == "every part intact")
+    assert "is not readable as Parquet" in intact.detail
+
+
+def test_losing_a_peer_is_never_a_pass(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny(group={"rate": 5.0}, ended={SENDER_PEER: "lost"}, state=State.INCOMPLETE)
+    tiny.carry(20)
+    summary = analyze(tiny.write(tmp_path), spark, silent)
+    assert summary.verdict.outcome is Outcome.INVALID
+    assert any(SENDER_PEER in reason for check in summary.verdict.checks for reason in check.reasons)
+
+
+def test_a_proven_duplicate_fails_even_when_a_peer_was_lost(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny(checks={"duplicated": 0}, ended={RECEIVER_PEER: "lost"}, state=State.INCOMPLETE)
+    tiny.carry(20)
+    tiny.deliver(0, 0, 7, MEASURE_NS + 7 * MS, MEASURE_NS + 100 * MS)
+    assert analyze(tiny.write(tmp_path), spark, silent).verdict.outcome is Outcome.FAIL
+
+
+def test_rate_batch_share_and_clock_bound_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny(group={"rate": 10.0}, bound_ns=7)
+    tiny.carry(40)
+    tiny.send(0, 40, START_NS)  # sent and received in the warm-up, so no part of the rate
+    tiny.deliver(0, 0, 40, START_NS, START_NS + MS)
+    summary = analyze(tiny.write(tmp_path), spark, silent)
+    assert (summary.rate.offered, summary.rate.sent, summary.rate.sustained) == (10.0, 10.0, 10.0)
+    assert (summary.rate.duration_ns, summary.rate.bytes_per_second) == (4 * SECOND_NS, 1000.0)
+    assert summary.batch_share == pytest.approx(0.75)  # 41 rows sent at 1.0 and 41 received at 0.5
+    assert summary.clock_bound_ns == 7
+
+
+def test_a_run_without_phases_has_no_rate_to_judge(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny(phases=[])
+    tiny.carry(20)
+    summary = analyze(tiny.write(tmp_path), spark, silent)
+    assert summary.rate.duration_ns == 0
+    assert {row.phase for row in summary.latency} == {"outside"}
+    assert summary.verdict.outcome is Outcome.INVALID
+
+
+def test_a_directory_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    run_dir = tmp_path / "a run [1] {x,y} *? at 12:30 é %20"
+    run_dir.mkdir()
+    assert analyze(flawed().write(run_dir), spark, silent).total.lost == 4
+
+
+def test_what_is_no_recording_is_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text("mine")
+    with pytest.raises(ConfigError, match="not a recording"):
+        analyze(tmp_path, spark, silent)
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_an_analysis_that_breaks_leaves_no_summary(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyze(flawed().write(tmp_path), spark, silent)
+
+    def broken(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("crescendo.pipeline.job.latencies", broken)
+    with pytest.raises(OSError, match="disk full"):
+        analyze(tmp_path, spark, silent)
+    with pytest.raises(ConfigError, match="not analysed yet"):
+        read_summary(tmp_path)
+
+
+def test_spark_is_silent_from_start_to_end_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    run_dir, scratch = tmp_path / "run", tmp_path / "scratch"
+    run_dir.mkdir()
+    scratch.mkdir()
+    flawed().write(run_dir)
+    program = """
+import sys
+from pathlib import Path
+from crescendo.pipeline.java import use_java
+from crescendo.pipeline.job import analyze
+from crescendo.pipeline.session import close_session, open_session
+use_java()
+spark = open_session()
+analyze(Path(sys.argv[1]), spark, lambda _: None)
+close_session(spark)
+"""
+    environment = os.environ | {"TMPDIR": str(scratch)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(run_dir)], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert read_summary(run_dir).total.lost == 4
+    assert list(scratch.iterdir()) == []

@@ -1,0 +1,202 @@
+"""The ledger names exactly the messages that went wrong. The oracle below counts them one by one, in sets."""
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from tiny_recordings import MEASURE_NS, MS, Tiny, silent
+
+from crescendo.pipeline.job import analyze
+from crescendo.record.schema import Flag
+from crescendo.record.summary import Summary
+
+QUEUE = "queue://perf"
+EDGE = 65_536  # messages around it lie in two blocks
+
+Ranges = dict[str, set[tuple[str, int, int]]]  # kind -> (subscription, sender, seq)
+
+
+def ranges_of(run_dir: Path) -> Ranges:
+    """The table of ranges, spelt out message by message."""
+    found: Ranges = {}
+    for row in pq.read_table(run_dir / "tables" / "ledger_ranges").to_pylist():
+        for seq in range(row["first_seq"], row["last_seq"] + 1):
+            entry = (row["subscription"], row["sender"], seq)
+            assert entry not in found.setdefault(row["kind"], set()), "ranges overlap"
+            found[row["kind"]].add(entry)
+    return found
+
+
+def test_a_clean_run_owes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny(group={"senders": 2, "rate": 5.0})
+    tiny.carry(20)
+    tiny.accept(0, 0, 19, MEASURE_NS, MEASURE_NS + MS)
+    summary = analyze(tiny.write(tmp_path), spark, silent)
+    total = summary.total
+    assert (total.sent, total.owed, total.settled, total.delivered) == (20, 20, 20, 20)
+    assert total.lost == total.duplicated == total.reordered == total.unrecorded == total.corrupt == total.stray == 0
+    assert ranges_of(tmp_path) == {}
+    # A sender and a subscription that did nothing have their line all the same.
+    assert [(row.scope, row.sender, row.sent) for row in summary.ledger] == [
+        ("total", None, 20), ("sender", 0, 20), ("sender", 1, 0), ("subscription", None, 20),
+    ]  # fmt: skip
+
+
+def test_lost_1_and_4_with_duplicated_0_and_5_does_not_pass_for_complete(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny()
+    for seq in range(6):
+        tiny.send(0, seq, MEASURE_NS + seq * MS)
+    for seq in (0, 0, 2, 3, 5, 5):
+        tiny.deliver(0, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 9 * MS)
+    total = analyze(tiny.write(tmp_path), spark, silent).total
+    assert (total.delivered, total.lost_unacknowledged, total.duplicated) == (4, 2, 2)
+    assert ranges_of(tmp_path) == {
+        "lost": {(QUEUE, 0, 1), (QUEUE, 0, 4)},
+        "duplicated": {(QUEUE, 0, 0), (QUEUE, 0, 5)},
+    }
+
+
+def test_neighbours_with_one_fate_are_one_range_and_acknowledged_losses_stand_apart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tiny = Tiny()
+    for seq in range(10):
+        tiny.send(0, seq, MEASURE_NS + seq * MS)
+    tiny.accept(0, 0, 5, MEASURE_NS, MEASURE_NS + MS)
+    for seq in (0, 1, 9):
+        tiny.deliver(0, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 20 * MS)
+    total = analyze(tiny.write(tmp_path), spark, silent).total
+    assert (total.lost_acknowledged, total.lost_unacknowledged) == (4, 3)
+    rows = pq.read_table(tmp_path / "tables" / "ledger_ranges").to_pylist()
+    assert sorted((row["first_seq"], row["last_seq"], row["acknowledged"], row["count"]) for row in rows) == [
+        (2, 5, True, 4), (6, 8, False, 3),
+    ]  # fmt: skip
+
+
+def test_each_subscription_of_a_topic_is_owed_every_message(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny(group={"address": "topic://news", "receivers": 2, "rate": 5.0})
+    for seq in range(10):
+        tiny.send(0, seq, MEASURE_NS + seq * MS)
+        tiny.deliver(0, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 20 * MS)
+        if seq != 3:
+            tiny.deliver(1, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 20 * MS)
+    summary = analyze(tiny.write(tmp_path), spark, silent)
+    assert (summary.total.sent, summary.total.owed, summary.total.delivered, summary.total.lost) == (10, 20, 19, 1)
+    lost = {row.subscription: row.lost for row in summary.ledger if row.scope == "subscription"}
+    assert lost == {"topic://news#main.0": 0, "topic://news#main.1": 1}
+    # Two subscriptions got 19 messages in four seconds; per message owed once that is half.
+    assert summary.rate.sustained == 19 / 4 / 2
+
+
+def test_what_was_sent_again_was_sent_once(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny()
+    tiny.carry(5)
+    tiny.send(0, 2, MEASURE_NS + 2 * MS, attempt=2)
+    tiny.deliver(0, 0, 2, MEASURE_NS + 2 * MS, MEASURE_NS + 30 * MS)
+    total = analyze(tiny.write(tmp_path), spark, silent).total
+    assert (total.sent, total.delivered, total.duplicated) == (5, 5, 1)
+
+
+def test_corrupt_and_stray_messages_are_counted_apart_and_belong_to_no_sender(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tiny = Tiny()
+    tiny.carry(5)
+    tiny.deliver(0, -1, -1, 0, MEASURE_NS, int(Flag.CORRUPT))
+    for _ in range(2):
+        tiny.deliver(0, 0, 3, 0, MEASURE_NS, int(Flag.STRAY))
+    summary = analyze(tiny.write(tmp_path), spark, silent)
+    assert (summary.total.corrupt, summary.total.stray, summary.total.delivered) == (1, 2, 5)
+    assert summary.total.duplicated == summary.total.unrecorded == 0
+    assert summary.rate.sustained == 5 / 4
+
+
+# Any recording, against counting one by one.
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> Tiny:
+    """Two senders to a queue or a topic with two receivers; messages on both sides of a block's edge."""
+    topic = draw(st.booleans())
+    tiny = Tiny(group={"address": "topic://t" if topic else QUEUE, "senders": 2, "receivers": 2, "rate": 5.0})
+    numbers = [(sender, seq) for sender in range(2) for seq in range(EDGE - 4, EDGE + 4)]
+    for sender, seq in numbers:
+        if draw(st.integers(0, 9)):  # else: a killed sender, whose last rows were never written
+            tiny.send(sender, seq, MEASURE_NS + seq)
+    for sender in range(2):
+        first = EDGE + draw(st.integers(-5, 3))
+        if draw(st.booleans()):
+            tiny.accept(sender, first, first + draw(st.integers(0, 5)), MEASURE_NS, MEASURE_NS + MS)
+    deliveries = []
+    for sender, seq in numbers:
+        for receiver in range(2) if topic else [draw(st.integers(0, 1))]:
+            for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2, 3]))):
+                # On a queue a repetition may reach the other receiver.
+                taker = receiver if topic else draw(st.sampled_from([receiver, receiver, 1 - receiver]))
+                deliveries.append((taker, sender, seq))
+    highest: dict[tuple[int, int], int] = {}
+    for position, (receiver, sender, seq) in enumerate(draw(st.permutations(deliveries))):
+        # Three messages to a read, which therefore arrive in the same nanosecond; some before they were intended.
+        received_ns = MEASURE_NS + EDGE - 6 + position // 3
+        late = seq < highest.get((receiver, sender), -1)
+        highest[receiver, sender] = max(seq, highest.get((receiver, sender), -1))
+        tiny.deliver(receiver, sender, seq, MEASURE_NS + seq, received_ns, int(Flag.OUT_OF_ORDER) if late else 0)
+    return tiny
+
+
+def expected_ledger(tiny: Tiny) -> tuple[dict[str, int], Ranges]:
+    """Totals and messages by kind, with nothing but sets and loops."""
+    topic = tiny.group["address"].startswith("topic")
+    sent = {(row[0], row[1]) for row in tiny.sent}
+    accepted = {(row[0], seq) for row in tiny.settled for seq in range(row[1], row[2] + 1)}
+    subscriptions = ["topic://t#main.0", "topic://t#main.1"] if topic else [QUEUE]
+    totals: Counter[str] = Counter(sent=len(sent), owed=len(sent) * len(subscriptions), settled=len(accepted))
+    ranges: Ranges = {}
+    for number, name in enumerate(subscriptions):
+        arrived = sorted(
+            (row for row in tiny.received if not topic or row[0] == number), key=lambda row: (row[5], row[0], row[6])
+        )
+        seen: Counter[tuple[int, int]] = Counter()
+        for row in arrived:
+            message = (row[1], row[2])
+            seen[message] += 1
+            if seen[message] > 1:
+                totals["duplicated"] += 1
+                ranges.setdefault("duplicated", set()).add((name, *message))
+            elif row[8] & Flag.OUT_OF_ORDER:
+                totals["reordered"] += 1
+                ranges.setdefault("reordered", set()).add((name, *message))
+        for message in sent - seen.keys():
+            totals["lost_acknowledged" if message in accepted else "lost_unacknowledged"] += 1
+            ranges.setdefault("lost", set()).add((name, *message))
+        for message in seen.keys() - sent:
+            totals["unrecorded"] += 1
+            ranges.setdefault("unrecorded", set()).add((name, *message))
+        totals["delivered"] += len(sent & seen.keys())
+    return dict(totals), ranges
+
+
+COUNTED = ("owed", "delivered", "lost_acknowledged", "lost_unacknowledged", "duplicated", "reordered", "unrecorded")
+
+
+def added(summary: Summary, scope: str, field: str) -> int:
+    return sum(int(getattr(row, field)) for row in summary.ledger if row.scope == scope)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tiny=recordings())
+def test_any_recording_is_accounted_for_message_by_message(spark: SparkSession, tiny: Tiny) -> None:
+    with TemporaryDirectory() as directory:
+        summary = analyze(tiny.write(Path(directory)), spark, silent)
+        ranges = ranges_of(Path(directory))
+    totals, expected = expected_ledger(tiny)
+    actual: dict[str, Any] = {name: getattr(summary.total, name) for name in ("sent", "settled", *COUNTED)}
+    assert actual == {name: totals.get(name, 0) for name in actual}
+    assert ranges == expected
+    for name in COUNTED:
+        assert added(summary, "sender", name) == added(summary, "subscription", name) == actual[name]

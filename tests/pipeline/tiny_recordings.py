@@ -1,0 +1,125 @@
+"""Recordings of a few rows whose answers can be worked out by hand.
+
+Written with the recorder that peers use. Knows nothing of the pipeline.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crescendo.model.experiment import experiment_from, to_document
+from crescendo.record.manifest import Clock, Connection, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.reader import journalled_parts
+from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
+from crescendo.record.writer import Recorder
+
+SECOND_NS = 10**9
+START_NS = 50 * SECOND_NS
+MEASURE_NS = START_NS + SECOND_NS  # after a second of warm-up
+END_NS = MEASURE_NS + 4 * SECOND_NS
+MS = 1_000_000
+
+SENDER_PEER, RECEIVER_PEER = "sender-0", "receiver-0"
+KEPT_UP = {"lateness_p50_ns": 10.0, "lateness_p99_ns": 20.0, "blocked_share": 0.5, "batch_share": 1.0}
+
+
+@dataclass
+class Tiny:
+    """What to record. Rows are tuples in the order of the schema; times left out are the plain ones below."""
+
+    group: dict[str, Any] = field(default_factory=dict)
+    checks: dict[str, Any] | None = None
+    sent: list[tuple[int, ...]] = field(default_factory=list)
+    settled: list[tuple[int, ...]] = field(default_factory=list)
+    received: list[tuple[int, ...]] = field(default_factory=list)
+    state: State = State.SEALED
+    reason: str = ""
+    ended: dict[str, str] = field(default_factory=dict)  # peer -> how it ended
+    statistics: dict[str, dict[str, float]] = field(default_factory=dict)
+    bound_ns: int = 0
+    phases: list[Phase] | None = None
+
+    def send(self, sender: int, seq: int, intended_ns: int, late_ns: int = 0, *, attempt: int = 1) -> None:
+        self.sent.append((sender, seq, attempt, intended_ns, intended_ns + late_ns, 100))
+
+    def deliver(
+        self, receiver: int, sender: int, seq: int, intended_ns: int, received_ns: int, flags: int = 0, late_ns: int = 0
+    ) -> None:
+        arrival = sum(row[0] == receiver for row in self.received)
+        sent_ns = intended_ns + late_ns
+        self.received.append((receiver, sender, seq, intended_ns, sent_ns, received_ns, arrival, 100, flags))
+
+    def accept(self, sender: int, first_seq: int, last_seq: int, sent_ns: int, settled_ns: int) -> None:
+        self.settled.append((sender, first_seq, last_seq, sent_ns, settled_ns, int(Settlement.ACCEPTED)))
+
+    def carry(self, count: int, *, sender: int = 0, receiver: int = 0, latency_ns: int = MS) -> None:
+        """Messages that go right, one a millisecond from the start of the measure phase."""
+        for seq in range(count):
+            intended_ns = MEASURE_NS + seq * MS
+            self.send(sender, seq, intended_ns)
+            self.deliver(receiver, sender, seq, intended_ns, intended_ns + latency_ns)
+
+    def write(self, run_dir: Path) -> Path:
+        experiment = experiment_from(
+            {"name": "tiny", "workload": [self.group]} | ({} if self.checks is None else {"checks": self.checks})
+        )
+        for peer, tables in (
+            (SENDER_PEER, {SENT: self.sent, SETTLED: self.settled}),
+            (RECEIVER_PEER, {RECEIVED: self.received}),
+        ):
+            recorder = Recorder(run_dir, peer)
+            for table, rows in tables.items():
+                if rows:
+                    recorder.append(table, len(rows), *(list(column) for column in zip(*rows, strict=True)))
+            recorder.close()
+        write_manifest(
+            run_dir,
+            Manifest(
+                run="tiny",
+                tag=1,
+                experiment=to_document(experiment),
+                command=["test"],
+                started_ns=START_NS,
+                state=self.state,
+                reason=self.reason,
+                clocks=[Clock("here", 0, bound_ns=self.bound_ns)],
+                peers=[
+                    PeerRecord(
+                        name,
+                        role,
+                        "here",
+                        1,
+                        self.ended.get(name, "finished"),
+                        "no heartbeat" if name in self.ended else "",
+                        self.statistics.get(name, default),
+                    )
+                    for name, role, default in (
+                        (SENDER_PEER, "sender", KEPT_UP),
+                        (RECEIVER_PEER, "receiver", {"busy_share": 0.1, "batch_share": 0.5}),
+                    )
+                ],
+                connections=[
+                    Connection(
+                        index,
+                        role,
+                        f"{role}-0",
+                        group.name,
+                        group.address,
+                        group.destination,
+                        group.subscription_of(index) if role == "receiver" else "",
+                    )
+                    for group in experiment.workload
+                    for role, count in (("sender", group.senders), ("receiver", group.receivers))
+                    for index in range(count)
+                ],
+                phases=[Phase("warmup", START_NS, MEASURE_NS), Phase("measure", MEASURE_NS, END_NS)]
+                if self.phases is None
+                else self.phases,
+                files=list(journalled_parts(run_dir)),
+            ),
+        )
+        return run_dir
+
+
+def silent(_: str) -> None:
+    """Progress nobody watches."""
