@@ -19,7 +19,7 @@ from proton.reactor import AtLeastOnce, AtMostOnce, Container
 
 from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
 
-PATIENCE_S = 6.0
+PATIENCE_S = 20.0
 
 
 def free_port() -> int:

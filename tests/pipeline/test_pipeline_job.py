@@ -74,7 +74,7 @@ def test_throughput_and_counts_are_those_of_the_raw_parts(spark: SparkSession, t
         SELECT floor((received_ns - {START_NS}) / {SECOND_NS}), 'receiver', receiver, count(*), sum(size)::BIGINT
         FROM '{tmp_path}/received/*.parquet' GROUP BY ALL
     """  # noqa: S608
-    expected = duckdb.sql(query).fetchall()
+    expected = duckdb.execute(query).fetchall()
     rows = pq.read_table(tmp_path / "tables" / "throughput").to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
 

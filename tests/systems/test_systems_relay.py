@@ -91,6 +91,25 @@ def test_messages_wait_for_a_receiver_and_for_its_credit(join: Connect) -> None:
     assert receiver.bodies() == bodies(7)
 
 
+def test_credit_that_comes_together_with_the_link_is_used(join: Connect) -> None:
+    sender, receiver = join(), join()
+    sender.send(sender.sender("q"), *bodies(20))
+    sender.until(lambda: len(sender.settled) == 20)
+    handle = receiver.connection.attach_receiver("eager", "q", settled=False)
+    receiver.connection.grant(handle, 100)  # in the same write: no later event will remind the relay
+    receiver.until(lambda: len(receiver.messages) == 20)
+
+
+def test_a_receiver_that_stops_reading_for_a_while_gets_the_rest_later(join: Connect) -> None:
+    sender, receiver = join(), join()
+    receiver.receiver("q", settled=True, credit=1000)
+    large = bodies(300, size=50_000)  # fifteen megabytes: more than sockets hold
+    sender.send(sender.sender("q"), *large)
+    sender.until(lambda: len(sender.settled) == 300)
+    receiver.until(lambda: len(receiver.messages) == 300)
+    assert receiver.bodies() == large
+
+
 def test_competing_consumers_share_a_queue(join: Connect) -> None:
     sender, one, other = join(), join(), join()
     for receiver in (one, other):

@@ -7,8 +7,9 @@ redrawn in place; in a log one line is printed every two seconds.
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -19,6 +20,15 @@ from crescendo.model.units import format_ns
 _REDRAW_NS = 500_000_000
 _LINE_NS = 2_000_000_000
 _SHOWN = (Stage.RUNNING, Stage.DRAINING, Stage.STOPPING)
+
+
+class Side(NamedTuple):
+    """All peers of one role together; the p99 is that of the worst."""
+
+    rate: float
+    total: int
+    p99_ns: int | None
+    cores: float
 
 
 class LiveView:
@@ -44,6 +54,13 @@ class LiveView:
             self._live.start()
         self._live.update(_picture(run, now_ns), refresh=True)
 
+    def say(self, sentence: str) -> None:
+        """Something that must not scroll away with the next redraw."""
+        if self._live is not None and self._started:
+            self._live.console.print(f"  {sentence}")
+        else:
+            print(f"  {sentence}", file=sys.stderr, flush=True)
+
     def __enter__(self) -> Self:
         return self
 
@@ -66,31 +83,37 @@ def _phase(run: Run, now_ns: int) -> str:
     return f"measure {elapsed_ns / 1e9:.0f} of {run.plan.measure_ns / 1e9:.0f} s"
 
 
-def _side(run: Run, role: str) -> tuple[float, int, int | None, float]:
-    """Rate, total, worst p99 and cores over the peers of one role."""
+def _side(run: Run, role: str) -> Side:
     reports = [peer.statistics for peer in run.peers.values() if peer.plan.role == role and peer.statistics]
-    worst = max((report.p99_ns for report in reports if report.p99_ns is not None), default=None)
-    return (
+    return Side(
         sum(report.rate for report in reports),
         sum(report.messages for report in reports),
-        worst,
+        max((report.p99_ns for report in reports if report.p99_ns is not None), default=None),
         sum(report.cpu for report in reports),
     )
 
 
 def _line(run: Run, now_ns: int) -> str:
-    sent_rate, sent, _, _ = _side(run, "sender")
-    rate, received, p99_ns, _ = _side(run, "receiver")
-    p99 = "" if p99_ns is None else f", p99 {format_ns(p99_ns)}"
-    return f"{_phase(run, now_ns)}: sent {sent:,} ({sent_rate:,.0f}/s), received {received:,} ({rate:,.0f}/s{p99})"
+    senders, receivers = _side(run, "sender"), _side(run, "receiver")
+    p99 = "" if receivers.p99_ns is None else f", p99 {format_ns(receivers.p99_ns)}"
+    return (
+        f"{_phase(run, now_ns)}: sent {senders.total:,} ({senders.rate:,.0f}/s), "
+        f"received {receivers.total:,} ({receivers.rate:,.0f}/s{p99})"
+    )
 
 
 def _picture(run: Run, now_ns: int) -> Table:
-    table = Table(title=_phase(run, now_ns), title_justify="left", title_style="bold", pad_edge=False)
-    for name, justify in (("", "left"), ("msg/s", "right"), ("total", "right"), ("p99", "right"), ("CPU", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left", min_width=9)
-    for name, role, meaning in (("senders", "sender", "late"), ("receivers", "receiver", "response")):
-        rate, total, p99_ns, cores = _side(run, role)
-        p99 = "–" if p99_ns is None else f"{format_ns(p99_ns)} {meaning}"
-        table.add_row(name, f"{rate:,.0f}", f"{total:,}", p99, f"{cores * 100:.0f} %")
+    table = Table(title=_phase(run, now_ns), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("")
+    for side in ("senders", "receivers"):
+        table.add_column(side, justify="right", min_width=18)
+    senders, receivers = _side(run, "sender"), _side(run, "receiver")
+    table.add_row("msg/s", f"{senders.rate:,.0f}", f"{receivers.rate:,.0f}")
+    table.add_row("total", f"{senders.total:,}", f"{receivers.total:,}")
+    table.add_row("p99", _p99(senders, "late"), _p99(receivers, "response"))
+    table.add_row("CPU", f"{senders.cores * 100:.0f} %", f"{receivers.cores * 100:.0f} %")
     return table
+
+
+def _p99(side: Side, meaning: str) -> str:
+    return "–" if side.p99_ns is None else f"{format_ns(side.p99_ns)} {meaning}"

@@ -57,7 +57,7 @@ def _carry_out(experiment: Experiment, command: list[str], out: Path, control_ur
             if mark.kind == "start":
                 progress.pause()
             elif mark.kind == "lost":
-                progress(f"lost {mark.detail['peer']}: {mark.detail['reason']}; the run can no longer pass")
+                view.say(f"lost {mark.detail['peer']}: {mark.detail['reason']}; the run can no longer pass")
             if mark.kind in {"stopping", "lost"} and not interruption.asked:
                 analyst.warm_up()  # nothing that is still measured can be disturbed by a JVM that starts
 

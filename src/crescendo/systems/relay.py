@@ -189,6 +189,7 @@ class Relay:
 
     def _serve_out(self, client: Client) -> None:
         """Credit, room in a socket or new messages: whatever came, move what can move now."""
+        self._flush(client)  # first: messages are sent only where nothing else waits
         for consumer in list(client.consumers.values()):
             self._dispatch(consumer.queue)
         for producer in list(client.producers.values()):
