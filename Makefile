@@ -48,6 +48,8 @@ $(SETUP): pyproject.toml .ci/java
 	@echo "installing Crescendo into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@bash .ci/java
+	@echo "letting Spark rehearse once, so that it starts faster from now on"
+	@$(BIN)/python -m crescendo.pipeline.rehearsal >/dev/null
 	@touch $@
 
 $(DEV_SETUP): $(SETUP)

@@ -41,18 +41,27 @@ class Guarded(MessagingHandler):
         super().__init__(**options)
         self.faults: list[str] = []
         self.finish = threading.Event()
-        self._container: Container | None = None
+        self._acceptor: Any = None
+        self._connections: list[Any] = []
         self._deadline_s = time.monotonic() + PATIENCE_S
+        self._ending = False
 
     def on_start(self, event: Any) -> None:
-        self._container = event.container
         event.container.schedule(0.02, self)
 
+    def on_connection_init(self, event: Any) -> None:
+        self._connections.append(event.connection)
+
     def on_timer_task(self, event: Any) -> None:
-        if self.finish.is_set() or time.monotonic() > self._deadline_s:
+        if self._ending:
             event.container.stop()
-        else:
-            event.container.schedule(0.02, self)
+            return
+        if self.finish.is_set() or time.monotonic() > self._deadline_s:
+            self._ending = True  # say good-bye now, stop at the next tick
+            for endpoint in [self._acceptor, *self._connections]:
+                if endpoint is not None:
+                    endpoint.close()
+        event.container.schedule(0.02, self)
 
     def on_transport_error(self, event: Any) -> None:
         self.faults.append(f"{event.transport.condition.name}: {event.transport.condition.description}")
@@ -138,7 +147,7 @@ class ProtonServer(Guarded):
 
     def __init__(self, port: int, payloads: list[bytes] | None = None, *, idle_s: float = 0.0) -> None:
         super().__init__(prefetch=500)
-        self._port = port
+        self.port = port
         self._idle_s = idle_s
         self._waiting = deque(payloads or [])
         self.listening = threading.Event()
@@ -147,7 +156,7 @@ class ProtonServer(Guarded):
 
     def on_start(self, event: Any) -> None:
         super().on_start(event)
-        event.container.listen(f"127.0.0.1:{self._port}")
+        self._acceptor = event.container.listen(f"127.0.0.1:{self.port}")
         self.listening.set()
 
     def on_connection_bound(self, event: Any) -> None:
@@ -160,12 +169,6 @@ class ProtonServer(Guarded):
         else:
             link.target.address = link.remote_target.address
         link.snd_settle_mode = link.remote_snd_settle_mode
-
-    def offer(self, payloads: list[bytes]) -> None:
-        self._waiting.extend(payloads)
-
-    def on_timer_task(self, event: Any) -> None:
-        super().on_timer_task(event)
 
     def on_sendable(self, event: Any) -> None:
         while event.sender.credit and self._waiting:

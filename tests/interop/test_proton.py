@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -32,17 +31,29 @@ from crescendo.systems.loopback import LOOPBACK, Loopback
 
 SIZES = [(5000, 32), (500, 255), (500, 256), (500, 4096), (25, 200_000)]
 BOTH = [False, True]
+# The batch path with every size; the scalar path, which the same tests of the codec hold to it, with the extremes.
+PATHS = [(*pair, True) for pair in SIZES] + [(500, 32, False), (25, 200_000, False)]
 sizes = pytest.mark.parametrize(("count", "size"), SIZES, ids=[f"{size}B" for _, size in SIZES])
+paths = pytest.mark.parametrize(
+    ("count", "size", "batching"), PATHS, ids=[f"{size}B-{'batch' if batch else 'scalar'}" for _, size, batch in PATHS]
+)
 settling = pytest.mark.parametrize("presettled", BOTH, ids=["unsettled", "presettled"])
 
 
-def group(size: int, *, presettled: bool) -> Group:
-    return Group(size=Size(size), settle=Settle.AT_MOST_ONCE if presettled else Settle.AT_LEAST_ONCE)
+def group(size: int, *, presettled: bool, address: str = "perf") -> Group:
+    settle = Settle.AT_MOST_ONCE if presettled else Settle.AT_LEAST_ONCE
+    return Group(address=address, size=Size(size), settle=settle)
 
 
 @pytest.fixture
-def relay(tmp_path: Path) -> Iterator[Loopback]:
-    system = LOOPBACK.start({}, tmp_path, None)
+def queue(request: pytest.FixtureRequest) -> str:
+    """A queue of its own for each test on the shared relay."""
+    return f"queue-{abs(hash(request.node.nodeid))}"
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    system = LOOPBACK.start({}, tmp_path_factory.mktemp("relay"), None)
     assert isinstance(system, Loopback)
     yield system
     system.stop()
@@ -53,10 +64,12 @@ def relay(tmp_path: Path) -> Iterator[Loopback]:
 
 @sizes
 @settling
-def test_proton_talks_to_proton_through_our_relay(relay: Loopback, count: int, size: int, presettled: bool) -> None:
+def test_proton_talks_to_proton_through_our_relay(
+    relay: Loopback, queue: str, count: int, size: int, presettled: bool
+) -> None:
     payloads = bodies(count, size)
-    receiver = ProtonReceiver(relay.url, "perf", count, presettled=presettled)
-    with running(receiver), running(ProtonSender(relay.url, "perf", payloads, presettled=presettled)) as sender:
+    receiver = ProtonReceiver(relay.url, queue, count, presettled=presettled)
+    with running(receiver), running(ProtonSender(relay.url, queue, payloads, presettled=presettled)) as sender:
         wait(receiver)
         wait(sender)
     assert sender.faults == receiver.faults == []
@@ -65,10 +78,15 @@ def test_proton_talks_to_proton_through_our_relay(relay: Loopback, count: int, s
 
 @sizes
 @settling
-def test_our_sender_reaches_proton_through_our_relay(relay: Loopback, count: int, size: int, presettled: bool) -> None:
+def test_our_sender_reaches_proton_through_our_relay(
+    relay: Loopback, queue: str, count: int, size: int, presettled: bool
+) -> None:
     payloads = bodies(count, size)
-    receiver = ProtonReceiver(relay.url, "perf", count)
-    with running(receiver), closing(Amqp10Sender(relay.url, group(size, presettled=presettled))) as sender:
+    receiver = ProtonReceiver(relay.url, queue, count)
+    with (
+        running(receiver),
+        closing(Amqp10Sender(relay.url, group(size, presettled=presettled, address=queue))) as sender,
+    ):
         send_all(sender, payloads, settled=presettled)
         wait(receiver)
     assert receiver.faults == []
@@ -78,12 +96,12 @@ def test_our_sender_reaches_proton_through_our_relay(relay: Loopback, count: int
 @sizes
 @settling
 def test_proton_reaches_our_receiver_through_our_relay(
-    relay: Loopback, count: int, size: int, presettled: bool
+    relay: Loopback, queue: str, count: int, size: int, presettled: bool
 ) -> None:
     payloads = bodies(count, size)
     with (
-        running(ProtonSender(relay.url, "perf", payloads, presettled=False)) as sender,
-        closing(Amqp10Receiver(relay.url, group(size, presettled=presettled))) as receiver,
+        running(ProtonSender(relay.url, queue, payloads, presettled=False)) as sender,
+        closing(Amqp10Receiver(relay.url, group(size, presettled=presettled, address=queue))) as receiver,
     ):
         ready(receiver).begin()
         assert receive_all(receiver, count) == payloads
@@ -94,15 +112,14 @@ def test_proton_reaches_our_receiver_through_our_relay(
 # -- against a foreign server ----------------------------------------------------------------------------------------
 
 
-@sizes
+@paths
 @settling
-@pytest.mark.parametrize("batching", BOTH, ids=["scalar", "batch"])
 def test_a_proton_server_takes_what_we_send(count: int, size: int, presettled: bool, batching: bool) -> None:
     payloads = bodies(count, size)
     server = ProtonServer(free_port())
     with running(server):
         assert server.listening.wait(5)
-        url = f"amqp://127.0.0.1:{server._port}"
+        url = f"amqp://127.0.0.1:{server.port}"
         with closing(Amqp10Sender(url, group(size, presettled=presettled), batching=batching)) as sender:
             outcomes = send_all(sender, payloads, settled=presettled)
             deadline_s = time.monotonic() + 10
@@ -116,15 +133,14 @@ def test_a_proton_server_takes_what_we_send(count: int, size: int, presettled: b
         assert {settlement for _, _, settlement in outcomes} == {Settlement.ACCEPTED}
 
 
-@sizes
+@paths
 @settling
-@pytest.mark.parametrize("batching", BOTH, ids=["scalar", "batch"])
 def test_a_proton_server_reaches_our_receiver(count: int, size: int, presettled: bool, batching: bool) -> None:
     payloads = bodies(count, size)
     server = ProtonServer(free_port(), payloads)
     with running(server):
         assert server.listening.wait(5)
-        url = f"amqp://127.0.0.1:{server._port}"
+        url = f"amqp://127.0.0.1:{server.port}"
         with closing(Amqp10Receiver(url, group(size, presettled=presettled), batching=batching)) as receiver:
             ready(receiver).begin()
             assert receive_all(receiver, count) == payloads
@@ -139,19 +155,19 @@ def test_a_proton_server_reaches_our_receiver(count: int, size: int, presettled:
 
 
 def test_heartbeats_keep_idle_connections_alive_in_all_directions(
-    relay: Loopback, monkeypatch: pytest.MonkeyPatch
+    relay: Loopback, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody gives up after a second of silence; three seconds pass; then everybody still talks."""
     monkeypatch.setattr(amqp10, "IDLE_TIME_OUT_MS", 500)  # announced; we give up after twice that
     server = ProtonServer(free_port(), idle_s=1.0)
-    listener = ProtonReceiver(relay.url, "perf", 1, heartbeat=1.0)
+    listener = ProtonReceiver(relay.url, queue, 1, heartbeat=1.0)
     with running(server), running(listener):
         assert server.listening.wait(5)
-        url = f"amqp://127.0.0.1:{server._port}"
+        url = f"amqp://127.0.0.1:{server.port}"
         with (
             closing(Amqp10Sender(url, group(32, presettled=False))) as to_server,
             closing(Amqp10Receiver(url, group(32, presettled=False))) as from_server,
-            closing(Amqp10Sender(relay.url, group(32, presettled=False))) as to_relay,
+            closing(Amqp10Sender(relay.url, group(32, presettled=False, address=queue))) as to_relay,
         ):
             ready(from_server).begin()
             ready(to_relay)
@@ -192,9 +208,10 @@ def test_a_silent_system_is_noticed(relay: Loopback, monkeypatch: pytest.MonkeyP
 # -- who is let in ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def locked_relay(tmp_path: Path) -> Iterator[Loopback]:
-    system = LOOPBACK.start({"user": "me", "password": "s3cret: word"}, tmp_path, None)
+@pytest.fixture(scope="module")
+def locked_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    settings = {"user": "me", "password": "s3cret: word"}
+    system = LOOPBACK.start(settings, tmp_path_factory.mktemp("locked"), None)
     assert isinstance(system, Loopback)
     yield system
     system.stop()

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tiny_recordings import MEASURE_NS, MS, Tiny, silent
@@ -188,7 +188,8 @@ def added(summary: Summary, scope: str, field: str) -> int:
     return sum(int(getattr(row, field)) for row in summary.ledger if row.scope == scope)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+# Without shrinking: every try is a Spark job.
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(tiny=recordings())
 def test_any_recording_is_accounted_for_message_by_message(spark: SparkSession, tiny: Tiny) -> None:
     with TemporaryDirectory() as directory:

@@ -18,7 +18,7 @@ from crescendo.load.sender import Sender, SenderEngine
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.pipeline.java import use_java
 from crescendo.pipeline.job import analyze
-from crescendo.pipeline.session import open_session
+from crescendo.pipeline.session import close_session, open_session
 from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
@@ -61,7 +61,7 @@ def spark() -> Iterator[SparkSession]:
     use_java()
     session = open_session()
     yield session
-    session.stop()
+    close_session(session)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from relay_client import RelayClient
 
 from crescendo.model.errors import PeerError
-from crescendo.net.sockets import listen
+from crescendo.net.sockets import flush, listen
 from crescendo.systems import relay as relay_module
 from crescendo.systems.relay import Relay, take_settled
 from crescendo.wire.amqp10.handshake import Credentials
@@ -98,6 +98,25 @@ def test_credit_that_comes_together_with_the_link_is_used(join: Connect) -> None
     handle = receiver.connection.attach_receiver("eager", "q", settled=False)
     receiver.connection.grant(handle, 100)  # in the same write: no later event will remind the relay
     receiver.until(lambda: len(receiver.messages) == 20)
+
+
+@pytest.mark.parametrize("way", ["detach", "close", "die"])
+def test_messages_that_come_together_with_a_good_bye_are_delivered(join: Connect, way: str) -> None:
+    sender, receiver = join(), join()
+    receiver.receiver("q", settled=True, credit=100)
+    handle = sender.sender("q")
+    sender.until(lambda: sender.connection.sendable(handle) > 0)
+    for body in bodies(20):
+        sender.connection.transfer_one(handle, body, settled=True)
+    if way == "detach":
+        sender.connection.detach(handle)
+    elif way == "close":
+        sender.connection.close()
+    flush(sender.socket, sender.connection.outgoing)
+    if way == "die":
+        sender.socket.close()
+    receiver.until(lambda: len(receiver.messages) == 20)
+    assert receiver.bodies() == bodies(20)
 
 
 def test_a_receiver_that_stops_reading_for_a_while_gets_the_rest_later(join: Connect) -> None:

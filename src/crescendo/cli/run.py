@@ -72,7 +72,8 @@ def _carry_out(experiment: Experiment, command: list[str], out: Path, control_ur
         summary = analyst.analyze(performance.run_dir, progress)
         progress("writing the report")
         report_path = _write_report(performance.run_dir)
-    _show(summary, report_path, as_json)
+        progress.pause()
+        _show(summary, report_path, as_json)  # before Spark is put away: nobody should wait for that
     return EXIT_CODES[summary.verdict.outcome]
 
 
@@ -84,7 +85,7 @@ def _write_report(run_dir: Path) -> Path:
 
 def _show(summary: Summary, report_path: Path, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode(summary).decode())
+        print(msgspec.json.encode(summary).decode(), flush=True)
         return
     print_verdict(summary)
-    print(f"report  {report_path}")
+    print(f"report  {report_path}", flush=True)

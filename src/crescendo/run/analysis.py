@@ -53,7 +53,9 @@ class Analyst:
         if self._thread is not None:
             self._thread.join()
         if self._session is not None:
-            self._session.stop()
+            from crescendo.pipeline.session import close_session
+
+            close_session(self._session)
             self._session = None
 
     def __enter__(self) -> Self:

@@ -295,7 +295,9 @@ class Relay:
             self._top_up(producer)
 
     def _detach(self, client: Client, handle: int) -> None:
-        client.producers.pop(handle, None)
+        producer = client.producers.pop(handle, None)
+        for queue in list(producer.queues) if producer is not None else ():
+            self._dispatch(queue)  # its last messages may have come together with its good-bye
         consumer = client.consumers.pop(handle, None)
         if consumer is None:
             return
