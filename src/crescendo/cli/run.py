@@ -18,7 +18,7 @@ from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import State
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
-from crescendo.run.perform import Watcher, perform
+from crescendo.run.perform import Performance, Watcher, perform
 
 
 def run(path: Path, overrides: tuple[str, ...], out: Path, control_url: str | None, as_json: bool) -> int:
@@ -49,8 +49,30 @@ class Interruption:
 
 
 def _carry_out(experiment: Experiment, command: list[str], out: Path, control_url: str | None, as_json: bool) -> int:
-    analyst = Analyst()  # says at once when there is no Java, not after the run
     interruption = Interruption()
+    with Analyst() as analyst:  # says at once when there is no Java, not after the run
+        performance = _perform(experiment, command, out, control_url, analyst, interruption)
+        if performance.state is State.INTERRUPTED:
+            print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}", flush=True)
+            print(f"  to look at it: crescendo analyze {shlex.quote(str(performance.run_dir))}", file=sys.stderr)
+            return EXIT_CODES[Outcome.INVALID]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with Progress() as progress:
+            summary = analyst.analyze(performance.run_dir, progress)
+            progress("writing the report")
+            report_path = _write_report(performance.run_dir)
+        _show(summary, report_path, as_json)  # before Spark is put away: nobody should wait for that
+    return EXIT_CODES[summary.verdict.outcome]
+
+
+def _perform(
+    experiment: Experiment,
+    command: list[str],
+    out: Path,
+    control_url: str | None,
+    analyst: Analyst,
+    interruption: Interruption,
+) -> Performance:
     with Progress() as progress, LiveView() as view:
 
         def on_mark(mark: Mark) -> None:
@@ -58,23 +80,14 @@ def _carry_out(experiment: Experiment, command: list[str], out: Path, control_ur
                 progress.pause()
             elif mark.kind == "lost":
                 view.say(f"lost {mark.detail['peer']}: {mark.detail['reason']}; the run can no longer pass")
-            if mark.kind in {"stopping", "lost"} and not interruption.asked:
-                analyst.warm_up()  # nothing that is still measured can be disturbed by a JVM that starts
 
-        watcher = Watcher(lambda: interruption.asked, progress, view, on_mark)
-        performance = perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
-    if performance.state is State.INTERRUPTED:
-        print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}")
-        print(f"  to look at it: crescendo analyze {shlex.quote(str(performance.run_dir))}", file=sys.stderr)
-        return EXIT_CODES[Outcome.INVALID]
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with Progress() as progress, analyst:
-        summary = analyst.analyze(performance.run_dir, progress)
-        progress("writing the report")
-        report_path = _write_report(performance.run_dir)
-        progress.pause()
-        _show(summary, report_path, as_json)  # before Spark is put away: nobody should wait for that
-    return EXIT_CODES[summary.verdict.outcome]
+        def interrupted() -> bool:
+            return interruption.asked
+
+        watcher = Watcher(
+            interrupted, progress, view, on_mark, analyst.warm_up, lambda: analyst.wait(interrupted)
+        )  # fmt: skip
+        return perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
 
 
 def _write_report(run_dir: Path) -> Path:

@@ -4,6 +4,8 @@ The same arithmetic as `model.histogram.bucket_of`, as a Spark expression: whole
 path. The two agree for every 64-bit value.
 """
 
+import math
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -14,8 +16,9 @@ def bucket_column(value_ns: Column) -> Column:
     """The bucket number, negative for negative values."""
     negative = value_ns < 0
     magnitude = F.when(negative, F.bitwise_not(value_ns)).otherwise(value_ns)
-    octave = F.floor(F.log2(F.greatest(magnitude, F.lit(1)).cast("double"))).cast("int")
+    # Not log2, which computes the logarithm of 2 again for every row.
+    octave = (F.ln(F.greatest(magnitude, F.lit(1)).cast("double")) * (1 / math.log(2))).cast("int")
     exponent = F.greatest(octave - SUB_BITS, F.lit(0))
-    # Where log2 is off by one at an octave's edge the number comes out the same: e*256 + 512 is (e+1)*256 + 256.
+    # Where the octave is off by one at an octave's edge the number comes out the same: e*256 + 512 is (e+1)*256 + 256.
     bucket = (exponent * SUB_BUCKETS + F.call_function("shiftright", magnitude, exponent)).cast("int")
     return F.when(negative, F.bitwise_not(bucket)).otherwise(bucket)

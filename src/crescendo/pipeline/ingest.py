@@ -46,7 +46,9 @@ def frames_of(spark: SparkSession, recording: Recording) -> Frames:
 def read_parquet(spark: SparkSession, schema: str, files: list[str]) -> DataFrame:
     """Read exactly these files; names are names, not patterns. No files give an empty frame."""
     if not files:
-        return spark.createDataFrame([], schema)
+        # Not createDataFrame: that would start Python workers to read nothing.
+        columns = [column.split() for column in schema.split(", ")]
+        return spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS {name}" for name, kind in columns))
     return spark.read.schema(schema).option(_GLOB_PATHS, "false").parquet(*files)
 
 

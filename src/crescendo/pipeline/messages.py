@@ -34,9 +34,8 @@ class Timeline:
     def second_of(self, t_ns: Column) -> Column:
         elapsed_ns = t_ns - F.lit(self.origin_ns).cast("long")
         # Division truncates towards zero; a message before the origin belongs to second -1, not to 0.
-        return F.call_function(
-            "div", elapsed_ns - F.pmod(elapsed_ns, F.lit(_SECOND_NS).cast("long")), F.lit(_SECOND_NS)
-        )
+        shifted_ns = F.when(elapsed_ns < 0, elapsed_ns - (_SECOND_NS - 1)).otherwise(elapsed_ns)
+        return F.call_function("div", shifted_ns, F.lit(_SECOND_NS))
 
     def phase_of(self, t_ns: Column) -> Column:
         """The position of the phase; as many as there are phases stands for none of them."""

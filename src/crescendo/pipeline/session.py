@@ -117,6 +117,8 @@ def _configuration(home: Path, master: str | None, cores: int, memory: str, java
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        # Otherwise every column expression sends its stack trace to the JVM, twice, in case it might fail.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Recordings are zstd, so that library is loaded anyway; a second codec would be a second native library.
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.io.compression.codec": "zstd",

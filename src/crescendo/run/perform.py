@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,8 +21,10 @@ from crescendo.control import topics
 from crescendo.control.broker import EmbeddedBroker
 from crescendo.control.bus import Bus
 from crescendo.control.conductor import Mark, Outcome, Run
-from crescendo.model.errors import ConfigError, LostError
+from crescendo.load.amqp10 import DEFAULT_PORT
+from crescendo.model.errors import ConfigError, LostError, PeerError
 from crescendo.model.experiment import Experiment, to_document
+from crescendo.net.sockets import connect
 from crescendo.record.manifest import Clock, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
@@ -42,6 +45,8 @@ class Watcher:
     progress: Callable[[str], None]
     watch: Callable[[Run], None]
     on_mark: Callable[[Mark], None]
+    prepare: Callable[[], None]  # begin, in the background, what must be over before the first message is due
+    await_prepared: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ def _perform(
         if control_url is None:
             control_url = stack.enter_context(EmbeddedBroker(preexec_fn=die_with_parent())).url
         url, system_facts = _start_system(experiment, run_dir, stack, watcher)
+        watcher.prepare()
         tag = secrets.randbits(32)
         arrangement = arrange(experiment, run_dir=str(run_dir.resolve()), tag=tag, url=url)
         manifest = Manifest(
@@ -96,6 +102,7 @@ def _perform(
         peers = [PeerProcess(plan.id, plan.role, control_url, run_dir / "logs") for plan in arrangement.plan.peers]
         for peer in peers:
             stack.callback(peer.stop)
+        watcher.await_prepared()
         return _play(run_dir, manifest, arrangement, bus, peers, watcher)
 
 
@@ -124,12 +131,22 @@ def _start_system(
 ) -> tuple[str, dict[str, Any]]:
     system = experiment.system
     if system.url is not None:
+        _knock(system.url)
         return system.url, {"url": experiment.redacted().system.url}
     kind = system_of(system.kind or "")
     watcher.progress(f"starting {system.kind}")
     instance = kind.start(system.settings, run_dir, die_with_parent())
     stack.callback(instance.stop)
     return instance.url, instance.facts
+
+
+def _knock(url: str) -> None:
+    """Learn at once, and not after everything else has started, that nobody is there."""
+    parts = urlsplit(url)
+    try:
+        connect(parts.hostname or "", parts.port or DEFAULT_PORT).close()
+    except PeerError as err:
+        raise ConfigError(f"the run could not start: {err}") from err
 
 
 def _refusal(outcome: Outcome) -> Exception:
