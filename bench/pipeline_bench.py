@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.pipeline.accounts import accounts
 from crescendo.pipeline.archive import archive_options
@@ -54,21 +54,23 @@ def main(messages: int = 10_000_000) -> None:
             _duckdb(clean)
         short = _short(Path(directory) / "short")
 
+    def line(what: str, key: str, rest: str = "") -> None:
+        print(f"  {what:<34} {seconds[key]:7.2f} s   {rest}".rstrip())
+
+    def speed(key: str, count: int) -> str:
+        return f"{count / seconds[key] / 1e6:.2f} M messages a second"
+
     print(f"pipeline: {messages:,} messages, sent, settled and received")
-    print(
-        f"  session start                {seconds['start']:8.2f} s   class archive: {'yes' if archive_options() else 'no'}"
-    )
+    line("session start", "start", f"class archive: {'yes' if archive_options() else 'no'}")
     for what in ("first analysis", "second analysis"):
-        print(f"  {what:<28} {seconds[what]:8.2f} s   {messages / seconds[what] / 1e6:.2f} M messages a second")
+        line(what, what, speed(what, messages))
     for what in ("check hashes and footers", "latency_histogram", "ledger accounts", "throughput"):
-        print(f"    of it alone, warm: {what:<24} {seconds[what]:.2f} s")
-    print(
-        f"  every block suspect          {seconds['flawed']:8.2f} s   {messages // 5 / seconds['flawed'] / 1e6:.2f} M/s"
-    )
+        line(f"  alone, warm: {what}", what)
+    line(f"{messages // 5:,}, every block suspect", "flawed", speed("flawed", messages // 5))
     ratio = seconds["second analysis"] / seconds["duckdb"]
-    print(f"  DuckDB, same counts          {seconds['duckdb']:8.2f} s   Spark (warm) takes {ratio:.1f} times as long")
-    print(f"a short run of {SHORT.messages:,} messages in a fresh process: session {short['start']:.2f} s, ", end="")
-    print(f"analysis {short['analyse']:.2f} s, close {short['close']:.2f} s")
+    line("the same counts by DuckDB", "duckdb", f"Spark, warm, takes {ratio:.1f} times as long")
+    print(f"a short run, {SHORT.messages:,} messages, in a process of its own:", end=" ")
+    print(", ".join(f"{what} {value:.2f} s" for what, value in short.items()))
 
 
 def _spark(clean: Path, flawed: Path) -> dict[str, float]:
@@ -94,7 +96,7 @@ def _tables(run_dir: Path, spark: SparkSession, seconds: dict[str, float]) -> No
         recording = readable_recording(run_dir)
     parties, timeline = parties_of(recording.manifest), timeline_of(recording.manifest)
     frames, shelf = frames_of(spark, recording), Shelf(run_dir)
-    tables: dict[str, Callable[[], object]] = {
+    tables: dict[str, Callable[[], DataFrame]] = {
         "latency_histogram": lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
         "ledger accounts": lambda: accounts(frames, timeline, parties),
         "throughput": lambda: throughput(frames.sent, frames.received, timeline),
@@ -110,8 +112,8 @@ def _duckdb(run_dir: Path) -> None:
 
     def histogram(table: str, at: str, start: str, end: str, weight: str) -> None:
         database.execute(
-            f"""SELECT ({at} - {START_NS}) // 1000000000 AS second, greatest(floor(log2(greatest(v, 1)))::INT - 8, 0) AS e,
-            e * 256 + (v >> e) AS bucket, sum({weight}), sum(v * {weight}), min(v), max(v)
+            f"""SELECT ({at} - {START_NS}) // 1000000000 AS second,
+            greatest(floor(log2(greatest(v, 1)))::INT - 8, 0) AS e, e * 256 + (v >> e) AS bucket, sum({weight}), sum(v * {weight}), min(v), max(v)
             FROM (SELECT *, {end} - {start} AS v FROM '{run_dir}/{table}/*.parquet') GROUP BY ALL"""  # noqa: S608
         ).fetchall()
 

@@ -12,7 +12,7 @@ from crescendo.control.ensemble import BEFORE_BARRIER, PeerState, Run, Stage
 from crescendo.control.notes import Failure, Fault
 from crescendo.control.score import SECOND_NS, Command, Conclude, Mark, Outcome
 
-SHORT_DRAIN_NS = 2 * SECOND_NS
+SHORT_DRAIN_NS = SECOND_NS // 2
 """How long receivers may go on after somebody was lost: the run is void, only the rest of the recording matters."""
 
 Step = tuple[Run, tuple[Command, ...]]
