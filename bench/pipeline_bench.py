@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.generate_recording import START_NS, Plan, generate
 from crescendo.pipeline.accounts import accounts
 from crescendo.pipeline.archive import archive_options
 from crescendo.pipeline.histogram import latency_histogram
@@ -28,7 +29,6 @@ from crescendo.pipeline.parties import parties_of
 from crescendo.pipeline.session import close_session, open_session
 from crescendo.pipeline.tables import Shelf
 from crescendo.pipeline.throughput import throughput
-from generate_recording import START_NS, Plan, generate
 
 SHORT = Plan(messages=50_000, rate=1_000.0)
 """Ten seconds at 5,000 messages a second."""
@@ -113,7 +113,8 @@ def _duckdb(run_dir: Path) -> None:
     def histogram(table: str, at: str, start: str, end: str, weight: str) -> None:
         database.execute(
             f"""SELECT ({at} - {START_NS}) // 1000000000 AS second,
-            greatest(floor(log2(greatest(v, 1)))::INT - 8, 0) AS e, e * 256 + (v >> e) AS bucket, sum({weight}), sum(v * {weight}), min(v), max(v)
+            greatest(floor(log2(greatest(v, 1)))::INT - 8, 0) AS e, e * 256 + (v >> e) AS bucket,
+            sum({weight}), sum(v * {weight}), min(v), max(v)
             FROM (SELECT *, {end} - {start} AS v FROM '{run_dir}/{table}/*.parquet') GROUP BY ALL"""  # noqa: S608
         ).fetchall()
 
@@ -133,7 +134,8 @@ def _duckdb(run_dir: Path) -> None:
 def _short(run_dir: Path) -> dict[str, float]:
     run_dir.mkdir()
     generate(run_dir, SHORT)
-    answer = subprocess.run([sys.executable, __file__, "--short", str(run_dir)], capture_output=True, check=True)
+    command = [sys.executable, "-m", "bench.pipeline_bench", "--short", str(run_dir)]
+    answer = subprocess.run(command, capture_output=True, check=True)
     seconds: dict[str, float] = json.loads(answer.stdout)
     return seconds
 

@@ -38,6 +38,15 @@ class Session:
             pytest.fail(f"did not end within {timeout_s} s\n{stdout}\n{stderr}")
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, stdout, stderr)
 
+    def read_until(self, word: str) -> str:
+        """What it prints, up to and with the line that has the word in it."""
+        said = ""
+        for line in self.process.stdout or ():
+            said += line
+            if word in line:
+                break
+        return said
+
     def family(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if _mark_of(process) == self.mark]
 
