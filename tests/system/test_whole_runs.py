@@ -48,13 +48,17 @@ def test_losing_a_peer_is_never_a_pass(launch: Callable[..., Any], experiment: C
     session.wait_for_measure()
     killed = time.monotonic()
     session.peer(role).kill()
+    while session.manifest()["state"] != "incomplete" or not session.manifest()["peers"]:
+        assert time.monotonic() - killed < 5, "a lost peer is noticed, and the rest stopped and sealed, within seconds"
+        time.sleep(0.05)
     said = session.read_until("VERDICT")
     seconds = time.monotonic() - killed
     done = session.finish()
     assert "VERDICT invalid" in said, said + done.stderr
     assert f"{role}-0" in said
     assert done.returncode == 3
-    assert seconds < 15, f"the verdict took {seconds:.1f} s"
+    # About 10 s on two idle cores, nearly all of it a cold Spark; the bound is for a hang, not for a busy machine.
+    assert seconds < 40, f"the verdict took {seconds:.1f} s"
     assert session.manifest()["state"] == "incomplete"
     summary = json.loads((session.run_dir() / "summary.json").read_text())
     survivor = "sent" if role == "receiver" else "delivered"
