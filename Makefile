@@ -53,7 +53,8 @@ $(SETUP): pyproject.toml .ci/java
 	@touch $@
 
 $(DEV_SETUP): $(SETUP)
-	@echo "installing what the tests need into $(VENV)"
+	@bash .ci/packages cc=gcc
+	@echo "installing what the tests need into $(VENV) (python-qpid-proton is compiled, which takes a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
