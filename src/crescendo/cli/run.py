@@ -56,7 +56,8 @@ def _carry_out(experiment: Experiment, command: list[str], out: Path, control_ur
             print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}", flush=True)
             print(f"  to look at it: crescendo analyze {shlex.quote(str(performance.run_dir))}", file=sys.stderr)
             return EXIT_CODES[Outcome.INVALID]
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)  # from here on there is nothing left to seal
         with Progress() as progress:
             summary = analyst.analyze(performance.run_dir, progress)
             progress("writing the report")
