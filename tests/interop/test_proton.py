@@ -27,6 +27,7 @@ from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.model.units import Size
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
+from crescendo.run.processes import die_with_parent
 from crescendo.systems.loopback import LOOPBACK, Loopback
 
 SIZES = [(5000, 32), (500, 255), (500, 256), (500, 4096), (25, 200_000)]
@@ -53,7 +54,7 @@ def queue(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
-    system = LOOPBACK.start({}, tmp_path_factory.mktemp("relay"), None)
+    system = LOOPBACK.start({}, tmp_path_factory.mktemp("relay"), die_with_parent())
     assert isinstance(system, Loopback)
     yield system
     system.stop()
@@ -211,7 +212,7 @@ def test_a_silent_system_is_noticed(relay: Loopback, monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def locked_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     settings = {"user": "me", "password": "s3cret: word"}
-    system = LOOPBACK.start(settings, tmp_path_factory.mktemp("locked"), None)
+    system = LOOPBACK.start(settings, tmp_path_factory.mktemp("locked"), die_with_parent())
     assert isinstance(system, Loopback)
     yield system
     system.stop()

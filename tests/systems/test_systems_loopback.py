@@ -8,13 +8,14 @@ import pytest
 from relay_client import RelayClient
 
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.run.processes import die_with_parent
 from crescendo.systems.registry import system_of
 from crescendo.wire.amqp10.handshake import Credentials
 
 
 @pytest.mark.parametrize("password", ["simple", " two words ", "ü@:/%\n", ""])
 def test_it_serves_at_its_url_with_its_password_and_ends(tmp_path: Path, password: str) -> None:
-    system = system_of("loopback").start({"user": "a user", "password": password}, tmp_path, None)
+    system = system_of("loopback").start({"user": "a user", "password": password}, tmp_path, die_with_parent())
     try:
         parts = urlsplit(system.url)
         assert parts.port is not None

@@ -29,8 +29,8 @@ _JAVA = (
     "-XX:+UseSerialGC",  # the heap is small and the cores are few: collector threads would only compete
     "-XX:MetaspaceSize=256m",  # Spark loads classes by the thousand: no full collection on the way there
     "-XX:-UsePerfData",  # no file in /tmp for every JVM
-    # The optimising compiler only for what is hot for long: a short run then pays for half the compilation, and the
-    # loops over millions of messages still get it.
+    # The optimising compiler only for what is hot for long: a short run then pays for less compilation, and the loops
+    # over millions of messages still get it.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
