@@ -11,7 +11,7 @@ from crescendo.model.histogram import samples_beyond
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import PERCENTILES, SAMPLES_BEYOND
 from crescendo.pipeline.evidence import RATE, Evidence, latency_metric
-from crescendo.pipeline.histogram import SETTLE
+from crescendo.pipeline.histogram import RESPONSE, SETTLE
 from crescendo.record.manifest import PeerRecord, State
 from crescendo.record.summary import Validity
 
@@ -125,12 +125,17 @@ def _generator_kept_up(evidence: Evidence) -> Finding:
 
 
 def _holds_all_the_same(evidence: Evidence, metric: str) -> bool:
-    """A slow generator only makes latencies longer and rates lower: a bound that holds with it holds without it."""
+    """A slow generator only makes responses longer and rates lower: a bound that holds with it holds without it.
+
+    Not so for transfer and settle, which begin when a message really left: a late sender may have spared the system.
+    Nor for an unbounded rate, which claims to be the system's limit, whatever the bound says.
+    """
     bound, value = evidence.checks.get(metric), evidence.value_of(metric)
-    if bound is None or value is None or (metric == RATE and evidence.unbounded):
-        return False  # an unbounded rate claims to be the system's limit, whatever the bound says
-    worse_is_larger = metric != RATE
-    return bound.caps == worse_is_larger and bound.holds(value, evidence.rate.offered)
+    if bound is None or value is None:
+        return False
+    if metric == RATE:
+        return not evidence.unbounded and not bound.caps and bound.holds(value, evidence.rate.offered)
+    return latency_metric(metric)[0] == RESPONSE and bound.caps and bound.holds(value, evidence.rate.offered)
 
 
 def _clock_bound(evidence: Evidence) -> Finding:
