@@ -162,6 +162,12 @@ def test_a_bound_that_holds_in_spite_of_the_generator_holds() -> None:
     assert verdict.outcome is Outcome.PASS
 
 
+def test_a_late_sender_may_have_spared_the_system_so_transfer_proves_nothing() -> None:
+    late = [peer("sender-0", lateness_p99_ns=1.1 * MS), RECEIVER]
+    _, verdict = verdict_of(evidence({"transfer_p99": "<= 20ms"}, peers=late))
+    assert verdict.outcome is Outcome.INVALID
+
+
 def test_a_busy_receiver_undermines_failures_of_latency_and_rate_but_not_the_ledger() -> None:
     busy = [SENDER, peer("receiver-0", busy_share=0.91)]
     checks = {"lost": 0, "rate": ">= 2000", "transfer_max": "<= 5ms"}
