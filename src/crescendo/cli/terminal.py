@@ -12,6 +12,7 @@ from rich.console import Console
 
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import Outcome
+from crescendo.record.manifest import State
 from crescendo.record.summary import Latency, Summary
 
 _COLOURS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INVALID: "yellow"}
@@ -69,7 +70,9 @@ def verdict_line(summary: Summary) -> str:
     """VERDICT outcome, sustained rate, latency, ledger, generator, clock: the run in one line."""
     total = summary.total
     parts = [f"VERDICT {summary.verdict.outcome.value}"]
-    if total.lost_acknowledged:
+    if summary.state != State.SEALED:
+        parts.append(f"no headline: the recording is {summary.state}, and the counts are of what is left of it")
+    elif total.lost_acknowledged:
         parts.append("no performance headline: acknowledged messages were lost")
     else:
         parts.append(f"{summary.rate.sustained:,.0f} msg/s sustained")
