@@ -14,6 +14,7 @@ from crescendo.load.assignment import Quota
 from crescendo.model.units import Size
 from crescendo.model.workload import Group
 from crescendo.record.reader import journalled_parts
+from crescendo.run.processes import die_with_parent
 from crescendo.systems.loopback import Loopback, Settings
 
 SIZE = 256
@@ -23,7 +24,7 @@ PACED_RATE = 5_000
 
 
 def _once(group: Group, record: Path | None) -> Effort:
-    relay = Loopback(Settings(), None)
+    relay = Loopback(Settings(), die_with_parent())
     try:
         sent, received = through(relay.url, group, Quota(_count(group), SECONDS * 10**9), record=record)
     finally:

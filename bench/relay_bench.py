@@ -14,6 +14,7 @@ from bench.engines import FORK, NO_LIMIT, PATIENCE_S, Effort, cpu_seconds, throu
 from crescendo.load.assignment import Quota
 from crescendo.model.units import Size
 from crescendo.model.workload import Group
+from crescendo.run.processes import die_with_parent
 from crescendo.systems.loopback import Loopback, Settings
 
 SIZE = 256
@@ -96,7 +97,7 @@ def _proton(url: str) -> tuple[Effort, Effort]:
 def main() -> None:
     rows: dict[str, tuple[Effort, Effort]] = {}
     for name in ("batch", "scalar", "proton"):
-        relay = Loopback(Settings(), None)
+        relay = Loopback(Settings(), die_with_parent())
         try:
             group = Group(size=Size(SIZE), rate=0, address=f"queue://{name}")
             if name == "proton":

@@ -22,6 +22,7 @@ from crescendo.pipeline.session import close_session, open_session
 from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
+from crescendo.run.processes import die_with_parent
 from crescendo.systems.loopback import Loopback, Settings
 
 TAG = 77
@@ -67,7 +68,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def relay() -> Iterator[Loopback]:
     # A fresh one each time: it rightly offers again what a receiver before never settled.
-    system = Loopback(Settings(), None)
+    system = Loopback(Settings(), die_with_parent())
     yield system
     system.stop()
 

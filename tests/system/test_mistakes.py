@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crescendo.net.sockets import listen
+from crescendo.run.processes import die_with_parent
 from crescendo.systems.loopback import Loopback, Settings
 
 
@@ -55,7 +56,7 @@ def test_an_unreachable_system_is_refused(launch: Callable[..., Any], experiment
 
 @pytest.fixture
 def locked_relay() -> Iterator[Loopback]:
-    relay = Loopback(Settings(user="ada", password="difference engine"), None)
+    relay = Loopback(Settings(user="ada", password="difference engine"), die_with_parent())
     yield relay
     relay.stop()
 
