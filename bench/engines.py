@@ -32,7 +32,7 @@ class Effort:
     messages: int
     seconds: float
     cpu_seconds: float
-    batch_share: float = 1.0
+    batch_share: float
 
     @property
     def rate(self) -> float:
@@ -102,7 +102,8 @@ def send(url: str, group: Group, quota: Quota, record: Path | None, batching: bo
     statistics = engine.run(time.monotonic_ns())
     seconds = time.monotonic() - begun
     log.close()
-    results.put(Effort(statistics.messages, seconds, cpu_seconds() - before))
+    share = statistics.values.get("batch_share", 0.0)
+    results.put(Effort(statistics.messages, seconds, cpu_seconds() - before, share))
     engine.close()
 
 

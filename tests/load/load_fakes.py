@@ -60,6 +60,7 @@ class FakeSendChannel(FakeChannel):
         super().__init__()
         self.capacity = capacity
         self.stamps = np.zeros(capacity, STAMP)
+        self.batched = 0
         self.taken: list[Any] = []
         self.outcomes: list[Outcome] = []
         self._allow = allow

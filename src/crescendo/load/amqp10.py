@@ -158,6 +158,7 @@ class Amqp10Sender(_Link):
         self._batch = TransferBatch(handle=0, body_length=group.size, settled=self._settled)
         self.capacity = self._batch.capacity
         self.stamps = stamps_of(self._batch.bodies)
+        self.batched = 0
 
     def room(self) -> int:
         if not self.ready or self._connection.outgoing:
@@ -167,6 +168,7 @@ class Amqp10Sender(_Link):
     def send(self, count: int) -> None:
         if self._batching and self._batch.frame_length <= self._connection.remote_max_frame_size:
             self._connection.transfer(self._batch, self._handle, count)
+            self.batched += count
         else:
             for body in self._batch.bodies[:count]:
                 self._connection.transfer_one(self._handle, body.tobytes(), settled=self._settled)

@@ -58,6 +58,7 @@ class SendChannel(Channel, Protocol):
 
     stamps: Stamps  # the stamps of the batch, to be filled in before `send`
     capacity: int
+    batched: int  # messages that left by the batch path
 
     def room(self) -> int:
         """How many messages may go out now; 0 while the other side or the socket holds us back."""

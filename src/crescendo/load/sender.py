@@ -287,6 +287,7 @@ class SenderEngine:
             "last_sent_ns": max((sender.last_sent_ns for sender in self._senders), default=0) or None,
             "unsent": unsent,
             "unsettled": sum(flight.last_seq - flight.first_seq + 1 for s in self._senders for flight in s.flights),
+            "batch_share": sum(sender.channel.batched for sender in self._senders) / messages if messages else None,
             "cpu_seconds": time.process_time(),
         }
         return Statistics(now_ns, counts, messages, rate, p99_ns, cores, known(values))
