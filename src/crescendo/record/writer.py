@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,37 +26,92 @@ from crescendo.record.schema import I64, NUMPY, TABLES, TEXT, arrow_schema
 PART_ROWS = 4_000_000
 PART_NS = 8 * 10**9  # ticks come about once a second, so that no part spans more than ten
 BLOCK_ROWS = 131_072  # reused: in fresh memory, filling and encoding took 2.5 times as long
+_LONG_RUN = 8  # rows that share a value on average; from here on zstd alone beats deltas
 _QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
 
 
 class Block:
-    """Columns of one table with room for a fixed number of rows."""
+    """Columns of one table with room for a fixed number of rows.
+
+    A batch shares most of its values: one clock reading, one connection, one size. Those are kept once a batch and
+    spread over its rows only by the thread that encodes them, so that the load's own data stays in the cache.
+    """
 
     def __init__(self, table: str, capacity: int) -> None:
         self.table = table
         self.capacity = capacity
+        self._kinds = [column.kind for column in TABLES[table]]
+        self._ends = np.empty(capacity, np.int64)
+        self._shared = [self._column(kind) for kind in self._kinds]
+        self._single = [self._column(kind) for kind in self._kinds]
+        self.clear()
+
+    def clear(self) -> None:
         self.rows = 0
-        self.columns: list[Any] = [
-            [None] * capacity if column.kind == TEXT else np.empty(capacity, NUMPY[column.kind])
-            for column in TABLES[table]
-        ]
+        self._runs = 0
+        self._varying: set[int] = set()
+        self._run_of_row: npt.NDArray[np.intp] | None = None
 
     def fill(self, rows: int, values: tuple[Any, ...]) -> None:
+        """Add rows; arrays are copied at once."""
+        if not rows:
+            return
         start, end = self.rows, self.rows + rows
-        for column, value in zip(self.columns, values, strict=True):
-            column[start:end] = [value] * rows if isinstance(value, str) else value
+        for index, value in enumerate(values):
+            if index in self._varying:
+                self._single[index][start:end] = value
+            elif isinstance(value, np.ndarray):
+                self._vary(index)
+                self._single[index][start:end] = value
+            else:
+                self._shared[index][self._runs] = value
+        self._ends[self._runs] = end
+        self._runs += 1
         self.rows = end
 
+    def _vary(self, index: int) -> None:
+        """From here on, rows of this column have values of their own."""
+        if self._runs:
+            self._spread(index)
+            self._run_of_row = None
+        self._varying.add(index)
+
+    def is_steady(self, index: int) -> bool:
+        """Does this column keep its value for long?"""
+        if index not in self._varying:
+            changes = self._runs
+        else:
+            values = self._single[index][: self.rows]
+            changes = int(np.count_nonzero(values[1:] != values[:-1]))
+        return changes * _LONG_RUN < self.rows
+
     def batch(self) -> pa.RecordBatch:
-        """The filled rows, without copying."""
-        arrays = [pa.array(column[: self.rows]) for column in self.columns]
+        """The filled rows."""
+        for index in range(len(self._kinds)):
+            if index not in self._varying:
+                self._spread(index)
+        arrays = [pa.array(column[: self.rows]) for column in self._single]
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.table))
+
+    def _column(self, kind: str) -> Any:
+        return np.empty(self.capacity, object if kind == TEXT else NUMPY[kind])
+
+    def _spread(self, index: int) -> None:
+        """Give each row the value of its run, in memory that is there already: fresh pages cost more than the copy."""
+        values, rows = self._shared[index][: self._runs], self._single[index][: self.rows]
+        if self._runs == self.rows or (values == values[0]).all():
+            rows[:] = values[0] if self._runs < self.rows else values
+            return
+        if self._run_of_row is None:
+            self._run_of_row = np.arange(self._runs).repeat(np.diff(self._ends[: self._runs], prepend=0))
+        np.take(values, self._run_of_row, out=rows, mode="clip")
 
 
 class PartFile:
     """One part while it is being written."""
 
-    def __init__(self, run_dir: Path, table: str, peer: str, number: int) -> None:
+    def __init__(self, run_dir: Path, peer: str, number: int, first: Block) -> None:
+        table = first.table
         self._run_dir = run_dir
         self._table = table
         self._peer = peer
@@ -70,9 +126,12 @@ class PartFile:
             compression="zstd",
             compression_level=1,
             use_dictionary=[column.name for column in columns if column.kind == TEXT],
-            # Counters and clocks shrink as deltas. The narrow columns hardly ever change, and zstd alone is twice as
-            # fast on them.
-            column_encoding={c.name: "DELTA_BINARY_PACKED" for c in columns if c.kind == I64},
+            # Counters and clocks shrink as deltas. What hardly ever changes is left to zstd, which is twice as fast.
+            column_encoding={
+                column.name: "DELTA_BINARY_PACKED"
+                for index, column in enumerate(columns)
+                if column.kind == I64 and not first.is_steady(index)
+            },
             write_statistics=False,  # nobody prunes by them, and they cost a seventh of the encoding
             max_rows_per_page=BLOCK_ROWS,  # each page sets up a compressor of its own
         )
@@ -178,7 +237,7 @@ class Recorder:
     def _fresh(self, table: str) -> Block:
         try:
             block = self._spare[table].get_nowait()
-            block.rows = 0
+            block.clear()
         except queue.Empty:
             block = Block(table, self._block_rows)
         self._blocks[table] = block
@@ -210,7 +269,7 @@ class Recorder:
             return
         part = self._parts.get(job.table)
         if part is None:
-            part = self._parts[job.table] = PartFile(self._run_dir, job.table, self._peer, self._numbers[job.table])
+            part = self._parts[job.table] = PartFile(self._run_dir, self._peer, self._numbers[job.table], job)
             self._numbers[job.table] += 1
         part.write(job)
         self._spare[job.table].put(job)
