@@ -1,0 +1,96 @@
+"""How do a method, a header and body frames become one message?
+
+Two ways. Where all of it lies in the buffer in one piece, with the body in one frame, `whole_content` finds its end and
+nothing is copied. In every other case an `Assembly` takes one frame after the other, so that a body over many frames,
+or with other channels' frames in between, costs one copy and no second look.
+"""
+
+from typing import NamedTuple
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.amqp091.frames import (
+    BODY_FRAME,
+    FRAME_START,
+    HEADER_FRAME,
+    START_BYTES,
+    Frame,
+    frame_length,
+)
+from crescendo.wire.amqp091.methods import CONTENT_METHODS, Content
+from crescendo.wire.amqp091.properties import Header, decode_header
+
+MAX_MESSAGE_BYTES = 128 * 2**20
+
+_CODES = frozenset(method.code for method in CONTENT_METHODS)
+_CODE_BYTES = 4
+_BODY_SIZE = slice(START_BYTES + 4, START_BYTES + 12)  # in a header frame
+
+
+class Whole(NamedTuple):
+    """Where the frames of a message end that lies in the buffer in one piece."""
+
+    method_end: int
+    header_end: int
+    end: int
+
+
+def announces_content(frame: memoryview) -> bool:
+    """Whether this method frame is followed by a header and a body."""
+    return int.from_bytes(frame[START_BYTES : START_BYTES + _CODE_BYTES], "big") in _CODES
+
+
+def whole_content(buffer: memoryview, start: int, method_end: int, frame_max: int) -> Whole | bool:
+    """Where the message ends whose method frame is given; True when it may still come whole, False when it will not.
+
+    Looks at the starts of three frames and at nothing else, so that asking again after every read costs nothing.
+    """
+    channel = buffer[start + 1 : start + 3]
+    length = frame_length(buffer, method_end, frame_max)
+    if length is None:
+        return True
+    if buffer[method_end] != HEADER_FRAME or buffer[method_end + 1 : method_end + 3] != channel:
+        return False
+    header_end = method_end + length
+    if header_end > len(buffer):
+        return True
+    body_size = int.from_bytes(buffer[method_end:header_end][_BODY_SIZE], "big")
+    if body_size == 0:
+        return Whole(method_end, header_end, header_end)
+    length = frame_length(buffer, header_end, frame_max)
+    if length is None:
+        return True
+    kind, _, size = FRAME_START.unpack_from(buffer, header_end)
+    if kind != BODY_FRAME or buffer[header_end + 1 : header_end + 3] != channel or size != body_size:
+        return False
+    end = header_end + length
+    return Whole(method_end, header_end, end) if end <= len(buffer) else True
+
+
+def checked_header(payload: memoryview) -> Header:
+    header = decode_header(payload)
+    if header.body_size > MAX_MESSAGE_BYTES:
+        raise PeerError(f"a message of {header.body_size} bytes, where we take at most {MAX_MESSAGE_BYTES}")
+    return header
+
+
+class Assembly:
+    """A message of which not all frames have come."""
+
+    def __init__(self, method: Content) -> None:
+        self.method = method
+        self.header: Header | None = None
+        self.body = bytearray()
+
+    def take(self, frame: Frame) -> bool:
+        """Add one frame; True when it was the last."""
+        if self.header is None:
+            if frame.kind != HEADER_FRAME:
+                raise PeerError("a body without a content header before it")
+            self.header = checked_header(frame.payload)
+        elif frame.kind != BODY_FRAME:
+            raise PeerError("a second content header for one message")
+        else:
+            self.body += frame.payload
+        if len(self.body) > self.header.body_size:
+            raise PeerError(f"a body longer than the {self.header.body_size} bytes that its header announced")
+        return len(self.body) == self.header.body_size

@@ -1,0 +1,117 @@
+"""How does a value with named fields become the arguments of a method or the properties of a message?
+
+Each field says its kind in its annotation (`LongLong`, `ShortString`, `Bit`, ...); one pass at import turns the
+annotations into a list of readers and writers. Consecutive bits share octets, as section 4.2.5.2 demands. Knows kinds,
+not methods.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+
+from crescendo.wire.amqp091.types import (
+    Table,
+    byte_at,
+    decode_long_string,
+    decode_short_string,
+    decode_table,
+    encode_long_string,
+    encode_short_string,
+    encode_table,
+    number_at,
+)
+
+Octet = Annotated[int, "octet"]
+Short = Annotated[int, "short"]
+Long = Annotated[int, "long"]
+LongLong = Annotated[int, "longlong"]
+ShortString = Annotated[str, "shortstr"]
+LongString = Annotated[bytes, "longstr"]
+FieldTable = Annotated[Table, "table"]
+Bit = Annotated[bool, "bit"]
+
+Reader = Callable[[memoryview, int], tuple[Any, int]]
+Writer = Callable[[Any], bytes]
+
+BITS_PER_OCTET = 8
+
+
+class Kind(NamedTuple):
+    """How one kind of field is read and written."""
+
+    read: Reader
+    write: Writer
+
+
+class Place(NamedTuple):
+    """A field of a class; a kind of None is a bit."""
+
+    name: str
+    kind: Kind | None
+
+
+def _number(form: str) -> Kind:
+    compiled = struct.Struct(form)
+    return Kind(lambda octets, position: number_at(compiled, octets, position), compiled.pack)
+
+
+KINDS = {
+    "octet": _number(">B"),
+    "short": _number(">H"),
+    "long": _number(">I"),
+    "longlong": _number(">Q"),
+    "shortstr": Kind(decode_short_string, encode_short_string),
+    "longstr": Kind(decode_long_string, encode_long_string),
+    "table": Kind(decode_table, encode_table),
+}
+
+
+def places_of(cls: type) -> tuple[Place, ...]:
+    """The fields of a class in their order, from its annotations."""
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple(Place(name, KINDS.get(_kind_name(hint))) for name, hint in hints.items() if _kind_name(hint))
+
+
+def read_fields(places: tuple[Place, ...], octets: memoryview, position: int) -> tuple[list[Any], int]:
+    """The values of all fields, and where they end."""
+    values: list[Any] = []
+    bits = shift = 0
+    for _, kind in places:
+        if kind is None:
+            if shift % BITS_PER_OCTET == 0:
+                bits, shift = byte_at(octets, position), 0
+                position += 1
+            values.append(bool(bits >> shift & 1))
+            shift += 1
+        else:
+            shift = 0
+            value, position = kind.read(octets, position)
+            values.append(value)
+    return values, position
+
+
+def write_fields(places: tuple[Place, ...], source: object) -> bytes:
+    """The fields of `source`, one after the other."""
+    written = bytearray()
+    shift = 0
+    for name, kind in places:
+        value = getattr(source, name)
+        if kind is None:
+            if shift % BITS_PER_OCTET == 0:
+                written.append(0)
+                shift = 0
+            written[-1] |= bool(value) << shift
+            shift += 1
+        else:
+            shift = 0
+            written += kind.write(value)
+    return bytes(written)
+
+
+def _kind_name(hint: Any) -> str:
+    """The kind in an annotation, also in `Octet | None`; empty where there is none."""
+    for part in (hint, *get_args(hint)):
+        for mark in getattr(part, "__metadata__", ()):
+            if mark in KINDS or mark == "bit":
+                return str(mark)
+    return ""

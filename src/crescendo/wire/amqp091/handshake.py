@@ -1,0 +1,167 @@
+"""How do two sides agree to speak AMQP 0-9-1, and who is let in?
+
+Protocol header, sign-in (PLAIN, EXTERNAL, ANONYMOUS) and tuning (sections 2.2.4 and 4.2.2), from either side. Each
+step takes what arrived and returns what to answer. A server here lets everybody in: it is for sinks and tests.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.amqp091.frames import METHOD_FRAME, MIN_FRAME_MAX, PROTOCOL_HEADER
+from crescendo.wire.amqp091.methods import (
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    Method,
+)
+from crescendo.wire.amqp091.types import Table
+
+PLAIN, EXTERNAL, ANONYMOUS = "PLAIN", "EXTERNAL", "ANONYMOUS"
+CAPABILITIES: Table = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,  # else a wrong password is answered with a closed socket and no word
+}
+_PROPERTIES: Table = {"product": "Crescendo", "platform": "Python", "capabilities": CAPABILITIES}
+
+
+class RefusedError(PeerError):
+    """We were not let in, for a reason that the person can act on."""
+
+
+@dataclass(frozen=True)
+class SignIn:
+    """A mechanism and what it sends; the secret is never shown."""
+
+    mechanism: str
+    response: bytes
+
+    def __repr__(self) -> str:
+        return f"SignIn({self.mechanism})"
+
+
+def plain(user: str, password: str) -> SignIn:
+    return SignIn(PLAIN, b"\0" + user.encode() + b"\0" + password.encode())
+
+
+def external(identity: str = "") -> SignIn:
+    """Whoever the transport says we are: a client certificate."""
+    return SignIn(EXTERNAL, identity.encode())
+
+
+class Limits(NamedTuple):
+    """What both sides keep to: the highest channel, the largest frame in bytes, seconds between signs of life."""
+
+    channel_max: int = 2047
+    frame_max: int = 131_072
+    heartbeat_s: int = 0
+
+
+def agreed(ours: Limits, theirs: Limits) -> Limits:
+    """The smaller of both, where 0 means that one does not care."""
+    limits = Limits(*(min(a, b) if a and b else a or b for a, b in zip(ours, theirs, strict=True)))
+    if limits.frame_max < MIN_FRAME_MAX:
+        raise PeerError(f"frames of at most {limits.frame_max} bytes, where the protocol demands {MIN_FRAME_MAX}")
+    return limits
+
+
+class ClientHandshake:
+    """The client's side: sign in, tune, open the virtual host."""
+
+    def __init__(self, sign_in: SignIn | None, virtual_host: str, limits: Limits, name: str) -> None:
+        self._sign_in = sign_in
+        self._virtual_host = virtual_host
+        self._properties = {**_PROPERTIES, "connection_name": name} if name else _PROPERTIES
+        self._expected: type[Method] = ConnectionStart
+        self.limits = limits
+        self.remote_properties: Table = {}
+        self.done = False
+
+    def answer(self, method: Method) -> list[Method]:
+        if isinstance(method, ConnectionSecure):
+            raise RefusedError("the system wants a sign-in of several steps, which PLAIN and EXTERNAL do not have")
+        if not isinstance(method, self._expected):
+            raise PeerError(f"{type(method).__name__} where {self._expected.__name__} was due")
+        match method:
+            case ConnectionStart():
+                return self._start(method)
+            case ConnectionTune(channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat_s):
+                self._expected = ConnectionOpenOk
+                self.limits = agreed(self.limits, Limits(channel_max, frame_max, heartbeat_s))
+                return [ConnectionTuneOk(*self.limits), ConnectionOpen(self._virtual_host)]
+            case _:
+                self.done = True
+                return []
+
+    def _start(self, start: ConnectionStart) -> list[Method]:
+        if (start.version_major, start.version_minor) != (0, 9):
+            raise RefusedError(f"the system speaks AMQP {start.version_major}-{start.version_minor}, not AMQP 0-9-1")
+        self._expected = ConnectionTune
+        self.remote_properties = start.server_properties
+        offered = start.mechanisms.decode(errors="replace").split()
+        sign_in = self._sign_in
+        if sign_in is None:
+            # Nobody was named: anonymous where that exists, else the account that brokers have by custom.
+            sign_in = SignIn(ANONYMOUS, b"") if ANONYMOUS in offered else plain("guest", "guest")
+        if sign_in.mechanism not in offered:
+            listed = ", ".join(offered) or "nothing"
+            raise RefusedError(f"the system offers {listed} for sign-in but not {sign_in.mechanism}")
+        return [ConnectionStartOk(self._properties, sign_in.mechanism, sign_in.response)]
+
+
+class ServerHandshake:
+    """The server's side."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._expected: type[Method] = ConnectionStartOk
+        self.limits = limits
+        self.remote_properties: Table = {}
+        self.done = False
+
+    def greeting(self) -> Method:
+        mechanisms = " ".join((PLAIN, EXTERNAL, ANONYMOUS)).encode()
+        return ConnectionStart(server_properties=_PROPERTIES, mechanisms=mechanisms)
+
+    def answer(self, method: Method) -> list[Method]:
+        if not isinstance(method, self._expected):
+            raise PeerError(f"{type(method).__name__} where {self._expected.__name__} was due")
+        match method:
+            case ConnectionStartOk(client_properties=properties):
+                self.remote_properties = properties
+                self._expected = ConnectionTuneOk
+                return [ConnectionTune(*self.limits)]
+            case ConnectionTuneOk(channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat_s):
+                self._expected = ConnectionOpen
+                self.limits = agreed(self.limits, Limits(channel_max, frame_max, heartbeat_s))
+                return []
+            case _:
+                self.done = True
+                return [ConnectionOpenOk()]
+
+
+def check_greeting(octets: bytes) -> None:
+    """The first bytes of a server: a method, or the header of the protocol that it would rather speak."""
+    if octets[0] == METHOD_FRAME:
+        return
+    if octets[:4] != b"AMQP":
+        raise RefusedError(f"the system does not speak AMQP: it began with {octets!r}")
+    check_header(octets)
+
+
+def check_header(octets: bytes) -> None:
+    """Refuse a peer whose protocol header names another version."""
+    if octets == PROTOCOL_HEADER:
+        return
+    if octets[:4] != b"AMQP":
+        raise RefusedError(f"the other side does not speak AMQP: it began with {octets!r}")
+    kind, major, minor, revision = octets[4:8]
+    version = f"{major}-{minor}-{revision}" if major == 0 else f"{major}.{minor}.{revision}"
+    raise RefusedError(f"the system speaks AMQP {version} (protocol {kind}), not AMQP 0-9-1")
