@@ -1,0 +1,138 @@
+"""How do thousands of packets become a handful of array operations?
+
+Out: a message of fixed size is the same bytes with a packet identifier and a payload patched in; `PublishBatch` tiles
+one packet and patches the columns. An acknowledgement is one number, so many of them are one array. In: packets of
+equal length whose bytes equal the first one's, apart from identifier and payload, are rows of one strided view; a
+`Pattern` counts them. Only the scalar codec decides what a packet means.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.wire.mqtt.kinds import Kind, flags_of
+from crescendo.wire.mqtt.packets import Publish
+from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties
+from crescendo.wire.mqtt.window import ids_of
+from crescendo.wire.mqtt.writing import encode
+
+Octets = npt.NDArray[np.uint8]
+Ids = npt.NDArray[np.uint16]
+
+BATCH_BYTES = 256 * 1024
+MAX_BATCH = 4096
+_FIRST_STRIDE = 16
+_STRIDE_GROWTH = 16
+_ACK_ID_AT = 2
+_WORDS: tuple[tuple[int, type[np.unsignedinteger]], ...] = (
+    (8, np.uint64), (4, np.uint32), (2, np.uint16), (1, np.uint8),
+)  # fmt: skip
+
+
+class PublishBatch:
+    """A buffer of equal messages to one topic, filled and sent again and again."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        body_length: int,
+        qos: int,
+        version: int,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+        capacity: int = 0,
+    ) -> None:
+        self.qos = qos
+        packet = encode(Publish(topic, bytes(body_length), qos, retain, False, 1, properties), version)
+        self.packet_length = len(packet)
+        self.capacity = capacity or max(1, min(MAX_BATCH, BATCH_BYTES // len(packet)))
+        self._octets = np.tile(np.frombuffer(packet, np.uint8), self.capacity)
+        rows = self._octets.reshape(self.capacity, len(packet))
+        self.bodies: Octets = rows[:, len(packet) - body_length :]
+        self._ids: npt.NDArray[np.uint16] | None = None
+        if qos:
+            at = _id_at(packet)
+            self._ids = rows[:, at : at + 2].view(">u2")[:, 0]
+
+    def packets(self, first_number: int, count: int) -> memoryview:
+        """Number the first `count` messages and return their bytes; the bodies are the caller's business."""
+        if self._ids is not None:
+            self._ids[:count] = ids_of(first_number, count)
+        return self._octets.data[: count * self.packet_length]
+
+
+def acknowledgements(kind: Kind, ids: Ids) -> bytes:
+    """One acknowledgement without reservation for each identifier: four bytes in either version."""
+    head = (kind << 4 | flags_of(kind)) << 24 | 2 << 16
+    return (ids.astype(np.uint32) | np.uint32(head)).astype(">u4").tobytes()
+
+
+class Pattern(NamedTuple):
+    """What all bytes before the payload must be in packets that look alike, apart from the identifier."""
+
+    length: int
+    head: npt.NDArray[np.unsignedinteger]  # in words
+    mask: npt.NDArray[np.unsignedinteger]  # zero where identifier and payload stand
+    id_at: int  # 0 when there is none
+    body_start: int
+
+    def matches(self, rows: Octets) -> int:
+        """How many rows from the first look like this pattern.
+
+        In growing strides: where every packet differs from the next, looking at all that has arrived for each of them
+        would take quadratic time.
+        """
+        words = rows[:, : self.head.nbytes].view(self.head.dtype)
+        count, stride = 0, _FIRST_STRIDE
+        while count < len(words):
+            some = words[count : count + stride]
+            differs = ((some ^ self.head) & self.mask).any(axis=1)
+            if differs.any():
+                return count + int(differs.argmax())
+            count += len(some)
+            stride *= _STRIDE_GROWTH
+        return count
+
+    def ids(self, rows: Octets) -> Ids:
+        """The identifiers; zeros where messages have none."""
+        if not self.id_at:
+            return np.zeros(len(rows), np.uint16)
+        return rows[:, self.id_at : self.id_at + 2].view(">u2")[:, 0].astype(np.uint16)
+
+
+def pattern_of_publish(octets: memoryview, publish: Publish) -> Pattern:
+    """The pattern of a message that was decoded before."""
+    return _pattern(octets, len(octets) - len(publish.payload), _id_at(octets) if publish.qos else 0)
+
+
+def pattern_of_ack(octets: memoryview) -> Pattern | None:
+    """The pattern of an acknowledgement; None when it says so much that its length takes a second byte."""
+    return _pattern(octets, len(octets), _ACK_ID_AT) if octets[1] < 0x80 else None
+
+
+def rows_of(buffer: memoryview, start: int, end: int, length: int) -> Octets:
+    """All whole stretches of `length` bytes, one a row."""
+    count = (end - start) // length
+    return np.frombuffer(buffer, np.uint8, count * length, start).reshape(count, length)
+
+
+def _pattern(octets: memoryview, body_start: int, id_at: int) -> Pattern:
+    # The widest word in which the head can be compared without reaching beyond the packet.
+    width, word = next((w, kind) for w, kind in _WORDS if -(-body_start // w) * w <= len(octets))
+    padded = -(-body_start // width) * width
+    mask = np.full(padded, 0xFF, np.uint8)
+    mask[body_start:] = 0
+    if id_at:
+        mask[id_at : id_at + 2] = 0
+    head = np.frombuffer(bytes(octets[:padded]), word)
+    return Pattern(len(octets), head, mask.view(word), id_at, body_start)
+
+
+def _id_at(octets: bytes | memoryview) -> int:
+    """Where the identifier of a well-formed message stands: behind length and topic."""
+    position = 2
+    while octets[position - 1] & 0x80:
+        position += 1
+    return position + 2 + int.from_bytes(octets[position : position + 2], "big")

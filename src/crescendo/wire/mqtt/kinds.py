@@ -1,0 +1,38 @@
+"""Which kinds of packet does MQTT have?
+
+The numbers in the upper half of the first byte, and the flags that must stand in the lower half. Nothing else.
+"""
+
+from enum import IntEnum
+
+V3, V5 = 4, 5
+"""The protocol levels of MQTT 3.1.1 and MQTT 5."""
+
+
+class Kind(IntEnum):
+    WILL = 0
+    """Not a packet: the message inside CONNECT, which has properties of its own."""
+
+    CONNECT = 1
+    CONNACK = 2
+    PUBLISH = 3
+    PUBACK = 4
+    PUBREC = 5
+    PUBREL = 6
+    PUBCOMP = 7
+    SUBSCRIBE = 8
+    SUBACK = 9
+    UNSUBSCRIBE = 10
+    UNSUBACK = 11
+    PINGREQ = 12
+    PINGRESP = 13
+    DISCONNECT = 14
+    AUTH = 15
+
+
+ACKNOWLEDGEMENTS = frozenset({Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP})
+
+
+def flags_of(kind: Kind) -> int:
+    """The lower half of the first byte, for every kind but PUBLISH."""
+    return 0b0010 if kind in {Kind.PUBREL, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE} else 0

@@ -1,0 +1,38 @@
+"""Which texts are topic names, and which are topic filters?
+
+Names go with messages and hold no wildcards; filters go with subscriptions and may (section 4.7 of both
+specifications). Says what is wrong with a text, or None; whose fault that is depends on who wrote it.
+"""
+
+SHARE = "$share"
+
+
+def name_fault(topic: str) -> str | None:
+    """What keeps this from being the topic of a message."""
+    if not topic:
+        return "a topic is empty"
+    if "+" in topic or "#" in topic:
+        return f"the topic {topic!r} of a message holds a wildcard (+ or #)"
+    return None
+
+
+def filter_fault(text: str) -> str | None:
+    """What keeps this from being subscribed to; shared subscriptions included."""
+    if text == SHARE or text.startswith(f"{SHARE}/"):
+        _, _, share_and_filter = text.partition("/")
+        name, _, text = share_and_filter.partition("/")
+        if not name or "+" in name or "#" in name or not text:
+            return f"a shared subscription reads {SHARE}/NAME/FILTER, without wildcards in NAME"
+    if not text:
+        return "a topic filter is empty"
+    levels = text.split("/")
+    if any("#" in level for level in levels[:-1]) or ("#" in levels[-1] and levels[-1] != "#"):
+        return f"in the topic filter {text!r} a # does not stand alone as the last level"
+    if any("+" in level and level != "+" for level in levels):
+        return f"in the topic filter {text!r} a + does not stand alone in its level"
+    return None
+
+
+def shared(group: str, text: str) -> str:
+    """A filter whose messages are shared out among all who subscribe with the same group."""
+    return f"{SHARE}/{group}/{text}"
