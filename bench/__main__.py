@@ -2,13 +2,14 @@
 
 import sys
 
-from bench import null_sink, pipeline_bench, recording_bench, relay_bench
+from bench import inspectors_bench, null_sink, pipeline_bench, recording_bench, relay_bench
 
 BENCHES = {
     "null-sink": null_sink.main,
     "relay": relay_bench.main,
     "recording": recording_bench.main,
     "pipeline": pipeline_bench.main,
+    "inspectors": inspectors_bench.main,
 }
 
 

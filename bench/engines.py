@@ -16,6 +16,7 @@ from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.load.assignment import Quota
 from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.sender import Log, Sender, SenderEngine
+from crescendo.model.pacer import pacer_for
 from crescendo.model.workload import Group
 from crescendo.record.writer import Recorder
 
@@ -92,7 +93,7 @@ def send(url: str, group: Group, quota: Quota, record: Path | None, batching: bo
     await_ready(channels)
     log: Any = Recorder(record, "sender-0") if record else Off()
     engine = SenderEngine(
-        [Sender(number, group, quota, channel, TAG) for number, channel in enumerate(channels)],
+        [Sender(number, group, pacer_for(group.rate), quota, channel, TAG) for number, channel in enumerate(channels)],
         _as_log(log),
         Guard(),
         drain_ns=5 * 10**9,

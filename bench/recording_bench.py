@@ -15,7 +15,8 @@ from crescendo.model.units import Size
 from crescendo.model.workload import Group
 from crescendo.record.reader import journalled_parts
 from crescendo.run.processes import die_with_parent
-from crescendo.systems.loopback import Loopback, Settings
+from crescendo.systems.instance import start
+from crescendo.systems.loopback import LOOPBACK
 
 SIZE = 256
 TURNS = 11
@@ -24,11 +25,13 @@ PACED_RATE = 5_000
 
 
 def _once(group: Group, record: Path | None) -> Effort:
-    relay = Loopback(Settings(), die_with_parent())
+    scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
+    relay = start(LOOPBACK, {}, directory=scratch / "relay", on_fork=die_with_parent())
     try:
         sent, received = through(relay.url, group, Quota(_count(group), SECONDS * 10**9), record=record)
     finally:
         relay.stop()
+        scratch.rmdir()
     assert sent.messages == received.messages, f"{sent.messages:,} sent, {received.messages:,} received"
     return sent
 

@@ -3,7 +3,9 @@
 All three send through the same relay and receive from it, unsettled, one sender and one receiver process, in one run.
 """
 
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from proton import Message
@@ -15,7 +17,8 @@ from crescendo.load.assignment import Quota
 from crescendo.model.units import Size
 from crescendo.model.workload import Group
 from crescendo.run.processes import die_with_parent
-from crescendo.systems.loopback import Loopback, Settings
+from crescendo.systems.instance import start
+from crescendo.systems.loopback import LOOPBACK
 
 SIZE = 256
 BATCH_MESSAGES = 3_000_000
@@ -97,7 +100,8 @@ def _proton(url: str) -> tuple[Effort, Effort]:
 def main() -> None:
     rows: dict[str, tuple[Effort, Effort]] = {}
     for name in ("batch", "scalar", "proton"):
-        relay = Loopback(Settings(), die_with_parent())
+        scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
+        relay = start(LOOPBACK, {}, directory=scratch / "relay", on_fork=die_with_parent())
         try:
             group = Group(size=Size(SIZE), rate=0, address=f"queue://{name}")
             if name == "proton":
@@ -107,6 +111,7 @@ def main() -> None:
                 rows[name] = through(relay.url, group, Quota(messages, NO_LIMIT), batching=name == "batch")
         finally:
             relay.stop()
+            scratch.rmdir()
     print(f"{SIZE} B unsettled through the loopback relay, one sender and one receiver process")
     print("  path     messages      msg/s   send µs   recv µs   both µs   batch share")
     cost = {}

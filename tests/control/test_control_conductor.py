@@ -443,3 +443,53 @@ def test_the_same_events_give_the_same_commands() -> None:
         return list(orchestra.commands)
 
     assert commands() == commands()
+
+
+def test_inspectors_are_ready_before_senders_connect_and_watch_until_everything_arrived() -> None:
+    orchestra = Orchestra(plan(inspectors=2))
+    orchestra.join_all()
+    orchestra.play(60)
+    assert orchestra.outcome is not None
+    assert orchestra.outcome.state == "sealed"
+    assert set(orchestra.ended().values()) == {"finished"}
+    (ready_ns,) = {t_ns for n in range(2) for t_ns in orchestra.asked("SET", f"inspector-{n}")}
+    assert orchestra.asked("SET", "sender-0") > [ready_ns]
+    assert len(orchestra.asked("START_INSPECTOR")) == 2
+    assert orchestra.asked("STOP_INSPECTOR") >= orchestra.asked("STOP_RECEIVER")
+
+
+def test_a_lost_inspector_leaves_the_run_as_it_is() -> None:
+    orchestra = Orchestra(plan(inspectors=1))
+    orchestra.join_all()
+    orchestra.play(10, until="START_SENDER")
+    orchestra.play(2)
+    orchestra.kill("inspector-0")
+    orchestra.play(60)
+    assert orchestra.outcome is not None
+    assert (orchestra.outcome.state, orchestra.outcome.reason) == ("sealed", "")
+    assert orchestra.ended() == {"receiver-0": "finished", "sender-0": "finished", "inspector-0": "lost"}
+    (mark,) = orchestra.marks("lost")
+    assert mark.detail["peer"] == "inspector-0"
+
+
+def test_a_silent_inspector_is_lost_with_its_lease_and_the_run_goes_on() -> None:
+    orchestra = Orchestra(plan(inspectors=1, measure_ns=20 * SECOND))
+    orchestra.join_all()
+    orchestra.play(10, until="START_SENDER")
+    orchestra.silent.add("inspector-0")
+    orchestra.dead["inspector-0"] = orchestra.now_ns
+    orchestra.play(60)
+    assert orchestra.outcome is not None
+    assert orchestra.outcome.state == "sealed"
+    assert orchestra.ended()["inspector-0"] == "lost"
+
+
+def test_a_system_that_cannot_be_inspected_is_said_before_anything_is_sent() -> None:
+    orchestra = Orchestra(plan(inspectors=1))
+    orchestra.refusals["inspector-0", Command.SET] = Failure("inspector-0: 401 Unauthorized", "peer")
+    orchestra.join_all()
+    orchestra.play(60)
+    assert orchestra.outcome is not None
+    assert (orchestra.outcome.state, orchestra.outcome.stage) == ("refused", "before barrier")
+    assert orchestra.outcome.reason == "inspector-0: 401 Unauthorized"
+    assert not orchestra.asked("START_SENDER")

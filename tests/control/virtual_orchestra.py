@@ -39,9 +39,10 @@ RATE = 1000
 DELIVER, DROP, TWICE, LATE = "deliver", "drop", "twice", "late"
 
 
-def plan(senders: int = 1, receivers: int = 1, **changes: object) -> Plan:
+def plan(senders: int = 1, receivers: int = 1, *, inspectors: int = 0, **changes: object) -> Plan:
     peers = [PeerPlan(f"receiver-{n}", "receiver", {"n": n}) for n in range(receivers)]
     peers += [PeerPlan(f"sender-{n}", "sender", {"n": n}) for n in range(senders)]
+    peers += [PeerPlan(f"inspector-{n}", "inspector", {"n": n}) for n in range(inspectors)]
     values: dict[str, object] = {
         "warmup_ns": SECOND, "measure_ns": 2 * SECOND, "drain_ns": 5 * SECOND, "fan_out": {ADDRESS: 1},
     }  # fmt: skip
@@ -166,6 +167,8 @@ class Orchestra:
                 self._send(Finished(peer, self.statistics(peer), self.now_ns))
 
     def statistics(self, peer: str) -> Statistics:
+        if self.roles[peer] == "inspector":
+            return Statistics(self.now_ns)
         count = self._count(peer)
         last_sent_ns = float(self._t0_ns.get(peer, self.now_ns) + count * MS)
         return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, {"last_sent_ns": last_sent_ns})

@@ -28,7 +28,8 @@ from crescendo.model.units import Size
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.run.processes import die_with_parent
-from crescendo.systems.loopback import LOOPBACK, Loopback
+from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.loopback import LOOPBACK
 
 SIZES = [(5000, 32), (500, 255), (500, 256), (500, 4096), (25, 200_000)]
 BOTH = [False, True]
@@ -53,9 +54,8 @@ def queue(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
-    system = LOOPBACK.start({}, tmp_path_factory.mktemp("relay"), die_with_parent())
-    assert isinstance(system, Loopback)
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    system = start(LOOPBACK, {}, directory=tmp_path_factory.mktemp("open") / "relay", on_fork=die_with_parent())
     yield system
     system.stop()
 
@@ -66,7 +66,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
 @sizes
 @settling
 def test_proton_talks_to_proton_through_our_relay(
-    relay: Loopback, queue: str, count: int, size: int, presettled: bool
+    relay: RunningInstance, queue: str, count: int, size: int, presettled: bool
 ) -> None:
     payloads = bodies(count, size)
     receiver = ProtonReceiver(relay.url, queue, count, presettled=presettled)
@@ -80,7 +80,7 @@ def test_proton_talks_to_proton_through_our_relay(
 @sizes
 @settling
 def test_our_sender_reaches_proton_through_our_relay(
-    relay: Loopback, queue: str, count: int, size: int, presettled: bool
+    relay: RunningInstance, queue: str, count: int, size: int, presettled: bool
 ) -> None:
     payloads = bodies(count, size)
     receiver = ProtonReceiver(relay.url, queue, count)
@@ -97,7 +97,7 @@ def test_our_sender_reaches_proton_through_our_relay(
 @sizes
 @settling
 def test_proton_reaches_our_receiver_through_our_relay(
-    relay: Loopback, queue: str, count: int, size: int, presettled: bool
+    relay: RunningInstance, queue: str, count: int, size: int, presettled: bool
 ) -> None:
     payloads = bodies(count, size)
     with (
@@ -158,7 +158,7 @@ def test_a_proton_server_reaches_our_receiver(count: int, size: int, presettled:
 
 
 def test_heartbeats_keep_idle_connections_alive_in_all_directions(
-    relay: Loopback, queue: str, monkeypatch: pytest.MonkeyPatch
+    relay: RunningInstance, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody gives up after a second of silence; three seconds pass; then everybody still talks."""
     monkeypatch.setattr(amqp10, "IDLE_TIME_OUT_MS", 500)  # announced; we give up after twice that
@@ -188,7 +188,7 @@ def test_heartbeats_keep_idle_connections_alive_in_all_directions(
     assert listener.received == bodies(1, 32)
 
 
-def test_a_silent_system_is_noticed(relay: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_system_is_noticed(relay: RunningInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp10, "IDLE_TIME_OUT_MS", 200)
     pid = int(relay.facts["pid"])
     with closing(Amqp10Receiver(relay.url, group(32, presettled=False))) as receiver:
@@ -212,15 +212,15 @@ def test_a_silent_system_is_noticed(relay: Loopback, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture(scope="module")
-def locked_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+def locked_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     settings = {"user": "me", "password": "s3cret: word"}
-    system = LOOPBACK.start(settings, tmp_path_factory.mktemp("locked"), die_with_parent())
-    assert isinstance(system, Loopback)
+    directory = tmp_path_factory.mktemp("locked") / "relay"
+    system = start(LOOPBACK, settings, directory=directory, on_fork=die_with_parent())
     yield system
     system.stop()
 
 
-def test_the_right_password_lets_everybody_in(locked_relay: Loopback) -> None:
+def test_the_right_password_lets_everybody_in(locked_relay: RunningInstance) -> None:
     port = urlsplit(locked_relay.url).port
     secret = {"user": "me", "password": "s3cret: word", "allow_insecure_mechs": True}
     receiver = ProtonReceiver(f"amqp://127.0.0.1:{port}", "perf", 5, allowed_mechs="PLAIN", **secret)
@@ -232,7 +232,7 @@ def test_the_right_password_lets_everybody_in(locked_relay: Loopback) -> None:
 
 
 @pytest.mark.parametrize("who", ["me:wrong@", "you:s3cret@", ""])
-def test_a_wrong_password_is_refused_in_words(locked_relay: Loopback, who: str) -> None:
+def test_a_wrong_password_is_refused_in_words(locked_relay: RunningInstance, who: str) -> None:
     port = urlsplit(locked_relay.url).port
     with closing(Amqp10Sender(f"amqp://{who}127.0.0.1:{port}", group(32, presettled=False))) as sender:
         deadline_s = time.monotonic() + 5
@@ -244,7 +244,7 @@ def test_a_wrong_password_is_refused_in_words(locked_relay: Loopback, who: str) 
         assert ("does not let user" if who else "give a user and password") in sender.closed
 
 
-def test_proton_with_a_wrong_password_is_refused(locked_relay: Loopback) -> None:
+def test_proton_with_a_wrong_password_is_refused(locked_relay: RunningInstance) -> None:
     port = urlsplit(locked_relay.url).port
     secret = {"user": "me", "password": "wrong", "allow_insecure_mechs": True}
     stranger = ProtonReceiver(f"amqp://127.0.0.1:{port}", "perf", 1, allowed_mechs="PLAIN", **secret)

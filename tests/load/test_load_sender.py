@@ -15,7 +15,7 @@ from crescendo.load.assignment import Quota, quota_of
 from crescendo.load.driver import Outcome
 from crescendo.load.sender import Flight, Sender, SenderEngine, take_flights
 from crescendo.model.experiment import experiment_from
-from crescendo.model.pacer import UNLIMITED
+from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import SENT, SETTLED
 
@@ -62,7 +62,7 @@ def sender(
     settle: Settle = Settle.AT_MOST_ONCE, quota: Quota | None = None,
 ) -> Sender:  # fmt: skip
     group = Group(rate=rate, settle=settle)
-    return Sender(number, group, quota or Quota(total, UNLIMITED), channel, TAG)
+    return Sender(number, group, pacer_for(group.rate), quota or Quota(total, UNLIMITED), channel, TAG)
 
 
 def test_every_message_carries_its_own_intended_time(stage: Stage) -> None:
@@ -272,7 +272,7 @@ def test_flights_are_taken_like_single_messages_would_be(sizes: list[int], outco
 )
 def test_a_quota_is_what_the_phases_hold(rate: float, phases: dict[str, object], expected: Quota) -> None:
     experiment = experiment_from({"name": "x", "workload": {"rate": rate}, "phases": phases})
-    assert quota_of(experiment.workload[0], experiment) == expected
+    assert quota_of(experiment.pacer_of(experiment.workload[0], 0), experiment.phases) == expected
 
 
 def test_the_stamps_fit_the_batch() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url, to_document
+from crescendo.model.schedule import measure_ns, offered
 from crescendo.model.workload import Settle
 
 DESIGN_EXAMPLE = """
@@ -48,7 +49,7 @@ def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
     [group] = experiment.workload
     assert (group.senders, group.receivers, group.size, group.rate) == (5, 5, 256, 4600.0)
     assert group.settle is Settle.AT_LEAST_ONCE
-    assert (group.destination, group.is_topic, group.offered) == ("perf", False, 23_000.0)
+    assert (group.destination, group.is_topic, offered(experiment)) == ("perf", False, 23_000.0)
     assert experiment.phases.warmup == 10 * 10**9
     assert experiment.phases.measure.duration == 900 * 10**9
     assert experiment.effective_checks["response_p99"].limit(0) == 200e6
@@ -71,7 +72,7 @@ MISTAKES = [
     ("workload: {mode: {kind: open, sise: 1}}", "workload[0].mode: unknown key 'sise'", "known keys"),
     ("workload: {mode: {kind: closed}}", "workload[0].mode", "closed"),
     ("workload: {size: 31}", "workload[0]: size 31", "stamp of 32 bytes"),
-    ("workload: {size: 1GB}", "workload[0].size", "256, 10KB or 1MiB"),
+    ("workload: {size: 1XB}", "workload[0].size", "256, 10KB or 1MiB"),
     ("workload: {rate: fast}", "workload[0].rate", "`float`"),
     ("workload: {rate: -1}", "workload[0].rate", ">= 0"),
     ("workload: {rate: .inf}", "workload[0]: rate inf", "0 (unbounded)"),
@@ -80,7 +81,8 @@ MISTAKES = [
     ("workload: {senders: 40000}", "workload[0].senders", "32767"),
     ("workload: {senders: 2.5}", "workload[0].senders", "`int`"),
     ("workload: {settle: sometimes}", "workload[0].settle", "sometimes"),
-    ("workload: {protocol: mqtt}", "workload[0]: protocol 'mqtt'", "choose from amqp10"),
+    ("workload: {protocol: jms}", "workload[0]: protocol 'jms'", "choose from amqp10, amqp091, stomp, mqtt"),
+    ("{system: {url: 'mqtt://h'}, workload: {}}", "speaks amqp10, but the system's url begins with mqtt://", "to mqtt"),
     ("workload: {address: 'http://x'}", "workload[0]: address 'http://x'", "queue://NAME"),
     ("workload: {address: 'queue://a b'}", "workload[0]: address", "topic://NAME"),
     ("workload: {senders: 0, receivers: 0}", "workload[0]: a group needs", "at least one"),
@@ -99,14 +101,28 @@ MISTAKES = [
     ("phases: {warmup: 30}", "phases.warmup", "500ms, 30s, 15m or 2h"),
     ("system: {}", "system: give either kind", "or url"),
     ("system: {kind: loopback, url: 'amqp://h'}", "system: give either kind", "or url"),
-    ("system: {url: 'amqp://h', settings: {a: 1}}", "system: settings belong", "that Crescendo starts"),
+    ("system: {url: 'amqp://h', settings: {a: 1}}", "system: with url, settings does nothing", "that Crescendo starts"),
     ("system: {url: 'tcp://h'}", "system: url 'tcp://h'", "amqp://[user:password@]host[:port]"),
     ("system: {url: 'amqp://h:notaport'}", "system: url", "amqp://[user:password@]host[:port]"),
     ("system: {url: 'amqp://h:99999'}", "system: url", "host[:port]"),
     ("system: {url: 'amqp://h/queue'}", "system: url", "host[:port]"),
+    ("system: {url: 'amqp://h', version: '2'}", "system: with url, version does nothing", "that Crescendo starts"),
+    ("inspect: [{kind: process, evry: 1s}]", "inspect[0]: unknown key 'evry'", "'every'"),
+    ("inspect: [{kind: process, every: 1ms}]", "inspect[0]: every must be at least 100ms", "not a look"),
+    ("inspect: [{kind: process, url: 'http://h'}]", "inspect[0]: a process inspector", "pid of this machine"),
+    ("inspect: [{kind: artemis, pid: 7}]", "inspect[0]: pid goes with kind: process", "needs a url"),
+    ("inspect: [{kind: artemis}]", "inspect: artemis does not fit the system loopback", "give it the url"),
+    ("{system: {url: 'amqp://h'}, inspect: [{kind: artemis}]}", "inspect: artemis needs a url", "does not start"),
+    ("{system: {url: 'amqp://h'}, inspect: [{kind: process}]}", "inspect: process needs a pid", "does not start"),
     ("checks: {p99: 5}", "no metric is called 'p99'", "response_p99"),
     ("checks: {lost: some}", "checks", "'<= 200ms'"),
-    ("profile: {kind: ramp}", "profile", "ramp"),
+    ("profile: {kind: zigzag}", "profile", "zigzag"),
+    ("profile: {kind: ramp}", "profile", "'over' is missing"),
+    ("profile: {kind: ramp, over: 5s, form: 1}", "profile: unknown key 'form'", "'from'"),
+    ("profile: {kind: steps, steps: [{factr: 1, lasts: 1s}]}", "profile.steps[0]: unknown key 'factr'", "'factor'"),
+    ("profile: {kind: on-off, active: 0s, idle: 1s}", "profile: active must last longer", "30s"),
+    ("{profile: {kind: poisson}, workload: {rate: 0}}", "needs a rate", "unbounded"),
+    ("profile: {kind: steps, steps: [{factor: 0, lasts: 1s}]}", "nothing is ever sent", ""),
     ("seed: one", "seed", "`int`"),
     ("- a list", "expected a mapping", "name, workload and phases"),
     ("a: [1", "this is not YAML", ""),
@@ -275,3 +291,39 @@ def test_each_receiver_of_a_topic_is_a_subscription_of_its_own() -> None:
     fast, slow = read(TWO_GROUPS).workload
     assert fast.subscription_of(0) == fast.subscription_of(1)
     assert slow.subscription_of(0) != slow.subscription_of(1)
+
+
+def test_inspectors_look_every_five_seconds_and_at_processes_every_second() -> None:
+    experiment = read({"inspect": [{"kind": "process"}, {"kind": "loopback"}, {"kind": "process", "every": "250ms"}]})
+    assert [item.period_ns for item in experiment.inspect] == [10**9, 5 * 10**9, 250_000_000]
+
+
+def test_the_password_of_a_management_url_is_never_written() -> None:
+    experiment = read({"inspect": [{"kind": "artemis", "url": "http://admin:s3cret@h:8161/x"}]})
+    written = str(to_document(experiment.redacted()))
+    assert "s3cret" not in written
+    assert "http://admin:***@h:8161/x" in written
+    assert experiment_from(to_document(experiment)) == experiment
+
+
+def test_what_is_offered_follows_the_profile_through_the_measure_phase() -> None:
+    workload = {"rate": 1000, "senders": 2, "receivers": 2}
+    phases = {"warmup": "5s", "measure": "10s"}
+    half = read({"workload": workload, "phases": phases, "profile": {"kind": "on-off", "active": "1s", "idle": "1s"}})
+    assert offered(half) == 1000.0
+    ramp = read({"workload": workload, "phases": phases, "profile": {"kind": "ramp", "over": "15s"}})
+    assert offered(ramp) == pytest.approx(2 * 1000 * (1 / 3 + 1) / 2, rel=1e-3)
+    assert offered(read({"workload": {"rate": 0}})) == 0.0
+
+
+def test_a_count_lasts_until_its_last_message_is_due() -> None:
+    experiment = read({"workload": {"rate": 100}, "phases": {"warmup": "1s", "measure": 50}})
+    assert measure_ns(experiment) == 500_000_000
+    paused = read(
+        {
+            "workload": {"rate": 100},
+            "phases": {"warmup": "1s", "measure": 50},
+            "profile": {"kind": "on-off", "active": "1s", "idle": "1s"},
+        }
+    )
+    assert measure_ns(paused) == 1_500_000_000

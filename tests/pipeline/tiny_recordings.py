@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.record.manifest import Clock, Connection, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
@@ -70,7 +72,7 @@ class Tiny:
             recorder = Recorder(run_dir, peer)
             for table, rows in tables.items():
                 if rows:
-                    recorder.append(table, len(rows), *(list(column) for column in zip(*rows, strict=True)))
+                    recorder.append(table, len(rows), *(np.array(column) for column in zip(*rows, strict=True)))
             recorder.close()
         write_manifest(
             run_dir,

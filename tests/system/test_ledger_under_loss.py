@@ -16,6 +16,7 @@ from crescendo.load.assignment import Quota
 from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.sender import Sender, SenderEngine
 from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.pacer import pacer_for
 from crescendo.pipeline.java import use_java
 from crescendo.pipeline.job import analyze
 from crescendo.pipeline.session import close_session, open_session
@@ -23,7 +24,8 @@ from crescendo.record.manifest import Connection, Manifest, Phase, State, write_
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run.processes import die_with_parent
-from crescendo.systems.loopback import Loopback, Settings
+from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.loopback import LOOPBACK
 
 TAG = 77
 MESSAGES = 1500
@@ -66,9 +68,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def relay() -> Iterator[Loopback]:
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     # A fresh one each time: it rightly offers again what a receiver before never settled.
-    system = Loopback(Settings(), die_with_parent())
+    system = start(LOOPBACK, {}, directory=tmp_path_factory.mktemp("system") / "relay", on_fork=die_with_parent())
     yield system
     system.stop()
 
@@ -84,10 +86,10 @@ def _ready(channels: list[Amqp10Sender] | list[Amqp10Receiver]) -> None:
         time.sleep(0.001)
 
 
-def _record(run_dir: Path, relay: Loopback, fates: list[Callable[[int], int]]) -> list[ByteProxy]:
+def _record(run_dir: Path, relay: RunningInstance, fates: list[Callable[[int], int]]) -> list[ByteProxy]:
     """Senders straight to the relay, receivers behind proxies; a sealed recording of what happened."""
     groups = EXPERIMENT.workload[: len(fates)]
-    proxies = [ByteProxy(relay.facts["port"], fate) for fate in fates]
+    proxies = [ByteProxy(relay.facts["ports"]["amqp"], fate) for fate in fates]
     receiving, sending = Guard(), Guard()
     incoming = [Amqp10Receiver(f"amqp://127.0.0.1:{p.port}", g) for p, g in zip(proxies, groups, strict=True)]
     _ready(incoming)
@@ -99,7 +101,10 @@ def _record(run_dir: Path, relay: Loopback, fates: list[Callable[[int], int]]) -
     outgoing = [Amqp10Sender(relay.url, group) for group in groups]
     _ready(outgoing)
     sent_log = Recorder(run_dir, "sender-0")
-    senders = [Sender(i, groups[i], Quota(MESSAGES, 2**62), channel, TAG) for i, channel in enumerate(outgoing)]
+    senders = [
+        Sender(i, groups[i], pacer_for(groups[i].rate), Quota(MESSAGES, 2**62), channel, TAG)
+        for i, channel in enumerate(outgoing)
+    ]
     sender_engine = SenderEngine(senders, sent_log, sending, drain_ns=5 * 10**9)
     t0_ns = time.monotonic_ns()
     sender_engine.run(t0_ns)
@@ -164,7 +169,7 @@ def _judge(run_dir: Path, spark: SparkSession, proxies: list[ByteProxy]) -> None
 
 @pytest.mark.parametrize("first_seed", range(0, 50, QUEUES))
 def test_the_ledger_names_exactly_what_was_dropped_and_repeated(
-    first_seed: int, tmp_path: Path, relay: Loopback, spark: SparkSession
+    first_seed: int, tmp_path: Path, relay: RunningInstance, spark: SparkSession
 ) -> None:
     seeds = range(first_seed, first_seed + QUEUES)
     proxies = _record(tmp_path, relay, [seeded_fate(seed) for seed in seeds])
@@ -174,7 +179,7 @@ def test_the_ledger_names_exactly_what_was_dropped_and_repeated(
 
 
 def test_losses_and_repeats_that_cancel_in_count_sum_and_xor_are_seen(
-    tmp_path: Path, relay: Loopback, spark: SparkSession
+    tmp_path: Path, relay: RunningInstance, spark: SparkSession
 ) -> None:
     fates = {0: 2, 1: 0, 4: 0, 5: 2}
     proxies = _record(tmp_path, relay, [lambda number: fates.get(number, 1)])

@@ -8,7 +8,8 @@ import pytest
 
 from crescendo.net.sockets import listen
 from crescendo.run.processes import die_with_parent
-from crescendo.systems.loopback import Loopback, Settings
+from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.loopback import LOOPBACK
 
 
 def _refused(launch: Callable[..., Any], *arguments: str) -> str:
@@ -44,7 +45,9 @@ def test_a_file_that_is_not_there(launch: Callable[..., Any], tmp_path: Path) ->
 def test_an_unknown_system_is_refused_with_the_known_ones(
     launch: Callable[..., Any], experiment: Callable[..., Path]
 ) -> None:
-    assert "known: loopback" in _refused(launch, "run", str(experiment(system={"kind": "loopbak"})))
+    complaint = _refused(launch, "run", str(experiment(system={"kind": "loopbak"})))
+    assert "no system is called 'loopbak'; known: " in complaint
+    assert "loopback" in complaint
 
 
 def test_an_unreachable_system_is_refused(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
@@ -55,14 +58,15 @@ def test_an_unreachable_system_is_refused(launch: Callable[..., Any], experiment
 
 
 @pytest.fixture
-def locked_relay() -> Iterator[Loopback]:
-    relay = Loopback(Settings(user="ada", password="difference engine"), die_with_parent())
+def locked_relay(tmp_path: Path) -> Iterator[RunningInstance]:
+    settings = {"user": "ada", "password": "difference engine"}
+    relay = start(LOOPBACK, settings, directory=tmp_path / "relay", on_fork=die_with_parent())
     yield relay
     relay.stop()
 
 
 def test_a_wrong_password_is_refused_and_never_shown(
-    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: Loopback
+    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: RunningInstance
 ) -> None:
     url = locked_relay.url.replace("difference%20engine", "sesame-open")
     assert "sesame-open" in url
@@ -72,7 +76,7 @@ def test_a_wrong_password_is_refused_and_never_shown(
 
 
 def test_the_right_password_is_let_in_and_never_written(
-    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: Loopback
+    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: RunningInstance
 ) -> None:
     path = experiment(system={"url": locked_relay.url}, phases={"measure": "2s"})
     session = launch("run", str(path))

@@ -9,13 +9,15 @@ from relay_client import RelayClient
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.run.processes import die_with_parent
+from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 from crescendo.wire.amqp10.handshake import Credentials
 
 
 @pytest.mark.parametrize("password", ["simple", " two words ", "ü@:/%\n", ""])
 def test_it_serves_at_its_url_with_its_password_and_ends(tmp_path: Path, password: str) -> None:
-    system = system_of("loopback").start({"user": "a user", "password": password}, tmp_path, die_with_parent())
+    settings = {"user": "a user", "password": password}
+    system = start(system_of("loopback"), settings, directory=tmp_path / "relay", on_fork=die_with_parent())
     try:
         parts = urlsplit(system.url)
         assert parts.port is not None
@@ -39,16 +41,20 @@ def test_it_serves_at_its_url_with_its_password_and_ends(tmp_path: Path, passwor
     ("settings", "words"),
     [
         ({"user": "x"}, "user and password go together"),
-        ({"pasword": "x"}, "knows user and password"),
-        ({"user": 5, "password": "x"}, "knows user and password"),
+        ({"pasword": "x"}, "settings.pasword: loopback knows no such setting; did you mean password?"),
+        ({"user": 5, "password": "x"}, "settings.user: Expected `str`"),
+        ({"queues": ["q"]}, "settings.queues: the loopback relay makes a queue when it is first used"),
+        ({"persistence": True}, "settings.persistence: the loopback relay keeps messages in memory only"),
+        ({"protocols": ["mqtt"]}, "settings.protocols: loopback does not speak 'mqtt'; it speaks amqp"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_starts(
     tmp_path: Path, settings: dict[str, object], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"system\.settings") as mistake:
-        system_of("loopback").start(settings, tmp_path, None)
+        start(system_of("loopback"), settings, directory=tmp_path / "relay")
     assert words in str(mistake.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_system_is_named_with_the_known_ones() -> None:

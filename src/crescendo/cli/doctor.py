@@ -82,7 +82,7 @@ def _machine() -> str:
 
 
 def _systems() -> str:
-    return "; ".join(f"{name}: {kind.summary}" for name, kind in sorted(SYSTEMS.items()))
+    return f"{', '.join(sorted(SYSTEMS))}; crescendo system list says which are installed"
 
 
 _LOOKS: dict[str, Callable[[], str]] = {

@@ -1,17 +1,24 @@
-"""The verb `peer`: one sender or receiver process."""
+"""The verb `peer`: one sender, receiver or inspector process."""
 
 import signal
 
 from crescendo.control.peer import Peer, identity_of_this_process
-from crescendo.load.worker import live_as_peer
 from crescendo.model.errors import ConfigError
 
-ROLES = ("sender", "receiver")
+ROLES = ("sender", "receiver", "inspector")
 
 
 def peer(role: str, control_url: str, peer_id: str) -> int:
     if role not in ROLES:
         raise ConfigError(f"no role is called {role!r}; choose from {', '.join(ROLES)}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor, which then tells us
-    live_as_peer(Peer(control_url, identity_of_this_process(peer_id, role)), role)
+    speaker = Peer(control_url, identity_of_this_process(peer_id, role))
+    if role == "inspector":
+        from crescendo.inspectors.worker import live_as_inspector
+
+        live_as_inspector(speaker)
+    else:
+        from crescendo.load.worker import live_as_peer
+
+        live_as_peer(speaker, role)
     return 0

@@ -32,6 +32,7 @@ from crescendo.control.score import (
     Plan,
     Reported,
     Request,
+    Role,
     Tick,
 )
 
@@ -40,6 +41,12 @@ __all__ = [
     "Outcome", "PeerOutcome", "PeerPlan", "Plan", "Reported", "Request", "Run", "Stage", "Tick",
     "begin", "event_from_note", "note_for", "step",
 ]  # fmt: skip
+
+STARTS: dict[Role, notes.Command] = {
+    "inspector": notes.Command.START_INSPECTOR,
+    "receiver": notes.Command.START_RECEIVER,
+    "sender": notes.Command.START_SENDER,
+}
 
 STALL_NS = 10 * SECOND_NS
 """Without a known length, this long without a single message is the end."""
@@ -121,7 +128,7 @@ def _answer(run: Run, peer: PeerState, event: Answered) -> Step:
         case notes.Command.SET:
             mark = Mark(event.now_ns, "ready", {"peer": event.peer})
             return run.with_peer(replace(peer, ready=True)), (mark,)
-        case notes.Command.STOP_SENDER | notes.Command.STOP_RECEIVER:
+        case notes.Command.STOP_SENDER | notes.Command.STOP_RECEIVER | notes.Command.STOP_INSPECTOR:
             mark = Mark(event.now_ns, "stopped", {"peer": event.peer})
             return run.with_peer(replace(peer, stopped=True)), (mark,)
         case _:
@@ -192,8 +199,8 @@ def _move_once(run: Run, now_ns: int) -> Step:
     match run.stage:
         case Stage.GATHERING if all(peer.joined for peer in run.peers.values()):
             run = run.entering(Stage.PREPARING_RECEIVERS, now_ns)
-            return run.asking(run.of("receiver"), notes.Command.SET, lambda peer: peer.plan.assignment)
-        case Stage.PREPARING_RECEIVERS if all(peer.ready for peer in run.of("receiver")):
+            return run.asking(run.of("receiver", "inspector"), notes.Command.SET, lambda peer: peer.plan.assignment)
+        case Stage.PREPARING_RECEIVERS if all(peer.ready for peer in run.of("receiver", "inspector")):
             run = run.entering(Stage.PREPARING_SENDERS, now_ns)
             return run.asking(run.of("sender"), notes.Command.SET, lambda peer: peer.plan.assignment)
         case Stage.PREPARING_SENDERS if all(peer.ready for peer in run.of("sender")):
@@ -217,6 +224,8 @@ def _start(run: Run, now_ns: int) -> Step:
     t0_ns = now_ns + run.plan.start_delay_ns
     run = replace(run.entering(Stage.RUNNING, now_ns), t0_ns=t0_ns, progress=(0, t0_ns))
     start = Start(t0_ns).to_payload()
-    run, receivers = run.asking(run.of("receiver"), notes.Command.START_RECEIVER, lambda peer: start)
-    run, senders = run.asking(run.of("sender"), notes.Command.START_SENDER, lambda peer: start)
-    return run, (Mark(now_ns, "start", {"t0_ns": t0_ns}), *receivers, *senders)
+    commands: tuple[Command, ...] = (Mark(now_ns, "start", {"t0_ns": t0_ns}),)
+    for role, command in STARTS.items():
+        run, requests = run.asking(run.of(role), command, lambda peer: start)
+        commands += requests
+    return run, commands

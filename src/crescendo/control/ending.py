@@ -10,10 +10,16 @@ from dataclasses import replace
 from crescendo.control import notes
 from crescendo.control.ensemble import BEFORE_BARRIER, PeerState, Run, Stage
 from crescendo.control.notes import Failure, Fault
-from crescendo.control.score import SECOND_NS, Command, Conclude, Mark, Outcome
+from crescendo.control.score import SECOND_NS, Command, Conclude, Mark, Outcome, Role
 
 SHORT_DRAIN_NS = SECOND_NS // 2
 """How long receivers may go on after somebody was lost: the run is void, only the rest of the recording matters."""
+
+STOPS: dict[Role, notes.Command] = {
+    "sender": notes.Command.STOP_SENDER,
+    "receiver": notes.Command.STOP_RECEIVER,
+    "inspector": notes.Command.STOP_INSPECTOR,
+}
 
 Step = tuple[Run, tuple[Command, ...]]
 
@@ -30,7 +36,7 @@ def fail(run: Run, peer: PeerState, failure: Failure, now_ns: int) -> Step:
 
 
 def lose(run: Run, peer: PeerState, reason: str, now_ns: int) -> Step:
-    """Nobody knows what the peer did. After the barrier that voids the run for good."""
+    """Nobody knows what the peer did. After the barrier that voids the run for good, unless it only watched."""
     if peer.stopped:
         return run, ()  # its recording is closed and its last word is here; it may go
     lost = f"lost {peer.plan.id}: {reason}"
@@ -38,6 +44,8 @@ def lose(run: Run, peer: PeerState, reason: str, now_ns: int) -> Step:
     if run.stage in BEFORE_BARRIER:
         return refuse(run, lost, "lost", now_ns)
     mark = Mark(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
+    if peer.plan.role == "inspector":
+        return run, (mark,)  # no message passed through it: what was measured stands
     if run.state == "sealed":
         run = replace(run, state="incomplete", reason=lost)
     short_ns = now_ns + min(run.plan.drain_ns, SHORT_DRAIN_NS)
@@ -85,9 +93,11 @@ def drain(run: Run, until_ns: int, now_ns: int) -> Step:
 def stop(run: Run, peers: list[PeerState], now_ns: int) -> Step:
     """Stop those who are there and have not been told yet."""
     told = [replace(peer, stop_asked_ns=now_ns) for peer in peers if peer.present and peer.stop_asked_ns is None]
-    run, senders = run.asking([peer for peer in told if peer.plan.role == "sender"], notes.Command.STOP_SENDER)
-    run, receivers = run.asking([peer for peer in told if peer.plan.role == "receiver"], notes.Command.STOP_RECEIVER)
-    return run, senders + receivers
+    commands: tuple[Command, ...] = ()
+    for role, command in STOPS.items():
+        run, requests = run.asking([peer for peer in told if peer.plan.role == role], command)
+        commands += requests
+    return run, commands
 
 
 def stop_all(run: Run, now_ns: int) -> Step:

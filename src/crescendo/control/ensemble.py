@@ -19,7 +19,7 @@ class Stage(StrEnum):
     """How far the run is. Stages are passed in this order; some may be skipped, none is entered twice."""
 
     GATHERING = "gathering"
-    PREPARING_RECEIVERS = "preparing receivers"
+    PREPARING_RECEIVERS = "preparing receivers and inspectors"
     PREPARING_SENDERS = "preparing senders"
     RUNNING = "running"
     DRAINING = "draining"
@@ -82,8 +82,8 @@ class PeerState:
         ended: Ended = "stopped"
         if self.gone is not None:
             ended = self.gone
-        elif self.finished or (self.plan.role == "receiver" and state == "sealed"):
-            ended = "finished"  # receivers have no end of their own: the drain they were stopped after is theirs
+        elif self.finished or (self.plan.role != "sender" and state == "sealed"):
+            ended = "finished"  # only senders have an end of their own: the others end with the drain
         return PeerOutcome(
             self.plan.id, self.plan.role, self.identity, self.hello, ended, self.reason, self.statistics
         )  # fmt: skip
@@ -106,8 +106,8 @@ class Run:
     complete_ns: int | None = None  # since when everything owed has arrived
     progress: tuple[int, int] = field(default=(0, 0))  # messages so far, and when that last grew
 
-    def of(self, role: Role) -> list[PeerState]:
-        return [peer for peer in self.peers.values() if peer.plan.role == role]
+    def of(self, *roles: Role) -> list[PeerState]:
+        return [peer for peer in self.peers.values() if peer.plan.role in roles]
 
     @property
     def present(self) -> list[PeerState]:

@@ -31,6 +31,8 @@ class Command(IntEnum):
     STOP_RECEIVER = 1
     START_SENDER = 2
     STOP_SENDER = 3
+    START_INSPECTOR = 4
+    STOP_INSPECTOR = 5
     SET = 7
     STATS = 8
     HALT = 9
@@ -86,7 +88,7 @@ class Hello(Payload, frozen=True):
 
 
 class Start(Payload, frozen=True):
-    """START_SENDER, START_RECEIVER: the moment message 0 is due, on the monotonic clock."""
+    """START_SENDER, START_RECEIVER, START_INSPECTOR: the moment message 0 is due, on the monotonic clock."""
 
     t0_ns: int
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from crescendo.control import notes
 from crescendo.control.notes import Failure, Fault, Hello, Identity, Statistics
 
-Role = Literal["sender", "receiver"]
+Role = Literal["sender", "receiver", "inspector"]
 Ended = Literal["finished", "stopped", "failed", "lost"]
 """Finished: did all that was asked. Stopped: we ended it early. Failed: said so itself. Lost: nobody knows."""
 EndState = Literal["sealed", "interrupted", "incomplete", "refused"]

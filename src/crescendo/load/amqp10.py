@@ -19,7 +19,18 @@ from crescendo.net.sockets import connect, fill, flush, shut
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp10.batch import TransferBatch
 from crescendo.wire.amqp10.connection import RECEIVER, Connection
-from crescendo.wire.amqp10.events import Attached, Begun, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
+from crescendo.wire.amqp10.events import (
+    Attached,
+    Begun,
+    Closed,
+    Deliveries,
+    Detached,
+    Ended,
+    Event,
+    Opened,
+    Refused,
+    Settled,
+)
 from crescendo.wire.amqp10.handshake import Credentials
 from crescendo.wire.amqp10.performatives import Accepted, Attach, Modified, Rejected, Released
 from crescendo.wire.stamp import stamps_of
@@ -27,6 +38,7 @@ from crescendo.wire.stamp import stamps_of
 DEFAULT_PORT = 5672
 CREDIT = 4000
 IDLE_TIME_OUT_MS = 10_000
+TOPIC_PREFIXES = {"ActiveMQ": "topic://", "RabbitMQ": "/topic/"}
 _IDLE_PATIENCE = 2  # the specification: announce half of the time after which you give up
 _SERIAL = 0xFFFF_FFFF
 _SETTLEMENTS: dict[type, Settlement] = {
@@ -59,6 +71,7 @@ class _Link:
             batching=batching,
         )
         self._handle = -1
+        self._product = ""
         self.read_ns = self._written_ns = time.monotonic_ns()
         self.ready = False
         self.closed: str | None = None
@@ -120,6 +133,8 @@ class _Link:
 
     def _handle_common(self, event: Event) -> bool:
         match event:
+            case Opened(product=product):
+                self._product = product
             case Begun():
                 self._handle = self._attach()
             case Attached(attach=attach):
@@ -141,6 +156,12 @@ class _Link:
         self.closed = reason
         self.ready = False
         shut(self._socket)
+
+    @property
+    def _address(self) -> str:
+        """What this system calls the destination. Most go by the capability; some want names of their own."""
+        prefix = TOPIC_PREFIXES.get(self._product, "") if self._group.is_topic else ""
+        return prefix + self._group.destination
 
     def _attach(self) -> int:
         raise NotImplementedError
@@ -194,7 +215,7 @@ class Amqp10Sender(_Link):
 
     def _attach(self) -> int:
         return self._connection.attach_sender(
-            self._name, self._group.destination, settled=self._settled, topic=self._group.is_topic
+            self._name, self._address, settled=self._settled, topic=self._group.is_topic
         )
 
     def _granted(self, attach: Attach) -> bool:
@@ -238,7 +259,7 @@ class Amqp10Receiver(_Link):
 
     def _attach(self) -> int:
         return self._connection.attach_receiver(
-            self._name, self._group.destination, settled=self._settled, topic=self._group.is_topic
+            self._name, self._address, settled=self._settled, topic=self._group.is_topic
         )
 
     def _granted(self, attach: Attach) -> bool:

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, experiment_from, to_document
-from crescendo.model.pacer import UNLIMITED, messages_within
-from crescendo.model.workload import Group
+from crescendo.model.experiment import Experiment, Phases, experiment_from, to_document
+from crescendo.model.pacer import UNLIMITED, Pacer, messages_within
 
 
 class Place(Struct, frozen=True):
@@ -28,7 +27,7 @@ class Assignment(Struct, frozen=True):
     peer: str
     run_dir: str
     tag: int
-    url: str
+    urls: dict[str, str]  # protocol -> where the system speaks it
     experiment: dict[str, Any]
     places: list[Place]
 
@@ -45,8 +44,10 @@ def read_assignment(payload: dict[str, Any]) -> tuple[Assignment, Experiment]:
     return assignment, experiment_from(assignment.experiment)
 
 
-def assign(peer: str, run_dir: str, tag: int, url: str, experiment: Experiment, places: list[Place]) -> Assignment:
-    return Assignment(peer, run_dir, tag, url, to_document(experiment), places)
+def assign(
+    peer: str, run_dir: str, tag: int, urls: dict[str, str], experiment: Experiment, places: list[Place]
+) -> Assignment:
+    return Assignment(peer, run_dir, tag, urls, to_document(experiment), places)
 
 
 class Quota(Struct, frozen=True):
@@ -58,10 +59,8 @@ class Quota(Struct, frozen=True):
     warmup_ns: int = 0
 
 
-def quota_of(group: Group, experiment: Experiment) -> Quota:
+def quota_of(pacer: Pacer, phases: Phases) -> Quota:
     """The messages of one connection: those intended within warm-up and measure, or a count after the warm-up."""
-    phases = experiment.phases
-    pacer = group.pacer
     count, duration = phases.measure.messages, phases.measure.duration
     if count is not None:
         if pacer.bounded:

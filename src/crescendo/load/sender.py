@@ -60,11 +60,11 @@ class Flight(NamedTuple):
 class Sender:
     """One sending connection and where it is in its schedule."""
 
-    def __init__(self, number: int, group: Group, quota: Quota, channel: SendChannel, tag: int) -> None:
+    def __init__(self, number: int, group: Group, pacer: Pacer, quota: Quota, channel: SendChannel, tag: int) -> None:
         self.number = number
         self.group = group
         self.channel = channel
-        self.pacer: Pacer = group.pacer
+        self.pacer = pacer
         self.quota = quota
         self.total = quota.total
         self.next_seq = 0
@@ -95,9 +95,9 @@ class Sender:
     def exhausted(self) -> bool:
         return self.next_seq >= self.total or self.channel.closed is not None
 
-    @property
-    def settled(self) -> bool:
-        return not self.flights or self.channel.closed is not None
+    def over(self) -> bool:
+        """Whether everything has left and has been settled, where anybody settles."""
+        return self.channel.closed is not None or (not self.flights and self.channel.flush())
 
 
 class SenderEngine:
@@ -145,7 +145,7 @@ class SenderEngine:
                 self._log.tick(now_ns)
             if not self._waiting and not self._runnable and all(sender.exhausted for sender in self._senders):
                 finished_sending_ns = finished_sending_ns or now_ns
-                if all(sender.settled for sender in self._senders) or now_ns - finished_sending_ns > self._drain_ns:
+                if all(sender.over() for sender in self._senders) or now_ns - finished_sending_ns > self._drain_ns:
                     break
         return self.statistics(time.monotonic_ns())
 

@@ -15,11 +15,14 @@ from typing import Any
 
 from crescendo.control.notes import Command, Failure, Note, Start, Statistics
 from crescendo.control.peer import Peer
+from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.load.assignment import Assignment, quota_of, read_assignment
 from crescendo.load.driver import Channel, ReceiveChannel, SendChannel
+from crescendo.load.mqtt import MqttReceiver, MqttSender
 from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.sender import Sender, SenderEngine
+from crescendo.load.stomp import StompReceiver, StompSender
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
 from crescendo.model.workload import Group
@@ -30,8 +33,18 @@ READY_TIMEOUT_S = 10.0
 _SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not keep the engine waiting for 5 ms
 _PR_SET_TIMERSLACK = 29
 
-SENDERS: dict[str, Callable[[str, Group], SendChannel]] = {"amqp10": Amqp10Sender}
-RECEIVERS: dict[str, Callable[[str, Group], ReceiveChannel]] = {"amqp10": Amqp10Receiver}
+SENDERS: dict[str, Callable[[str, Group], SendChannel]] = {
+    "amqp10": Amqp10Sender,
+    "amqp091": Amqp091Sender,
+    "stomp": StompSender,
+    "mqtt": MqttSender,
+}
+RECEIVERS: dict[str, Callable[[str, Group], ReceiveChannel]] = {
+    "amqp10": Amqp10Receiver,
+    "amqp091": Amqp091Receiver,
+    "stomp": StompReceiver,
+    "mqtt": MqttReceiver,
+}
 
 _STOPS = {Command.STOP_SENDER, Command.STOP_RECEIVER, Command.HALT}
 
@@ -116,7 +129,7 @@ class Worker:
         try:
             for place in assignment.places:
                 group = groups[place.group]
-                channels.append(make[group.protocol](assignment.url, group))
+                channels.append(make[group.protocol](assignment.urls[group.protocol], group))
             self._await_ready(channels)
         except CrescendoError:
             for channel in channels:
@@ -152,10 +165,12 @@ class Worker:
             raise LostError("no recording to write to")
         places = list(zip(assignment.places, channels, strict=True))
         if self._role == "sender":
-            senders = [
-                Sender(p.id, groups[p.group], quota_of(groups[p.group], experiment), channel, assignment.tag)
-                for p, channel in places
-            ]
+            senders = []
+            for place, channel in places:
+                group = groups[place.group]
+                pacer = experiment.pacer_of(group, place.id)
+                quota = quota_of(pacer, experiment.phases)
+                senders.append(Sender(place.id, group, pacer, quota, channel, assignment.tag))
             return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain)
         receivers = [Receiver(p.id, groups[p.group], channel) for p, channel in places]
         return ReceiverEngine(receivers, log, self, tag=assignment.tag)

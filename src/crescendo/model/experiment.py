@@ -8,7 +8,7 @@ import copy
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,11 +16,15 @@ import yaml
 from msgspec import Meta, Struct, field
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.pacer import Pacer
+from crescendo.model.profile import Constant, Profile, Step
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
 from crescendo.model.verdict import Bound, check_metric, default_checks
-from crescendo.model.workload import MAX_CONNECTIONS, Group, Open
+from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Open
 
-SCHEMES = ("amqp",)
+DEFAULT_PORTS = {"amqp": 5672, "amqp091": 5672, "stomp": 61613, "mqtt": 1883}
+PROCESS = "process"
+MIN_EVERY_NS = 100_000_000
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
@@ -30,6 +34,8 @@ class System(Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: str | None = None
     url: str | None = None
+    version: str | None = None  # None: the one that is installed
+    home: str | None = None  # where one is that Crescendo did not install
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -37,12 +43,30 @@ class System(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("give either kind (a system to start) or url (one that runs already)")
         if self.url is not None:
             _check_url(self.url)
-            if self.settings:
-                raise ValueError("settings belong to a system that Crescendo starts; with url they do nothing")
+            given = [key for key in ("version", "home", "settings") if getattr(self, key)]
+            if given:
+                raise ValueError(f"with url, {given[0]} does nothing: it is for a system that Crescendo starts")
 
 
-class Constant(Struct, frozen=True, tag_field="kind", tag="constant", forbid_unknown_fields=True):
-    """Every group at its own rate, from beginning to end."""
+class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
+    """An inspector: what kind, how often, and at what, unless it is the experiment's own system."""
+
+    kind: str
+    every: Duration | None = None
+    url: str | None = None
+    pid: Annotated[int, Meta(ge=1)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.every < MIN_EVERY_NS:
+            raise ValueError(f"every must be at least {Duration(MIN_EVERY_NS)}; more often would be load, not a look")
+        if self.pid is not None and self.kind != PROCESS:
+            raise ValueError(f"pid goes with kind: {PROCESS}; a {self.kind} inspector needs a url")
+        if self.url is not None and self.kind == PROCESS:
+            raise ValueError("a process inspector looks at a pid of this machine, not at a url")
+
+    @property
+    def period_ns(self) -> int:
+        return int(self.every or 0) or (10**9 if self.kind == PROCESS else 5 * 10**9)
 
 
 class Phases(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,8 +94,9 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=_NAME)]
     workload: Annotated[list[Group], Meta(min_length=1)]
     system: System = System(kind="loopback")
-    profile: Constant = Constant()
+    profile: Profile = Constant()
     phases: Phases = Phases()
+    inspect: list[Inspect] = field(default_factory=list)
     checks: dict[str, Bound] | None = None
     peers: Peers = Peers()
     seed: int = 1
@@ -93,8 +118,37 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"nobody receives from {group.address}; give a group on that address a receiver")
             if not group.senders and not any(g.senders and g.address == group.address for g in self.workload):
                 raise ValueError(f"nobody sends to {group.address}; give a group on that address a sender")
+        for group in self.workload:
+            self.pacer_of(group, 0)  # refuses what cannot be paced
+            self._check_protocol(group)
+        for inspect in self.inspect:
+            self._check_target(inspect)
         for metric in self.checks or {}:
             check_metric(metric)
+
+    def _check_protocol(self, group: Group) -> None:
+        scheme = urlsplit(self.system.url).scheme if self.system.url else PROTOCOLS[group.protocol]
+        if scheme != PROTOCOLS[group.protocol]:
+            spoken = [protocol for protocol, name in PROTOCOLS.items() if name == scheme]
+            raise ValueError(
+                f"group {group.name!r} speaks {group.protocol}, but the system's url begins with {scheme}://; "
+                f"set its protocol to {spoken[0]}, or change the url"
+            )
+
+    def _check_target(self, inspect: Inspect) -> None:
+        if inspect.url is not None or inspect.pid is not None:
+            return
+        if self.system.url is not None:
+            needed = "pid" if inspect.kind == PROCESS else "url (of its management)"
+            raise ValueError(f"inspect: {inspect.kind} needs a {needed}, because Crescendo does not start the system")
+        if inspect.kind not in {PROCESS, self.system.kind}:
+            raise ValueError(
+                f"inspect: {inspect.kind} does not fit the system {self.system.kind}; give it the url to look at"
+            )
+
+    def pacer_of(self, group: Group, sender: int) -> Pacer:
+        """When the messages of one sending connection are due."""
+        return self.profile.pacer(group.rate, self.seed, sender)
 
     @property
     def effective_checks(self) -> dict[str, Bound]:
@@ -108,7 +162,11 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         system = self.system
         url = system.url and redact_url(system.url)
         settings = {key: "***" if _SECRET.search(key) else value for key, value in system.settings.items()}
-        return msgspec.structs.replace(self, system=System(system.kind, url, settings))
+        return msgspec.structs.replace(
+            self,
+            system=msgspec.structs.replace(system, url=url, settings=settings),
+            inspect=[msgspec.structs.replace(item, url=item.url and redact_url(item.url)) for item in self.inspect],
+        )
 
 
 def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
@@ -164,13 +222,13 @@ def redact_url(url: str) -> str:
 
 
 def _check_url(url: str) -> None:
-    wanted = f"{SCHEMES[0]}://[user:password@]host[:port]"
+    wanted = "amqp://[user:password@]host[:port] (or amqp091://, stomp://, mqtt://)"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:  # its words may hold a piece of the password
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}") from None
-    if parts.scheme not in SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query or port == 0:
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path.strip("/") or parts.query or port == 0:
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}")
 
 
@@ -222,12 +280,19 @@ def _explain(message: str) -> str:
 
 def _keys_at(where: str) -> list[str]:
     head = re.split(r"[.\[]", where)[0]
-    tables: dict[str, Any] = {"system": System, "phases": Phases, "peers": Peers, "profile": Constant}
+    tables: dict[str, Any] = {
+        "system": System,
+        "phases": Phases,
+        "peers": Peers,
+        "profile": Profile,
+        "inspect": Inspect,
+    }
     if head == "workload":
         kind: Any = Open if where.endswith(".mode") else Group
     else:
-        kind = tables.get(head, Experiment)
-    return [item.encode_name for item in msgspec.structs.fields(kind)]
+        kind = Step if where.startswith("profile.steps") else tables.get(head, Experiment)
+    names = (item.encode_name for one in get_args(kind) or (kind,) for item in msgspec.structs.fields(one))
+    return list(dict.fromkeys(names))
 
 
 def _one_line(err: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from crescendo.model.pacer import Pacer, pacer_for
+from crescendo.model.pacer import pacer_for
 from crescendo.model.units import Size
 
 STAMP_BYTES = 32
@@ -17,7 +17,8 @@ STAMP_BYTES = 32
 
 MAX_PAYLOAD_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 32_767
-PROTOCOLS = ("amqp10",)
+PROTOCOLS = {"amqp10": "amqp", "amqp091": "amqp091", "stomp": "stomp", "mqtt": "mqtt"}
+"""Protocol -> the scheme of its URLs, and the name of the endpoint at which a system speaks it."""
 
 _ADDRESS = re.compile(r"(?:(queue|topic)://)?((?!\w+://)[^\s:/][^\s]*)")  # a misspelt scheme is not part of a name
 
@@ -71,15 +72,6 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
         if match is None:  # __post_init__ has refused it
             raise ValueError(self.address)
         return match[2]
-
-    @property
-    def pacer(self) -> Pacer:
-        return pacer_for(self.rate)
-
-    @property
-    def offered(self) -> float:
-        """Messages per second over all connections; 0 when unbounded."""
-        return self.rate * self.senders
 
     def subscription_of(self, receiver_index: int) -> str:
         """Who owes what: receivers of a queue share its messages, each receiver of a topic is owed all of them."""

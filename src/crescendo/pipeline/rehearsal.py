@@ -8,6 +8,8 @@ What the archive is, and where, is in `archive`.
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.pipeline.archive import archive_path
@@ -15,7 +17,7 @@ from crescendo.pipeline.job import analyze
 from crescendo.pipeline.session import close_session, open_session
 from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
-from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
+from crescendo.record.schema import READINGS, RECEIVED, SENT, SETTLED, Settlement
 from crescendo.record.writer import Recorder
 
 _SECOND_NS = 10**9
@@ -45,9 +47,12 @@ def rehearse() -> Path:
 def _record(run_dir: Path) -> None:
     """Three messages sent, of which one never arrives: the analysis has to go all the way."""
     recorder = Recorder(run_dir, "rehearsal")
-    recorder.append(SENT, 3, 0, [0, 1, 2], 1, [1, 2, 3], [1, 2, 3], 32)
+    numbers = np.arange(3)
+    recorder.append(SENT, 3, 0, numbers, 1, numbers + 1, numbers + 1, 32)
     recorder.append(SETTLED, 1, 0, 0, 2, 1, 2, int(Settlement.ACCEPTED))
-    recorder.append(RECEIVED, 2, 0, 0, [0, 1], [1, 2], [1, 2], [5, 6], [0, 1], 32, 0)
+    two = numbers[:2]
+    recorder.append(RECEIVED, 2, 0, 0, two, two + 1, two + 1, two + 5, two, 32, 0)
+    recorder.append(READINGS, 3, numbers, "rehearsal", "entity", "metric", numbers * 1.5)
     recorder.close()
     experiment = experiment_from({"name": "rehearsal"})
     group = experiment.workload[0]

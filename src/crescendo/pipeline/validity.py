@@ -18,6 +18,7 @@ from crescendo.record.summary import Validity
 BLOCKED_SHARE = 0.05
 LATENESS_SHARE = 0.10
 BUSY_SHARE = 0.90
+_GONE = {"lost", "failed"}
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,19 @@ def _every_part_intact(evidence: Evidence) -> Finding:
 
 
 def _every_peer_finished(evidence: Evidence) -> Finding:
-    name, peers = "every peer finished", evidence.manifest.peers
-    gone = [
-        f"{peer.id} {'was lost' if peer.ended == 'lost' else peer.ended}" + (f": {peer.reason}" if peer.reason else "")
-        for peer in peers
-        if peer.ended in {"lost", "failed"}
-    ]
-    return _failed(name, gone, evidence.checks) if gone else _held(name, f"{len(peers)} of {len(peers)}")
+    name = "every peer finished"
+    load = [peer for peer in evidence.manifest.peers if peer.role != "inspector"]
+    gone = [_how_it_went(peer) for peer in load if peer.ended in _GONE]
+    if gone:
+        return _failed(name, gone, evidence.checks)
+    # No message passes through an inspector: without it we know less about the system, but not about the load.
+    blind = [_how_it_went(peer) for peer in evidence.manifest.peers if peer.role == "inspector" and peer.ended in _GONE]
+    return _held(name, "; ".join([f"{len(load)} of {len(load)}", *blind]))
+
+
+def _how_it_went(peer: PeerRecord) -> str:
+    how = "was lost" if peer.ended == "lost" else peer.ended
+    return f"{peer.id} {how}" + (f": {peer.reason}" if peer.reason else "")
 
 
 def _generator_kept_up(evidence: Evidence) -> Finding:

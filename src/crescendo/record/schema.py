@@ -27,7 +27,7 @@ def _table(**columns: str) -> tuple[Column, ...]:
     return tuple(Column(name, kind) for name, kind in columns.items())
 
 
-SENT, SETTLED, RECEIVED, EVENTS = "sent", "settled", "received", "events"
+SENT, SETTLED, RECEIVED, READINGS, EVENTS = "sent", "settled", "received", "readings", "events"
 
 TABLES: dict[str, tuple[Column, ...]] = {
     SENT: _table(sender=I16, seq=I64, attempt=I16, intended_ns=I64, sent_ns=I64, size=I32),
@@ -36,6 +36,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         receiver=I16, sender=I16, seq=I64, intended_ns=I64, sent_ns=I64, received_ns=I64,
         arrival=I64, size=I32, flags=I16,
     ),
+    READINGS: _table(t_ns=I64, source=TEXT, entity=TEXT, metric=TEXT, value=F64),
     EVENTS: _table(t_ns=I64, source=TEXT, kind=TEXT, detail=TEXT),
 }  # fmt: skip
 

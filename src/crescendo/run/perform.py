@@ -21,17 +21,18 @@ from crescendo.control import topics
 from crescendo.control.broker import EmbeddedBroker
 from crescendo.control.bus import Bus
 from crescendo.control.conductor import Mark, Outcome, Run
-from crescendo.load.amqp10 import DEFAULT_PORT
 from crescendo.model.errors import ConfigError, LostError, PeerError
-from crescendo.model.experiment import Experiment, to_document
+from crescendo.model.experiment import DEFAULT_PORTS, Experiment, to_document
 from crescendo.net.sockets import connect
 from crescendo.record.manifest import Clock, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import facts
-from crescendo.run.planning import Arrangement, arrange
+from crescendo.run.planning import Arrangement, SystemUnderTest, arrange
 from crescendo.run.play import CONDUCTOR, Player
 from crescendo.run.processes import PeerProcess, die_with_parent
+from crescendo.systems.base import Kind
+from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
 _LEAVE_TIMEOUT_S = 2.0
@@ -79,10 +80,10 @@ def _perform(
         watcher.progress("starting the control broker")
         if control_url is None:
             control_url = stack.enter_context(EmbeddedBroker(preexec_fn=die_with_parent())).url
-        url, system_facts = _start_system(experiment, run_dir, stack, watcher)
+        system, system_facts = _start_system(experiment, run_dir, stack, watcher)
         watcher.prepare()
         tag = secrets.randbits(32)
-        arrangement = arrange(experiment, run_dir=str(run_dir.resolve()), tag=tag, url=url)
+        arrangement = arrange(experiment, run_dir=str(run_dir.resolve()), tag=tag, system=system)
         manifest = Manifest(
             run=run_dir.name,
             tag=tag,
@@ -98,7 +99,7 @@ def _perform(
         bus = Bus(control_url, f"{CONDUCTOR}-{secrets.token_hex(4)}", (topics.REPLIES, topics.NOTIFICATIONS))
         bus.connect()
         stack.callback(bus.close)
-        watcher.progress("starting senders and receivers")
+        watcher.progress("starting " + ", ".join(sorted({f"{plan.role}s" for plan in arrangement.plan.peers})))
         peers = [PeerProcess(plan.id, plan.role, control_url, run_dir / "logs") for plan in arrangement.plan.peers]
         for peer in peers:
             stack.callback(peer.stop)
@@ -128,23 +129,41 @@ def _play(
 
 def _start_system(
     experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, watcher: Watcher
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if system.url is not None:
         _knock(system.url)
-        return system.url, {"url": experiment.redacted().system.url}
+        url = system.url
+        return SystemUnderTest({urlsplit(url).scheme: url}), {"url": experiment.redacted().system.url}
     kind = system_of(system.kind or "")
     watcher.progress(f"starting {system.kind}")
-    instance = kind.start(system.settings, run_dir, die_with_parent())
+    instance = start(
+        kind,
+        _settings(kind, experiment),
+        directory=run_dir.resolve() / "system",
+        home=Path(system.home) if system.home else None,
+        version=system.version,
+        on_fork=die_with_parent(),
+        keep_logs=run_dir / "logs",
+    )
     stack.callback(instance.stop)
-    return instance.url, instance.facts
+    return SystemUnderTest(instance.endpoints, instance.pid), instance.facts
+
+
+def _settings(kind: Kind, experiment: Experiment) -> dict[str, Any]:
+    """Those of the file, and the names that the load needs where they must be there from the start."""
+    names = {
+        "queues": sorted({group.destination for group in experiment.workload if not group.is_topic}),
+        "topics": sorted({group.destination for group in experiment.workload if group.is_topic}),
+    }
+    return {**{key: names[key] for key in kind.declares}, **experiment.system.settings}
 
 
 def _knock(url: str) -> None:
     """Learn at once, and not after everything else has started, that nobody is there."""
     parts = urlsplit(url)
     try:
-        connect(parts.hostname or "", parts.port or DEFAULT_PORT).close()
+        connect(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme]).close()
     except PeerError as err:
         raise ConfigError(f"the run could not start: {err}") from err
 

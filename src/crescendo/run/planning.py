@@ -4,12 +4,19 @@ Pure: an experiment becomes numbered connections, their places on peers, and the
 dealt out in turn, so that peers of one role carry the same load.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crescendo.control.conductor import PeerPlan, Plan
+from crescendo.inspectors.assignment import Assignment
+from crescendo.inspectors.registry import inspector_of
 from crescendo.load.assignment import Place, assign
+from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
+from crescendo.model.schedule import measure_ns
+from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.record.manifest import Connection
+from crescendo.systems.base import MANAGEMENT
 
 
 @dataclass(frozen=True)
@@ -20,23 +27,58 @@ class Arrangement:
     plan: Plan
 
 
-def arrange(experiment: Experiment, *, run_dir: str, tag: int, url: str) -> Arrangement:
+@dataclass(frozen=True)
+class SystemUnderTest:
+    """Where the system is, by the names of its endpoints, and the process that inspectors may look at."""
+
+    endpoints: Mapping[str, str]
+    pid: int | None = None
+
+
+def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnderTest) -> Arrangement:
     senders = _connections(experiment, "sender")
     receivers = _connections(experiment, "receiver")
+    urls = {group.protocol: _url(system, group) for group in experiment.workload}
     peers: list[PeerPlan] = []
     for role, connections in (("receiver", receivers), ("sender", senders)):
         for peer in sorted({connection.peer for connection in connections}):
             places = [Place(c.id, c.group) for c in connections if c.peer == peer]
-            assignment = assign(peer, run_dir, tag, url, experiment, places)
+            assignment = assign(peer, run_dir, tag, urls, experiment, places)
             peers.append(PeerPlan(peer, "sender" if role == "sender" else "receiver", assignment.to_payload()))
+    peers += _inspectors(experiment, run_dir, system)
     plan = Plan(
         peers=tuple(peers),
         warmup_ns=experiment.phases.warmup,
-        measure_ns=_measure_ns(experiment),
+        measure_ns=measure_ns(experiment),
         drain_ns=experiment.phases.drain,
         fan_out=_fan_out(receivers),
     )
     return Arrangement(senders + receivers, plan)
+
+
+def _url(system: SystemUnderTest, group: Group) -> str:
+    url = system.endpoints.get(PROTOCOLS[group.protocol])
+    if url is None:
+        spoken = [protocol for protocol, endpoint in PROTOCOLS.items() if endpoint in system.endpoints]
+        raise ConfigError(
+            f"workload.{group.name}.protocol: the system does not speak {group.protocol}; it speaks {', '.join(spoken)}"
+        )
+    return url
+
+
+def _inspectors(experiment: Experiment, run_dir: str, system: SystemUnderTest) -> list[PeerPlan]:
+    plans: list[PeerPlan] = []
+    for inspect in experiment.inspect:
+        inspector_of(inspect.kind)  # an unknown kind is said before anything starts
+        same = sum(plan.id.startswith(f"inspector-{inspect.kind}") for plan in plans)
+        peer = f"inspector-{inspect.kind}" + (f"-{same + 1}" if same else "")
+        # A URL that a person gives is the management's, whatever protocol that speaks.
+        endpoints = system.endpoints if inspect.url is None else {MANAGEMENT: inspect.url}
+        assignment = Assignment(
+            peer, run_dir, inspect.kind, inspect.period_ns, dict(endpoints), inspect.pid or system.pid
+        )  # fmt: skip
+        plans.append(PeerPlan(peer, "inspector", assignment.to_payload()))
+    return plans
 
 
 def _connections(experiment: Experiment, role: str) -> list[Connection]:
@@ -65,14 +107,3 @@ def _fan_out(receivers: list[Connection]) -> dict[str, int]:
     for receiver in receivers:
         subscriptions.setdefault(receiver.address, set()).add(receiver.subscription)
     return {address: len(names) for address, names in subscriptions.items()}
-
-
-def _measure_ns(experiment: Experiment) -> int | None:
-    """How long the measure phase lasts; None when a count at no given rate decides."""
-    measure = experiment.phases.measure
-    if measure.duration is not None:
-        return int(measure.duration)
-    rates = [group.rate for group in experiment.workload if group.senders]
-    if measure.messages is None or not all(rates):
-        return None
-    return int(measure.messages / min(rates) * 1e9)

@@ -1,33 +1,120 @@
 """What does every system under test have in common?
 
-It is started with settings, serves at a URL, and is stopped so that nothing of it remains.
+A kind knows where its files are, and turns settings into a blueprint: files to write, processes to start, URLs it will
+serve at. That is pure. Starting, waiting, stopping and cleaning up are the same for all kinds and live in `instance`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta, Struct
+
+from crescendo.model.units import Size
 
 OnFork = Callable[[], None]
+
+USER = "crescendo"
+AMQP, AMQPS, AMQP091, STOMP, MQTT, MANAGEMENT = "amqp", "amqps", "amqp091", "stomp", "mqtt", "management"
+"""Names of endpoints, which are also the URL schemes of the protocols. Management is http, or AMQP for routers."""
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a person may set about any broker. A kind that cannot honour one of these refuses it."""
+
+    user: str = USER
+    password: str | None = None  # None: a fresh random one for this instance
+    protocols: list[str] | None = None  # None: all that the kind speaks
+    persistence: bool = True
+    memory: Size | None = None
+    threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    queues: list[str] = []
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Files of one version of a system on this machine. The manifest names them."""
+
+    version: str
+    home: Path
+    origin: str  # "package rabbitmq-server 3.10.8-1", "maven org.apache.activemq:apache-artemis:2.50.0", "given"
+    sha256: str | None = None  # of the archive it came from
+    java: Path | None = None  # the java command it runs on
+    java_version: str | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One process of an instance. Never a shell, never a daemon: the pid we start is the process that serves."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)  # added to a minimal environment
+    cwd: str | None = None
+    user: str | None = None  # the unprivileged account to use when we are root and the program refuses root
+    listens_on: int | None = None  # the next launch waits until this port accepts
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """An instance before anything exists of it. Besides its files it finds empty data/, logs/ and tmp/."""
+
+    files: Mapping[str, str]  # path under the instance's directory -> text; may hold secrets, so mode 0600
+    launches: tuple[Launch, ...]  # started in this order, stopped in the opposite one
+    endpoints: Mapping[str, str]  # endpoint name -> URL with credentials
+    serving: int = -1  # which launch is the system itself: its pid is the one that inspectors watch
+
+
+class Kind(Protocol):
+    """A kind of system that can be started. One module each, one line in the registry."""
+
+    name: str
+    summary: str
+    settings: type[Settings]
+    ports: tuple[str, ...]  # the endpoints (and other listeners) that need a port of their own
+    declares: tuple[str, ...]  # the settings with names to be there from the start: queues, topics
+
+    def find(self, home: Path | None, version: str | None) -> Installation:
+        """The installation to use; ConfigError names the cure when there is none."""
+        ...
+
+    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
+        """Get it. Does nothing when it is there already."""
+        ...
+
+    def plan(self, settings: Any, installation: Installation, directory: Path, ports: Mapping[str, int]) -> Blueprint:
+        """Pure. `settings` is an instance of `self.settings` whose password is filled in."""
+        ...
+
+    def prove(self, endpoints: Mapping[str, str], settings: Any) -> None:
+        """Show that it serves, or raise PeerError. Called again and again until it does."""
+        ...
 
 
 class Instance(Protocol):
     """A running system."""
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """Where the load goes."""
+        ...
+
+    @property
+    def endpoints(self) -> Mapping[str, str]:
+        """All its URLs, with credentials: hand them on, never write them down."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        ...
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was started: kind, version, pid, settings. Goes into the manifest; holds no secrets."""
+        """What was started: kind, version, origin, checksum, JVM, pid, ports, settings. Holds no secrets."""
         ...
 
     def stop(self) -> None:
-        """End it; safe to call twice."""
+        """End it and leave nothing; safe to call twice."""
         ...
-
-
-class Kind(NamedTuple):
-    """A kind of system that can be started."""
-
-    summary: str
-    start: Callable[[dict[str, Any], Path, OnFork | None], Instance]

@@ -1,100 +1,75 @@
-"""How is the loopback relay started and stopped?
+"""How is the loopback relay configured?
 
-The relay runs in a process of its own, so that it can be stopped, stalled and measured like any other system.
+The relay runs in a process of its own, so that it can be stopped, stalled and measured like any other system. It is
+part of Crescendo, so there is nothing to install. Open to everybody on this machine unless a user is set.
 """
 
-import contextlib
 import json
-import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
-
-import msgspec
-from msgspec import Struct
 
 from crescendo import __version__
-from crescendo.model.errors import ConfigError, PeerError
-from crescendo.systems.base import Kind, OnFork
-from crescendo.systems.relay import READY
+from crescendo.client.amqp10 import pass_a_message
+from crescendo.model.errors import ConfigError
+from crescendo.systems import base
+from crescendo.systems.base import AMQP, Blueprint, Installation, Launch
+from crescendo.systems.settings import endpoint, refuse
 
-_STOP_TIMEOUT_S = 3.0
+_CREDENTIALS = "credentials.json"
+_PROOF_TIMEOUT_S = 2.0
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class Settings(base.Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of the relay: with user and password it lets nobody else in."""
 
-    user: str | None = None
-    password: str | None = None
+    user: str = ""
+    persistence: bool = False
 
     def __post_init__(self) -> None:
-        if (self.user is None) != (self.password is None):
-            raise ValueError("user and password go together")
+        refuse(
+            self,
+            persistence="the loopback relay keeps messages in memory only; leave it out",
+            memory="the loopback relay bounds its queues by itself; leave it out",
+            threads="the loopback relay is one thread; leave it out",
+            queues="the loopback relay makes a queue when it is first used; leave it out",
+        )
+        if bool(self.user) != (self.password is not None):
+            raise ValueError("user: user and password go together; give both or none")
 
 
 class Loopback:
-    """A running relay."""
+    """The relay as a kind of system."""
 
-    def __init__(self, settings: Settings, on_fork: OnFork | None) -> None:
-        self._settings = settings
-        arguments = ["--credentials"] if settings.user is not None else []
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "crescendo.systems.relay", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread
-            start_new_session=True,
-        )
-        try:
-            self._port = self._handshake()
-        except BaseException:
-            self.stop()
-            raise
+    name = "loopback"
+    summary = "an AMQP 1.0 relay in memory that needs nothing installed"
+    settings = Settings
+    ports = (AMQP,)
+    declares = ()
 
-    @property
-    def url(self) -> str:
-        who = ""
-        if self._settings.user is not None:
-            who = f"{quote(self._settings.user, safe='')}:{quote(self._settings.password or '', safe='')}@"
-        return f"amqp://{who}127.0.0.1:{self._port}"
+    def find(self, home: Path | None, version: str | None) -> Installation:
+        if home is not None:
+            raise ConfigError("the loopback relay is part of Crescendo and has no home; leave it out")
+        if version not in {None, __version__}:
+            raise ConfigError(f"the loopback relay is part of Crescendo {__version__}; version {version} is not here")
+        return Installation(__version__, Path(__file__).parent, f"crescendo {__version__}")
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {"kind": "loopback", "version": __version__, "pid": self._process.pid, "port": self._port}
+    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
+        progress("the loopback relay is part of Crescendo")
+        return self.find(None, version)
 
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+    def plan(
+        self, settings: Settings, _installation: Installation, directory: Path, ports: Mapping[str, int]
+    ) -> Blueprint:
+        argv = [sys.executable, "-m", "crescendo.systems.relay", "--port", str(ports[AMQP])]
+        files = {}
+        if settings.user:
+            files[_CREDENTIALS] = json.dumps([settings.user, settings.password])
+            argv += ["--credentials", str(directory / _CREDENTIALS)]
+        return Blueprint(files, (Launch(self.name, tuple(argv)),), {AMQP: endpoint(AMQP, settings, ports[AMQP])})
 
-    def _handshake(self) -> int:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise PeerError("the loopback relay has no pipes")
-        if self._settings.user is not None:
-            stdin.write(json.dumps([self._settings.user, self._settings.password]) + "\n")
-            stdin.flush()
-        line = stdout.readline()  # the relay either says it is ready or ends, and then this is empty
-        if not line.startswith(READY):
-            raise PeerError(f"the loopback relay did not start (exit code {self._process.wait(_STOP_TIMEOUT_S)})")
-        return int(line.removeprefix(READY))
+    def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:
+        pass_a_message(endpoints[AMQP], "crescendo-proof", _PROOF_TIMEOUT_S)
 
 
-def _start(settings: dict[str, Any], _directory: Path, on_fork: OnFork | None) -> Loopback:
-    try:
-        return Loopback(msgspec.convert(settings, Settings), on_fork)
-    except msgspec.ValidationError as err:
-        raise ConfigError(f"system.settings: {err}; the loopback relay knows user and password") from err
-
-
-LOOPBACK = Kind("an AMQP 1.0 relay in memory that needs nothing installed", _start)
+LOOPBACK = Loopback()

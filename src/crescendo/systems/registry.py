@@ -1,15 +1,29 @@
-"""Which systems can be started? One line each."""
+"""Which systems can be started? One line each.
+
+A kind's module is imported when the kind is asked for.
+"""
+
+from importlib import import_module
 
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import Kind
-from crescendo.systems.loopback import LOOPBACK
 
-SYSTEMS: dict[str, Kind] = {"loopback": LOOPBACK}
+SYSTEMS: dict[str, str] = {
+    "activemq": "activemq:ACTIVEMQ",
+    "artemis": "artemis:ARTEMIS",
+    "loopback": "loopback:LOOPBACK",
+    "mosquitto": "mosquitto:MOSQUITTO",
+    "qpid-broker-j": "qpid_broker_j:QPID_BROKER_J",
+    "qpid-dispatch": "qpid_dispatch:QPID_DISPATCH",
+    "rabbitmq": "rabbitmq:RABBITMQ",
+}
 
 
-def system_of(kind: str) -> Kind:
+def system_of(name: str) -> Kind:
     try:
-        return SYSTEMS[kind]
+        module, _, attribute = SYSTEMS[name].partition(":")
     except KeyError:
         known = ", ".join(sorted(SYSTEMS))
-        raise ConfigError(f"system.kind: no system is called {kind!r}; known: {known}, or give a url") from None
+        raise ConfigError(f"system.kind: no system is called {name!r}; known: {known}, or give a url") from None
+    kind: Kind = getattr(import_module(f"crescendo.systems.{module}"), attribute)
+    return kind

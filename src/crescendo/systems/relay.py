@@ -16,6 +16,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 import numpy as np
@@ -31,7 +32,6 @@ from crescendo.wire.amqp10.performatives import Attach, Modified, Released, Sour
 
 CREDIT = 4000
 DEPTH_LIMIT = 100_000
-READY = "ready "
 _HEARTBEATS_S = 0.1
 _SERIAL = 0xFFFF_FFFF
 
@@ -358,13 +358,14 @@ def _ahead(number: int, base: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until told to stop; the first line on stdout names the port. Credentials come on stdin, never as words."""
+    """Serve until told to stop. Credentials come in a file, never as words."""
     parser = argparse.ArgumentParser(prog="crescendo.systems.relay")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--credentials", action="store_true", help='read ["user", "password"] from standard input')
+    parser.add_argument("--credentials", type=Path, help='a file with ["user", "password"] in it')
     options = parser.parse_args(arguments)
-    credentials = Credentials(*json.loads(sys.stdin.readline())) if options.credentials else None
+    secret = options.credentials and options.credentials.read_text(encoding="utf-8")
+    credentials = Credentials(*json.loads(secret)) if secret else None
     listener = listen(options.host, options.port)
     relay = Relay(listener, credentials)
 
@@ -373,7 +374,7 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the conductor's business
-    print(f"{READY}{listener.getsockname()[1]}", flush=True)
+    print(f"serving on port {listener.getsockname()[1]}", flush=True)
     try:
         relay.serve()
     finally:

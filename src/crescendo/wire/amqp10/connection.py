@@ -359,7 +359,7 @@ class Connection:
             case Open():
                 self.remote_max_frame_size = max(performative.max_frame_size or 2**32 - 1, MIN_MAX_FRAME_SIZE)
                 self.remote_idle_time_out_ms = performative.idle_time_out or 0
-                return Opened(performative.container_id)
+                return Opened(performative.container_id, str((performative.properties or {}).get("product", "")))
             case Begin():
                 return self._take_begin(channel, performative)
             case Attach():

@@ -15,9 +15,10 @@ Octets = npt.NDArray[np.uint8]
 
 
 class Opened(NamedTuple):
-    """The other side has opened the connection."""
+    """The other side has opened the connection, and says which product it is if it cares to."""
 
     container_id: str
+    product: str = ""
 
 
 class Begun(NamedTuple):

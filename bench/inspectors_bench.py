@@ -1,0 +1,90 @@
+"""What does looking cost the system, and what does it cost ourselves?
+
+Each system is started and left alone, then looked at every 5 s and every second, in one run. The CPU of its processes
+without a look is what it needs anyway; the rest is the inspector's doing.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from crescendo.inspectors.base import Target
+from crescendo.inspectors.registry import inspector_of
+from crescendo.inspectors.watch import Watch
+from crescendo.model.errors import ConfigError
+from crescendo.run.processes import die_with_parent
+from crescendo.systems.instance import start
+from crescendo.systems.registry import system_of
+
+KINDS = ("rabbitmq", "mosquitto", "activemq", "artemis", "qpid-broker-j", "qpid-dispatch")
+SECONDS = 20
+SETTLE_S = 20
+PERIODS_S = (5, 1)
+_STEP_S = 0.02
+
+
+class Nowhere:
+    """Readings are made, and not kept."""
+
+    def append(self, table: str, rows: int, *columns: object) -> None:
+        pass
+
+    def tick(self, now_ns: int) -> None:
+        pass
+
+
+def _cpu_of(pid: int) -> float:
+    root = psutil.Process(pid)
+    times = [process.cpu_times() for process in (root, *root.children(recursive=True))]
+    return sum(used.user + used.system for used in times)
+
+
+def _watch(kind: str, target: Target, every_s: float) -> tuple[float, int]:
+    """Percent of a core that we used ourselves, and how often we looked."""
+    watch = Watch(inspector_of(kind)(target), kind, int(every_s * 1e9), Nowhere())
+    watch.look_once(10)
+    cpu_s, begun_ns = time.process_time(), time.monotonic_ns()
+    while (now_ns := time.monotonic_ns()) - begun_ns < SECONDS * 10**9:
+        watch.step(begun_ns, now_ns)
+        time.sleep(_STEP_S)
+    used_s = time.process_time() - cpu_s
+    watch.close(1)
+    assert watch.looks, f"{kind}: not one look succeeded"
+    return used_s / SECONDS * 100, watch.looks
+
+
+def _measure(kind: str, directory: Path) -> None:
+    instance = start(system_of(kind), {}, directory=directory, on_fork=die_with_parent())
+    try:
+        time.sleep(SETTLE_S)  # a system that has just started is still busy with itself
+        before = _cpu_of(instance.pid)
+        time.sleep(SECONDS)
+        idle = (_cpu_of(instance.pid) - before) / SECONDS * 100
+        print(f"  {kind:<14} {idle:>7.2f} %", end="", flush=True)
+        target = Target(instance.endpoints, instance.pid)
+        for every_s in PERIODS_S:
+            before = _cpu_of(instance.pid)
+            own, _ = _watch(kind, target, every_s)
+            whole = (_cpu_of(instance.pid) - before) / SECONDS * 100
+            print(f"   every {every_s} s: system {whole - idle:>+6.2f} %, inspector {own:>5.2f} %", end="", flush=True)
+        print()
+        own, looks = _watch("process", target, 1)
+        print(f"  {'':<14} {'':>9}   its process every 1 s: inspector {own:.2f} % ({looks} looks)", flush=True)
+    finally:
+        instance.stop()
+
+
+def main() -> None:
+    print(f"percent of a core over {SECONDS} s each; first column: the system when nobody looks")
+    for kind in KINDS:
+        with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch:
+            try:
+                _measure(kind, Path(scratch) / "instance")
+            except ConfigError as err:
+                print(f"  {kind:<14} not measured: {err}")
+
+
+if __name__ == "__main__":
+    main()

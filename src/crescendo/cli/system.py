@@ -1,0 +1,216 @@
+"""The verb `system`: systems under test that are started by hand and stay until they are taken down."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import yaml
+
+from crescendo.cli.terminal import Progress
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import redact_url_text
+from crescendo.systems import standing
+from crescendo.systems.base import Kind
+from crescendo.systems.registry import SYSTEMS, system_of
+from crescendo.systems.settings import protocols_of
+
+_TEXTS = {"user", "password"}  # 007 is a password, not the number seven
+_FOLLOW_POLL_S = 0.2
+_PIECE_BYTES = 2**20
+
+
+def list_kinds(as_json: bool) -> int:
+    rows = [_described(system_of(name)) for name in sorted(SYSTEMS)]
+    if as_json:
+        _print_json(rows)
+        return 0
+    for row in rows:
+        print(f"{row['kind']:14} {row['installed'] or 'missing':8} {' '.join(row['protocols']):24} {row['summary']}")
+        if row["missing"]:
+            print(f"{'':14} {row['missing']}")
+    return 0
+
+
+def install(kind: str, version: str | None, as_json: bool) -> int:
+    with Progress() as progress:
+        found = system_of(kind).install(version, progress)
+    if as_json:
+        _print_json(
+            {
+                "kind": kind,
+                "version": found.version,
+                "home": str(found.home),
+                "origin": found.origin,
+                "sha256": found.sha256,
+            }
+        )
+    else:
+        print(f"{kind} {found.version} ({found.origin}) at {found.home}")
+    return 0
+
+
+def up(
+    kind: str,
+    name: str | None,
+    settings: Sequence[str],
+    ports: Sequence[str],
+    home: Path | None,
+    version: str | None,
+    as_json: bool,
+) -> int:
+    chosen = system_of(kind)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends us gets everything taken down again
+        signal.signal(number, _interrupt)
+    with Progress() as progress:
+        progress(f"starting {kind}")
+        record = standing.up(
+            chosen,
+            dict(_setting(text) for text in settings),
+            name=name,
+            home=home,
+            version=version,
+            ports=dict(_port(text) for text in ports),
+        )
+    if as_json:
+        _print_json(_shown(record))
+        return 0
+    print(f"{record.name} is up: {record.facts['kind']} {record.facts['version']}, pid {record.facts['pid']}")
+    for endpoint, url in record.endpoints.items():
+        print(f"  {endpoint:11} {url}")
+    print(f"to end it: crescendo system down {record.name}", file=sys.stderr)
+    return 0
+
+
+def down(names: Sequence[str], everything: bool) -> int:
+    if bool(names) == everything:
+        raise ConfigError("name the systems to take down, or give --all")
+    for name in standing.names() if everything else names:
+        print(f"{name} is down" if standing.down(name) else f"{name} was not up")
+    return 0
+
+
+def status(names: Sequence[str], as_json: bool) -> int:
+    """0 when everything that was asked for is up, otherwise 1."""
+    records = standing.standing()
+    if names:
+        known = {record.name: record for record in records}
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"no system is called {name}; known: {', '.join(known) or 'none is up'}")
+        records = [known[name] for name in names]
+    if as_json:
+        _print_json([_shown(record) for record in records])
+        return _health(records)
+    if not records:
+        print("no system is up")
+    for record in records:
+        print(f"{record.name:20} {record.kind:14} {record.state:10} pid {record.facts.get('pid', 'not known')}")
+        for endpoint, url in record.endpoints.items():
+            print(f"  {endpoint:18} {redact_url_text(url)}")
+    return _health(records)
+
+
+def _health(records: Sequence[standing.Record]) -> int:
+    return 0 if all(record.state == "up" for record in records) else 1
+
+
+def logs(name: str, follow: bool) -> int:
+    paths = [path for path in standing.logs_of(name) if path.is_file()]
+    try:
+        _print_logs(paths, lambda: follow and standing.named(name) is not None)
+    except KeyboardInterrupt:
+        return 0  # this is how following ends
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough; no word at exit
+    return 0
+
+
+def _print_logs(paths: Sequence[Path], go_on: Callable[[], bool]) -> None:
+    """As bytes, because they are somebody else's, and in pieces, because they may be long."""
+    read = dict.fromkeys(paths, 0)
+    last: Path | None = None
+    while True:
+        grown = False
+        for path in paths:
+            while piece := _piece(path, read[path]):
+                if len(paths) > 1 and path is not last:
+                    sys.stdout.buffer.write(f"==> {path.stem} <==\n".encode())
+                grown, last = True, path
+                read[path] += len(piece)
+                sys.stdout.buffer.write(piece)
+        sys.stdout.flush()
+        if not grown and not go_on():
+            return
+        time.sleep(_FOLLOW_POLL_S if not grown else 0)
+
+
+def _piece(path: Path, start: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(_PIECE_BYTES)
+    except FileNotFoundError:
+        return b""  # taken down while we looked
+
+
+def _described(kind: Kind) -> dict[str, Any]:
+    installed, missing = _guarded(lambda: kind.find(None, None).version)
+    return {
+        "kind": kind.name,
+        "summary": kind.summary,
+        "protocols": list(protocols_of(kind)),
+        "installed": installed,
+        "missing": missing,
+    }
+
+
+def _guarded(look: Callable[[], str]) -> tuple[str | None, str | None]:
+    try:
+        return look(), None
+    except ConfigError as err:
+        return None, str(err)
+
+
+def _shown(record: standing.Record) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "kind": record.kind,
+        "state": record.state,
+        "pid": record.facts.get("pid"),
+        "url": record.url,
+        "endpoints": record.endpoints,
+        "facts": record.facts,
+    }
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text}: write key=value, e.g. --set persistence=false")
+    if key in _TEXTS:
+        return key, value
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError as err:
+        raise ConfigError(f"--set {key}: the value is no YAML; write for example --set queues=[perf]") from err
+
+
+def _port(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if not (number.isascii() and number.isdigit()):
+        raise ConfigError(f"--port {text}: write name=number, e.g. --port amqp=5672")
+    return name, int(number)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _print_json(document: Any) -> None:
+    print(msgspec.json.encode(document).decode())

@@ -1,0 +1,179 @@
+"""How does one part of the lab speak a few words of AMQP 1.0 to a system?
+
+A small blocking client: send a message, receive one, ask and wait for the answer at a reply node of its own. Every
+call ends within its time-out, with a result or with a PeerError in the system's own words. It is no load generator: one
+message at a time, and none that needs more than one frame.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from crescendo.client.messages import Message
+from crescendo.client.session import Arrival, Link, Session
+from crescendo.model.errors import PeerError
+from crescendo.wire.amqp10.connection import RECEIVER, SENDER
+from crescendo.wire.amqp10.performatives import Accepted, Released, Source, Target
+
+TIMEOUT_S = 5.0
+QUEUE, TOPIC = "queue", "topic"
+_REPLY_CREDIT = 8  # the answer, and late answers to requests that were given up
+_STRANGERS = 64  # how many messages of others a proof holds before it gives them all back
+
+
+class Client:
+    """One connection to one system. Connects at once, and is to be closed."""
+
+    def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._session = Session(url, time.monotonic() + timeout_s)
+        self._sources: dict[str | None, Link] = {}  # by address; None is our reply node
+        self._targets: dict[str, Link] = {}
+
+    @property
+    def stale(self) -> bool:
+        """Whether the connection is over, or may be: a new one is needed."""
+        return self._session.stale
+
+    def send(
+        self,
+        address: str,
+        body: Any,
+        *,
+        application_properties: Mapping[str, Any] | None = None,
+        capability: str | None = None,
+    ) -> None:
+        """Send one message and wait until the system has accepted it."""
+        deadline_s = self._deadline_s()
+        target = self._target(address, capability, deadline_s)
+        delivery = self._session.transfer(target, Message(body, application_properties or {}), deadline_s)
+        self._await_accepted(delivery, deadline_s)
+
+    def receive(self, address: str, timeout_s: float | None = None, *, capability: str | None = None) -> bytes:
+        """The body of the next message, which is accepted. PeerError when none comes in time."""
+        body = self.receive_message(address, timeout_s, capability=capability).body
+        if body is None or isinstance(body, str):
+            return (body or "").encode()
+        if not isinstance(body, bytes):
+            raise PeerError(f"a message whose body is a {type(body).__name__}, where bytes or text were expected")
+        return body
+
+    def receive_message(
+        self, address: str, timeout_s: float | None = None, *, capability: str | None = None
+    ) -> Message:
+        """The next message, whole; it is accepted."""
+        deadline_s = self._deadline_s(timeout_s)
+        source = self._source(address, capability, deadline_s)
+        if not source.arrived:
+            self._session.grant(source, 1)
+            self._session.until(lambda: bool(source.arrived), deadline_s, f"message from {address!r}")
+        arrival = source.arrived.popleft()
+        self._session.settle(arrival, Accepted())
+        return arrival.message
+
+    def request(self, address: str, body: Any, application_properties: Mapping[str, Any] | None = None) -> Message:
+        """Ask, and return the answer that carries our correlation id. Late answers to other questions are dropped."""
+        deadline_s = self._deadline_s()
+        replies = self._source(None, None, deadline_s)
+        target = self._target(address, None, deadline_s)
+        self._session.grant(replies, _REPLY_CREDIT)
+        correlation = uuid.uuid4().hex
+        question = Message(body, application_properties or {}, reply_to=replies.address, correlation_id=correlation)
+        delivery = self._session.transfer(target, question, deadline_s)
+        try:
+            while True:
+                self._session.until(
+                    lambda: bool(replies.arrived) or self._declined(delivery),
+                    deadline_s,
+                    f"answer from {address!r}",
+                )
+                if not replies.arrived:
+                    raise PeerError(f"{self._session.where} did not accept our request to {address!r}")
+                arrival = replies.arrived.popleft()
+                self._session.settle(arrival, Accepted())
+                if arrival.message.correlation_id == correlation:
+                    return arrival.message
+        finally:
+            self._session.outcomes.pop(delivery, None)
+
+    def echo(self, address: str, body: bytes, *, capability: str | None = None) -> None:
+        """Send one message to a node and get the same one back from it; what else lies there stays there.
+
+        The receiver attaches first, because a router gives no credit for an address that nobody listens to. Messages of
+        others are held until the end and then released: released at once, they would come straight back before ours.
+        """
+        deadline_s = self._deadline_s()
+        source = self._source(address, capability, deadline_s)
+        self._session.grant(source, 1)
+        target = self._target(address, capability, deadline_s)
+        delivery = self._session.transfer(target, Message(body), deadline_s)
+        strangers: list[Arrival] = []
+        try:
+            while True:
+                what = f"sign of the message we sent to {address!r}; {len(strangers)} others lie there"
+                self._session.until(lambda: bool(source.arrived), deadline_s, what)
+                arrival = source.arrived.popleft()
+                if arrival.message.body in (body, body.decode(errors="replace")):
+                    break
+                strangers.append(arrival)
+                if len(strangers) >= _STRANGERS:
+                    raise PeerError(f"{self._session.where}: {address!r} holds too many messages of others")
+                self._session.grant(source, 1)
+            self._session.settle(arrival, Accepted())
+        finally:
+            for stranger in strangers:
+                self._session.settle(stranger, Released())
+        self._await_accepted(delivery, deadline_s)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _deadline_s(self, timeout_s: float | None = None) -> float:
+        return time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+
+    def _source(self, address: str | None, capability: str | None, deadline_s: float) -> Link:
+        link = self._sources.get(address)
+        if link is None:
+            capabilities = None if capability is None else [capability]
+            source = Source(address=address, dynamic=True if address is None else None, capabilities=capabilities)
+            link = self._sources[address] = self._session.attach(RECEIVER, source, Target(), deadline_s)
+        return link
+
+    def _target(self, address: str, capability: str | None, deadline_s: float) -> Link:
+        link = self._targets.get(address)
+        if link is None:
+            target = Target(address=address, capabilities=None if capability is None else [capability])
+            link = self._targets[address] = self._session.attach(SENDER, Source(), target, deadline_s)
+        return link
+
+    def _declined(self, delivery: int) -> bool:
+        outcome = self._session.outcomes[delivery]
+        return outcome is not None and not isinstance(outcome, Accepted)
+
+    def _await_accepted(self, delivery: int, deadline_s: float) -> None:
+        outcomes = self._session.outcomes
+        try:
+            self._session.until(lambda: outcomes[delivery] is not None, deadline_s, "outcome of our message")
+            if self._declined(delivery):
+                raise PeerError(f"{self._session.where} did not accept our message: {outcomes[delivery]}")
+        finally:
+            outcomes.pop(delivery, None)
+
+
+def pass_a_message(url: str, address: str, timeout_s: float) -> None:
+    """Prove that a system serves: one marked message into a queue and out of it again. PeerError says what is missing.
+
+    Messages of others that lie in the queue are given back.
+    """
+    with Client(url, timeout_s) as client:
+        client.echo(address, f"crescendo {uuid.uuid4().hex}".encode(), capability=QUEUE)

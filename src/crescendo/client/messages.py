@@ -1,0 +1,91 @@
+"""What does an AMQP 1.0 message say, beyond the bytes of its body?
+
+The sections that a person's message or a management request needs: properties for addressing an answer, application
+properties, and a body of data or of one AMQP value. Sections it does not know are skipped. It keeps no annotations and
+writes none, and the load path never comes here: a message is decoded whole, one at a time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.amqp10.types import Described, ULong, decode, encode
+
+_PROPERTIES, _APPLICATION_PROPERTIES, _DATA, _SEQUENCE, _VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
+_NAMES = {
+    "amqp:properties:list": _PROPERTIES,
+    "amqp:application-properties:map": _APPLICATION_PROPERTIES,
+    "amqp:data:binary": _DATA,
+    "amqp:amqp-sequence:list": _SEQUENCE,
+    "amqp:amqp-value:*": _VALUE,
+}
+_MESSAGE_ID, _TO, _SUBJECT, _REPLY_TO, _CORRELATION_ID = 0, 2, 3, 4, 5  # places in the properties section
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. A body of bytes travels as data, anything else as one AMQP value (map, list, string, number)."""
+
+    body: Any = b""
+    application_properties: Mapping[str, Any] = field(default_factory=dict)
+    message_id: Any = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: Any = None
+
+
+def encode_message(message: Message) -> bytes:
+    """Write the sections that are there, in the order the specification demands."""
+    properties = [message.message_id, None, message.to, message.subject, message.reply_to, message.correlation_id]
+    while properties and properties[-1] is None:
+        properties.pop()
+    sections: list[tuple[int, Any]] = []
+    if properties:
+        sections.append((_PROPERTIES, properties))
+    if message.application_properties:
+        sections.append((_APPLICATION_PROPERTIES, dict(message.application_properties)))
+    sections.append((_DATA if isinstance(message.body, bytes) else _VALUE, message.body))
+    return b"".join(encode(Described(ULong(code), value)) for code, value in sections)
+
+
+def decode_message(octets: memoryview) -> Message:
+    """Read a whole message. Data in several sections is one body; whatever is no message is a PeerError."""
+    position = 0
+    properties: list[Any] = []
+    application_properties: dict[str, Any] = {}
+    body: Any = None  # until there is one: a message need not have any
+    while position < len(octets):
+        section, position = decode(octets, position)
+        if not isinstance(section, Described):
+            raise PeerError("a message section without a descriptor")
+        code = _NAMES.get(section.descriptor) if isinstance(section.descriptor, str) else section.descriptor
+        if code == _PROPERTIES:
+            properties = _checked(section.value, list)
+        elif code == _APPLICATION_PROPERTIES:
+            application_properties = {str(key): value for key, value in _checked(section.value, dict).items()}
+        elif code == _DATA:
+            body = (body if isinstance(body, bytes) else b"") + _checked(section.value, bytes)
+        elif code in {_SEQUENCE, _VALUE}:
+            body = section.value
+    places = dict(enumerate(properties))
+    return Message(
+        body=body,
+        application_properties=application_properties,
+        message_id=places.get(_MESSAGE_ID),
+        to=_text(places.get(_TO)),
+        subject=_text(places.get(_SUBJECT)),
+        reply_to=_text(places.get(_REPLY_TO)),
+        correlation_id=places.get(_CORRELATION_ID),
+    )
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise PeerError(f"a message section holds {type(value).__name__} where {kind.__name__} belongs")
+    return value
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,239 @@
+"""How is one AMQP 1.0 connection driven from a thread that waits?
+
+A socket, a sans-IO connection and a deadline for every wait. It keeps what arrived until somebody asks for it. What the
+system does wrong ends the connection with a PeerError in the system's own words. It decides nothing about messages:
+`amqp10` does.
+"""
+
+import contextlib
+import itertools
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from crescendo.client.messages import Message, decode_message, encode_message
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.net.sockets import connect, fill, flush, shut
+from crescendo.wire.amqp10.connection import RECEIVER, SENDER, SETTLE_UNSETTLED, Connection
+from crescendo.wire.amqp10.events import Attached, Begun, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
+from crescendo.wire.amqp10.handshake import Credentials
+from crescendo.wire.amqp10.performatives import (
+    Accepted,
+    Attach,
+    Composite,
+    Modified,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    Transfer,
+)
+
+DEFAULT_PORT = 5672
+MAX_MESSAGE_BYTES = 16 * 2**20
+_MAX_WAITING = 1024  # far more than the credit we ever give
+_GOOD_BYE_S = 0.5
+_FRAME_OVERHEAD_BYTES = 64  # more than frame header and transfer take
+_TERMINAL = (Accepted, Rejected, Released, Modified)
+_SERIAL = 0xFFFF_FFFF
+_numbers = itertools.count()
+
+
+class Arrival:
+    """A message that came, and how to settle it: its delivery id, None when it came settled."""
+
+    __slots__ = ("delivery", "message")
+
+    def __init__(self, delivery: int | None, message: Message) -> None:
+        self.delivery = delivery
+        self.message = message
+
+
+class Link:
+    """One link of ours. A receiving one keeps what arrived."""
+
+    def __init__(self, handle: int, role: bool) -> None:
+        self.handle = handle
+        self.role = role
+        self.address: str | None = None  # the system's name for the node, which it chooses for a dynamic one
+        self.attached = False
+        self.arrived: deque[Arrival] = deque()
+
+
+class _Wire(Connection):
+    """A connection whose links and messages are given in full."""
+
+    def attach(self, name: str, role: bool, source: Source, target: Target) -> int:
+        attach = Attach(name, role=role, snd_settle_mode=SETTLE_UNSETTLED, rcv_settle_mode=0)
+        if role is SENDER:
+            attach.initial_delivery_count = 0
+        return self._attach(attach, source, target)
+
+    def transfer_message(self, handle: int, message: bytes) -> int:
+        """Queue one unsettled message in one frame; returns its delivery id."""
+        delivery = self.next_delivery_id
+        self._say(Transfer(handle, delivery, delivery.to_bytes(4, "big"), 0, False), message)
+        self.deliveries_sent += 1
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & _SERIAL
+        self._remote_window -= 1
+        self.links[handle].delivery_count = (self.links[handle].delivery_count + 1) & _SERIAL
+        return delivery
+
+
+class Session:
+    """One connection with one session. Signs in at once, and is to be closed."""
+
+    def __init__(self, url: str, deadline_s: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "amqp":
+            raise ConfigError(f"a URL that begins with {parts.scheme!r}, where amqp://host:port is needed")
+        host, port = parts.hostname or "127.0.0.1", parts.port or DEFAULT_PORT
+        credentials = None
+        if parts.username is not None:
+            credentials = Credentials(unquote(parts.username), unquote(parts.password or ""))
+        self.where = f"{host}:{port}"
+        self.outcomes: dict[int, Any] = {}  # of the deliveries that somebody waits for; None until it is known
+        self._name = f"crescendo-client-{os.getpid()}-{next(_numbers)}"
+        self._wire = _Wire(container_id=self._name, hostname=host, credentials=credentials, batching=False)
+        self._links: dict[int, Link] = {}
+        self._begun = False
+        self._closed = False
+        self._poll = select.poll()
+        self._spoke_s = time.monotonic()
+        self._socket = connect(host, port, max(deadline_s - time.monotonic(), 0.001))
+        try:
+            self.until(lambda: self._begun, deadline_s, "sign-in")
+        except BaseException:
+            self._let_go()
+            raise
+
+    @property
+    def stale(self) -> bool:
+        """Whether the system may have given us up, because we were silent for longer than it allows."""
+        limit_ms = self._wire.remote_idle_time_out_ms
+        return self._closed or bool(limit_ms and (time.monotonic() - self._spoke_s) * 1000 > limit_ms / 2)
+
+    def attach(self, role: bool, source: Source, target: Target, deadline_s: float) -> Link:
+        handle = self._wire.attach(f"{self._name}-{next(_numbers)}", role, source, target)
+        link = self._links[handle] = Link(handle, role)
+        address = target.address if role is SENDER else source.address
+        node = "a reply node" if address is None else repr(address)
+        self.until(lambda: link.attached, deadline_s, f"link {'to' if role is SENDER else 'from'} {node}")
+        return link
+
+    def transfer(self, link: Link, message: Message, deadline_s: float) -> int:
+        """Send one message once there is credit; returns its delivery id, whose outcome is kept."""
+        self.until(lambda: self._wire.sendable(link.handle) > 0, deadline_s, f"credit to send to {link.address!r}")
+        octets = encode_message(message)
+        room = self._wire.remote_max_frame_size - _FRAME_OVERHEAD_BYTES
+        if len(octets) > room:
+            raise ConfigError(f"a message of {len(octets)} bytes, where {self.where} takes {room} in one frame")
+        delivery = self._wire.transfer_message(link.handle, octets)
+        self.outcomes[delivery] = None
+        self._flush()
+        return delivery
+
+    def grant(self, link: Link, credit: int) -> None:
+        self._wire.grant(link.handle, credit)
+
+    def settle(self, arrival: Arrival, state: Composite) -> None:
+        if arrival.delivery is not None and not self._closed:
+            self._wire.settle(arrival.delivery, arrival.delivery, state)
+            self._flush()
+
+    def until(self, done: Callable[[], bool], deadline_s: float, what: str) -> None:
+        """Write and read until it is done, or until it is too late."""
+        while not done():
+            if self._closed:
+                raise PeerError(f"{self.where}: the connection is closed")
+            idle = self._flush()
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise PeerError(f"{self.where} did not answer in time: no {what}")
+            self._poll.register(self._socket, select.POLLIN if idle else select.POLLIN | select.POLLOUT)
+            if self._poll.poll(left_s * 1000):
+                self._read()
+
+    def close(self) -> None:
+        """Say good-bye and wait a moment for the answer, so that what we settled last is not lost on the way."""
+        with contextlib.suppress(PeerError):  # it is over either way
+            if not self._closed:
+                self._wire.close()
+                self.until(lambda: self._closed, time.monotonic() + _GOOD_BYE_S, "good-bye")
+        self._let_go()
+
+    # -- bytes and events ----------------------------------------------------------------------------------------
+
+    def _flush(self) -> bool:
+        if self._wire.outgoing:
+            self._spoke_s = time.monotonic()
+        try:
+            return flush(self._socket, self._wire.outgoing)
+        except PeerError as err:
+            raise self._lost(str(err)) from err
+
+    def _read(self) -> None:
+        try:
+            count = fill(self._socket, self._wire.receive_buffer())
+            if count is None:
+                return
+            if count == 0:
+                raise PeerError("the system closed the connection")
+            self._wire.received(count)
+            while (event := self._wire.next_event()) is not None:
+                self._take(event)
+        except PeerError as err:
+            raise self._lost(str(err)) from err
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Begun():
+                self._begun = True
+            case Attached(handle=handle, attach=attach):
+                link = self._links[handle]
+                terminus = attach.target if link.role is SENDER else attach.source
+                if isinstance(terminus, Source | Target):  # else a refusal, and the detach with the reason follows
+                    link.address = None if terminus.address is None else str(terminus.address)
+                    link.attached = True
+            case Deliveries():
+                self._take_deliveries(event)
+            case Settled(role=role, first=first, last=last, settled=settled, state=state) if role is RECEIVER:
+                if isinstance(state, _TERMINAL) or settled:
+                    for delivery in [known for known in self.outcomes if first <= known <= last]:
+                        self.outcomes[delivery] = state or Accepted()
+                if not settled:
+                    self._wire.settle(first, last, state, role=SENDER)
+            case Refused(reason=reason):
+                raise PeerError(reason)
+            case Detached(error=error):
+                raise PeerError(f"the system ended the link: {error or 'no reason given'}")
+            case Ended(error=error):
+                raise PeerError(f"the system ended the session: {error or 'no reason given'}")
+            case Closed(error=error):
+                if error:
+                    raise PeerError(f"the system closed the connection: {error}")
+                self._closed = True
+
+    def _take_deliveries(self, event: Deliveries) -> None:
+        link = self._links[event.handle]
+        for delivery, row in zip(event.ids.tolist(), event.messages, strict=True):
+            if row.nbytes > MAX_MESSAGE_BYTES:
+                raise PeerError(f"a message of {row.nbytes} bytes, where {MAX_MESSAGE_BYTES} are the limit")
+            if len(link.arrived) >= _MAX_WAITING:
+                raise PeerError("the system sends messages without credit")
+            message = decode_message(memoryview(row.tobytes()))
+            link.arrived.append(Arrival(None if event.settled else delivery, message))
+
+    def _lost(self, reason: str) -> PeerError:
+        self._let_go()
+        return PeerError(f"{self.where}: {reason}")
+
+    def _let_go(self) -> None:
+        self._closed = True
+        with contextlib.suppress(PeerError):
+            flush(self._socket, self._wire.outgoing)
+        shut(self._socket)

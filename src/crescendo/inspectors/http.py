@@ -1,0 +1,93 @@
+"""How does an inspector ask a system over HTTP?
+
+One request at a time, JSON in the answer, and an end to everything: to the time an answer may take and to its size.
+Whatever else a server does is a PeerError that names the server and never the credentials. It follows no redirects and
+uses no proxy.
+"""
+
+import json
+import time
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import httpx
+
+from crescendo.inspectors.base import MAX_ANSWER_BYTES, TIMEOUT_S
+from crescendo.model.errors import PeerError
+
+_NO_HEADERS: MappingProxyType[str, str] = MappingProxyType({})
+
+
+class Http:
+    """One server. Connects when it must, and begins afresh after a failure."""
+
+    def __init__(
+        self, url: str, *, timeout_s: float = TIMEOUT_S, headers: MappingProxyType[str, str] = _NO_HEADERS
+    ) -> None:
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or "127.0.0.1"
+        self.path = parts.path.rstrip("/")
+        self._where = host if parts.port is None else f"{host}:{parts.port}"
+        self._base = urlunsplit((parts.scheme, self._where, "", "", ""))
+        self._auth = None
+        if parts.username is not None:
+            self._auth = httpx.BasicAuth(unquote(parts.username), unquote(parts.password or ""))
+        self._timeout_s = timeout_s
+        self._headers = dict(headers)
+        self._client: httpx.Client | None = None
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path of this server."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: Any) -> Any:
+        """The JSON that answers a JSON body."""
+        return self._ask("POST", path, body)
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _ask(self, method: str, path: str, body: Any) -> Any:
+        if self._client is None:
+            self._client = httpx.Client(
+                base_url=self._base,
+                auth=self._auth,
+                headers=self._headers,
+                timeout=self._timeout_s,
+                trust_env=False,
+                limits=httpx.Limits(max_connections=1),
+            )
+        where = f"{self._where}{path}"
+        try:
+            return json.loads(self._answer(self._client, method, path, body, where))
+        except httpx.TimeoutException as err:
+            self.close()
+            raise PeerError(f"{where} did not answer within {self._timeout_s:g} s") from err
+        except httpx.HTTPError as err:
+            self.close()
+            raise PeerError(f"{where} could not be asked: {err or type(err).__name__}") from err
+        except (ValueError, RecursionError) as err:
+            self.close()
+            raise PeerError(f"{where} answered with something that is not JSON") from err
+        except PeerError:
+            self.close()
+            raise
+
+    def _answer(self, client: httpx.Client, method: str, path: str, body: Any, where: str) -> bytes:
+        deadline_s = time.monotonic() + self._timeout_s
+        with client.stream(method, path, json=body) as response:
+            if response.status_code in {401, 403}:
+                raise PeerError(f"{where} does not let this user in (HTTP {response.status_code})")
+            if response.status_code != 200:
+                raise PeerError(f"{where} answered HTTP {response.status_code} {response.reason_phrase}".rstrip())
+            answer = bytearray()
+            for chunk in response.iter_bytes():
+                answer += chunk
+                if len(answer) > MAX_ANSWER_BYTES:
+                    raise PeerError(f"{where} answered with more than {MAX_ANSWER_BYTES} bytes")
+                if time.monotonic() > deadline_s:
+                    raise PeerError(f"{where} did not finish its answer within {self._timeout_s:g} s")
+        return bytes(answer)

@@ -1,0 +1,108 @@
+"""What does Qpid Dispatch say about itself?
+
+AMQP management: one query for each type of entity to $management, answered at a reply node of our own. Every attribute
+is recorded, unknown ones too. Memory comes as counts of blocks; their bytes (count × size of the type) are added, and
+nothing is taken away.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crescendo.client.amqp10 import Client
+from crescendo.client.messages import Message
+from crescendo.inspectors.attributes import number_of, take
+from crescendo.inspectors.base import TIMEOUT_S, Look, Reading, Target
+from crescendo.inspectors.targets import AMQP, MANAGEMENT, url_of
+from crescendo.model.errors import PeerError
+
+TYPES = (
+    "router",
+    "router.link",
+    "router.node",
+    "router.address",
+    "connection",
+    "connector",
+    "allocator",
+    "router.config.autoLink",
+    "router.config.linkRoute",
+)
+PREFIX = "org.apache.qpid.dispatch."
+ADDRESS = "$management"
+ALLOCATOR = "allocator"
+_OK = 200
+_COUNTS = ("totalAllocFromHeap", "totalFreeToHeap", "heldByThreads")
+
+
+class DispatchInspector:
+    """Looks at one router."""
+
+    def __init__(self, target: Target, timeout_s: float = TIMEOUT_S) -> None:
+        self._url = url_of(target, "qpid-dispatch", (MANAGEMENT, AMQP), ("amqp",))
+        self._timeout_s = timeout_s
+        self._client: Client | None = None
+
+    def look(self) -> Look:
+        if self._client is not None and self._client.stale:
+            self.close()
+        if self._client is None:
+            self._client = Client(self._url, self._timeout_s)
+        look = Look()
+        try:
+            for kind in TYPES:
+                take_answer(look, kind, self._client.request(ADDRESS, {"attributeNames": []}, query_of(kind)))
+        except PeerError:
+            self.close()
+            raise
+        return look
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def query_of(kind: str) -> dict[str, Any]:
+    """The application properties of a query for all entities of a type."""
+    return {
+        "operation": "QUERY",
+        "type": "org.amqp.management",
+        "entityType": PREFIX + kind,
+        "name": "self",
+    }
+
+
+def take_answer(look: Look, kind: str, answer: Message) -> None:
+    """Add every entity of one answer. A type that this router does not have is a text, not a failure."""
+    status = answer.application_properties.get("statusCode")
+    if status != _OK:
+        words = answer.application_properties.get("statusDescription", "no reason given")
+        look.texts["management", kind] = f"{status}: {words}"
+        return
+    for entity in entities_of(answer.body):
+        name = f"{kind}/{identity_of(kind, entity)}"
+        take(look, name, entity)
+        if kind == ALLOCATOR:
+            _take_bytes(look, name, entity)
+
+
+def entities_of(body: Any) -> list[dict[str, Any]]:
+    """The entities in the body of an answer: names of attributes once, then one list of values for each entity."""
+    names, results = (body.get("attributeNames"), body.get("results")) if isinstance(body, Mapping) else (None, None)
+    if not isinstance(names, list) or not isinstance(results, list):
+        raise PeerError("the router answered a query with something else than attribute names and results")
+    # A result that is shorter than the names lacks its last attributes.
+    return [dict(zip(map(str, names), values, strict=False)) for values in results if isinstance(values, list)]
+
+
+def identity_of(kind: str, entity: Mapping[str, Any]) -> str:
+    """What stays the same from look to look. Some types repeat their own name in it."""
+    identity = entity.get("identity") or entity.get("name") or ""
+    return str(identity).removeprefix(f"{kind}/")
+
+
+def _take_bytes(look: Look, name: str, entity: Mapping[str, Any]) -> None:
+    size = number_of(entity.get("typeSize"))
+    for count in _COUNTS:
+        number = number_of(entity.get(count))
+        if size is not None and number is not None:
+            look.readings.append(Reading(name, f"{count}Bytes", number * size))

@@ -1,0 +1,28 @@
+"""Which inspectors are there? One line each; a kind's module is imported only when it is asked for."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from crescendo.inspectors.base import Inspector, Target
+from crescendo.model.errors import ConfigError
+
+Factory = Callable[[Target], Inspector]
+
+INSPECTORS: dict[str, tuple[str, str]] = {
+    "activemq": ("activemq", "ActiveMQInspector"),
+    "artemis": ("artemis", "ArtemisInspector"),
+    "mosquitto": ("mosquitto", "MosquittoInspector"),
+    "process": ("process", "ProcessInspector"),
+    "qpid-broker-j": ("qpid_broker_j", "BrokerJInspector"),
+    "qpid-dispatch": ("qpid_dispatch", "DispatchInspector"),
+    "rabbitmq": ("rabbitmq", "RabbitInspector"),
+}
+
+
+def inspector_of(kind: str) -> Factory:
+    """What makes an inspector of this kind."""
+    if kind not in INSPECTORS:
+        raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; known: {', '.join(sorted(INSPECTORS))}")
+    module, name = INSPECTORS[kind]
+    factory: Factory = getattr(import_module(f"crescendo.inspectors.{module}"), name)
+    return factory

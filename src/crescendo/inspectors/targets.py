@@ -1,0 +1,30 @@
+"""Which of a system's URLs does an inspector look at?
+
+The first of the endpoints it can use, checked for its scheme. A message never shows the URL, because it may hold a
+password.
+"""
+
+from urllib.parse import urlsplit
+
+from crescendo.inspectors.base import Target
+from crescendo.model.errors import ConfigError
+
+AMQP, MQTT, MANAGEMENT = "amqp", "mqtt", "management"
+
+
+def url_of(target: Target, kind: str, names: tuple[str, ...], schemes: tuple[str, ...]) -> str:
+    """The URL of the first endpoint of these names; ConfigError says what a person must give instead."""
+    cure = f"give it a url such as {schemes[0]}://user:password@host:port"
+    for name in names:
+        url = target.endpoints.get(name)
+        if url is None:
+            continue
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port that is no number
+            usable = False
+        if not usable:
+            raise ConfigError(f"inspect: {kind} cannot look at its {name} url; {cure}")
+        return url
+    raise ConfigError(f"inspect: {kind} has no {' or '.join(names)} endpoint to look at; {cure}")

@@ -1,0 +1,196 @@
+"""How does the load change over time?
+
+A profile shapes the rate of every group: 1 is the group's own rate. It turns a rate into a pacer and knows nothing of
+connections, clocks or files.
+"""
+
+import math
+from bisect import bisect_right
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta, Struct, field
+
+from crescendo.model.curve import Curve, Piece
+from crescendo.model.pacer import Pacer, pacer_for
+from crescendo.model.units import Duration
+
+Factor = Annotated[float, Meta(ge=0, le=1e6)]
+_SINE_PIECES = 72
+_BLOCK = 4096
+_KEPT_BLOCKS = 8
+
+
+class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
+        """The pacer of one connection whose own rate is `rate`; rate 0, unbounded, has no shape."""
+        if not rate:
+            raise ValueError("a profile other than constant needs a rate; 0 (unbounded) has no shape to follow")
+        pacer_for(rate)  # refuses a rate that nobody can keep
+        return self._shape(rate, seed, sender)
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        raise NotImplementedError
+
+
+class Constant(_Profile, frozen=True, tag="constant"):
+    """Every group at its own rate, from beginning to end."""
+
+    def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
+        return pacer_for(rate)
+
+
+class Ramp(_Profile, frozen=True, tag="ramp"):
+    """From one share of the rate to another, evenly; then it stays there."""
+
+    over: Duration
+    start: Factor = field(default=0.0, name="from")
+    end: Factor = field(default=1.0, name="to")
+
+    def __post_init__(self) -> None:
+        _positive("over", self.over)
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        return Curve([Piece(self.over, rate * self.start, rate * self.end)])
+
+
+class Step(Struct, frozen=True, forbid_unknown_fields=True):
+    """One level of `steps`."""
+
+    factor: Factor
+    lasts: Duration
+
+    def __post_init__(self) -> None:
+        _positive("lasts", self.lasts)
+
+
+class Steps(_Profile, frozen=True, tag="steps"):
+    """Levels one after the other; the last one stays."""
+
+    steps: Annotated[list[Step], Meta(min_length=1, max_length=10_000)]
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        return Curve([Piece(step.lasts, rate * step.factor, rate * step.factor) for step in self.steps])
+
+
+class Spike(_Profile, frozen=True, tag="spike"):
+    """The own rate, but for a while `factor` times as much."""
+
+    at: Duration
+    lasts: Duration
+    factor: Factor
+
+    def __post_init__(self) -> None:
+        _positive("at", self.at)
+        _positive("lasts", self.lasts)
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        high = rate * self.factor
+        return Curve([Piece(self.at, rate, rate), Piece(self.lasts, high, high), Piece(1, rate, rate)])
+
+
+class OnOff(_Profile, frozen=True, tag="on-off"):
+    """The own rate for a while, then nothing for a while, again and again. (YAML reads `on` and `off` as booleans.)"""
+
+    active: Duration
+    idle: Duration
+
+    def __post_init__(self) -> None:
+        _positive("active", self.active)
+        _positive("idle", self.idle)
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        return Curve([Piece(self.active, rate, rate), Piece(self.idle, 0.0, 0.0)], repeats=True)
+
+
+class Sine(_Profile, frozen=True, tag="sine"):
+    """Around the own rate, up and down by `depth` of it. Drawn with straight pieces of 5 degrees."""
+
+    period: Duration
+    depth: Annotated[float, Meta(gt=0, le=1)] = 0.5
+
+    def __post_init__(self) -> None:
+        if self.period < _SINE_PIECES:
+            raise ValueError("period must last longer than nothing; write a duration such as 60s")
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        marks = [round(self.period * index / _SINE_PIECES) for index in range(_SINE_PIECES + 1)]
+        rates = [rate * (1 + self.depth * math.sin(2 * math.pi * mark / self.period)) for mark in marks]
+        return Curve(
+            [
+                Piece(marks[index + 1] - marks[index], max(rates[index], 0.0), max(rates[index + 1], 0.0))
+                for index in range(_SINE_PIECES)
+            ],
+            repeats=True,
+        )
+
+
+class Poisson(_Profile, frozen=True, tag="poisson"):
+    """Random arrivals with exponential gaps whose mean is the own rate's; the seed repeats them exactly."""
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        return PoissonPacer(rate, seed, sender)
+
+
+Profile = Constant | Ramp | Steps | Spike | OnOff | Sine | Poisson
+
+
+class PoissonPacer:
+    """Arrival times in blocks, each drawn from seed, sender and block number alone, one after the other.
+
+    Where each block begins is remembered, so any of them can be drawn again; only the latest few are kept.
+    """
+
+    def __init__(self, rate: float, seed: int, sender: int) -> None:
+        self._scale_ns = 1e9 / rate
+        self._key = (seed, sender)
+        self._begins_ns = [0.0]
+        self._lasts_ns: list[int] = []  # the last arrival of each block drawn so far
+        self._kept: dict[int, npt.NDArray[np.int64]] = {}
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def due_ns(self, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        blocks, places = np.divmod(n, _BLOCK)
+        first, last = int(blocks.min()), int(blocks.max())
+        if first == last:
+            return self._block(first)[places]
+        due = np.empty(n.shape, np.int64)
+        for block in np.unique(blocks).tolist():
+            inside = blocks == block
+            due[inside] = self._block(block)[places[inside]]
+        return due
+
+    def due_count(self, elapsed_ns: int) -> int:
+        while not self._lasts_ns or self._lasts_ns[-1] <= elapsed_ns:
+            self._block(len(self._lasts_ns))
+        block = bisect_right(self._lasts_ns, elapsed_ns)
+        return block * _BLOCK + int(np.searchsorted(self._block(block), elapsed_ns, side="right"))
+
+    def _block(self, block: int) -> npt.NDArray[np.int64]:
+        known = self._kept.get(block)
+        if known is None:
+            while len(self._lasts_ns) < block:
+                self._draw(len(self._lasts_ns))
+            known = self._draw(block)
+        return known
+
+    def _draw(self, block: int) -> npt.NDArray[np.int64]:
+        gaps = np.random.default_rng([*self._key, block]).standard_exponential(_BLOCK)
+        times_ns = self._begins_ns[block] + np.cumsum(gaps) * self._scale_ns
+        rounded: npt.NDArray[np.int64] = np.round(times_ns).astype(np.int64)
+        if block == len(self._lasts_ns):
+            self._begins_ns.append(float(times_ns[-1]))
+            self._lasts_ns.append(int(rounded[-1]))
+        if len(self._kept) >= _KEPT_BLOCKS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[block] = rounded
+        return rounded
+
+
+def _positive(name: str, value: int) -> None:
+    if value <= 0:
+        raise ValueError(f"{name} must last longer than nothing; write a duration such as 30s")

@@ -1,0 +1,140 @@
+"""How is Apache ActiveMQ Classic started?
+
+As its own instance: a connector on the loopback interface for each protocol that was asked for, one user, KahaDB or
+memory for messages, Jolokia on a small web server of its own, and the JVM started directly, without its scripts. The
+console for people and the REST interface for messages stay away. Queues and topics are made when somebody first uses
+them.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from crescendo.client.amqp10 import pass_a_message
+from crescendo.model.errors import PeerError
+from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, Settings
+from crescendo.systems.java import PROOF, PROOF_TIMEOUT_S, JavaSettings, answer_of, jvm, property_text, with_java
+from crescendo.systems.maven import Release
+from crescendo.systems.settings import endpoint, speaks
+from crescendo.systems.templates import render
+
+MINIMUM_JAVA = 11
+RELEASE = Release(
+    kind="activemq",
+    group="org.apache.activemq",
+    artifact="apache-activemq",
+    default="5.18.3",
+    variable="ACTIVEMQ_HOME",
+    jar="activemq-broker",
+)
+_ROLE = "crescendo"
+_PROTOCOLS = (AMQP, STOMP, MQTT)
+_POOL = "org.apache.activemq.transport.nio.SelectorManager"
+_HEALTH = "/read/org.apache.activemq:type=Broker,brokerName=crescendo,service=Health/CurrentStatus"
+
+
+class ActiveMQSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What may be set about ActiveMQ Classic. With `threads`, that many serve all connections; without, one each."""
+
+
+class ActiveMQ:
+    """ActiveMQ Classic, from its Maven archive or where it lies already."""
+
+    name = "activemq"
+    summary = "Apache ActiveMQ Classic: AMQP 1.0, STOMP and MQTT on a JVM"
+    settings: type[Settings] = ActiveMQSettings
+    ports = (*_PROTOCOLS, MANAGEMENT)
+    declares = ("queues",)
+
+    def find(self, home: Path | None, version: str | None) -> Installation:
+        return _with_java(RELEASE.find(home, version))
+
+    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
+        return _with_java(RELEASE.install(version, progress))
+
+    def plan(
+        self, settings: ActiveMQSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
+    ) -> Blueprint:
+        spoken = [name for name in _PROTOCOLS if speaks(settings, name)]
+        user, password = settings.user, settings.password or ""
+        files = {
+            "conf/activemq.xml": render(
+                "activemq.xml",
+                settings=settings,
+                directory=directory,
+                home=installation.home,
+                connectors=[{"name": name, "uri": _connector(name, ports[name], settings)} for name in spoken],
+                web_port=ports[MANAGEMENT],
+                role=_ROLE,
+                proof=PROOF,
+            ),
+            "conf/login.config": render("login.config", module="org.apache.activemq.jaas.PropertiesLoginModule"),
+            "conf/users.properties": f"{property_text(user)} = {property_text(password)}\n",
+            "conf/groups.properties": f"{_ROLE} = {property_text(user)}\n",
+            "conf/web-users.properties": f"{property_text(user)} = {_jetty_password(password)}, {_ROLE}\n",
+            "conf/jolokia-access.xml": render("jolokia-access.xml"),
+            "conf/log4j2.properties": render("log4j2.properties"),
+        }
+        launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
+        endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/api/jolokia"
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints)
+
+    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+        # Its management comes up last, and inspectors look at once: it belongs to what must serve.
+        answer = answer_of(endpoints[MANAGEMENT], _HEALTH)
+        try:
+            health = json.loads(answer).get("value")
+        except (ValueError, AttributeError) as err:
+            raise PeerError("its Jolokia did not answer in JSON") from err
+        if health != "Good":
+            raise PeerError(f"its health is {str(health)[:200]!r}, not 'Good'")
+        if AMQP in endpoints:
+            pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
+
+
+def _with_java(installation: Installation) -> Installation:
+    newer = not installation.version.startswith("5.")
+    return with_java(installation, 17 if newer else MINIMUM_JAVA)
+
+
+def _connector(name: str, port: int, settings: ActiveMQSettings) -> str:
+    scheme = name if settings.threads is None else f"{name}+nio"
+    return f"{scheme}://127.0.0.1:{port}"
+
+
+def _jetty_password(password: str) -> str:
+    # A digest, because the file has commas between its fields and a password may have one too.
+    return "MD5:" + hashlib.md5(password.encode("ascii"), usedforsecurity=False).hexdigest()
+
+
+def _argv(settings: ActiveMQSettings, installation: Installation, directory: Path) -> tuple[str, ...]:
+    home, conf = installation.home, directory / "conf"
+    pool = (
+        ()
+        if settings.threads is None
+        else (
+            f"-D{_POOL}.corePoolSize={settings.threads}",
+            f"-D{_POOL}.maximumPoolSize={settings.threads}",
+        )
+    )
+    return (
+        *jvm(installation, settings, directory),
+        *pool,
+        f"-Djava.security.auth.login.config={conf}/login.config",
+        f"-Djolokia.conf={(conf / 'jolokia-access.xml').as_uri()}",
+        f"-Dlog4j2.configurationFile={conf}/log4j2.properties",
+        "-Dlog4j2.disableJmx=true",
+        f"-Dactivemq.home={home}",
+        f"-Dactivemq.base={directory}",
+        f"-Dactivemq.conf={conf}",
+        f"-Dactivemq.data={directory}/data",
+        "-jar",
+        f"{home}/bin/activemq.jar",
+        "start",
+        f"xbean:{(conf / 'activemq.xml').as_uri()}",
+    )
+
+
+ACTIVEMQ = ActiveMQ()

@@ -1,0 +1,199 @@
+"""How does a blueprint become a running system, and how does nothing of it remain?
+
+The same for all kinds: files, processes, patience until the system has shown that it serves, and the way back. Whatever
+goes wrong on the way up, Ctrl-C included, takes everything down again before the error rises. Knows no kind by name.
+"""
+
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.systems import accounts
+from crescendo.systems.base import Blueprint, Installation, Kind, Launch, OnFork, Settings
+from crescendo.systems.layout import MIN_FREE_BYTES, free_bytes, last_words, lay_out, log_of, move_logs, remove
+from crescendo.systems.ports import accepts, choose_ports
+from crescendo.systems.processes import TOKEN, Mark, end_all, mark
+from crescendo.systems.settings import PROTOCOLS, public, settings_of
+
+START_TIMEOUT_S = 90.0
+STOP_GRACE_S = 10.0
+_POLL_S = 0.1
+
+
+def start(
+    kind: Kind,
+    settings: Mapping[str, Any],
+    *,
+    directory: Path,
+    home: Path | None = None,
+    version: str | None = None,
+    on_fork: OnFork | None = None,
+    ports: Mapping[str, int] | None = None,
+    keep_logs: Path | None = None,
+    timeout_s: float = START_TIMEOUT_S,
+    on_launch: Callable[["RunningInstance"], None] | None = None,
+) -> "RunningInstance":
+    """Start a system in a directory that does not exist yet, and return when it serves.
+
+    `on_launch` is told before the first and after each process, so that somebody knows of them should we be killed.
+    """
+    checked = settings_of(kind, settings)
+    installation = kind.find(home, version)
+    chosen = choose_ports(kind.ports, ports or {})
+    directory = directory.absolute()
+    blueprint = kind.plan(checked, installation, directory, chosen)
+    lay_out(directory, blueprint.files)
+    instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs)
+    tell = on_launch or (lambda _: None)
+    try:
+        tell(instance)
+        for launch in blueprint.launches:
+            instance.launch(launch, on_fork)
+            tell(instance)
+            instance.await_listener(launch, timeout_s)
+        instance.await_service(timeout_s)
+    except BaseException:
+        instance.stop()
+        raise
+    return instance
+
+
+class RunningInstance:
+    """A system that we have started."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        settings: Settings,
+        installation: Installation,
+        ports: Mapping[str, int],
+        directory: Path,
+        blueprint: Blueprint,
+        keep_logs: Path | None,
+    ) -> None:
+        self._kind, self._settings, self._installation = kind, settings, installation
+        self._ports, self._blueprint, self._keep_logs = ports, blueprint, keep_logs
+        self.directory = directory
+        self.token = secrets.token_hex(8)
+        self._children: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Mark] = []
+
+    @property
+    def endpoints(self) -> Mapping[str, str]:
+        return self._blueprint.endpoints
+
+    @property
+    def url(self) -> str:
+        for protocol in PROTOCOLS:
+            if protocol in self.endpoints:
+                return self.endpoints[protocol]
+        return next(iter(self.endpoints.values()))
+
+    @property
+    def pid(self) -> int:
+        return self.processes[self._blueprint.serving].pid
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        found = self._installation
+        facts: dict[str, Any] = {
+            "kind": self._kind.name,
+            "version": found.version,
+            "origin": found.origin,
+            "home": str(found.home),
+            "sha256": found.sha256,
+            "java": str(found.java) if found.java else None,
+            "java_version": found.java_version,
+            "pid": self.pid,
+            "ports": dict(self._ports),
+            "settings": public(self._settings),
+        }
+        return {key: value for key, value in facts.items() if value is not None}
+
+    def launch(self, launch: Launch, on_fork: OnFork | None) -> None:
+        account = accounts.unprivileged(launch.user, self.directory)
+        try:
+            with log_of(self.directory, launch.name).open("ab") as log:
+                process = subprocess.Popen(
+                    launch.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self._environment(launch),
+                    cwd=launch.cwd or self.directory,
+                    user=account.uid if account else None,
+                    group=account.gid if account else None,
+                    extra_groups=[] if account else None,
+                    umask=0o077,
+                    preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread; runs after the change of user
+                    start_new_session=True,
+                )
+        except OSError as err:
+            raise ConfigError(f"{self._kind.name} cannot start {launch.argv[0]}: {err.strerror}") from err
+        self._children.append(process)
+        self.processes.append(mark(launch.name, process.pid))
+
+    def await_listener(self, launch: Launch, timeout_s: float) -> None:
+        """Where the next process needs this one, wait until it listens."""
+        deadline_s = time.monotonic() + timeout_s
+        while launch.listens_on is not None and not accepts(launch.listens_on):
+            self._complain_about_the_dead()
+            if time.monotonic() > deadline_s:
+                raise self._failure(f"{launch.name} did not listen within {timeout_s:.0f} s", launch.name)
+            time.sleep(_POLL_S)
+
+    def await_service(self, timeout_s: float) -> None:
+        """Until the kind's own proof succeeds."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._complain_about_the_dead()
+            try:
+                self._kind.prove(self.endpoints, self._settings)
+            except PeerError as err:
+                self._complain_about_the_dead()
+                if time.monotonic() > deadline_s:
+                    serving = self.processes[self._blueprint.serving].name
+                    raise self._failure(f"it did not serve within {timeout_s:.0f} s ({err})", serving) from err
+            else:
+                return
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        end_all(self.processes, self.token, STOP_GRACE_S)
+        for child in self._children:
+            child.wait()
+        if self._keep_logs is not None:
+            move_logs(self.directory, self._keep_logs)
+        remove(self.directory)
+
+    def _environment(self, launch: Launch) -> dict[str, str]:
+        """Little of ours, so that it behaves the same whoever starts it."""
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "HOME": str(self.directory),
+            "TMPDIR": str(self.directory / "tmp"),
+            TOKEN: self.token,
+            **launch.env,
+        }
+
+    def _complain_about_the_dead(self) -> None:
+        for child, process in zip(self._children, self.processes, strict=True):
+            code = child.poll()
+            if code is not None:
+                how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+                raise self._failure(f"{process.name} ended with {how} before it served", process.name)
+
+    def _failure(self, what: str, name: str) -> ConfigError:
+        sentence = f"{self._kind.name} could not be started: {what}"
+        if free_bytes(self.directory) < MIN_FREE_BYTES:
+            sentence += f"; the disk of {self.directory} is full"
+        words = last_words(log_of(self.directory, name))
+        if self._settings.password:
+            words = words.replace(self._settings.password, "***")
+        return ConfigError(f"{sentence}; its last words: {words}" if words else f"{sentence}, and it said nothing")

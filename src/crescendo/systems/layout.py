@@ -1,0 +1,91 @@
+"""What lies in the directory of an instance?
+
+Its files, which may hold secrets and are for our eyes only, and data/, logs/ and tmp/, which every instance has. It is
+made whole or not at all, and removed whole. Starts and stops nothing.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from crescendo.model.errors import ConfigError
+
+MIN_FREE_BYTES = 50 * 10**6
+"""With less than this a broker stops taking messages, or ends, at a time of its own choice."""
+
+LOGS, DATA, TEMPORARY = "logs", "data", "tmp"
+_LAST_WORDS_BYTES, _LAST_WORDS_LINES, _LAST_WORDS_CHARS = 8192, 6, 800
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def lay_out(directory: Path, files: Mapping[str, str]) -> None:
+    """Make the directory, which must not be there yet, and write the files."""
+    try:
+        directory.mkdir(mode=0o700, parents=True)
+    except OSError as err:
+        raise ConfigError(f"{directory} cannot be created: {err.strerror}; choose another place") from err
+    try:
+        if free_bytes(directory) < MIN_FREE_BYTES:
+            left = f"{free_bytes(directory) / 1e6:.0f} MB left, and a system needs {MIN_FREE_BYTES / 1e6:.0f} MB"
+            raise ConfigError(f"the disk of {directory} is full: {left}; make room, or choose another place")
+        for name in (LOGS, DATA, TEMPORARY):
+            (directory / name).mkdir(mode=0o700)
+        for name, text in files.items():
+            _write(directory / name, text)
+    except OSError as err:
+        remove(directory)
+        raise ConfigError(f"{directory} cannot be written: {err.strerror}; choose another place") from err
+    except BaseException:
+        remove(directory)
+        raise
+
+
+def log_of(directory: Path, launch: str) -> Path:
+    """Where a process of the instance writes what it has to say."""
+    return directory / LOGS / f"{launch}.log"
+
+
+def last_words(log: Path) -> str:
+    """The last lines that a process has written, as one line."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LAST_WORDS_BYTES))
+            text = _COLOURS.sub("", file.read(_LAST_WORDS_BYTES).decode(errors="replace"))
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-_LAST_WORDS_LINES:])[-_LAST_WORDS_CHARS:]
+
+
+def move_logs(directory: Path, target: Path) -> None:
+    """Keep what was said; a process that said nothing needs no file."""
+    with contextlib.suppress(OSError):  # a log that cannot be kept is no reason to fail what is over
+        for log in sorted((directory / LOGS).iterdir()):
+            if log.is_file() and log.stat().st_size:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.move(log, target / log.name)
+
+
+def remove(directory: Path) -> None:
+    """Take the directory away, and say so when that is not possible."""
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except OSError as err:
+        raise ConfigError(f"{directory} cannot be removed: {err.strerror}; remove it by hand") from err
+
+
+def free_bytes(directory: Path) -> int:
+    return shutil.disk_usage(directory).free
+
+
+def _write(path: Path, text: str) -> None:
+    for parent in reversed(path.parents):
+        if not parent.exists():
+            parent.mkdir(mode=0o700)  # one by one, because the mode is not for parents that are made along the way
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,72 @@
+"""On which ports of this machine may an instance listen?
+
+Free ones of the loopback interface, chosen below the range from which the kernel takes the ports of outgoing
+connections, so that no client takes one away between our look and the system's bind. Reserves nothing.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+
+from crescendo.model.errors import ConfigError
+
+HOST = "127.0.0.1"
+_FIRST, _LAST = 12_000, 32_000
+_ATTEMPTS = 1_000
+
+
+def choose_ports(names: Sequence[str], wanted: Mapping[str, int]) -> dict[str, int]:
+    """A port for every name: the wanted one where a person named it, otherwise any that is free."""
+    for name in wanted:
+        if name not in names:
+            raise ConfigError(f"port {name}={wanted[name]}: there is no port of that name; known: {', '.join(names)}")
+    with contextlib.ExitStack() as held:  # until all are chosen, so that no two are the same
+        chosen = {name: _take(name, wanted[name], held) for name in names if name in wanted}
+        return {name: chosen[name] if name in chosen else _any_free(held) for name in names}
+
+
+def accepts(port: int, timeout_s: float = 0.2) -> bool:
+    """Whether somebody listens on that port."""
+    try:
+        with socket.create_connection((HOST, port), timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def _take(name: str, port: int, held: contextlib.ExitStack) -> int:
+    if not 1 <= port <= 65_535:
+        raise ConfigError(f"port {name}={port}: a port is a number from 1 to 65535")
+    try:
+        _bind(port, held)
+    except OSError as err:
+        cure = "give another, or none to get any that is free"
+        if err.errno == errno.EADDRINUSE:
+            raise ConfigError(f"port {name}={port}: another program has it on {HOST}; {cure}") from err
+        raise ConfigError(f"port {name}={port}: {os.strerror(err.errno or 0)}; {cure}") from err
+    return port
+
+
+def _any_free(held: contextlib.ExitStack) -> int:
+    for _ in range(_ATTEMPTS):
+        port = _FIRST + secrets.randbelow(_LAST - _FIRST)
+        with contextlib.suppress(OSError):
+            _bind(port, held)
+            return port
+    raise ConfigError(f"no port between {_FIRST} and {_LAST} is free on {HOST}; end some programs that listen there")
+
+
+def _bind(port: int, held: contextlib.ExitStack) -> None:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        # As servers do: connections of a former server that linger on the port do not count, a listener does.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(1)  # two sockets may share a bound port, but not a listening one
+    except OSError:
+        listener.close()
+        raise
+    held.callback(listener.close)

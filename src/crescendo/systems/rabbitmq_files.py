@@ -1,0 +1,84 @@
+"""What stands in the files of a RabbitMQ instance?
+
+Text from settings and ports. The user, the queues and their durability go into definitions, because JSON can quote any
+name and the password is there as a hash. Pure.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, Settings
+from crescendo.systems.ports import HOST
+from crescendo.systems.settings import speaks
+
+CONFIGURATION, DEFINITIONS, PLUGINS = "rabbitmq.conf", "definitions.json", "enabled_plugins"
+ENVIRONMENT = "rabbitmq-env.conf"
+COOKIE = ".erlang.cookie"
+VIRTUAL_HOST = "/"
+
+
+def configuration(settings: Settings, directory: Path, ports: Mapping[str, int]) -> str:
+    lines = [
+        f"load_definitions = {directory / DEFINITIONS}",
+        f"management.tcp.ip = {HOST}",
+        f"management.tcp.port = {ports[MANAGEMENT]}",
+        "log.console = true",
+        "log.console.level = info",
+        "disk_free_limit.absolute = 50MB",
+    ]
+    listeners = [name for name in (AMQP, AMQP091) if speaks(settings, name)]
+    lines += [f"listeners.tcp.{name} = {HOST}:{ports[name]}" for name in listeners] or ["listeners.tcp = none"]
+    if speaks(settings, STOMP):
+        lines.append(f"stomp.listeners.tcp.1 = {HOST}:{ports[STOMP]}")
+    if speaks(settings, MQTT):
+        lines += [f"mqtt.listeners.tcp.1 = {HOST}:{ports[MQTT]}", "mqtt.allow_anonymous = false"]
+    if settings.memory is not None:
+        lines.append(f"vm_memory_high_watermark.absolute = {int(settings.memory)}")
+    return "\n".join(lines) + "\n"
+
+
+def definitions(settings: Settings, directory: Path) -> str:
+    document = {
+        "vhosts": [{"name": VIRTUAL_HOST}],
+        "users": [
+            {
+                "name": settings.user,
+                "password_hash": _hashed(settings.password or "", directory),
+                "hashing_algorithm": "rabbit_password_hashing_sha256",
+                "tags": "administrator",
+            }
+        ],
+        "permissions": [{"user": settings.user, "vhost": VIRTUAL_HOST, "configure": ".*", "write": ".*", "read": ".*"}],
+        "queues": [
+            {
+                "name": name,
+                "vhost": VIRTUAL_HOST,
+                "durable": settings.persistence,
+                "auto_delete": False,
+                "arguments": {},
+            }
+            for name in settings.queues
+        ],
+    }
+    return json.dumps(document, indent=1)
+
+
+def plugins(settings: Settings) -> str:
+    """An Erlang term: the plugins that the protocols need, and always the one through which we manage it."""
+    wanted = {AMQP: "rabbitmq_amqp1_0", STOMP: "rabbitmq_stomp", MQTT: "rabbitmq_mqtt"}
+    names = ["rabbitmq_management", *(plugin for name, plugin in wanted.items() if speaks(settings, name))]
+    return f"[{','.join(names)}].\n"
+
+
+def cookie(settings: Settings, directory: Path) -> str:
+    """What nodes and tools show each other: only who knows the password and the place can guess it."""
+    return hashlib.sha256(f"{settings.password}\n{directory}".encode()).hexdigest()
+
+
+def _hashed(password: str, directory: Path) -> str:
+    """As RabbitMQ keeps it: a salt of four bytes before the SHA-256. The directory gives the salt: plan is pure."""
+    salt = hashlib.sha256(str(directory).encode()).digest()[:4]
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()

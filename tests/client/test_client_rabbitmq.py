@@ -1,0 +1,39 @@
+"""The small client against a real broker: what it leaves alone, and what it is refused."""
+
+import re
+
+import pika
+import pytest
+
+from crescendo.client.amqp10 import Client, pass_a_message
+from crescendo.model.errors import PeerError
+from crescendo.systems.base import Instance
+
+TIMEOUT_S = 10.0
+
+
+def test_messages_of_others_stay_in_the_queue_in_their_order(rabbitmq: Instance) -> None:
+    url = re.sub(r"^\w+://", "amqp://", rabbitmq.endpoints["amqp091"]).rstrip("/") + "/%2F"
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    channel.queue_declare("others")
+    channel.confirm_delivery()
+    theirs = [b"theirs %d" % number for number in range(5)]
+    for body in theirs:
+        channel.basic_publish("", "others", body)
+    pass_a_message(rabbitmq.url, "/amq/queue/others", TIMEOUT_S)
+    left = [channel.basic_get("others", auto_ack=True)[2] for _ in range(len(theirs) + 1)]
+    assert left == [*theirs, None]
+    connection.close()
+
+
+def test_a_refused_address_is_said_in_the_brokers_words(rabbitmq: Instance) -> None:
+    with Client(rabbitmq.url, TIMEOUT_S) as client, pytest.raises(PeerError, match=r"127\.0\.0\.1:\d+: the system"):
+        client.receive("/no-such-thing/at/all")
+
+
+def test_a_wrong_password_is_said_without_the_password(rabbitmq: Instance) -> None:
+    url = re.sub(r":[^:/@]+@", ":wrong-one@", rabbitmq.url)
+    with pytest.raises(PeerError) as failure:
+        pass_a_message(url, "perf", TIMEOUT_S)
+    assert "wrong-one" not in str(failure.value)

@@ -1,0 +1,143 @@
+"""Do looks keep their schedule, one at a time, and is a silent system an event?"""
+
+import json
+import threading
+import time
+from typing import Any
+
+from crescendo.inspectors.base import Look, Reading
+from crescendo.inspectors.watch import Watch
+from crescendo.model.errors import PeerError
+from crescendo.record.schema import EVENTS, READINGS
+
+MS = 1_000_000
+EVERY_NS = 100 * MS
+T0_NS = 10**12
+
+
+class Log:
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+
+    def append(self, table: str, rows: int, *columns: object) -> None:
+        self.rows.append((table, *columns))
+
+    def tick(self, now_ns: int) -> None:
+        pass
+
+    def events(self) -> list[tuple[str, Any]]:
+        return [(row[3], json.loads(row[4])) for row in self.rows if row[0] == EVENTS]
+
+    def readings(self, entity: str) -> list[float]:
+        return [row[5] for row in self.rows if row[0] == READINGS and row[3] == entity]
+
+
+class Scripted:
+    """Gives the answers of a list; an exception is raised, an event is waited for."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
+        self.at_once = 0
+        self.most_at_once = 0
+        self.closed = False
+
+    def look(self) -> Look:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        answer = self.answers.pop(0) if self.answers else Look()
+        try:
+            if isinstance(answer, threading.Event):
+                answer.wait(5)
+                return Look()
+            if isinstance(answer, Exception):
+                raise answer
+            assert isinstance(answer, Look)
+            return answer
+        finally:
+            self.at_once -= 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def watched(answers: list[Any]) -> tuple[Watch, Log, Scripted]:
+    log, inspector = Log(), Scripted(answers)
+    return Watch(inspector, "inspector-x", EVERY_NS, log), log, inspector
+
+
+def step(watch: Watch, now_ns: int) -> None:
+    """One step of the schedule, and time for a look that does not hang to end."""
+    watch.step(T0_NS, now_ns)
+    attempt = watch._attempt
+    if attempt is not None:
+        attempt.join(0.2)
+
+
+def test_looks_happen_on_the_grid_however_unevenly_steps_come() -> None:
+    watch, _, _ = watched([])
+    for offset in (0, 30, 99, 101, 130, 199, 200, 299, 350):
+        step(watch, T0_NS + offset * MS)
+    watch.close(1)
+    assert watch.looks == 4  # slots 0, 1, 2 and 3
+    assert watch.missed == 0
+
+
+def test_a_slow_look_costs_slots_and_never_a_second_request() -> None:
+    gate = threading.Event()
+    watch, log, inspector = watched([gate])
+    for offset in (0, 100, 200, 300):
+        step(watch, T0_NS + offset * MS)
+    gate.set()
+    time.sleep(0.05)
+    step(watch, T0_NS + 350 * MS)
+    step(watch, T0_NS + 400 * MS)
+    watch.close(1)
+    assert inspector.most_at_once == 1
+    assert (watch.looks, watch.missed) == (2, 3)
+    kinds = [kind for kind, _ in log.events()]
+    assert kinds == ["look-failed", "look-recovered"]
+
+
+def test_a_failing_system_is_one_event_with_its_reason_and_one_when_it_is_back() -> None:
+    answers: list[Any] = [Look(), PeerError("500"), PeerError("502"), ValueError("what is this"), Look()]
+    watch, log, _ = watched(answers)
+    for slot in range(5):
+        step(watch, T0_NS + slot * EVERY_NS)
+    watch.close(1)
+    assert (watch.looks, watch.failed) == (2, 3)
+    assert log.events()[0] == ("look-failed", {"reason": "500"})
+    kind, detail = log.events()[1]
+    assert (kind, detail["reason"]) == ("look-recovered", "ValueError: what is this")
+
+
+def test_every_number_is_a_reading_and_texts_are_written_when_they_change() -> None:
+    looks = [
+        Look([Reading("queue/a", "depth", 7.0)], {("queue/a", "state"): "running"}),
+        Look([Reading("queue/a", "depth", 9.5)], {("queue/a", "state"): "running"}),
+        Look([], {("queue/a", "state"): "paused"}),
+    ]
+    watch, log, _ = watched(list(looks))
+    for slot in range(3):
+        step(watch, T0_NS + slot * EVERY_NS)
+    watch.close(1)
+    assert log.readings("queue/a") == [7.0, 9.5]
+    assert log.events() == [
+        ("texts", {"queue/a": {"state": "running"}}), ("texts", {"queue/a": {"state": "paused"}}),
+    ]  # fmt: skip
+
+
+def test_looking_records_what_it_cost() -> None:
+    watch, log, inspector = watched([])
+    step(watch, T0_NS)
+    watch.close(1)
+    metrics = {row[4] for row in log.rows if row[3] == "inspector"}
+    assert metrics == {"look_seconds", "cpu_seconds"}
+    assert all(value >= 0 for value in log.readings("inspector"))
+    assert inspector.closed
+
+
+def test_the_first_look_tells_why_a_system_cannot_be_inspected() -> None:
+    watch, _, _ = watched([PeerError("401 Unauthorized")])
+    assert watch.look_once(1) == "401 Unauthorized"
+    hanging, _, _ = watched([threading.Event()])
+    assert "within 0.1 s" in hanging.look_once(0.1)

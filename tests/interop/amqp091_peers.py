@@ -1,0 +1,217 @@
+"""pika as the foreign side, and our own AMQP 0-9-1 channels driven by hand or by the engines."""
+
+import select
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import numpy as np
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+from crescendo.control.notes import Statistics
+from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
+from crescendo.load.assignment import Quota
+from crescendo.load.receiver import Receiver, ReceiverEngine
+from crescendo.load.sender import Sender, SenderEngine
+from crescendo.model.pacer import pacer_for
+from crescendo.model.units import Size
+from crescendo.model.workload import Group, Settle
+from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
+
+PATIENCE_S = 60.0
+TAG = 7
+_FOREVER_NS = 2**62
+
+
+def group(address: str, size: int = 256, *, at_most_once: bool = False, rate: float = 0) -> Group:
+    settle = Settle.AT_MOST_ONCE if at_most_once else Settle.AT_LEAST_ONCE
+    return Group(address=address, size=Size(size), settle=settle, rate=rate)
+
+
+def bodies(count: int, size: int) -> list[bytes]:
+    return [number.to_bytes(8, "big").ljust(size, b".")[:size] for number in range(count)]
+
+
+# -- pika ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def pika_channel(url: str) -> Iterator[BlockingChannel]:
+    parameters = pika.URLParameters(url.replace("amqp091://", "amqp://", 1).rstrip("/") + "/%2F")
+    with closing(pika.BlockingConnection(parameters)) as connection:
+        yield connection.channel()
+
+
+def pika_publish(url: str, queue: str, payloads: list[bytes], exchange: str = "") -> None:
+    with pika_channel(url) as channel:
+        for payload in payloads:
+            channel.basic_publish(exchange, queue, payload)
+
+
+def pika_receive(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
+    """Consume with acknowledgements until there are enough."""
+    received: list[bytes] = []
+    channel.basic_qos(prefetch_count=500)
+    for method, _, body in channel.consume(queue, inactivity_timeout=PATIENCE_S):
+        assert method is not None, f"{len(received)} of {count} received"
+        received.append(body)
+        if len(received) == count or len(received) % 250 == 0:
+            channel.basic_ack(method.delivery_tag, multiple=True)
+        if len(received) == count:
+            break
+    channel.cancel()
+    return received
+
+
+def depth(url: str, queue: str) -> int:
+    """How many messages wait in the queue, as pika sees it."""
+    with pika_channel(url) as channel:
+        return int(channel.queue_declare(queue, passive=True).method.message_count)
+
+
+# -- our channels, by hand -------------------------------------------------------------------------------------------
+
+
+def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
+    """Read and write once; whatever came, copied out of the receive buffer."""
+    channel.flush()
+    select.select((channel,), (), (), wait_s)
+    found: list[Any] = []
+    for item in channel.pump():
+        found.append(item if isinstance(channel, Amqp091Sender) else [row.tobytes() for row in item.payloads])
+    channel.keep_alive(time.monotonic_ns())
+    assert channel.closed is None, channel.closed
+    return found
+
+
+def ready(channel: Any) -> Any:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not channel.ready:
+        assert time.monotonic() < deadline_s
+        pumped(channel)
+    return channel
+
+
+def refused(channel: Any) -> str:
+    """Why the system did not want this channel."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while channel.closed is None:
+        assert time.monotonic() < deadline_s
+        channel.flush()
+        list(channel.pump())
+        time.sleep(0.01)
+    return str(channel.closed)
+
+
+def send_all(channel: Amqp091Sender, payloads: list[bytes], *, settled: bool) -> list[tuple[int, int, int]]:
+    """Send the payloads through the channel's batch; the outcomes, as they came."""
+    ready(channel)
+    rows = channel._batch.bodies  # the engine writes stamps only; here whole payloads are compared
+    sent, done = 0, 0
+    outcomes: list[tuple[int, int, int]] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while sent < len(payloads) or (not settled and done < len(payloads)) or not channel.flush():
+        assert time.monotonic() < deadline_s, f"{sent} sent, {done} settled"
+        count = min(channel.room(), len(payloads) - sent)
+        for row, payload in zip(rows, payloads[sent : sent + count], strict=False):
+            row[:] = memoryview(payload)
+        if count:
+            channel.send(count)
+            sent += count
+        for outcome in pumped(channel, 0 if count else 0.02):
+            outcomes.append(tuple(outcome))
+            done += outcome.last_seq - outcome.first_seq + 1
+    return outcomes
+
+
+def receive_all(channel: Amqp091Receiver, count: int) -> list[bytes]:
+    received: list[bytes] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(received) < count:
+        assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
+        for payloads in pumped(channel):
+            received += payloads
+    return received
+
+
+# -- our channels, by the engines ------------------------------------------------------------------------------------
+
+
+class Rows:
+    """A log in memory: one list of whole columns a table."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+        self.count: dict[str, int] = defaultdict(int)
+
+    def append(self, table: str, rows: int, *columns: object) -> None:
+        copies = (np.array(column, copy=True) for column in columns)
+        self._parts[table].append(tuple(np.broadcast_to(column, rows) for column in copies))
+        self.count[table] += rows
+
+    def tick(self, now_ns: int) -> None:
+        assert now_ns > 0
+
+    def column(self, table: str, index: int) -> list[int]:
+        return [int(value) for part in self._parts[table] for value in part[index]]
+
+
+class Watch:
+    """Stops an engine when told, or when its time is up."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.events: list[dict[str, object]] = []
+        self._deadline_s = time.monotonic() + PATIENCE_S
+
+    def should_stop(self) -> bool:
+        return self.stop.is_set() or time.monotonic() > self._deadline_s
+
+    def report(self, statistics: Statistics) -> None:
+        assert statistics.messages >= 0
+
+    def event(self, kind: str, detail: dict[str, object]) -> None:
+        self.events.append({"kind": kind, **detail})
+
+
+def through(url: str, load: Group, count: int, *, expected: int) -> tuple[Rows, Rows, list[Statistics]]:
+    """Send `count` messages and receive until `expected` are there: the rows of both sides, and what both say."""
+    sent, received = Rows(), Rows()
+    sending, receiving = Watch(), Watch()
+    with closing(Amqp091Receiver(url, load)) as source, closing(Amqp091Sender(url, load)) as target:
+        sender = Sender(0, load, pacer_for(load.rate), Quota(count, _FOREVER_NS), ready(target), TAG)
+        outgoing = SenderEngine([sender], sent, sending, drain_ns=int(PATIENCE_S * 1e9))
+        incoming = ReceiverEngine([Receiver(0, load, ready(source))], received, receiving, tag=TAG)
+        reports: list[Statistics] = []
+        thread = threading.Thread(target=lambda: reports.append(incoming.run()))
+        thread.start()
+        try:
+            reports.append(outgoing.run(time.monotonic_ns()))
+            deadline_s = time.monotonic() + PATIENCE_S
+            while received.count[RECEIVED] < expected and time.monotonic() < deadline_s:
+                target.flush()
+                time.sleep(0.05)
+            time.sleep(0.2)  # what should not come would come now
+        finally:
+            receiving.stop.set()
+            thread.join(PATIENCE_S)
+            incoming.close()
+            outgoing.close()
+    assert sending.events == receiving.events == []
+    return sent, received, reports
+
+
+def check_ledger(url: str, address: str, count: int) -> None:
+    """At least once, on a healthy broker: everything sent, settled and received once, in order, mostly in batches."""
+    sent, received, reports = through(url, group(address), count, expected=count)
+    assert sent.column(SENT, 1) == list(range(count))
+    assert received.column(RECEIVED, 2) == list(range(count)), "lost, doubled or out of order"
+    assert set(received.column(RECEIVED, 8)) == {0}
+    settled = zip(sent.column(SETTLED, 1), sent.column(SETTLED, 2), strict=True)
+    assert sorted(seq for first, last in settled for seq in range(first, last + 1)) == list(range(count))
+    assert set(sent.column(SETTLED, 5)) == {Settlement.ACCEPTED}
+    assert all(report.values["batch_share"] > 0.9 for report in reports)

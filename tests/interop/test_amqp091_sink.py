@@ -1,0 +1,168 @@
+"""How does our AMQP 0-9-1 channel behave towards a system that does not do what a healthy broker does?
+
+The system is our own server side in a thread, told what to do with what it is sent.
+"""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from amqp091_peers import PATIENCE_S, bodies, group, pumped, ready, refused, send_all
+
+from crescendo.load import amqp091
+from crescendo.load.amqp091 import Amqp091Sender
+from crescendo.record.schema import Settlement
+from crescendo.wire.amqp091.connection import Connection
+from crescendo.wire.amqp091.events import Deliveries, Said
+from crescendo.wire.amqp091.methods import (
+    BasicAck,
+    BasicReturn,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+
+Reaction = Callable[[Connection, Deliveries], None]
+
+
+class Sink(threading.Thread):
+    """Serves one client until it leaves; reacts to messages as it is told, and counts them."""
+
+    def __init__(self, react: Reaction) -> None:
+        super().__init__(daemon=True)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._react = react
+        self.url = f"amqp091://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connection = Connection(server=True)
+        self.messages = 0
+        self.client: socket.socket | None = None
+        self.leave = threading.Event()
+
+    def run(self) -> None:
+        self.client, _ = self._listener.accept()
+        self.client.settimeout(0.02)
+        with self._listener, self.client:
+            while not self.leave.is_set() and not self.connection.closed:
+                try:
+                    count = self.client.recv_into(self.connection.receive_buffer())
+                except TimeoutError:
+                    count = None
+                if count == 0:
+                    return
+                self.connection.received(count or 0)
+                while (event := self.connection.next_event()) is not None:
+                    self._answer(event)
+                self.client.settimeout(PATIENCE_S)
+                while self.connection.outgoing:
+                    self.client.sendall(self.connection.outgoing.popleft())
+                self.client.settimeout(0.02)
+
+    def _answer(self, event: object) -> None:
+        match event:
+            case Said(channel=channel, method=QueueDeclare(queue=queue)):
+                self.connection.say(channel, QueueDeclareOk(queue))
+            case Said(channel=channel, method=ConfirmSelect()):
+                self.connection.say(channel, ConfirmSelectOk())
+            case Deliveries():
+                self.messages += len(event.tags)
+                self._react(self.connection, event)
+
+
+@contextmanager
+def sink(react: Reaction = lambda _connection, _event: None) -> Iterator[Sink]:
+    server = Sink(react)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.leave.set()
+        server.join(PATIENCE_S)
+        assert not server.is_alive()
+
+
+def pump_until(sender: Amqp091Sender, holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        pumped(sender)
+
+
+def confirm(connection: Connection, event: Deliveries) -> None:
+    connection.say(event.channel, BasicAck(int(event.tags[-1]), multiple=True))
+
+
+@pytest.mark.parametrize("at_most_once", [False, True], ids=["at-least-once", "at-most-once"])
+def test_a_sink_takes_everything_in_batches(at_most_once: bool) -> None:
+    with sink(*() if at_most_once else (confirm,)) as server:
+        load = group("q", at_most_once=at_most_once)
+        with closing(Amqp091Sender(server.url, load)) as sender:
+            send_all(sender, bodies(50_000, 256), settled=at_most_once)
+            assert sender.batched == 50_000
+            pump_until(sender, lambda: server.messages == 50_000)
+
+
+def test_a_sender_that_nobody_confirms_stops_at_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp091, "MAX_UNCONFIRMED", 1000)
+    with sink() as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
+        ready(sender)
+        while room := sender.room():
+            sender.send(min(room, 300))
+            while not sender.flush():
+                pumped(sender)
+        pump_until(sender, lambda: server.messages == 1000)
+        assert sender.room() == 0
+
+
+def test_a_blocked_sender_waits_until_it_is_told_to_go_on() -> None:
+    def block(connection: Connection, event: Deliveries) -> None:
+        confirm(connection, event)
+        connection.say(0, ConnectionUnblocked() if event.tags[-1] > 10 else ConnectionBlocked("low on memory"))
+
+    with sink(block) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
+        ready(sender).send(10)
+        pump_until(sender, lambda: sender.room() == 0)
+        pumped(sender, 0.1)
+        assert sender.room() == 0
+        sender.send(10)
+        pump_until(sender, lambda: sender.room() > 0)
+
+
+def test_what_was_confirmed_before_a_connection_broke_is_told_and_so_are_the_last_words() -> None:
+    def confirm_and_go(connection: Connection, event: Deliveries) -> None:
+        confirm(connection, event)
+        connection.close(320, "CONNECTION_FORCED - shutdown")
+
+    with sink(confirm_and_go) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
+        ready(sender).send(10)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while server.messages < 10 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert server.client is not None
+        # A reset instead of a good-bye: what we write next fails, and what was said before is still to be read.
+        server.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        server.leave.set()
+        server.join(PATIENCE_S)
+        for _ in range(3):
+            sender.send(10)
+        assert sender.room() == 0
+        assert sender.pump() == [(0, 9, Settlement.ACCEPTED)]
+        assert sender.closed is not None
+        assert "CONNECTION_FORCED - shutdown (320)" in sender.closed
+
+
+@pytest.mark.parametrize("body", [b"too short", bytes(64), b"\xc5\x01" + bytes(6) + b"\xff" * 24])
+def test_a_return_of_what_we_never_sent_ends_the_channel(body: bytes) -> None:
+    def give_back(connection: Connection, event: Deliveries) -> None:
+        connection.send_content(event.channel, BasicReturn(312, "NO_ROUTE", "", "q"), body)
+
+    with sink(give_back) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
+        ready(sender).send(1)
+        assert "returned a message that we did not send" in refused(sender)

@@ -1,0 +1,200 @@
+"""Does a real broker take everything that the codec can say, and do we read everything that it answers?
+
+The sans-IO connection on a blocking socket, against RabbitMQ; pika is the witness of what arrived.
+"""
+
+import secrets
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from amqp091_peers import PATIENCE_S, pika_channel
+
+from crescendo.systems.instance import RunningInstance
+from crescendo.wire.amqp091.connection import Connection
+from crescendo.wire.amqp091.events import ChannelClosed, ChannelOpened, Confirmed, Deliveries, Opened, Returned, Said
+from crescendo.wire.amqp091.handshake import plain
+from crescendo.wire.amqp091.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicGet,
+    BasicGetEmpty,
+    BasicNack,
+    BasicPublish,
+    BasicQos,
+    BasicReject,
+    ConfirmSelectOk,
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    TxCommit,
+    TxSelect,
+)
+from crescendo.wire.amqp091.properties import PERSISTENT, Properties
+
+
+class Talk:
+    """A connection with its first channel open, asked and answered one thing at a time."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S)
+        self.connection = Connection(sign_in=plain(unquote(parts.username or ""), unquote(parts.password or "")))
+        self.next(Opened)
+        self.connection.open_channel(1)
+        self.next(ChannelOpened)
+
+    def next(self, kind: type) -> Any:
+        """Read until something of this kind comes."""
+        while True:
+            while (event := self.connection.next_event()) is not None:
+                if isinstance(event, kind):
+                    return event
+            while self.connection.outgoing:
+                self._socket.sendall(self.connection.outgoing.popleft())
+            count = self._socket.recv_into(self.connection.receive_buffer())
+            assert count, "the broker closed the connection"
+            self.connection.received(count)
+
+    def ask(self, method: Method) -> Method:
+        """Say something that has an answer; the answer."""
+        self.connection.say(1, method)
+        said = self.next(Said)
+        assert type(said.method).__name__.startswith(type(method).__name__)
+        return said.method
+
+    def publish(self, exchange: str, key: str, body: bytes, properties: Properties, *, mandatory: bool = False) -> None:
+        self.connection.publish(1, BasicPublish(0, exchange, key, mandatory), body, properties)
+
+    def confirmed(self, count: int) -> None:
+        open_numbers = count
+        while open_numbers:
+            event = self.next(Confirmed)
+            assert event.accepted
+            open_numbers -= sum(last - first + 1 for first, last in event.stretches)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def talk(rabbitmq: RunningInstance) -> Iterator[Talk]:
+    talk = Talk(rabbitmq.endpoints["amqp091"])
+    yield talk
+    talk.close()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"amqp091-wire-{secrets.token_hex(6)}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "binding", "key", "arrives"),
+    [
+        ("direct", "a", "a", True), ("direct", "a", "b", False),
+        ("fanout", "a", "b", True),
+        ("topic", "a.*", "a.b", True), ("topic", "a.*", "a.b.c", False), ("topic", "a.#", "a.b.c", True),
+    ],
+)  # fmt: skip
+def test_exchanges_route_as_declared(talk: Talk, name: str, kind: str, binding: str, key: str, arrives: bool) -> None:
+    talk.ask(ExchangeDeclare(exchange=name, type=kind, durable=True, auto_delete=True))
+    talk.ask(QueueDeclare(queue=name, exclusive=True))
+    talk.ask(QueueBind(queue=name, exchange=name, routing_key=binding))
+    talk.connection.select_confirms(1)
+    assert isinstance(talk.next(Said).method, ConfirmSelectOk)
+    talk.publish(name, key, b"hello", Properties(), mandatory=True)
+    if not arrives:
+        returned = talk.next(Returned)
+        assert (returned.method.reply_code, returned.method.routing_key, returned.body) == (312, key, b"hello")
+    talk.confirmed(1)
+    answer = talk.ask(QueueDeclare(queue=name, passive=True))
+    assert isinstance(answer, QueueDeclareOk)
+    assert answer.message_count == arrives
+
+
+def test_every_property_reaches_pika_and_comes_back(talk: Talk, rabbitmq: RunningInstance, name: str) -> None:
+    said = Properties(
+        content_type="text/plain", content_encoding="utf-8", headers={"n": 7, "deep": {"list": ["a", True, None]}},
+        delivery_mode=PERSISTENT, priority=4, correlation_id="c", reply_to="r", expiration="60000", message_id="m",
+        timestamp=1_700_000_000, type="t", user_id=None, app_id="a",
+    )  # fmt: skip
+    talk.ask(QueueDeclare(queue=name, durable=True, arguments={"x-max-priority": 9}))
+    talk.publish("", name, bytes(500_000), said)
+    talk.ask(BasicQos(prefetch_count=1))
+    with pika_channel(rabbitmq.endpoints["amqp091"]) as channel:
+        method, heard, body = next(channel.consume(name, inactivity_timeout=PATIENCE_S))
+        assert method is not None
+        assert body == bytes(500_000)
+        for field in ("headers", "delivery_mode", "priority", "expiration", "timestamp", "correlation_id", "app_id"):
+            assert getattr(heard, field) == getattr(said, field)
+        channel.basic_publish("", name, b"back", heard)
+        channel.basic_ack(method.delivery_tag)
+        channel.cancel()
+    talk.connection.say(1, BasicConsume(queue=name, consumer_tag="me"))
+    event = talk.next(Deliveries)
+    assert (event.bodies.tobytes(), event.properties) == (b"back", said)
+    assert event.method.consumer_tag == "me"
+
+
+def test_messages_are_acknowledged_rejected_and_requeued_one_by_one(talk: Talk, name: str) -> None:
+    talk.ask(QueueDeclare(queue=name, exclusive=True))
+    for letter in (b"a", b"b", b"c", b"d"):
+        talk.publish("", name, letter, Properties())
+    heard = []
+    for answer in (
+        BasicAck,
+        lambda tag: BasicReject(tag, requeue=False),
+        lambda tag: BasicNack(tag, requeue=True),
+        lambda tag: BasicAck(tag, multiple=True),
+        BasicAck,
+    ):
+        talk.connection.say(1, BasicGet(queue=name))
+        event = talk.next(Deliveries)
+        heard.append((event.bodies.tobytes(), event.redelivered))
+        talk.connection.say(1, answer(int(event.tags[0])))
+    assert heard == [(b"a", False), (b"b", False), (b"c", False), (b"c", True), (b"d", False)]
+    talk.connection.say(1, BasicGet(queue=name))
+    assert isinstance(talk.next(Said).method, BasicGetEmpty)
+
+
+def test_a_transaction_publishes_when_it_is_committed(talk: Talk, name: str) -> None:
+    talk.ask(QueueDeclare(queue=name, exclusive=True))
+    talk.ask(TxSelect())
+    talk.publish("", name, b"x", Properties())
+    assert talk.ask(QueueDeclare(queue=name, passive=True)) == QueueDeclareOk(name, 0, 0)
+    talk.ask(TxCommit())
+    assert talk.ask(QueueDeclare(queue=name, passive=True)) == QueueDeclareOk(name, 1, 0)
+
+
+def test_what_was_declared_can_be_taken_away(talk: Talk, name: str) -> None:
+    talk.ask(ExchangeDeclare(exchange=name, type="fanout"))
+    talk.ask(ExchangeBind(destination=name, source="amq.fanout", routing_key=""))
+    talk.ask(QueueDeclare(queue=name))
+    talk.ask(QueueBind(queue=name, exchange=name))
+    talk.publish("amq.fanout", "", b"x", Properties())
+    assert talk.ask(QueuePurge(queue=name)) == QueuePurgeOk(1)
+    talk.ask(QueueUnbind(queue=name, exchange=name))
+    talk.ask(ExchangeDelete(exchange=name))
+    assert talk.ask(QueueDelete(queue=name)) == QueueDeleteOk(0)
+
+
+def test_a_channel_that_erred_is_closed_in_the_brokers_words_and_opens_again(talk: Talk, name: str) -> None:
+    talk.connection.say(1, QueueDeclare(queue=name, passive=True))
+    closed = talk.next(ChannelClosed)
+    assert closed.code == 404
+    assert f"no queue '{name}'" in closed.reason
+    talk.connection.open_channel(1)
+    talk.next(ChannelOpened)
+    assert talk.ask(QueueDeclare(queue=name, exclusive=True)) == QueueDeclareOk(name, 0, 0)

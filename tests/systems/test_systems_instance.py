@@ -1,0 +1,211 @@
+"""Whatever a program does, is it started cleanly and does nothing of it remain?"""
+
+import os
+import pwd
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from plain_kind import SERVE, PlainKind
+
+from crescendo.model.errors import ConfigError
+from crescendo.run.processes import die_with_parent
+from crescendo.systems import instance as instance_module
+from crescendo.systems.instance import RunningInstance, start
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount and change accounts")
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+orphan = subprocess.Popen(["/usr/bin/env", "sleep", "600"], start_new_session=True)
+open(sys.argv[2] + "/pids", "w").write(f"{os.getpid()} {orphan.pid}")
+"""
+
+
+def running(kind: PlainKind, tmp_path: Path, **options: object) -> RunningInstance:
+    return start(kind, {}, directory=tmp_path / "it", on_fork=die_with_parent(), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def it(tmp_path: Path) -> Iterator[RunningInstance]:
+    instance = running(PlainKind(), tmp_path)
+    yield instance
+    instance.stop()
+
+
+def test_files_are_for_our_eyes_only(it: RunningInstance) -> None:
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [it.directory, *it.directory.rglob("*")]}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert modes[it.directory / "secret.txt"] == modes[it.directory / "deep/down/file.txt"] == 0o600
+
+
+def test_a_program_sees_little_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_PASSWORD", "hunter2")
+    instance = running(PlainKind(), tmp_path)
+    try:
+        environment = psutil.Process(instance.pid).environ()
+    finally:
+        instance.stop()
+    assert "CLOUD_PASSWORD" not in environment
+    assert environment["HOME"] == str(tmp_path / "it")
+
+
+def test_facts_and_words_of_the_command_line_hold_no_secret(it: RunningInstance) -> None:
+    secret = (it.directory / "secret.txt").read_text()
+    assert len(secret) >= 12
+    assert secret in it.url
+    assert secret not in str(it.facts)
+    assert secret not in " ".join(psutil.Process(it.pid).cmdline())
+
+
+def test_a_program_that_dies_is_noticed_at_once_and_quoted_without_its_password(tmp_path: Path) -> None:
+    program = "import sys; sys.exit('bad luck with ' + open(sys.argv[2] + '/secret.txt').read() + ' today')"
+    began_s = time.monotonic()
+    with pytest.raises(ConfigError, match=r"program ended with exit code 1 .*bad luck with \*\*\* today"):
+        running(PlainKind(program), tmp_path, keep_logs=tmp_path / "kept")
+    assert time.monotonic() - began_s < 10
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert "bad luck" in (tmp_path / "kept" / "program.log").read_text()
+
+
+def test_a_program_that_never_serves_and_will_not_end_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance_module, "STOP_GRACE_S", 0.3)
+    pids: list[int] = []
+
+    def look(_instance: RunningInstance) -> None:
+        pids.extend(_pids_in(tmp_path / "it" / "pids") if _instance.processes else [])
+
+    with pytest.raises(ConfigError, match="did not serve within 1 s"):
+        running(PlainKind(STUBBORN + "time.sleep(600)"), tmp_path, timeout_s=1, on_launch=look)
+    assert len(pids) == 2
+    assert not any(_runs(pid) for pid in pids)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_child_that_outlives_its_program_is_ended_too(tmp_path: Path) -> None:
+    instance = running(PlainKind(STUBBORN + SERVE), tmp_path)
+    program, orphan = _pids_in(tmp_path / "it" / "pids")
+    assert program == instance.pid
+    os.kill(program, signal.SIGKILL)
+    assert _runs(orphan)
+    instance.stop()
+    assert not _runs(orphan)
+
+
+def test_a_frozen_program_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance_module, "STOP_GRACE_S", 0.3)
+    instance = running(PlainKind(), tmp_path)
+    os.kill(instance.pid, signal.SIGSTOP)
+    instance.stop()
+    instance.stop()  # twice is once
+    assert not _runs(instance.pid)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    def interrupt(instance: RunningInstance) -> None:
+        pids.extend(process.pid for process in instance.processes)
+        if pids:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        running(PlainKind(), tmp_path, on_launch=interrupt)
+    assert pids
+    assert not any(_runs(pid) for pid in pids)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_there_is_neither_used_nor_removed(tmp_path: Path) -> None:
+    (tmp_path / "it").mkdir()
+    (tmp_path / "it" / "precious").touch()
+    with pytest.raises(ConfigError, match="File exists"):
+        running(PlainKind(), tmp_path)
+    assert (tmp_path / "it" / "precious").exists()
+
+
+def test_a_program_that_is_not_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = PlainKind()
+    plan = kind.plan
+
+    def without_program(*arguments: object) -> object:
+        blueprint = plan(*arguments)  # type: ignore[arg-type]
+        object.__setattr__(blueprint.launches[0], "argv", ("/nowhere/at-all",))
+        return blueprint
+
+    monkeypatch.setattr(kind, "plan", without_program)
+    with pytest.raises(ConfigError, match="plain cannot start /nowhere/at-all: No such file or directory"):
+        running(kind, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- as root ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system of a given number of megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@as_root
+@pytest.mark.parametrize("small_disk", [1], indirect=True)
+def test_a_full_disk_is_named_before_anything_starts(small_disk: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the disk of .* is full: 1 MB left"):
+        running(PlainKind(), small_disk)
+    assert list(small_disk.iterdir()) == []
+
+
+@as_root
+@pytest.mark.parametrize("small_disk", [60], indirect=True)
+def test_a_disk_that_fills_up_during_the_start_is_named(small_disk: Path) -> None:
+    program = "import sys; f = open(sys.argv[2] + '/data/journal', 'wb', 0)\nwhile True: f.write(bytes(2**20))"
+    with pytest.raises(ConfigError, match=r"the disk of .* is full, and it said nothing"):
+        running(PlainKind(program), small_disk)
+    assert list(small_disk.iterdir()) == []
+
+
+@as_root
+def test_a_program_that_asks_for_an_account_runs_as_it_and_owns_its_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nobody may not enter"):
+        running(PlainKind(user="nobody"), tmp_path)  # pytest's directories are ours alone
+    assert list(tmp_path.iterdir()) == []
+    place = Path(f"/tmp/crescendo-test-{os.getpid()}")  # noqa: S108 - one that every account can reach
+    instance = start(PlainKind(user="nobody"), {}, directory=place, on_fork=die_with_parent())
+    try:
+        uid = pwd.getpwnam("nobody").pw_uid
+        assert set(psutil.Process(instance.pid).uids()) == {uid}
+        assert (place / "secret.txt").stat().st_uid == uid
+        assert psutil.Process(instance.pid).environ()["HOME"] == str(place)
+    finally:
+        instance.stop()
+    assert not place.exists()
+
+
+def _pids_in(path: Path) -> list[int]:
+    deadline_s = time.monotonic() + 10
+    while time.monotonic() < deadline_s:
+        if path.exists() and len(words := path.read_text().split()) == 2:
+            return [int(word) for word in words]
+        time.sleep(0.02)
+    pytest.fail(f"{path} was never written")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,100 @@
+"""Does Mosquitto do what its settings say, as a foreign client sees it?"""
+
+import queue
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import paho.mqtt.client as mqtt
+import psutil
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from crescendo.run.processes import die_with_parent
+from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.mosquitto import MOSQUITTO
+
+PASSWORD = " ü:#$ word "
+
+
+@pytest.fixture(scope="module")
+def special(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    """One with as many settings as possible away from their defaults."""
+    settings = {"user": "ada", "password": PASSWORD, "persistence": False, "memory": "2MB"}
+    directory = tmp_path_factory.mktemp("a place with spaces") / "instance"
+    instance = start(MOSQUITTO, settings, directory=directory, on_fork=die_with_parent())
+    yield instance
+    instance.stop()
+    assert not directory.exists()
+
+
+def heard(instance: RunningInstance, topic: str, *, user: str, password: str) -> str:
+    """Subscribe, publish where the topic is ours, and return the first payload, or why we were not let in."""
+    news: queue.Queue[str] = queue.Queue()
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    if user:
+        client.username_pw_set(user, password)
+
+    def connected(_client: mqtt.Client, _userdata: object, _flags: object, reason: object, _properties: object) -> None:
+        if str(reason) != "Success":
+            news.put(str(reason))
+        client.subscribe(topic, 1)
+
+    client.on_connect = connected
+    client.on_subscribe = lambda *_: None if topic.startswith("$") else client.publish(topic, b"hello", 1)
+    client.on_message = lambda _client, _userdata, message: news.put(message.payload.decode())
+    client.connect("127.0.0.1", urlsplit(instance.url).port or 0)
+    client.loop_start()
+    try:
+        return news.get(timeout=10)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def test_its_user_passes_a_message_and_nobody_else_comes_in(special: RunningInstance) -> None:
+    assert unquote(urlsplit(special.url).password or "") == PASSWORD
+    assert heard(special, "news", user="ada", password=PASSWORD) == "hello"
+    for user, password in (("ada", PASSWORD.strip()), ("bob", PASSWORD), ("", "")):
+        assert heard(special, "news", user=user, password=password) == "Not authorized"
+
+
+def test_a_generated_password_lets_in_too(mosquitto: RunningInstance) -> None:
+    parts = urlsplit(mosquitto.url)
+    assert heard(mosquitto, "systems/news", user=parts.username or "", password=parts.password or "") == "hello"
+
+
+def test_it_listens_on_loopback_only_and_tells_about_itself_every_second(special: RunningInstance) -> None:
+    listening = [found.laddr for found in psutil.Process(special.pid).net_connections() if found.status == "LISTEN"]
+    assert [(address.ip, address.port) for address in listening] == [("127.0.0.1", special.facts["ports"]["mqtt"])]
+    version = subprocess.run(["mosquitto", "-h"], capture_output=True, text=True, check=False).stdout.split()[2]
+    assert heard(special, "$SYS/broker/version", user="ada", password=PASSWORD) == f"mosquitto version {version}"
+    assert special.facts["version"] == version
+
+
+@pytest.mark.parametrize("persistence", [True, False])
+def test_persistence_decides_whether_it_writes_its_messages(tmp_path: Path, persistence: bool) -> None:
+    settings = {"persistence": persistence, "password": "word"}
+    instance = start(MOSQUITTO, settings, directory=tmp_path / "it", on_fork=die_with_parent())
+    try:
+        psutil.Process(instance.pid).terminate()  # it writes when it ends
+        psutil.Process(instance.pid).wait(10)
+        assert bool(list((tmp_path / "it" / "data").iterdir())) == persistence
+    finally:
+        instance.stop()
+
+
+def test_a_memory_limit_is_kept(special: RunningInstance) -> None:
+    """More than it may hold, retained: it gives the client up instead of growing."""
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    client.username_pw_set("ada", PASSWORD)
+    news: queue.Queue[str] = queue.Queue()
+    client.on_connect = lambda *_: client.publish("big", bytes(4_000_000), 1, retain=True)
+    client.on_publish = lambda *_: news.put("kept")
+    client.on_disconnect = lambda *_: news.put("given up")
+    client.connect("127.0.0.1", special.facts["ports"]["mqtt"])
+    client.loop_start()
+    assert news.get(timeout=10) == "given up"
+    client.disconnect()
+    client.loop_stop()

@@ -1,0 +1,106 @@
+"""Is every setting honoured or refused, with its name and the cure?"""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crescendo.model.errors import ConfigError
+from crescendo.systems.instance import start
+from crescendo.systems.ports import choose_ports
+from crescendo.systems.registry import system_of
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "words"),
+    [
+        (
+            "rabbitmq",
+            {"usr": "x"},
+            "system.settings.usr: rabbitmq knows no such setting; did you mean user? known: user",
+        ),
+        ("rabbitmq", {"threads": 0}, "system.settings.threads: Expected `int` >= 1"),
+        ("rabbitmq", {"memory": "much"}, "system.settings.memory: 'much' is not a size"),
+        ("rabbitmq", {"queues": "perf"}, "system.settings.queues: Expected `array`"),
+        ("rabbitmq", {"queues": ["a", 5]}, "system.settings.queues[1]: Expected `str`"),
+        (
+            "rabbitmq",
+            {"protocols": ["http"]},
+            "system.settings.protocols: rabbitmq does not speak 'http'; it speaks amqp",
+        ),
+        ("rabbitmq", {"protocols": []}, "system.settings.protocols: name at least one of amqp, amqp091, stomp, mqtt"),
+        ("rabbitmq", {"persistence": False}, "system.settings.persistence: rabbitmq decides it for each queue"),
+        ("rabbitmq", {"user": ""}, "system.settings.user: rabbitmq lets nobody in without a name"),
+        ("mosquitto", {"queues": ["q"]}, "system.settings.queues: mosquitto has topics only"),
+        ("mosquitto", {"threads": 2}, "system.settings.threads: mosquitto runs on one thread"),
+        ("mosquitto", {"user": "a:b"}, "system.settings.user: mosquitto wants a name without colons"),
+        ("mosquitto", {"protocols": ["amqp"]}, "system.settings.protocols: mosquitto does not speak 'amqp'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_before_anything_exists(
+    tmp_path: Path, kind: str, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError) as mistake:
+        start(system_of(kind), settings, directory=tmp_path / "it")
+    assert str(mistake.value).startswith(words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("rabbitmq", {"version": "9.9"}, "rabbitmq: version 9.9 is not here, "),
+        ("mosquitto", {"version": "9.9"}, "mosquitto: version 9.9 is not here, "),
+        ("loopback", {"version": "9.9"}, "the loopback relay is part of Crescendo"),
+        ("rabbitmq", {"home": Path("/")}, "/ is no home of RabbitMQ"),
+        ("mosquitto", {"home": Path("/")}, "/ holds no program called mosquitto"),
+        ("loopback", {"home": Path("/")}, "the loopback relay is part of Crescendo and has no home"),
+    ],
+)
+def test_an_installation_that_is_not_there_is_named(
+    tmp_path: Path, kind: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError) as mistake:
+        start(system_of(kind), {}, directory=tmp_path / "it", **options)
+    assert str(mistake.value).startswith(words)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- ports -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["127.0.0.1", "0.0.0.0"])  # noqa: S104 - whoever listens everywhere has it here too
+def taken(request: pytest.FixtureRequest) -> Iterator[int]:
+    with socket.create_server((request.param, 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_a_taken_port_is_named_with_the_cure(taken: int) -> None:
+    with pytest.raises(ConfigError, match=f"port mqtt={taken}: another program has it .* give another"):
+        choose_ports(("amqp", "mqtt"), {"mqtt": taken})
+
+
+def test_a_port_that_the_kind_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigError, match="port amqqp=5: there is no port of that name; known: amqp, mqtt"):
+        choose_ports(("amqp", "mqtt"), {"amqqp": 5})
+
+
+@pytest.mark.parametrize("number", [0, 65_536, 10**9])
+def test_a_number_that_is_no_port_is_refused(number: int) -> None:
+    with pytest.raises(ConfigError, match="a port is a number from 1 to 65535"):
+        choose_ports(("amqp",), {"amqp": number})
+
+
+def test_one_port_is_not_given_twice() -> None:
+    names = tuple(f"p{number}" for number in range(200))
+    assert len(set(choose_ports(names, {}).values())) == 200
+    port = choose_ports(("a",), {})["a"]
+    with pytest.raises(ConfigError, match="another program has it"):
+        choose_ports(("a", "b"), {"a": port, "b": port})
+
+
+def test_free_ports_can_be_listened_on() -> None:
+    for port in choose_ports(("a", "b", "c"), {}).values():
+        socket.create_server(("127.0.0.1", port)).close()
