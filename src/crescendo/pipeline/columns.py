@@ -8,12 +8,14 @@ SENDER, RECEIVER, SEQ = "sender", "receiver", "seq"
 FIRST_SEQ, LAST_SEQ = "first_seq", "last_seq"
 INTENDED_NS, SENT_NS, RECEIVED_NS, SETTLED_NS = "intended_ns", "sent_ns", "received_ns", "settled_ns"
 ATTEMPT, ARRIVAL, SIZE, FLAGS, OUTCOME = "attempt", "arrival", "size", "flags", "outcome"
+T_NS, SOURCE, ENTITY, METRIC, VALUE, DETAIL = "t_ns", "source", "entity", "metric", "value", "detail"
 
 # Tables.
 THROUGHPUT, HISTOGRAM, LATENCY = "throughput", "latency_histogram", "latency"
 LEDGER, RANGES, CHECKS = "ledger", "ledger_ranges", "checks"
+READINGS, READING_SUMMARY, READING_GAPS = "readings", "reading_summary", "reading_gaps"
 
-SECOND, PHASE, KIND = "second", "phase", "kind"
+RUN, SECOND, PHASE, KIND = "run", "second", "phase", "kind"
 ROLE, CONNECTION, MESSAGES, BYTES = "role", "connection", "messages", "bytes"
 BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS = "bucket", "count", "sum_ns", "min_ns", "max_ns"
 SUBSCRIPTION, ACKNOWLEDGED = "subscription", "acknowledged"

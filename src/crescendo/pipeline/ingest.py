@@ -40,7 +40,14 @@ def readable_recording(run_dir: Path) -> Recording:
 
 
 def frames_of(spark: SparkSession, recording: Recording) -> Frames:
-    return Frames(*(_frame(spark, recording, table) for table in (SENT, SETTLED, RECEIVED)))
+    return Frames(*(frame_of(spark, recording, table) for table in (SENT, SETTLED, RECEIVED)))
+
+
+def frame_of(spark: SparkSession, recording: Recording, table: str) -> DataFrame:
+    """The sound rows of one table."""
+    frame = read_parquet(spark, spark_ddl(table), recording.files(table))
+    # In one piece Spark aggregates without a shuffle, and a short run spends its time on stages, not on rows.
+    return frame.coalesce(1) if recording.rows(table) <= _ONE_PIECE_ROWS else frame
 
 
 def read_parquet(spark: SparkSession, schema: str, files: list[str]) -> DataFrame:
@@ -50,12 +57,6 @@ def read_parquet(spark: SparkSession, schema: str, files: list[str]) -> DataFram
         columns = [column.split() for column in schema.split(", ")]
         return spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS {name}" for name, kind in columns))
     return spark.read.schema(schema).option(_GLOB_PATHS, "false").parquet(*files)
-
-
-def _frame(spark: SparkSession, recording: Recording, table: str) -> DataFrame:
-    frame = read_parquet(spark, spark_ddl(table), recording.files(table))
-    # In one piece Spark aggregates without a shuffle, and a short run spends its time on stages, not on rows.
-    return frame.coalesce(1) if recording.rows(table) <= _ONE_PIECE_ROWS else frame
 
 
 def _fault(file: Path, part: Part) -> str:

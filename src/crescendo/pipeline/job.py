@@ -1,6 +1,6 @@
 """How does a recording become tables and a verdict?
 
-The three jobs that read messages run side by side: while one is planned or compiled, another computes. What follows
+The jobs that read the recording run side by side: while one is planned or compiled, another computes. What follows
 reads their small results. The summary is written last, so a run that has one has all its tables. Decides nothing.
 """
 
@@ -13,26 +13,31 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.model.errors import LostError
+from crescendo.model.schedule import offered
 from crescendo.pipeline import accounts, columns, results
 from crescendo.pipeline.balance import Balance, read_balance
 from crescendo.pipeline.discrepancies import discrepancies
 from crescendo.pipeline.evidence import Evidence
+from crescendo.pipeline.gaps import GAPS_SCHEMA, gaps
 from crescendo.pipeline.histogram import latency_histogram
-from crescendo.pipeline.ingest import Frames, frames_of, read_parquet, readable_recording
+from crescendo.pipeline.ingest import Frames, frame_of, frames_of, read_parquet, readable_recording
 from crescendo.pipeline.latency import latencies
 from crescendo.pipeline.ledger import Discrepancies, ledger, read_discrepancies
 from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline, timeline_of
 from crescendo.pipeline.parties import Parties, experiment_of, parties_of
+from crescendo.pipeline.readings import metric_columns, reading_summary, readings
 from crescendo.pipeline.tables import Shelf
 from crescendo.pipeline.throughput import throughput
 from crescendo.pipeline.verdicts import verdict_of
 from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
-from crescendo.record.schema import RECEIVED, SENT
+from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT
 from crescendo.record.summary import SUMMARY, Ledger, Rate, Summary, write_summary
 
 Progress = Callable[[str], None]
+Tables = dict[str, Callable[[], DataFrame]]
 
+_INSPECTOR = "inspector"
 _ACCOUNTS, _SUSPECTS = ".accounts", ".suspects"  # on the way to the ledger; removed when it is written
 _SUSPECT = f"{columns.SUBSCRIPTION} INT, {columns.SENDER} INT, {columns.BLOCK} BIGINT"
 
@@ -62,6 +67,7 @@ def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> 
             columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
             _ACCOUNTS: lambda: accounts.accounts(frames, timeline, parties),
             columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
+            **_inside(shelf, recording, spark, timeline),
         },
     )
     balance = read_balance(shelf.files(_ACCOUNTS), parties)
@@ -77,7 +83,7 @@ def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> 
         damaged=recording.damaged,
         unlisted=balance.unlisted,
         total=lines[0],
-        rate=_rate(balance, lines[0], timeline, sum(group.offered for group in experiment_of(manifest).workload)),
+        rate=_rate(balance, lines[0], timeline, offered(experiment_of(manifest))),
         latency={row.kind: row for row in latency if row.phase == MEASURE},
     )
     validity, verdict = verdict_of(evidence)
@@ -97,7 +103,22 @@ def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> 
     )
 
 
-def _write_side_by_side(shelf: Shelf, frames: dict[str, Callable[[], DataFrame]]) -> None:
+def _inside(shelf: Shelf, recording: Recording, spark: SparkSession, timeline: Timeline) -> Tables:
+    """The tables of what inspectors saw. A run without inspectors has none of them, and pays for none."""
+    run, files = recording.manifest.run, recording.files(READINGS)
+    if not files and all(peer.role != _INSPECTOR for peer in recording.manifest.peers):
+        return {}
+    shelf.write_rows(columns.READING_GAPS, GAPS_SCHEMA, gaps(recording.files(EVENTS)))
+    if not files:
+        return {}
+    recorded = frame_of(spark, recording, READINGS)
+    return {
+        columns.READINGS: lambda: readings(recorded, run, metric_columns(files)),
+        columns.READING_SUMMARY: lambda: reading_summary(recorded, run, timeline),
+    }
+
+
+def _write_side_by_side(shelf: Shelf, frames: Tables) -> None:
     with ThreadPoolExecutor(len(frames)) as pool:
         # Describing a frame costs as much as a small job, so that too is done side by side.
         for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in frames.items()]:

@@ -6,7 +6,6 @@ cannot see it, and a chart without data is None rather than an empty frame.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,25 +15,13 @@ from crescendo.model.units import format_ns
 from crescendo.model.verdict import LATENCY_KINDS
 from crescendo.record.manifest import Phase
 from crescendo.report import formats, series
-from crescendo.report.evidence import phase_name
+from crescendo.report.overtime import Chart, extent_of, line, over_time, spans_of, time_notes
 from crescendo.report.tables import Tables
-
-Figure = dict[str, Any]
 
 KIND_TONES = dict(zip(LATENCY_KINDS, ("blue", "orange", "green"), strict=True))
 _DASHES = dict(zip(LATENCY_KINDS, ("solid", "dash", "dot"), strict=True))
 _TICK_STEPS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7))
 """Multiples of powers of ten to label, from coarse to fine; the coarsest that gives four labels is taken."""
-_LABELLED_SHARE = 0.12  # a narrower phase has no room for its name on a phone
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A figure, what it shows in words, and what a reader should know about it."""
-
-    figure: Figure
-    label: str
-    notes: list[str]
 
 
 def rate_chart(tables: Tables, phases: list[Phase], offered: float) -> Chart | None:
@@ -48,22 +35,22 @@ def rate_chart(tables: Tables, phases: list[Phase], offered: float) -> Chart | N
             y = series.rates(tables.messages[role], timeline)
             # Sent and received usually coincide: the dashes let the line below show through.
             dash = "solid" if role == "sender" else "7px,4px"
-            traces.append(_line(name, x, y, tone, hover="%{y:,.0f} msg/s", dash=dash))
+            traces.append(line(name, x, y, tone, hover="%{y:,.0f} msg/s", dash=dash))
             traces[-1]["line"]["shape"] = "hvh"  # a second without messages is a gap, not a dip
             words.append(f"{name} between {formats.rate(y.min())} and {formats.rate(y.max())}")
-    spans = _spans(phases)
+    spans = spans_of(phases)
     loaded = [(start, end) for name, start, end in spans if name != "drain"]
     if offered and loaded:
         ends = [loaded[0][0], loaded[-1][1]]
-        traces.append(_line("offered", ends, [offered, offered], "muted", hover="%{y:,.0f} msg/s", dash="4px,4px"))
+        traces.append(line("offered", ends, [offered, offered], "muted", hover="%{y:,.0f} msg/s", dash="4px,4px"))
         traces[-1]["mode"] = "lines"
         words.append(f"offered {formats.rate(offered)}")
     top = max(value for trace in traces for value in trace["y"] if value is not None)
     # Headroom for the names of the phases above the lines.
     y_range = [0, max(top, 1.0) * 1.18]
     y_axis = {"title": {"text": "messages per second"}, "range": y_range, "tickformat": "~s", "fixedrange": True}
-    figure = {"data": traces, "layout": _over_time(tables, spans, y_axis)}
-    return Chart(figure, f"Messages per second over time: {'; '.join(words)}.", _time_notes(tables, spans))
+    figure = {"data": traces, "layout": over_time(extent_of(timeline), spans, y_axis)}
+    return Chart(figure, f"Messages per second over time: {'; '.join(words)}.", time_notes(timeline, spans))
 
 
 def latency_chart(tables: Tables, phases: list[Phase]) -> Chart | None:
@@ -73,7 +60,7 @@ def latency_chart(tables: Tables, phases: list[Phase]) -> Chart | None:
     lines = series.latency_lines(tables.over_time[kind], tables.timeline)
     x = series.middles(tables.timeline)
     traces = [
-        _line(name, x, _on_log_axis(y), tone, hover="%{y:.3s}s", dash=dash)
+        line(name, x, _on_log_axis(y), tone, hover="%{y:.3s}s", dash=dash)
         for name, y, tone, dash in (
             ("max", lines.max_s, "purple", "2px,2px"),
             ("p99", lines.p99_s, "orange", "solid"),
@@ -81,28 +68,28 @@ def latency_chart(tables: Tables, phases: list[Phase]) -> Chart | None:
         )
     ]
     y_axis = _latency_axis(f"{kind} latency", traces, "y")
-    spans = _spans(phases)
-    notes = _time_notes(tables, spans)
+    spans = spans_of(phases)
+    notes = time_notes(tables.timeline, spans)
     withheld = int((np.isnan(lines.p99_s) & ~np.isnan(lines.max_s)).sum())
     if withheld:
         of = int((~np.isnan(lines.max_s)).sum())
         notes.append(f"p99 is left out at {withheld:,} of {of:,} points: fewer than 10 samples lie beyond it there.")
     worst = format_ns(float(np.nanmax(lines.max_s)) * series.NS_PER_S)
     label = f"{kind.capitalize()} latency per second as p50, p99 and maximum; the worst message took {worst}."
-    return Chart({"data": traces, "layout": _over_time(tables, spans, y_axis)}, label, notes)
+    return Chart({"data": traces, "layout": over_time(extent_of(tables.timeline), spans, y_axis)}, label, notes)
 
 
 def spectrum_chart(tables: Tables) -> Chart | None:
     traces, words, furthest = [], [], 0.0
     for kind in _kinds(tables):
-        line = series.spectrum(tables.measured[kind])
-        if line.nines.size:
+        points = series.spectrum(tables.measured[kind])
+        if points.nines.size:
             hover = "%{customdata:.5~f} %: %{y:.3s}s"
-            y = _on_log_axis(line.latency_s)
-            traces.append(_line(kind, line.nines, y, KIND_TONES[kind], hover=hover, dash=_DASHES[kind]))
-            traces[-1]["customdata"] = [round(float(percent), 7) for percent in line.percent]
-            furthest = max(furthest, float(line.nines[-1]))
-            words.append(f"{kind} reaches {format_ns(float(line.latency_s[-1]) * series.NS_PER_S)}")
+            y = _on_log_axis(points.latency_s)
+            traces.append(line(kind, points.nines, y, KIND_TONES[kind], hover=hover, dash=_DASHES[kind]))
+            traces[-1]["customdata"] = [round(float(percent), 7) for percent in points.percent]
+            furthest = max(furthest, float(points.nines[-1]))
+            words.append(f"{kind} reaches {format_ns(float(points.latency_s[-1]) * series.NS_PER_S)}")
     if not traces:
         return None
     ticks = [math.log10(2), *map(float, range(1, math.floor(furthest) + 1))]
@@ -127,7 +114,7 @@ def histogram_chart(tables: Tables) -> Chart | None:
             notes.append(f"{count} at or below zero (clock error) cannot be shown on this axis.")
         if bars.edges_s.size:
             hover = "%{x:.3s}s: %{y:.2%}"
-            traces.append(_line(kind, bars.edges_s, bars.share, KIND_TONES[kind], hover=hover, dash=_DASHES[kind]))
+            traces.append(line(kind, bars.edges_s, bars.share, KIND_TONES[kind], hover=hover, dash=_DASHES[kind]))
             traces[-1]["line"]["shape"] = "hv"
             traces[-1]["fill"] = "tozeroy"
             mode = format_ns(float(bars.edges_s[int(bars.share.argmax())]) * series.NS_PER_S)
@@ -146,67 +133,6 @@ def judged_kind(tables: Tables) -> str | None:
 
 def _kinds(tables: Tables) -> list[str]:
     return [kind for kind in LATENCY_KINDS if kind in tables.measured]
-
-
-def _spans(phases: list[Phase]) -> list[tuple[str, float, float]]:
-    """Name, start and end of each phase, in seconds from the start of the first one."""
-    if not phases:
-        return []
-    origin_ns = phases[0].start_ns
-    return [
-        (phase.name, (phase.start_ns - origin_ns) / series.NS_PER_S, (phase.end_ns - origin_ns) / series.NS_PER_S)
-        for phase in phases
-    ]
-
-
-def _over_time(tables: Tables, spans: list[tuple[str, float, float]], y_axis: dict[str, Any]) -> dict[str, Any]:
-    """The layout of a chart over time; both such charts cover the same seconds, so that they can be zoomed together."""
-    start, end = _extent(tables)
-    shapes, labels = [], []
-    for name, first, last in _visible(spans, start, end):
-        if name != "measure":
-            shapes.append({"type": "rect", "xref": "x", "yref": "paper", "x0": first, "x1": last, "y0": 0, "y1": 1})
-        if last - first >= _LABELLED_SHARE * (end - start):
-            labels.append({"x": (first + last) / 2, "text": phase_name(name)})
-    x_axis = {"title": {"text": "seconds since the first phase began"}, "range": [start, end], "ticksuffix": " s"}
-    return {"xaxis": x_axis, "yaxis": y_axis, "shapes": shapes, "annotations": labels, "hovermode": "x unified"}
-
-
-def _extent(tables: Tables) -> tuple[float, float]:
-    timeline = tables.timeline
-    if timeline is None:
-        raise ValueError("a run without messages has no extent")
-    return float(timeline.first_second), float(timeline.first_second + timeline.bins * timeline.bin_seconds)
-
-
-def _visible(spans: list[tuple[str, float, float]], start: float, end: float) -> list[tuple[str, float, float]]:
-    # A drain phase is as long as it was allowed to be; the charts end with the last message.
-    clipped = [(name, max(first, start), min(last, end)) for name, first, last in spans]
-    return [span for span in clipped if span[2] > span[1]]
-
-
-def _time_notes(tables: Tables, spans: list[tuple[str, float, float]]) -> list[str]:
-    notes = []
-    unjudged = [phase_name(name) for name, _, _ in _visible(spans, *_extent(tables)) if name != "measure"]
-    if unjudged:
-        notes.append(f"Shaded: {' and '.join(unjudged)}, not judged.")
-    if tables.timeline is not None and tables.timeline.bin_seconds > 1:
-        notes.append(f"Each point covers {tables.timeline.bin_seconds} s.")
-    return notes
-
-
-def _line(name: str, x: Any, y: Any, tone: str, *, hover: str, dash: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if len(x) < 4 else "lines",  # a line through one point is invisible
-        "name": name,
-        "x": _plain(x),
-        "y": _plain(y),
-        "line": {"dash": dash, "width": 2},
-        "marker": {"size": 5},
-        "meta": {"tone": tone},
-        "hovertemplate": f"{hover}<extra>{name}</extra>",
-    }
 
 
 def _latency_axis(title: str, traces: list[dict[str, Any]], side: str) -> dict[str, Any]:
@@ -230,11 +156,6 @@ def _latency_axis(title: str, traces: list[dict[str, Any]], side: str) -> dict[s
 
 def _on_log_axis(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.where(values > 0, values, np.nan)
-
-
-def _plain(values: Any) -> list[float | None]:
-    """Six digits are more than a screen has; NaN is a gap, and JSON has no NaN."""
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
 
 def _nines(tick: int) -> str:

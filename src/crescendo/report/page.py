@@ -20,6 +20,9 @@ from plotly.offline import get_plotlyjs
 from crescendo.record.manifest import read_manifest, write_whole
 from crescendo.record.summary import read_summary
 from crescendo.report import charts, environment, evidence, formats, headline
+from crescendo.report.inside import inside
+from crescendo.report.looks import Looks
+from crescendo.report.overtime import Chart
 from crescendo.report.tables import RANGES_SHOWN, read_tables
 
 REPORT = "report.html"
@@ -37,12 +40,14 @@ def write_report(run_dir: Path) -> Path:
 def render_report(run_dir: Path) -> str:
     """The report of an analysed run as one HTML document."""
     manifest, summary, tables = read_manifest(run_dir), read_summary(run_dir), read_tables(run_dir)
-    drawn = {
+    drawn: dict[str, Chart | None] = {
         "rate": charts.rate_chart(tables, manifest.phases, summary.rate.offered),
         "latency": charts.latency_chart(tables, manifest.phases),
         "spectrum": charts.spectrum_chart(tables),
         "histogram": charts.histogram_chart(tables),
     }
+    within = inside(Looks(run_dir, manifest.phases[0].start_ns if manifest.phases else 0), tables, manifest.phases)
+    drawn |= within.charts if within else {}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
     scopes = ("total", "subscription", "sender")
     return (
@@ -58,6 +63,7 @@ def render_report(run_dir: Path) -> str:
             validity=summary.validity,
             command=shlex.join(manifest.command),
             charts=drawn,
+            inside=within,
             kind=charts.judged_kind(tables) or "response",
             latency=evidence.latency_grid(summary.latency),
             withheld=evidence.WITHHELD,

@@ -1,10 +1,10 @@
 "use strict";
-// Draws the charts in the page's colours, keeps the two charts over time at the same seconds, and nothing else.
+// Draws the charts in the page's colours, keeps all charts over time at the same seconds, and nothing else.
 
 const root = document.documentElement;
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const places = [...document.querySelectorAll("[data-chart]")];
-const linked = places.filter((place) => ["rate", "latency"].includes(place.dataset.chart));
+const linked = places.filter(({ dataset: { chart } }) => ["rate", "latency"].includes(chart) || chart.startsWith("inside-"));
 // On a touch screen dragging must scroll the page, so charts there neither zoom nor carry buttons.
 const touch = matchMedia("(pointer: coarse)").matches;
 
@@ -18,7 +18,7 @@ async function unpackPlotly() {
   document.head.append(script);
 }
 
-function themed(name) {
+function themed(name, strip) {
   const style = getComputedStyle(root);
   const colour = (tone) => style.getPropertyValue(`--${tone}`).trim();
   const { data, layout } = structuredClone(figures[name]);
@@ -37,14 +37,22 @@ function themed(name) {
     const title = { ...layout[side].title, standoff: 12, font: { color: colour("soft"), size: 12 } };
     layout[side] = { ...axis, ...layout[side], title };
   }
-  for (const shape of layout.shapes ?? []) Object.assign(shape, { fillcolor: colour("shade"), line: { width: 0 }, layer: "below" });
+  for (const shape of layout.shapes ?? []) {
+    const fillcolor = shape.name === "gap" ? `${colour("invalid")}33` : colour("shade");
+    Object.assign(shape, { fillcolor, line: { width: 0 }, layer: "below" });
+  }
   for (const label of layout.annotations ?? []) {
     Object.assign(label, { y: 1, yref: "paper", yanchor: "top", showarrow: false, font: { color: colour("soft"), size: 11 } });
+  }
+  if (strip) {
+    // One below the other, the same second is at the same place in all of them, and one axis title too many in each.
+    delete layout.xaxis.title;
+    layout.yaxis.automargin = false;
   }
   return [data, {
     ...layout, font, dragmode: touch ? false : "zoom", uirevision: "kept",
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    margin: { l: 58, r: 12, t: 6, b: 46 }, showlegend: true,
+    margin: strip ? { l: 78, r: 12, t: 6, b: 26 } : { l: 58, r: 12, t: 6, b: 46 }, showlegend: true,
     legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", traceorder: "normal" },
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("text") } },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("text") },
@@ -53,14 +61,14 @@ function themed(name) {
 
 function draw() {
   const config = { displaylogo: false, displayModeBar: touch ? false : "hover", responsive: true, modeBarButtons: [["toImage", "resetScale2d"]] };
-  return Promise.all(places.map((place) => Plotly.react(place, ...themed(place.dataset.chart), config)));
+  return Promise.all(places.map((place) => Plotly.react(place, ...themed(place.dataset.chart, place.classList.contains("strip")), config)));
 }
 
 function link() {
   for (const place of linked) {
     place.on("plotly_relayout", () => {
       const wanted = place.layout.xaxis.range;
-      // Asking only those that differ is what ends the echo between the two.
+      // Asking only those that differ is what ends the echo between them.
       const behind = linked.filter((other) => other.layout.xaxis.range.some((end, i) => end !== wanted[i]));
       for (const other of behind) Plotly.relayout(other, { "xaxis.range": [...wanted] });
     });

@@ -1,0 +1,81 @@
+"""What do Maestro's properties files say about a run?
+
+Java properties: `test.properties` about the load of one peer, `inspector.properties` about the system that was
+watched. From the manifest, which holds no secrets; a URL loses its user and password all the same. Keys that nobody
+knows the value of are left out: Maestro's readers can do without them.
+"""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from crescendo.exporters.maestro.looks import Attributes
+from crescendo.exporters.maestro.window import SECOND_NS, Window
+from crescendo.model.experiment import Experiment
+from crescendo.record.manifest import Manifest, PeerRecord
+
+Properties = dict[str, Any]
+
+_PROTOCOLS = {"amqp10": "AMQP"}
+_ESCAPED = str.maketrans({"\\": "\\\\", ":": "\\:", "=": "\\=", "#": "\\#", "!": "\\!", "\n": "\\n", "\r": "\\r"})
+
+
+def write_properties(path: Path, properties: Properties) -> None:
+    lines = ["#crescendo"]
+    for key, value in sorted(properties.items()):
+        if value not in {None, ""}:
+            text = str(value).translate(_ESCAPED)
+            lines.append(f"{key}={text.encode('ascii', 'backslashreplace').decode('ascii')}")
+    path.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def load_properties(manifest: Manifest, experiment: Experiment, peer: PeerRecord, window: Window) -> Properties:
+    """The load of one peer. Where it serves several groups, the first one speaks for all."""
+    mine = [item for item in manifest.connections if item.peer == peer.id and item.role == peer.role]
+    groups = {group.name: group for group in experiment.workload}
+    group = groups.get(mine[0].group if mine else "", experiment.workload[0])
+    return {
+        "apiName": "crescendo",
+        "apiVersion": manifest.versions.get("crescendo"),
+        "brokerUri": _uri(experiment, group.address, group.destination),
+        "duration": round((window.end_ns - window.start_ns) / SECOND_NS),
+        "durationType": "time",
+        "limitDestinations": len({item.destination for item in mine}) or 1,
+        "messageSize": int(group.size),
+        "parallelCount": len(mine),
+        "protocol": _PROTOCOLS.get(group.protocol, group.protocol.upper()),
+        "rate": round(group.rate),
+        "variableSize": 0,
+    }
+
+
+def inspector_properties(
+    manifest: Manifest, words: dict[str, Attributes], numbers: dict[str, Attributes]
+) -> Properties:
+    """The system that was watched, in its own words where it has any, else those of the host that ran it."""
+    host, system = manifest.host, manifest.system
+    os_words, os_numbers = words.get("os", {}), numbers.get("os", {})
+    name, _, release = str(host.get("system", "")).partition(" ")
+    return {
+        "jvmName": words.get("jvm", {}).get("VmName"),
+        "jvmVersion": system.get("java_version"),
+        "operatingSystemArch": os_words.get("Arch") or host.get("machine"),
+        "operatingSystemName": os_words.get("Name") or name,
+        "operatingSystemVersion": os_words.get("Version") or release,
+        "productName": system.get("kind"),
+        "productVersion": system.get("version"),
+        "systemCpuCount": _whole(os_numbers.get("AvailableProcessors")) or host.get("cores"),
+        "systemMemory": _whole(os_numbers.get("TotalPhysicalMemorySize")) or host.get("memory_bytes"),
+        "systemSwap": _whole(os_numbers.get("TotalSwapSpaceSize")),
+    }
+
+
+def _whole(value: float | str | None) -> int | None:
+    return int(value) if isinstance(value, float) else None
+
+
+def _uri(experiment: Experiment, address: str, destination: str) -> str:
+    if experiment.system.url is None:
+        return address
+    parts = urlsplit(experiment.system.url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{destination}"

@@ -1,0 +1,51 @@
+"""How many messages did a peer carry in each second, in Maestro's binary form?
+
+Big-endian. A header of 20 bytes: the name in eight, then file version, product version and role as 32-bit integers.
+Then 20 bytes a second: metadata as a 32-bit integer, messages and microseconds since 1970 as 64-bit ones. Maestro
+counts records, not times, so a second without messages is a record too. Interprets nothing.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from crescendo.exporters.maestro.window import SECOND_NS, Window
+from crescendo.record.schema import RECEIVED, SENT, Flag
+
+SENDER, RECEIVER = "sender", "receiver"
+TABLES = {SENDER: SENT, RECEIVER: RECEIVED}
+
+_NAME = b" maestro"
+_FILE_VERSION = 1
+_PRODUCT_VERSION = 138  # 1.3.8: the version whose files have this layout
+_ROLES = {SENDER: 1, RECEIVER: 2}
+_RECORD = np.dtype([("metadata", ">i4"), ("messages", ">i8"), ("epoch_us", ">i8")])
+_TIMES = {SENDER: "sent_ns", RECEIVER: "received_ns"}
+
+
+def write_rates(path: Path, role: str, files: Iterable[str], window: Window) -> None:
+    """Write `sender.dat` or `receiver.dat` of one peer from its parts."""
+    messages = _messages(role, files, window)
+    records = np.zeros(messages.size, _RECORD)
+    records["messages"] = messages
+    first_us = window.epoch_us(window.start_ns)
+    records["epoch_us"] = first_us + np.arange(messages.size, dtype=np.int64) * (SECOND_NS // 1000)
+    header = _NAME + np.array([_FILE_VERSION, _PRODUCT_VERSION, _ROLES[role]], ">i4").tobytes()
+    path.write_bytes(header + records.tobytes())
+
+
+def _messages(role: str, files: Iterable[str], window: Window) -> npt.NDArray[np.int64]:
+    seconds = -(-(window.end_ns - window.start_ns) // SECOND_NS)
+    messages = np.zeros(seconds, np.int64)
+    columns = [_TIMES[role], *(["flags"] if role == RECEIVER else [])]
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches(columns=columns):
+            t_ns = batch.column(0).to_numpy()
+            counts = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
+            if role == RECEIVER:
+                counts &= (batch.column(1).to_numpy() & int(Flag.CORRUPT | Flag.STRAY)) == 0
+            messages += np.bincount((t_ns[counts] - window.start_ns) // SECOND_NS, minlength=seconds)
+    return messages

@@ -1,0 +1,43 @@
+"""Which part of a recording does an export speak of, and what time was it then?
+
+The measure phase: Maestro warms up in a run of its own, and its reports take every row for a result. Turns the clock of
+the host that wrote a row into wall clock time. Reads the manifest and nothing else.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from crescendo.model.errors import ConfigError
+from crescendo.record.manifest import PeerRecord
+from crescendo.record.reader import Recording
+
+SECOND_NS = 10**9
+
+
+@dataclass(frozen=True)
+class Window:
+    """From `start_ns` to before `end_ns`, on the clock of the peer that wrote the rows."""
+
+    start_ns: int
+    end_ns: int
+    realtime_offset_ns: int
+
+    def epoch_us(self, t_ns: int) -> int:
+        return (t_ns + self.realtime_offset_ns) // 1000
+
+    def stamp(self, t_ns: int) -> str:
+        """Date and time as in Maestro's CSV files, in UTC: they have no room for a zone."""
+        return datetime.fromtimestamp((t_ns + self.realtime_offset_ns) // SECOND_NS, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def window_of(recording: Recording, peer: PeerRecord) -> Window:
+    manifest = recording.manifest
+    measure = next((phase for phase in manifest.phases if phase.name == "measure"), None)
+    if measure is None:
+        raise ConfigError(f"{recording.path}: has no measure phase, so there is no result to export")
+    clocks = {clock.host: clock for clock in manifest.clocks}
+    clock = clocks.get(peer.host) or next(iter(manifest.clocks), None)
+    if clock is None:
+        raise ConfigError(f"{recording.path}: its manifest lists no clock, so nobody knows what time it was")
+    # The phases are on the conductor's clock, the rows on the peer's own.
+    return Window(measure.start_ns - clock.offset_ns, measure.end_ns - clock.offset_ns, clock.realtime_offset_ns)
