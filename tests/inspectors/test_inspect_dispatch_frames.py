@@ -1,15 +1,13 @@
 """The router's recorded answers, against what Proton decodes from the same bytes."""
 
-import csv
 from typing import Any
 
 import pytest
-from dispatch_recordings import FIXTURES, RECORDED, at_another_moment, decoded, message_of
+from dispatch_recordings import RECORDED, at_another_moment, decoded, message_of
 from inspecting import values_of
 
 from crescendo.client.messages import Message, decode_message
 from crescendo.inspectors.base import Look
-from crescendo.inspectors.dispatch_sets import CONNECTIONS, DATA_SETS, GENERAL, MEMORY, ROUTE_LINKS, rows_of
 from crescendo.inspectors.qpid_dispatch import TYPES, entities_of, query_of, take_answer
 from crescendo.model.errors import PeerError
 
@@ -95,28 +93,3 @@ def test_a_new_attribute_is_recorded_and_a_missing_one_is_not_fatal() -> None:
 def test_an_answer_that_is_none_is_the_routers_fault(body: object) -> None:
     with pytest.raises(PeerError):
         entities_of(body)
-
-
-@pytest.mark.parametrize(
-    ("data_set", "sample"), [(GENERAL, "general"), (MEMORY, "qdmemory"), (CONNECTIONS, "connections")]
-)
-def test_data_sets_have_the_columns_of_the_original_files(data_set: Any, sample: str) -> None:
-    with (FIXTURES / f"{sample}.csv").open(encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file))
-    columns = ["Timestamp", *data_set.columns]
-    assert columns[: len(header)] == header
-    assert all("bytes" in extra for extra in columns[len(header) :])
-
-
-def test_every_column_of_every_data_set_is_filled_from_the_recordings() -> None:
-    look = recorded_look(*RECORDED)
-    for data_set in DATA_SETS:
-        rows = rows_of(data_set, look)
-        assert len(rows) == len(expected(data_set.kind))
-        for row, entity in zip(rows, expected(data_set.kind), strict=True):
-            for column, attribute in data_set.columns.items():
-                value = entity.get(attribute)
-                if isinstance(value, str | bool | int | float):
-                    assert row[column] == value, column
-    assert "product=qpid-dispatch-router" in str(rows_of(CONNECTIONS, look)[0]["Properties"])
-    assert {row["LinkDir"] for row in rows_of(ROUTE_LINKS, look)} == {"in", "out"}
