@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from crescendo.model.errors import ConfigError
-from crescendo.systems.instance import start
+from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.ports import choose_ports
-from crescendo.systems.registry import system_of
+from crescendo.systems.processes import Mark
+from crescendo.systems.registry import SYSTEMS, system_of
+from crescendo.systems.settings import settings_of
 
 
 @pytest.mark.parametrize(
@@ -104,3 +106,22 @@ def test_one_port_is_not_given_twice() -> None:
 def test_free_ports_can_be_listened_on() -> None:
     for port in choose_ports(("a", "b", "c"), {}).values():
         socket.create_server(("127.0.0.1", port)).close()
+
+
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch"}))
+def test_the_facts_show_the_configuration_and_no_secret(name: str, tmp_path: Path) -> None:
+    kind = system_of(name)
+    given = {"user": "somebody", "password": "pa55-w0rd-of-this-test"}
+    settings = settings_of(kind, given)
+    installation = kind.install(None, lambda _: None)
+    ports = {port: 1000 + index for index, port in enumerate(kind.ports)}
+    blueprint = kind.plan(settings, installation, tmp_path, ports)
+    instance = RunningInstance(kind, settings, installation, ports, tmp_path, blueprint, None)
+    instance.processes.append(Mark(name, 1, "then"))
+    shown = str(instance.facts)
+    assert "pa55-w0rd-of-this-test" not in shown
+    assert instance.facts["commands"]
+    hidden = [text for path, text in blueprint.files.items() if path in blueprint.secrets]
+    assert not any(line and line in shown for text in hidden for line in text.splitlines() if "somebody" in line)
+    if name != "loopback":
+        assert instance.facts["configuration"]

@@ -19,6 +19,8 @@ from crescendo.report.evidence import Grid, phase_name
 
 Facts = list[tuple[str, str]]
 
+_LONG = {"commands", "configuration"}
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -27,6 +29,7 @@ class Environment:
     host: Facts
     versions: Facts
     system: Facts
+    configuration: Facts
     run: Facts
     connections: Grid
     phases: Grid
@@ -42,7 +45,8 @@ def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
     return Environment(
         host=_facts(manifest.host),
         versions=_facts(manifest.versions),
-        system=_facts(manifest.system),
+        system=_facts({key: value for key, value in manifest.system.items() if key not in _LONG}),
+        configuration=_configuration(manifest.system),
         run=[
             ("run", manifest.run),
             ("started", formats.moment(manifest.started_ns)),
@@ -55,6 +59,12 @@ def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
         recording=_recording_sentence(parts, sent),
         experiment=yaml.safe_dump(manifest.experiment, sort_keys=False, allow_unicode=True),
     )
+
+
+def _configuration(system: dict[str, Any]) -> Facts:
+    """What the system was started with: its commands and its files."""
+    commands = [(f"command of {name}", " ".join(words)) for name, words in system.get("commands", {}).items()]
+    return commands + list(system.get("configuration", {}).items())
 
 
 def _facts(values: dict[str, Any]) -> Facts:

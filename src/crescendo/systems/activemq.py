@@ -29,6 +29,7 @@ RELEASE = Release(
     jar="activemq-broker",
 )
 _ROLE = "crescendo"
+_SECRETS = frozenset({"conf/users.properties", "conf/web-users.properties"})
 _PROTOCOLS = (AMQP, STOMP, MQTT)
 _POOL = "org.apache.activemq.transport.nio.SelectorManager"
 _HEALTH = "/read/org.apache.activemq:type=Broker,brokerName=crescendo,service=Health/CurrentStatus"
@@ -79,7 +80,7 @@ class ActiveMQ:
         launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
         endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/api/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints)
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS)
 
     def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.

@@ -27,6 +27,7 @@ RELEASE = Release(
     jar="artemis-server",
 )
 _ROLE = "crescendo"
+_SECRETS = frozenset({"etc/users.properties"})
 _PERMISSIONS = (
     *("createAddress", "deleteAddress", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue"),
     *("deleteNonDurableQueue", "consume", "browse", "send", "manage"),
@@ -88,7 +89,7 @@ class Artemis:
         launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
         endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/console/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints)
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS)
 
     def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.

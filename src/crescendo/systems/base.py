@@ -63,6 +63,7 @@ class Blueprint:
     files: Mapping[str, str]  # path under the instance's directory -> text; may hold secrets, so mode 0600
     launches: tuple[Launch, ...]  # started in this order, stopped in the opposite one
     endpoints: Mapping[str, str]  # endpoint name -> URL with credentials
+    secrets: frozenset[str] = frozenset()  # those of the files that nobody needs to see afterwards
     serving: int = -1  # which launch is the system itself: its pid is the one that inspectors watch
 
 

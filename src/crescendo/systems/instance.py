@@ -112,8 +112,19 @@ class RunningInstance:
             "pid": self.pid,
             "ports": dict(self._ports),
             "settings": public(self._settings),
+            "commands": {launch.name: list(launch.argv) for launch in self._blueprint.launches},
+            "configuration": self._configuration(),
         }
         return {key: value for key, value in facts.items() if value is not None}
+
+    def _configuration(self) -> dict[str, str]:
+        """The files it was started with, as anybody may see them."""
+        password = self._settings.password
+        return {
+            path: text.replace(password, "***") if password else text
+            for path, text in sorted(self._blueprint.files.items())
+            if path not in self._blueprint.secrets and text
+        }
 
     def launch(self, launch: Launch, on_fork: OnFork | None) -> None:
         account = accounts.unprivileged(launch.user, self.directory)

@@ -66,7 +66,8 @@ class Loopback:
         if settings.user:
             files[_CREDENTIALS] = json.dumps([settings.user, settings.password])
             argv += ["--credentials", str(directory / _CREDENTIALS)]
-        return Blueprint(files, (Launch(self.name, tuple(argv)),), {AMQP: endpoint(AMQP, settings, ports[AMQP])})
+        endpoints = {AMQP: endpoint(AMQP, settings, ports[AMQP])}
+        return Blueprint(files, (Launch(self.name, tuple(argv)),), endpoints, frozenset({_CREDENTIALS}))
 
     def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:
         pass_a_message(endpoints[AMQP], "crescendo-proof", _PROOF_TIMEOUT_S)

@@ -83,7 +83,8 @@ class Mosquitto:
             _PASSWORDS: f"{settings.user}:{_hashed(settings.password or '', directory)}\n",
         }
         argv = (str(installation.home / "mosquitto"), "-c", str(directory / _CONFIGURATION))
-        return Blueprint(files, (Launch(self.name, argv),), {MQTT: endpoint(MQTT, settings, ports[MQTT])})
+        endpoints = {MQTT: endpoint(MQTT, settings, ports[MQTT])}
+        return Blueprint(files, (Launch(self.name, argv),), endpoints, frozenset({_PASSWORDS}))
 
     def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:
         parts = urlsplit(endpoints[MQTT])

@@ -22,6 +22,7 @@ from crescendo.systems.rabbitmq_files import (
     DEFINITIONS,
     ENVIRONMENT,
     PLUGINS,
+    SECRETS,
     configuration,
     cookie,
     definitions,
@@ -98,7 +99,7 @@ class RabbitMQ:
         )
         endpoints = {name: endpoint(name, settings, ports[name]) for name in self.ports[:4] if speaks(settings, name)}
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
-        return Blueprint(files, (mapper, broker), endpoints)
+        return Blueprint(files, (mapper, broker), endpoints, SECRETS)
 
     def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
         _ask(endpoints, "GET", "/api/health/checks/local-alarms")

@@ -17,6 +17,7 @@ from crescendo.systems.settings import speaks
 CONFIGURATION, DEFINITIONS, PLUGINS = "rabbitmq.conf", "definitions.json", "enabled_plugins"
 ENVIRONMENT = "rabbitmq-env.conf"
 COOKIE = ".erlang.cookie"
+SECRETS = frozenset({DEFINITIONS, COOKIE})  # the hash of a password is one, too
 VIRTUAL_HOST = "/"
 
 
