@@ -18,28 +18,24 @@ from urllib.parse import unquote, urlsplit
 from crescendo.client.messages import Message, decode_message, encode_message
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.net.sockets import connect, fill, flush, shut
-from crescendo.wire.amqp10.connection import RECEIVER, SENDER, SETTLE_UNSETTLED, Connection
+from crescendo.wire.amqp10.connection import RECEIVER, SENDER, Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
 from crescendo.wire.amqp10.handshake import Credentials
 from crescendo.wire.amqp10.performatives import (
     Accepted,
-    Attach,
     Composite,
     Modified,
     Rejected,
     Released,
     Source,
     Target,
-    Transfer,
 )
 
 DEFAULT_PORT = 5672
 MAX_MESSAGE_BYTES = 16 * 2**20
 _MAX_WAITING = 1024  # far more than the credit we ever give
 _GOOD_BYE_S = 0.5
-_FRAME_OVERHEAD_BYTES = 64  # more than frame header and transfer take
 _TERMINAL = (Accepted, Rejected, Released, Modified)
-_SERIAL = 0xFFFF_FFFF
 _numbers = itertools.count()
 
 
@@ -64,26 +60,6 @@ class Link:
         self.arrived: deque[Arrival] = deque()
 
 
-class _Wire(Connection):
-    """A connection whose links and messages are given in full."""
-
-    def attach(self, name: str, role: bool, source: Source, target: Target) -> int:
-        attach = Attach(name, role=role, snd_settle_mode=SETTLE_UNSETTLED, rcv_settle_mode=0)
-        if role is SENDER:
-            attach.initial_delivery_count = 0
-        return self._attach(attach, source, target)
-
-    def transfer_message(self, handle: int, message: bytes) -> int:
-        """Queue one unsettled message in one frame; returns its delivery id."""
-        delivery = self.next_delivery_id
-        self._say(Transfer(handle, delivery, delivery.to_bytes(4, "big"), 0, False), message)
-        self.deliveries_sent += 1
-        self._next_outgoing_id = (self._next_outgoing_id + 1) & _SERIAL
-        self._remote_window -= 1
-        self.links[handle].delivery_count = (self.links[handle].delivery_count + 1) & _SERIAL
-        return delivery
-
-
 class Session:
     """One connection with one session. Signs in at once, and is to be closed."""
 
@@ -98,7 +74,7 @@ class Session:
         self.where = f"{host}:{port}"
         self.outcomes: dict[int, Any] = {}  # of the deliveries that somebody waits for; None until it is known
         self._name = f"crescendo-client-{os.getpid()}-{next(_numbers)}"
-        self._wire = _Wire(container_id=self._name, hostname=host, credentials=credentials, batching=False)
+        self._wire = Connection(container_id=self._name, hostname=host, credentials=credentials, batching=False)
         self._links: dict[int, Link] = {}
         self._begun = False
         self._closed = False
@@ -128,11 +104,7 @@ class Session:
     def transfer(self, link: Link, message: Message, deadline_s: float) -> int:
         """Send one message once there is credit; returns its delivery id, whose outcome is kept."""
         self.until(lambda: self._wire.sendable(link.handle) > 0, deadline_s, f"credit to send to {link.address!r}")
-        octets = encode_message(message)
-        room = self._wire.remote_max_frame_size - _FRAME_OVERHEAD_BYTES
-        if len(octets) > room:
-            raise ConfigError(f"a message of {len(octets)} bytes, where {self.where} takes {room} in one frame")
-        delivery = self._wire.transfer_message(link.handle, octets)
+        delivery = self._wire.transfer_message(link.handle, encode_message(message))
         self.outcomes[delivery] = None
         self._flush()
         return delivery

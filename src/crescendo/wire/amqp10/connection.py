@@ -178,15 +178,24 @@ class Connection:
 
     def attach_sender(self, name: str, address: str, *, settled: bool, topic: bool = False) -> int:
         """Attach a link on which we send; returns its handle."""
-        mode = SETTLE_SETTLED if settled else SETTLE_UNSETTLED
-        attach = Attach(name, role=SENDER, snd_settle_mode=mode, rcv_settle_mode=0, initial_delivery_count=0)
-        return self._attach(attach, Source(), Target(address=address, capabilities=_capabilities(topic)))
+        target = Target(address=address, capabilities=_capabilities(topic))
+        return self.attach(name, SENDER, Source(), target, settled=settled)
 
     def attach_receiver(self, name: str, address: str, *, settled: bool, topic: bool = False) -> int:
         """Attach a link on which we receive; returns its handle. Messages come once credit is granted."""
-        mode = SETTLE_SETTLED if settled else SETTLE_UNSETTLED
-        attach = Attach(name, role=RECEIVER, snd_settle_mode=mode, rcv_settle_mode=0)
-        return self._attach(attach, Source(address=address, capabilities=_capabilities(topic)), Target())
+        source = Source(address=address, capabilities=_capabilities(topic))
+        return self.attach(name, RECEIVER, source, Target(), settled=settled)
+
+    def attach(self, name: str, role: bool, source: Source, target: Target, *, settled: bool = False) -> int:
+        """Attach a link between these; returns its handle."""
+        handle = len(self.links)
+        while handle in self.links:
+            handle += 1
+        self._add_link(handle, name, role)
+        attach = Attach(name, handle, role, SETTLE_SETTLED if settled else SETTLE_UNSETTLED, 0, source, target)
+        attach.initial_delivery_count = 0 if role is SENDER else None
+        self._say(attach)
+        return handle
 
     def accept_attach(self, handle: int, attach: Attach) -> None:
         """As a server: answer a link that the other side attached."""
@@ -234,8 +243,11 @@ class Connection:
         link.delivery_count = (link.delivery_count + count) & _SERIAL
 
     def transfer_one(self, handle: int, body: bytes, *, settled: bool) -> None:
-        """Queue one message by the scalar path, in as many frames as the other side's limit demands."""
-        message = encode_message(body)
+        """Queue one message with this body by the scalar path."""
+        self.transfer_message(handle, encode_message(body), settled=settled)
+
+    def transfer_message(self, handle: int, message: bytes, *, settled: bool = False) -> int:
+        """Queue one encoded message, in as many frames as the other side's limit demands; returns its delivery id."""
         delivery_id = self.next_delivery_id
         self.deliveries_sent += 1
         first = Transfer(handle, delivery_id, delivery_id.to_bytes(4, "big"), 0, settled)
@@ -254,6 +266,7 @@ class Connection:
                 break
         link = self.links[handle]
         link.delivery_count = (link.delivery_count + 1) & _SERIAL
+        return delivery_id
 
     def settle(self, first: int, last: int, state: Composite | None = None, *, role: bool = RECEIVER) -> None:
         """Settle the deliveries first to last; accepted unless another state is given."""
@@ -511,15 +524,6 @@ class Connection:
         link.delivery_count = (link.delivery_count + deliveries) & _SERIAL
 
     # -- frames out ----------------------------------------------------------------------------------------------
-
-    def _attach(self, attach: Attach, source: Source, target: Target) -> int:
-        handle = len(self.links)
-        while handle in self.links:
-            handle += 1
-        attach.handle, attach.source, attach.target = handle, source, target
-        self._add_link(handle, attach.name, attach.role)
-        self._say(attach)
-        return handle
 
     def _add_link(self, handle: int, name: str, role: bool) -> Link:
         link = self.links[handle] = self._by_name[name, role] = Link(handle, name, role)
