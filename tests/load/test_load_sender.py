@@ -16,7 +16,7 @@ from crescendo.load.driver import Outcome
 from crescendo.load.sender import Flight, Sender, SenderEngine, take_flights
 from crescendo.model.experiment import experiment_from
 from crescendo.model.pacer import UNLIMITED, pacer_for
-from crescendo.model.workload import Group, Settle
+from crescendo.model.workload import Group, Settle, Window
 from crescendo.record.schema import SENT, SETTLED
 
 TAG = 0xC0FFEE
@@ -205,6 +205,40 @@ def test_outcomes_become_ranges_with_their_send_times(stage: Stage) -> None:
             assert settled_ns > sent_ns
             assert outcome == (1 if seq < 15 else 3)
     assert covered == list(range(30))
+    assert statistics.values["unsettled"] == 0
+
+
+class SlowlySettling(FakeSendChannel):
+    """Settles a few of its messages at each read, oldest first, and remembers how many it ever held."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(capacity=64)
+        self._step = step
+        self._settled = 0
+        self.most_held = 0
+
+    def send(self, count: int) -> None:
+        super().send(count)
+        self.most_held = max(self.most_held, len(self.taken) - self._settled)
+        self.poke()
+
+    def pump(self) -> list[Outcome]:
+        self.drink()
+        first, self._settled = self._settled, min(self._settled + self._step, len(self.taken))
+        if self._settled < len(self.taken):
+            self.poke()
+        return [Outcome(first, self._settled - 1, 1)]
+
+
+@pytest.mark.parametrize(("size", "step", "rate"), [(1, 1, 0), (7, 3, 0), (40, 64, 0), (10, 2, 5000)])
+def test_a_window_holds_back_what_has_no_place_in_it(stage: Stage, size: int, step: int, rate: float) -> None:
+    channel = SlowlySettling(step)
+    group = Group(rate=rate, settle=Settle.AT_LEAST_ONCE, mode=Window(size))
+    one = Sender(1, group, pacer_for(rate), Quota(500, UNLIMITED), channel, TAG)
+    statistics = stage.engine(one, drain_ns=5000 * MS).run(time.monotonic_ns())
+    assert len(channel.taken) == 500
+    assert channel.most_held <= size
+    assert channel.most_held == size or rate
     assert statistics.values["unsettled"] == 0
 
 

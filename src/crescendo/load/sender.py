@@ -73,6 +73,7 @@ class Sender:
         self.last_sent_ns = 0
         self.awaits_outcomes = group.settle is not Settle.AT_MOST_ONCE
         self.flights: deque[Flight] = deque()
+        self.in_flight = 0
         channel.stamps["magic"] = MAGIC
         channel.stamps["sender"] = number
         channel.stamps["tag"] = tag
@@ -94,6 +95,12 @@ class Sender:
     @property
     def exhausted(self) -> bool:
         return self.next_seq >= self.total or self.channel.closed is not None
+
+    def room(self) -> int:
+        """How many messages may leave now, by the system's leave and by our own window."""
+        room = self.channel.room()
+        window = self.group.window
+        return room if window is None else min(room, window - self.in_flight)
 
     def over(self) -> bool:
         """Whether everything has left and has been settled, where anybody settles."""
@@ -177,7 +184,7 @@ class SenderEngine:
             sender.blocked.stop(now_ns)
         elif due <= 0:
             heapq.heappush(self._waiting, (self._t0_ns + sender.next_due_ns, index))
-        elif (room := sender.channel.room()) <= 0:
+        elif (room := sender.room()) <= 0:
             # Held back: its messages stay due. An event on its socket makes it runnable again.
             sender.blocked.start(now_ns)
             if not sender.channel.flush():
@@ -213,6 +220,7 @@ class SenderEngine:
         sender.last_sent_ns = sent_ns
         if sender.awaits_outcomes:
             sender.flights.append(Flight(first, first + count - 1, sent_ns))
+            sender.in_flight += count
         sender.channel.send(count)
 
     def _poll(self, wait_ns: int) -> None:
@@ -234,6 +242,7 @@ class SenderEngine:
     def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
         for outcome in outcomes:
             for flight in take_flights(sender.flights, outcome.first_seq, outcome.last_seq):
+                sender.in_flight -= flight.last_seq - flight.first_seq + 1
                 self._log.append(
                     SETTLED, 1, sender.number, flight.first_seq, flight.last_seq, flight.sent_ns, settled_ns,
                     int(outcome.settlement),
@@ -286,7 +295,7 @@ class SenderEngine:
             "lateness_p99_ns": self._lateness.overall(99.0),
             "last_sent_ns": max((sender.last_sent_ns for sender in self._senders), default=0) or None,
             "unsent": unsent,
-            "unsettled": sum(flight.last_seq - flight.first_seq + 1 for s in self._senders for flight in s.flights),
+            "unsettled": sum(sender.in_flight for sender in self._senders),
             "batch_share": sum(sender.channel.batched for sender in self._senders) / messages if messages else None,
             "cpu_seconds": time.process_time(),
         }

@@ -20,7 +20,7 @@ from crescendo.model.pacer import Pacer
 from crescendo.model.profile import Constant, Profile, Step
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
 from crescendo.model.verdict import Bound, check_metric, default_checks
-from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Open
+from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Open, Window
 
 DEFAULT_PORTS = {"amqp": 5672, "amqp091": 5672, "stomp": 61613, "mqtt": 1883}
 PROCESS = "process"
@@ -288,7 +288,7 @@ def _keys_at(where: str) -> list[str]:
         "inspect": Inspect,
     }
     if head == "workload":
-        kind: Any = Open if where.endswith(".mode") else Group
+        kind: Any = Open | Window if where.endswith(".mode") else Group
     else:
         kind = Step if where.startswith("profile.steps") else tables.get(head, Experiment)
     names = (item.encode_name for one in get_args(kind) or (kind,) for item in msgspec.structs.fields(one))

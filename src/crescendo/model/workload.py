@@ -34,6 +34,15 @@ class Open(Struct, frozen=True, tag_field="kind", tag="open", forbid_unknown_fie
     """Open loop: messages leave when they are due, whatever became of the earlier ones."""
 
 
+class Window(Struct, frozen=True, tag_field="kind", tag="window", forbid_unknown_fields=True):
+    """Closed loop: at most `size` messages of a connection are unsettled at a time; the next one waits for one of them.
+
+    With a rate the messages are due all the same, and what the window costs them is in their response.
+    """
+
+    size: Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
     """Senders and receivers that share an address. Rate and count are per connection."""
 
@@ -45,7 +54,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     size: Size = Size(256)
     rate: Annotated[float, Meta(ge=0)] = 1000.0
     settle: Settle = Settle.AT_LEAST_ONCE
-    mode: Open = Open()
+    mode: Open | Window = Open()
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
@@ -57,6 +66,8 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
                 f"size {self.size} is outside {STAMP_BYTES} to {MAX_PAYLOAD_BYTES} bytes; "
                 f"every payload begins with a stamp of {STAMP_BYTES} bytes"
             )
+        if isinstance(self.mode, Window) and self.settle is Settle.AT_MOST_ONCE:
+            raise ValueError("a window counts unsettled messages, and at-most-once has none; use settle: at-least-once")
         pacer_for(self.rate)  # refuses a rate that nobody can keep
         if self.senders + self.receivers == 0:
             raise ValueError("a group needs at least one sender or one receiver")
@@ -64,6 +75,11 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_topic(self) -> bool:
         return self.address.startswith("topic://")
+
+    @property
+    def window(self) -> int | None:
+        """How many messages of a connection may be unsettled at a time; None for as many as the system allows."""
+        return self.mode.size if isinstance(self.mode, Window) else None
 
     @property
     def destination(self) -> str:
