@@ -4,7 +4,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from crescendo.record.schema import EVENTS, RECEIVED, SENT, SETTLED, TABLES, Flag, Settlement, arrow_schema, spark_ddl
+from crescendo.record.schema import (
+    EVENTS,
+    READINGS,
+    RECEIVED,
+    SENT,
+    SETTLED,
+    TABLES,
+    Flag,
+    Settlement,
+    arrow_schema,
+    spark_ddl,
+)
 
 # Section 5 of the design, in its own words.
 DESIGN = {
@@ -12,10 +23,11 @@ DESIGN = {
     SETTLED: "sender i16, first_seq i64, last_seq i64, sent_ns i64, settled_ns i64, outcome i16",
     RECEIVED: "receiver i16, sender i16, seq i64, intended_ns i64, sent_ns i64, received_ns i64, arrival i64, "
     "size i32, flags i16",
+    READINGS: "t_ns i64, source text, entity text, metric text, value f64",
     EVENTS: "t_ns i64, source text, kind text, detail text",
 }
-ARROW = {"i16": pa.int16(), "i32": pa.int32(), "i64": pa.int64(), "text": pa.string()}
-SPARK = {"i16": "SMALLINT", "i32": "INT", "i64": "BIGINT", "text": "STRING"}
+ARROW = {"i16": pa.int16(), "i32": pa.int32(), "i64": pa.int64(), "f64": pa.float64(), "text": pa.string()}
+SPARK = {"i16": "SMALLINT", "i32": "INT", "i64": "BIGINT", "f64": "DOUBLE", "text": "STRING"}
 
 
 def agreed(table: str) -> list[tuple[str, str]]:

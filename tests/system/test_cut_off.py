@@ -17,7 +17,7 @@ def test_killing_the_conductor_leaves_no_process_and_a_readable_recording(
     session = launch("run", str(experiment(phases={"measure": "60s"})))
     session.wait_for_measure()
     deadline = time.monotonic() + 30
-    while not list(session.run_dir().glob("received/*.parquet")):  # the first part is closed after ten seconds
+    while not open_recording(session.run_dir()).rows("received"):  # the first part is closed after ten seconds
         assert time.monotonic() < deadline
         time.sleep(0.1)
     session.process.kill()
