@@ -15,10 +15,10 @@ from crescendo.control.notes import Statistics
 from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.load.assignment import Quota
 from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import Log, Sender, SenderEngine
+from crescendo.load.sender import Sender, SenderEngine
 from crescendo.model.pacer import pacer_for
 from crescendo.model.workload import Group
-from crescendo.record.writer import Recorder
+from crescendo.record.writer import Log, Recorder
 
 FORK = mp.get_context("fork")
 TAG = 99

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.engines import Off
 from crescendo.inspectors.base import Target
 from crescendo.inspectors.registry import inspector_of
 from crescendo.inspectors.watch import Watch
@@ -28,16 +29,6 @@ PERIODS_S = (5, 1)
 _STEP_S = 0.02
 
 
-class Nowhere:
-    """Readings are made, and not kept."""
-
-    def append(self, table: str, rows: int, *columns: object) -> None:
-        pass
-
-    def tick(self, now_ns: int) -> None:
-        pass
-
-
 def _cpu_of(pid: int) -> float:
     root = psutil.Process(pid)
     times = [process.cpu_times() for process in (root, *root.children(recursive=True))]
@@ -46,7 +37,7 @@ def _cpu_of(pid: int) -> float:
 
 def _watch(kind: str, target: Target, every_s: float) -> tuple[float, int]:
     """Percent of a core that we used ourselves, and how often we looked."""
-    watch = Watch(inspector_of(kind)(target), kind, int(every_s * 1e9), Nowhere())
+    watch = Watch(inspector_of(kind)(target), kind, int(every_s * 1e9), Off())
     watch.look_once(10)
     cpu_s, begun_ns = time.process_time(), time.monotonic_ns()
     while (now_ns := time.monotonic_ns()) - begun_ns < SECONDS * 10**9:

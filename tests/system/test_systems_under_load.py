@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import duckdb
 import psutil
@@ -116,7 +117,8 @@ def test_a_killed_inspector_costs_its_readings_and_not_the_verdict(
 def test_wrong_credentials_for_the_management_are_said_before_anything_is_sent(
     launch: Callable[..., Any], experiment: Callable[..., Path], rabbitmq: Any
 ) -> None:
-    wrong = rabbitmq.endpoints["management"].replace(":", ":x", 2).replace(":x//", "://", 1)
+    parts = urlsplit(rabbitmq.endpoints["management"])
+    wrong = f"http://{parts.username}:wrong@{parts.hostname}:{parts.port}"
     path = experiment(
         system={"url": rabbitmq.endpoints["amqp"]}, phases=SHORT, inspect=[{"kind": "rabbitmq", "url": wrong}]
     )
@@ -127,3 +129,16 @@ def test_wrong_credentials_for_the_management_are_said_before_anything_is_sent(
     assert "inspector-rabbitmq" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert list(session.out.iterdir()) == []
+
+
+def test_ctrl_c_takes_the_system_down_too(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
+    path = experiment(system={"kind": "rabbitmq"}, workload={"rate": 200}, phases={"measure": "60s"})
+    session = launch("run", str(path))
+    session.wait_for_measure()
+    pid = session.manifest()["system"]["pid"]
+    session.process.send_signal(signal.SIGINT)
+    ended = session.finish(20)
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    assert session.manifest()["state"] == "interrupted"
+    assert not psutil.pid_exists(pid)
+    assert not (session.run_dir() / "system").exists()

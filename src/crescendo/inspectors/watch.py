@@ -9,21 +9,13 @@ silence is a result.
 import json
 import threading
 import time
-from typing import Protocol
 
 from crescendo.inspectors.base import Inspector, Look
 from crescendo.model.errors import CrescendoError
 from crescendo.record.schema import EVENTS, READINGS
+from crescendo.record.writer import Log
 
 SELF = "inspector"
-
-
-class Log(Protocol):
-    """Where rows go."""
-
-    def append(self, table: str, rows: int, *columns: object) -> None: ...
-
-    def tick(self, now_ns: int) -> None: ...
 
 
 class _Attempt(threading.Thread):

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Octets, ReceiveChannel
-from crescendo.load.sender import Control, Log
+from crescendo.load.sender import Control
 from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES, Group
 from crescendo.record.schema import RECEIVED, Flag
+from crescendo.record.writer import Log
 from crescendo.wire.stamp import MAGIC, ONE_STAMP, Stamps, stamps_of
 
 Int64s = npt.NDArray[np.int64]

@@ -21,6 +21,7 @@ from crescendo.load.statistics import Distribution, Pulse, Stopwatch, known
 from crescendo.model.pacer import Pacer
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import SENT, SETTLED
+from crescendo.record.writer import Log
 from crescendo.wire.stamp import MAGIC
 
 QUANTUM_NS = 300_000
@@ -29,14 +30,6 @@ QUANTUM_NS = 300_000
 _IDLE_WAIT_NS = 50_000_000
 _HOUSEKEEPING_NS = 100_000_000
 _REPORT_NS = 1_000_000_000
-
-
-class Log(Protocol):
-    """Where rows go."""
-
-    def append(self, table: str, rows: int, *columns: object) -> None: ...
-
-    def tick(self, now_ns: int) -> None: ...
 
 
 class Control(Protocol):

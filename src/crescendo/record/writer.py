@@ -11,7 +11,7 @@ import queue
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -28,6 +28,14 @@ PART_NS = 8 * 10**9  # ticks come about once a second, so that no part spans mor
 BLOCK_ROWS = 131_072  # reused: in fresh memory, filling and encoding took 2.5 times as long
 _LONG_RUN = 8  # rows that share a value on average; from here on zstd alone beats deltas
 _QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
+
+
+class Log(Protocol):
+    """Where rows go: what whoever makes them needs to know of a recorder."""
+
+    def append(self, table: str, rows: int, *columns: object) -> None: ...
+
+    def tick(self, now_ns: int) -> None: ...
 
 
 class Block:

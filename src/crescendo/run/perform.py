@@ -36,6 +36,7 @@ from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
 _LEAVE_TIMEOUT_S = 2.0
+_SYSTEM_STOP_GRACE_S = 1.5  # its data goes with it; who presses Ctrl-C waits for at most five seconds
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ def _start_system(
         version=system.version,
         on_fork=die_with_parent(),
         keep_logs=run_dir / "logs",
+        stop_grace_s=_SYSTEM_STOP_GRACE_S,
     )
     stack.callback(instance.stop)
     return SystemUnderTest(instance.endpoints, instance.pid), instance.facts

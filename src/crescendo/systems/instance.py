@@ -36,6 +36,7 @@ def start(
     ports: Mapping[str, int] | None = None,
     keep_logs: Path | None = None,
     timeout_s: float = START_TIMEOUT_S,
+    stop_grace_s: float | None = None,
     on_launch: Callable[["RunningInstance"], None] | None = None,
 ) -> "RunningInstance":
     """Start a system in a directory that does not exist yet, and return when it serves.
@@ -48,7 +49,7 @@ def start(
     directory = directory.absolute()
     blueprint = kind.plan(checked, installation, directory, chosen)
     lay_out(directory, blueprint.files)
-    instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs)
+    instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s)
     tell = on_launch or (lambda _: None)
     try:
         tell(instance)
@@ -75,9 +76,11 @@ class RunningInstance:
         directory: Path,
         blueprint: Blueprint,
         keep_logs: Path | None,
+        stop_grace_s: float | None = None,
     ) -> None:
         self._kind, self._settings, self._installation = kind, settings, installation
         self._ports, self._blueprint, self._keep_logs = ports, blueprint, keep_logs
+        self._stop_grace_s = stop_grace_s
         self.directory = directory
         self.token = secrets.token_hex(8)
         self._children: list[subprocess.Popen[bytes]] = []
@@ -175,7 +178,7 @@ class RunningInstance:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        end_all(self.processes, self.token, STOP_GRACE_S)
+        end_all(self.processes, self.token, STOP_GRACE_S if self._stop_grace_s is None else self._stop_grace_s)
         for child in self._children:
             child.wait()
         if self._keep_logs is not None:
