@@ -138,6 +138,9 @@ def experiment(tmp_path: Path) -> Callable[..., Path]:
         }
         for key, value in changes.items():
             document[key] = {**document[key], **value} if isinstance(document.get(key), dict) else value
+        # In a few seconds on a busy machine one late thread is a percent of the rate; that is not what a test is about.
+        if document["workload"].get("rate"):
+            document.setdefault("checks", {"lost": 0, "rate": ">= 0.8 of offered"})
         path = tmp_path / "trial.yml"
         path.write_text(yaml.safe_dump(document))
         return path

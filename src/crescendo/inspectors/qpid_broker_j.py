@@ -13,6 +13,7 @@ from crescendo.inspectors.targets import MANAGEMENT, url_of
 from crescendo.model.errors import PeerError
 
 _API = "/api/latest"
+_WITHOUT_CONTEXT = "?excludeInheritedContext=true"  # hundreds of settings that every object repeats
 _KINDS = ("broker", "virtualhost", "queue", "connection")
 _SAME = {
     "MessageCount": "queueDepthMessages",
@@ -42,7 +43,7 @@ class BrokerJInspector:
         self._http.close()
 
     def _list(self, kind: str) -> list[dict[str, Any]]:
-        answer = self._http.get(f"{self._api}/{kind}")
+        answer = self._http.get(f"{self._api}/{kind}{_WITHOUT_CONTEXT}")
         items = answer if isinstance(answer, list) else [answer]
         if not all(isinstance(item, dict) for item in items):
             raise PeerError(f"the management of Qpid Broker-J answered with something else than a list of {kind}s")

@@ -128,11 +128,10 @@ class ReceiverEngine:
         sent_ns = stamps["sent_ns"].astype(np.int64)
         senders = stamps["sender"].astype(np.int16)
         flags = order_flags(senders, sequence, receiver.highest)
-        arrivals = np.arange(first_arrival, receiver.arrivals, dtype=np.int64)
         self._response.add(received_ns - intended_ns)
         self._log.append(
-            RECEIVED, count, receiver.number, senders, sequence, intended_ns, sent_ns, received_ns, arrivals, size,
-            base if flags is None else flags | base,
+            RECEIVED, count, receiver.number, the_only(senders), as_count(sequence), intended_ns, sent_ns, received_ns,
+            range(first_arrival, receiver.arrivals), size, base if flags is None else flags | base,
         )  # fmt: skip
 
     def _all_ours(self, stamps: Stamps) -> bool:
@@ -191,6 +190,18 @@ class ReceiverEngine:
             "cpu_seconds": time.process_time(),
         }
         return Statistics(now_ns, counts, messages, rate, self._response.fold(99.0), cores, known(values))
+
+
+def the_only(values: npt.NDArray[np.int16]) -> npt.NDArray[np.int16] | int:
+    """One value where all are the same: that much less to keep."""
+    return int(values[0]) if (values == values[0]).all() else values
+
+
+def as_count(numbers: Int64s) -> Int64s | range:
+    """A range where the numbers count up one by one."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    counts = last - first == len(numbers) - 1 and (numbers[1:] - numbers[:-1] == 1).all()
+    return range(first, last + 1) if counts else numbers
 
 
 def order_flags(

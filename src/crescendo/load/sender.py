@@ -203,12 +203,16 @@ class SenderEngine:
             # Own lateness: time that the other side held us back is not the generator's fault.
             self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
             stamps["sent_ns"][:count] = sent_ns
-            self._log.append(SENT, count, sender.number, numbers, 1, intended_ns, sent_ns, sender.group.size)
+            self._log.append(
+                SENT, count, sender.number, range(first, first + count), 1, intended_ns, sent_ns, sender.group.size
+            )
         else:
             sent_ns = time.monotonic_ns()
             stamps["intended_ns"][:count] = sent_ns
             stamps["sent_ns"][:count] = sent_ns
-            self._log.append(SENT, count, sender.number, numbers, 1, sent_ns, sent_ns, sender.group.size)
+            self._log.append(
+                SENT, count, sender.number, range(first, first + count), 1, sent_ns, sent_ns, sender.group.size
+            )
         sender.next_seq = first + count
         sender.last_sent_ns = sent_ns
         if sender.awaits_outcomes:

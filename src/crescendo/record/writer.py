@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,6 +26,7 @@ PART_ROWS = 4_000_000
 PART_NS = 8 * 10**9  # ticks come about once a second, so that no part spans more than ten
 BLOCK_ROWS = 131_072  # reused: in fresh memory, filling and encoding took 2.5 times as long
 _LONG_RUN = 8  # rows that share a value on average; from here on zstd alone beats deltas
+_LONG = (np.ndarray, range)
 _QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
 
 
@@ -41,8 +41,8 @@ class Log(Protocol):
 class Block:
     """Columns of one table with room for a fixed number of rows.
 
-    A batch shares most of its values: one clock reading, one connection, one size. Those are kept once a batch and
-    spread over its rows only by the thread that encodes them, so that the load's own data stays in the cache.
+    A batch shares most of its values, one clock reading, one connection, one size, and others count up. Those are kept
+    once a batch and spread over its rows only by the thread that encodes them: the load's own data stays in the cache.
     """
 
     def __init__(self, table: str, capacity: int) -> None:
@@ -52,13 +52,15 @@ class Block:
         self._ends = np.empty(capacity, np.int64)
         self._shared = [self._column(kind) for kind in self._kinds]
         self._single = [self._column(kind) for kind in self._kinds]
+        self._run_of_row = np.empty(capacity, np.intp)
         self.clear()
 
     def clear(self) -> None:
         self.rows = 0
         self._runs = 0
-        self._varying: set[int] = set()
-        self._run_of_row: npt.NDArray[np.intp] | None = None
+        self._counting: set[int] = set()  # columns whose runs hold the first value of a count
+        self._varying: set[int] = set()  # columns whose rows have values of their own
+        self._runs_are_numbered = False
 
     def fill(self, rows: int, values: tuple[Any, ...]) -> None:
         """Add rows; arrays are copied at once."""
@@ -66,13 +68,15 @@ class Block:
             return
         start, end = self.rows, self.rows + rows
         for index, value in enumerate(values):
-            if index in self._varying:
-                self._single[index][start:end] = value
-            elif isinstance(value, np.ndarray):
+            if index not in self._varying:
+                counting = type(value) is range
+                if not self._runs and counting:
+                    self._counting.add(index)
+                if counting is (index in self._counting) and not isinstance(value, np.ndarray):
+                    self._shared[index][self._runs] = value.start if counting else value
+                    continue
                 self._vary(index)
-                self._single[index][start:end] = value
-            else:
-                self._shared[index][self._runs] = value
+            self._single[index][start:end] = np.arange(value.start, value.stop) if type(value) is range else value
         self._ends[self._runs] = end
         self._runs += 1
         self.rows = end
@@ -81,17 +85,18 @@ class Block:
         """From here on, rows of this column have values of their own."""
         if self._runs:
             self._spread(index)
-            self._run_of_row = None
+            self._runs_are_numbered = False
         self._varying.add(index)
 
-    def is_steady(self, index: int) -> bool:
-        """Does this column keep its value for long?"""
-        if index not in self._varying:
-            changes = self._runs
-        else:
-            values = self._single[index][: self.rows]
-            changes = int(np.count_nonzero(values[1:] != values[:-1]))
-        return changes * _LONG_RUN < self.rows
+    def encoding_of(self, index: int) -> str:
+        """The cheapest that keeps rows like these small; all are lossless, and zstd follows."""
+        if self._kinds[index] != I64:
+            return "PLAIN"
+        if index in self._counting:
+            return "BYTE_STREAM_SPLIT"  # the bytes of a count repeat: half the work of deltas
+        values = self._single[index][: self.rows]
+        changes = np.count_nonzero(values[1:] != values[:-1]) if index in self._varying else self._runs
+        return "PLAIN" if changes * _LONG_RUN < self.rows else "DELTA_BINARY_PACKED"
 
     def batch(self) -> pa.RecordBatch:
         """The filled rows."""
@@ -107,12 +112,26 @@ class Block:
     def _spread(self, index: int) -> None:
         """Give each row the value of its run, in memory that is there already: fresh pages cost more than the copy."""
         values, rows = self._shared[index][: self._runs], self._single[index][: self.rows]
-        if self._runs == self.rows or (values == values[0]).all():
-            rows[:] = values[0] if self._runs < self.rows else values
-            return
-        if self._run_of_row is None:
-            self._run_of_row = np.arange(self._runs).repeat(np.diff(self._ends[: self._runs], prepend=0))
-        np.take(values, self._run_of_row, out=rows, mode="clip")
+        if index in self._counting:
+            # Counted from where the block starts, runs that continue each other share one origin.
+            values = values - np.concatenate(([0], self._ends[: self._runs - 1]))
+        if self._runs == self.rows:
+            rows[:] = values
+        elif (values == values[0]).all():
+            rows[:] = values[0]
+        else:
+            self._number_the_runs()
+            np.take(values, self._run_of_row[: self.rows], out=rows, mode="clip")
+        if index in self._counting:
+            rows += np.arange(self.rows)
+
+    def _number_the_runs(self) -> None:
+        if not self._runs_are_numbered:
+            numbers = self._run_of_row[: self.rows]
+            numbers[:] = 0
+            numbers[self._ends[: self._runs - 1]] = 1
+            np.cumsum(numbers, out=numbers)
+            self._runs_are_numbered = True
 
 
 class PartFile:
@@ -134,11 +153,8 @@ class PartFile:
             compression="zstd",
             compression_level=1,
             use_dictionary=[column.name for column in columns if column.kind == TEXT],
-            # Counters and clocks shrink as deltas. What hardly ever changes is left to zstd, which is twice as fast.
             column_encoding={
-                column.name: "DELTA_BINARY_PACKED"
-                for index, column in enumerate(columns)
-                if column.kind == I64 and not first.is_steady(index)
+                column.name: first.encoding_of(index) for index, column in enumerate(columns) if column.kind != TEXT
             },
             write_statistics=False,  # nobody prunes by them, and they cost a seventh of the encoding
             max_rows_per_page=BLOCK_ROWS,  # each page sets up a compressor of its own
@@ -208,14 +224,14 @@ class Recorder:
         self._thread.start()
 
     def append(self, table: str, rows: int, *values: Any) -> None:
-        """Add rows; `values` are in the order of the schema, each an array of `rows` values or one value for all."""
+        """Add rows; `values` are in the order of the schema: an array of `rows` values, a range as long, or one for all."""
         if not rows:
             return
         block = self._blocks.get(table) or self._fresh(table)
         while rows > (free := block.capacity - block.rows):
-            block.fill(free, tuple(value[:free] if isinstance(value, np.ndarray) else value for value in values))
+            block.fill(free, tuple(value[:free] if isinstance(value, _LONG) else value for value in values))
             self._hand_over(table)
-            values = tuple(value[free:] if isinstance(value, np.ndarray) else value for value in values)
+            values = tuple(value[free:] if isinstance(value, _LONG) else value for value in values)
             rows -= free
             block = self._fresh(table)
         block.fill(rows, values)
