@@ -97,6 +97,10 @@ class FakeReceiveChannel(FakeChannel):
         yield from batches
 
 
+def _each(column: Any, rows: int) -> list[Any]:
+    return column.tolist() if isinstance(column, np.ndarray) else [column] * rows
+
+
 class FakeLog:
     """Rows as tuples, one a message, by table."""
 
@@ -105,7 +109,7 @@ class FakeLog:
         self.ticks = 0
 
     def append(self, table: str, rows: int, *columns: Any) -> None:
-        values = [column.tolist() if isinstance(column, np.ndarray) else [column] * rows for column in columns]
+        values = [list(column) if isinstance(column, range) else _each(column, rows) for column in columns]
         assert all(len(column) == rows for column in values)
         self.rows.setdefault(table, []).extend(zip(*values, strict=True))
 
