@@ -6,10 +6,13 @@ import pytest
 
 from crescendo.record.schema import (
     EVENTS,
+    HISTOGRAMS,
+    RATES,
     READINGS,
     RECEIVED,
     SENT,
     SETTLED,
+    SPANS,
     TABLES,
     Flag,
     Settlement,
@@ -25,6 +28,9 @@ DESIGN = {
     "size i32, flags i16",
     READINGS: "t_ns i64, source text, entity text, metric text, value f64",
     EVENTS: "t_ns i64, source text, kind text, detail text",
+    SPANS: "t_ns i64, source text, action text, duration_ns i64, value f64, outcome text, detail text",
+    RATES: "t_ns i64, peer text, role text, messages i64",
+    HISTOGRAMS: "t_ns i64, peer text, kind text, bucket i32, count i64",
 }
 ARROW = {"i16": pa.int16(), "i32": pa.int32(), "i64": pa.int64(), "f64": pa.float64(), "text": pa.string()}
 SPARK = {"i16": "SMALLINT", "i32": "INT", "i64": "BIGINT", "f64": "DOUBLE", "text": "STRING"}
@@ -55,4 +61,4 @@ def test_flags_and_outcomes_fit_their_column_and_do_not_overlap() -> None:
     assert sum(Flag) <= np.iinfo(np.int16).max
     assert len({flag.value.bit_length() for flag in Flag}) == len(Flag)
     assert all(flag.value.bit_count() == 1 for flag in Flag)
-    assert [outcome.name for outcome in Settlement] == ["ACCEPTED", "REJECTED", "RELEASED", "MODIFIED"]
+    assert [outcome.name for outcome in Settlement] == ["ACCEPTED", "REJECTED", "RELEASED", "MODIFIED", "SHED"]

@@ -28,6 +28,7 @@ def _table(**columns: str) -> tuple[Column, ...]:
 
 
 SENT, SETTLED, RECEIVED, READINGS, EVENTS = "sent", "settled", "received", "readings", "events"
+SPANS, RATES, HISTOGRAMS = "spans", "rates", "histograms"
 
 TABLES: dict[str, tuple[Column, ...]] = {
     SENT: _table(sender=I16, seq=I64, attempt=I16, intended_ns=I64, sent_ns=I64, size=I32),
@@ -38,6 +39,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
     READINGS: _table(t_ns=I64, source=TEXT, entity=TEXT, metric=TEXT, value=F64),
     EVENTS: _table(t_ns=I64, source=TEXT, kind=TEXT, detail=TEXT),
+    SPANS: _table(t_ns=I64, source=TEXT, action=TEXT, duration_ns=I64, value=F64, outcome=TEXT, detail=TEXT),
+    # Only for imports whose source kept no messages. Buckets are those of `model.histogram`.
+    RATES: _table(t_ns=I64, peer=TEXT, role=TEXT, messages=I64),
+    HISTOGRAMS: _table(t_ns=I64, peer=TEXT, kind=TEXT, bucket=I32, count=I64),
 }  # fmt: skip
 
 
@@ -48,6 +53,7 @@ class Settlement(IntEnum):
     REJECTED = 2
     RELEASED = 3
     MODIFIED = 4
+    SHED = 5  # never sent: the sender's own buffer was full
 
 
 class Flag(IntFlag):

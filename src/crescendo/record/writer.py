@@ -1,12 +1,11 @@
 """How do rows reach the disk without slowing the load down?
 
-The caller's values are copied at once into columns of fixed size; full ones go to a background thread that encodes
-them (outside the interpreter lock) and hands them back for reuse, so memory stays flat. A part is written as `.tmp`,
-closed, hashed and renamed, and only then entered into the peer's journal: what the journal names is whole. Nothing is
-rounded and nothing is dropped; when the disk refuses, the next call raises LostError.
+The caller's values are taken at once into blocks of fixed size; full ones go to a background thread that encodes them
+and hands them back for reuse, so memory stays flat. A part is written as `.tmp`, closed, hashed and renamed, and only
+then entered into the peer's journal: what the journal names is whole. Nothing is rounded and nothing is dropped; when
+the disk refuses, the next call raises LostError.
 """
 
-import contextlib
 import queue
 import threading
 from dataclasses import dataclass
@@ -15,17 +14,16 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crescendo.model.errors import LostError
+from crescendo.record.block import Block
 from crescendo.record.manifest import JOURNAL, Part, sha256_of
-from crescendo.record.schema import I64, NUMPY, TABLES, TEXT, arrow_schema
+from crescendo.record.parquet import PartWriter
+from crescendo.record.schema import TABLES
 
 PART_ROWS = 4_000_000
 PART_NS = 8 * 10**9  # ticks come about once a second, so that no part spans more than ten
 BLOCK_ROWS = 131_072  # reused: in fresh memory, filling and encoding took 2.5 times as long
-_LONG_RUN = 8  # rows that share a value on average; from here on zstd alone beats deltas
 _LONG = (np.ndarray, range)
 _QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
 
@@ -38,136 +36,28 @@ class Log(Protocol):
     def tick(self, now_ns: int) -> None: ...
 
 
-class Block:
-    """Columns of one table with room for a fixed number of rows.
-
-    A batch shares most of its values, one clock reading, one connection, one size, and others count up. Those are kept
-    once a batch and spread over its rows only by the thread that encodes them: the load's own data stays in the cache.
-    """
-
-    def __init__(self, table: str, capacity: int) -> None:
-        self.table = table
-        self.capacity = capacity
-        self._kinds = [column.kind for column in TABLES[table]]
-        self._ends = np.empty(capacity, np.int64)
-        self._shared = [self._column(kind) for kind in self._kinds]
-        self._single = [self._column(kind) for kind in self._kinds]
-        self._run_of_row = np.empty(capacity, np.intp)
-        self.clear()
-
-    def clear(self) -> None:
-        self.rows = 0
-        self._runs = 0
-        self._counting: set[int] = set()  # columns whose runs hold the first value of a count
-        self._varying: set[int] = set()  # columns whose rows have values of their own
-        self._runs_are_numbered = False
-
-    def fill(self, rows: int, values: tuple[Any, ...]) -> None:
-        """Add rows; arrays are copied at once."""
-        if not rows:
-            return
-        start, end = self.rows, self.rows + rows
-        for index, value in enumerate(values):
-            if index not in self._varying:
-                counting = type(value) is range
-                if not self._runs and counting:
-                    self._counting.add(index)
-                if counting is (index in self._counting) and not isinstance(value, np.ndarray):
-                    self._shared[index][self._runs] = value.start if counting else value
-                    continue
-                self._vary(index)
-            self._single[index][start:end] = np.arange(value.start, value.stop) if type(value) is range else value
-        self._ends[self._runs] = end
-        self._runs += 1
-        self.rows = end
-
-    def _vary(self, index: int) -> None:
-        """From here on, rows of this column have values of their own."""
-        if self._runs:
-            self._spread(index)
-            self._runs_are_numbered = False
-        self._varying.add(index)
-
-    def encoding_of(self, index: int) -> str:
-        """The cheapest that keeps rows like these small; all are lossless, and zstd follows."""
-        if self._kinds[index] != I64:
-            return "PLAIN"
-        if index in self._counting:
-            return "BYTE_STREAM_SPLIT"  # the bytes of a count repeat: half the work of deltas
-        values = self._single[index][: self.rows]
-        changes = np.count_nonzero(values[1:] != values[:-1]) if index in self._varying else self._runs
-        return "PLAIN" if changes * _LONG_RUN < self.rows else "DELTA_BINARY_PACKED"
-
-    def batch(self) -> pa.RecordBatch:
-        """The filled rows."""
-        for index in range(len(self._kinds)):
-            if index not in self._varying:
-                self._spread(index)
-        arrays = [pa.array(column[: self.rows]) for column in self._single]
-        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.table))
-
-    def _column(self, kind: str) -> Any:
-        return np.empty(self.capacity, object if kind == TEXT else NUMPY[kind])
-
-    def _spread(self, index: int) -> None:
-        """Give each row the value of its run, in memory that is there already: fresh pages cost more than the copy."""
-        values, rows = self._shared[index][: self._runs], self._single[index][: self.rows]
-        if index in self._counting:
-            # Counted from where the block starts, runs that continue each other share one origin.
-            values = values - np.concatenate(([0], self._ends[: self._runs - 1]))
-        if self._runs == self.rows:
-            rows[:] = values
-        elif (values == values[0]).all():
-            rows[:] = values[0]
-        else:
-            self._number_the_runs()
-            np.take(values, self._run_of_row[: self.rows], out=rows, mode="clip")
-        if index in self._counting:
-            rows += np.arange(self.rows)
-
-    def _number_the_runs(self) -> None:
-        if not self._runs_are_numbered:
-            numbers = self._run_of_row[: self.rows]
-            numbers[:] = 0
-            numbers[self._ends[: self._runs - 1]] = 1
-            np.cumsum(numbers, out=numbers)
-            self._runs_are_numbered = True
-
-
 class PartFile:
     """One part while it is being written."""
 
-    def __init__(self, run_dir: Path, peer: str, number: int, first: Block) -> None:
-        table = first.table
+    def __init__(self, run_dir: Path, peer: str, number: int, table: str) -> None:
         self._run_dir = run_dir
         self._table = table
         self._peer = peer
         self._path = f"{table}/{peer}-{number:05d}.parquet"
         self._temporary = (run_dir / self._path).with_suffix(".tmp")
         self._temporary.parent.mkdir(parents=True, exist_ok=True)
-        self.rows = 0
-        columns = TABLES[table]
-        self._writer = pq.ParquetWriter(
-            self._temporary,
-            arrow_schema(table),
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[column.name for column in columns if column.kind == TEXT],
-            column_encoding={
-                column.name: first.encoding_of(index) for index, column in enumerate(columns) if column.kind != TEXT
-            },
-            write_statistics=False,  # nobody prunes by them, and they cost a seventh of the encoding
-            max_rows_per_page=BLOCK_ROWS,  # each page sets up a compressor of its own
-        )
+        self._writer = PartWriter(self._temporary, table)
+
+    @property
+    def rows(self) -> int:
+        return self._writer.rows
 
     def write(self, block: Block) -> None:
-        self._writer.write_batch(block.batch())
-        self.rows += block.rows
+        self._writer.write(block.rows, block.columns())
 
     def abandon(self) -> None:
         """Let go of a part that cannot be finished; its temporary file stays what it is."""
-        with contextlib.suppress(Exception):
-            self._writer.close()
+        self._writer.abandon()
 
     def finish(self) -> Part:
         """Close, hash, rename; from now on the part exists."""
@@ -224,7 +114,7 @@ class Recorder:
         self._thread.start()
 
     def append(self, table: str, rows: int, *values: Any) -> None:
-        """Add rows; `values` are in the order of the schema: an array of `rows` values, a range as long, or one for all."""
+        """Add rows. Values are in the order of the schema: an array of as many, a range as long, or one for all."""
         if not rows:
             return
         block = self._blocks.get(table) or self._fresh(table)
@@ -293,7 +183,7 @@ class Recorder:
             return
         part = self._parts.get(job.table)
         if part is None:
-            part = self._parts[job.table] = PartFile(self._run_dir, self._peer, self._numbers[job.table], job)
+            part = self._parts[job.table] = PartFile(self._run_dir, self._peer, self._numbers[job.table], job.table)
             self._numbers[job.table] += 1
         part.write(job)
         self._spare[job.table].put(job)
