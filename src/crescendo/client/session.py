@@ -1,8 +1,8 @@
 """How is one AMQP 1.0 connection driven from a thread that waits?
 
-A socket, a sans-IO connection and a deadline for every wait. It keeps what arrived until somebody asks for it. What the
-system does wrong ends the connection with a PeerError in the system's own words. It decides nothing about messages:
-`amqp10` does.
+A transport, plain or with TLS, a sans-IO connection and a deadline for every wait. It keeps what arrived until somebody
+asks for it. What the system does wrong ends the connection with a PeerError in the system's own words. It decides
+nothing about messages: `amqp10` does.
 """
 
 import contextlib
@@ -16,8 +16,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from crescendo.client.messages import Message, decode_message, encode_message
+from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.net.sockets import connect, fill, flush, shut
+from crescendo.net.tls import tls_of_url
+from crescendo.net.transport import connect
 from crescendo.wire.amqp10.connection import RECEIVER, SENDER, Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
 from crescendo.wire.amqp10.handshake import Credentials
@@ -31,7 +33,6 @@ from crescendo.wire.amqp10.performatives import (
     Target,
 )
 
-DEFAULT_PORT = 5672
 MAX_MESSAGE_BYTES = 16 * 2**20
 _MAX_WAITING = 1024  # far more than the credit we ever give
 _GOOD_BYE_S = 0.5
@@ -65,9 +66,9 @@ class Session:
 
     def __init__(self, url: str, deadline_s: float) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "amqp":
-            raise ConfigError(f"a URL that begins with {parts.scheme!r}, where amqp://host:port is needed")
-        host, port = parts.hostname or "127.0.0.1", parts.port or DEFAULT_PORT
+        if parts.scheme not in {"amqp", "amqps"}:
+            raise ConfigError(f"a URL that begins with {parts.scheme!r}, where amqp://host:port or amqps:// is needed")
+        host, port = parts.hostname or "127.0.0.1", parts.port or PORTS[parts.scheme]
         credentials = None
         if parts.username is not None:
             credentials = Credentials(unquote(parts.username), unquote(parts.password or ""))
@@ -80,7 +81,8 @@ class Session:
         self._closed = False
         self._poll = select.poll()
         self._spoke_s = time.monotonic()
-        self._socket = connect(host, port, max(deadline_s - time.monotonic(), 0.001))
+        left_s = max(deadline_s - time.monotonic(), 0.001)
+        self._transport = connect(host, port, tls=tls_of_url(url), timeout_s=left_s)
         try:
             self.until(lambda: self._begun, deadline_s, "sign-in")
         except BaseException:
@@ -126,8 +128,8 @@ class Session:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise PeerError(f"{self.where} did not answer in time: no {what}")
-            self._poll.register(self._socket, select.POLLIN if idle else select.POLLIN | select.POLLOUT)
-            if self._poll.poll(left_s * 1000):
+            self._poll.register(self._transport, select.POLLIN if idle else select.POLLIN | select.POLLOUT)
+            if self._transport.pending or self._poll.poll(left_s * 1000):
                 self._read()
 
     def close(self) -> None:
@@ -144,13 +146,13 @@ class Session:
         if self._wire.outgoing:
             self._spoke_s = time.monotonic()
         try:
-            return flush(self._socket, self._wire.outgoing)
+            return self._transport.flush(self._wire.outgoing)
         except PeerError as err:
             raise self._lost(str(err)) from err
 
     def _read(self) -> None:
         try:
-            count = fill(self._socket, self._wire.receive_buffer())
+            count = self._transport.recv_into(self._wire.receive_buffer())
             if count is None:
                 return
             if count == 0:
@@ -207,5 +209,5 @@ class Session:
     def _let_go(self) -> None:
         self._closed = True
         with contextlib.suppress(PeerError):
-            flush(self._socket, self._wire.outgoing)
-        shut(self._socket)
+            self._transport.flush(self._wire.outgoing)
+        self._transport.close()

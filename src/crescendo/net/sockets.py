@@ -64,12 +64,18 @@ def flush(target: socket.socket, outgoing: deque[memoryview]) -> bool:
             return False
         except OSError as err:
             raise PeerError(f"the connection broke: {err.strerror or err}") from err
-        while outgoing and written >= len(outgoing[0]):
-            written -= len(outgoing.popleft())
-        if written:
-            outgoing[0] = outgoing[0][written:]
+        if advance(outgoing, written):
             return False
     return True
+
+
+def advance(outgoing: deque[memoryview], written: int) -> bool:
+    """Take what was written from the queue; True when that ended inside one of its buffers."""
+    while outgoing and written >= len(outgoing[0]):
+        written -= len(outgoing.popleft())
+    if written:
+        outgoing[0] = outgoing[0][written:]
+    return bool(written)
 
 
 def shut(connected: socket.socket) -> None:

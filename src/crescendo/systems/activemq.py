@@ -13,11 +13,13 @@ from pathlib import Path
 
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
+from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, Settings
 from crescendo.systems.java import PROOF, PROOF_TIMEOUT_S, JavaSettings, answer_of, jvm, property_text, with_java
 from crescendo.systems.maven import Release
 from crescendo.systems.settings import endpoint, speaks
 from crescendo.systems.templates import render
+from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS, secure_endpoints
 
 MINIMUM_JAVA = 11
 RELEASE = Release(
@@ -65,7 +67,8 @@ class ActiveMQ:
                 settings=settings,
                 directory=directory,
                 home=installation.home,
-                connectors=[{"name": name, "uri": _connector(name, ports[name], settings)} for name in spoken],
+                connectors=_connectors(spoken, ports, settings),
+                stores=_stores(directory) if settings.secure is not None else None,
                 web_port=ports[MANAGEMENT],
                 role=_ROLE,
                 proof=PROOF,
@@ -79,8 +82,9 @@ class ActiveMQ:
         }
         launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
         endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints |= secure_endpoints(settings, directory, ports)
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/api/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS)
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, stores=True)
 
     def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.
@@ -100,9 +104,28 @@ def _with_java(installation: Installation) -> Installation:
     return with_java(installation, 17 if newer else MINIMUM_JAVA)
 
 
-def _connector(name: str, port: int, settings: ActiveMQSettings) -> str:
-    scheme = name if settings.threads is None else f"{name}+nio"
-    return f"{scheme}://127.0.0.1:{port}"
+def _connectors(spoken: list[str], ports: Mapping[str, int], settings: ActiveMQSettings) -> list[dict[str, str]]:
+    """One for each protocol, and one more for each over TLS."""
+    connectors = []
+    for name in spoken:
+        scheme = name if settings.threads is None else f"{name}+nio"
+        connectors.append({"name": name, "uri": f"{scheme}://127.0.0.1:{ports[name]}"})
+        if settings.secure is not None:
+            secure = SECURE_SCHEMES[name]
+            options = f"transport.enabledProtocols={','.join(VERSIONS)}"
+            if settings.secure.client_certificates is not None:
+                asks = "needClientAuth" if settings.secure.client_certificates == "required" else "wantClientAuth"
+                options += f"&transport.{asks}=true"
+            connectors.append({"name": secure, "uri": f"{scheme}+ssl://127.0.0.1:{ports[secure]}?{options}"})
+    return connectors
+
+
+def _stores(directory: Path) -> dict[str, str]:
+    return {
+        "key": (directory / KEY_STORE).as_uri(),
+        "trust": (directory / TRUST_STORE).as_uri(),
+        "password": STORE_PASSWORD,
+    }
 
 
 def _jetty_password(password: str) -> str:

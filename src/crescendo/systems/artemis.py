@@ -8,14 +8,17 @@ through NIO. A plain name is an anycast queue, made when somebody first uses it.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
-from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, Settings
+from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, Settings, TlsSettings
 from crescendo.systems.java import PROOF, PROOF_TIMEOUT_S, JavaSettings, answer_of, jvm, property_text, with_java
 from crescendo.systems.maven import Release
 from crescendo.systems.settings import endpoint, speaks
 from crescendo.systems.templates import render
+from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS, secure_endpoints
 
 MINIMUM_JAVA = 17
 RELEASE = Release(
@@ -69,7 +72,7 @@ class Artemis:
             "etc/broker.xml": render(
                 "artemis-broker.xml",
                 settings=settings,
-                acceptors=[{"name": name, "uri": _acceptor(name, ports[name], settings)} for name in spoken],
+                acceptors=_acceptors(spoken, ports, settings, directory),
                 permissions=_PERMISSIONS,
                 role=_ROLE,
                 proof=PROOF,
@@ -88,8 +91,9 @@ class Artemis:
         }
         launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
         endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints |= secure_endpoints(settings, directory, ports)
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/console/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS)
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, stores=True)
 
     def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.
@@ -104,11 +108,41 @@ class Artemis:
             pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
 
 
-def _acceptor(name: str, port: int, settings: ArtemisSettings) -> str:
-    options = dict(_OPTIONS[name])
-    if settings.threads is not None:
-        options["remotingThreads"] = str(settings.threads)
+def _acceptors(
+    spoken: list[str], ports: Mapping[str, int], settings: ArtemisSettings, directory: Path
+) -> list[dict[str, str]]:
+    """One for each protocol, and one more for each over TLS."""
+    acceptors = []
+    for name in spoken:
+        options = dict(_OPTIONS[name])
+        if settings.threads is not None:
+            options["remotingThreads"] = str(settings.threads)
+        acceptors.append({"name": name, "uri": _acceptor(ports[name], options)})
+        if settings.secure is not None:
+            scheme = SECURE_SCHEMES[name]
+            options |= _secure(settings.secure, directory)
+            acceptors.append({"name": scheme, "uri": _acceptor(ports[scheme], options)})
+    return acceptors
+
+
+def _acceptor(port: int, options: Mapping[str, str]) -> str:
     return f"tcp://127.0.0.1:{port}?" + ";".join(f"{key}={value}" for key, value in options.items())
+
+
+def _secure(tls: TlsSettings, directory: Path) -> dict[str, str]:
+    options = {
+        "sslEnabled": "true",
+        "enabledProtocols": ",".join(VERSIONS),
+        "keyStoreType": "PKCS12",
+        "keyStorePath": quote(str(directory / KEY_STORE)),
+        "keyStorePassword": STORE_PASSWORD,
+        "trustStoreType": "PKCS12",
+        "trustStorePath": quote(str(directory / TRUST_STORE)),
+        "trustStorePassword": STORE_PASSWORD,
+    }
+    if tls.client_certificates is not None:
+        options["needClientAuth" if tls.client_certificates == "required" else "wantClientAuth"] = "true"
+    return options
 
 
 def _argv(settings: ArtemisSettings, installation: Installation, directory: Path) -> tuple[str, ...]:

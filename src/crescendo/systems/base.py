@@ -7,7 +7,7 @@ serve at. That is pure. Starting, waiting, stopping and cleaning up are the same
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
@@ -16,8 +16,27 @@ from crescendo.model.units import Size
 OnFork = Callable[[], None]
 
 USER = "crescendo"
-AMQP, AMQPS, AMQP091, STOMP, MQTT, MANAGEMENT = "amqp", "amqps", "amqp091", "stomp", "mqtt", "management"
+AMQP, AMQP091, STOMP, MQTT, MANAGEMENT = "amqp", "amqp091", "stomp", "mqtt", "management"
 """Names of endpoints, which are also the URL schemes of the protocols. Management is http, or AMQP for routers."""
+
+
+class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How an instance speaks TLS. Files of PEM; without them a private authority is made for the instance."""
+
+    certificate: str | None = None
+    key: str | None = None
+    ca: str | None = None
+    client_certificates: Literal["required", "optional"] | None = None
+
+    def __post_init__(self) -> None:
+        given = [name is not None for name in (self.certificate, self.key, self.ca)]
+        if any(given) and not all(given):
+            raise ValueError("certificate, key and ca go together; give all three, or none to have them made")
+        if all(given) and self.client_certificates is not None:
+            raise ValueError(
+                "with client_certificates the load needs one that we can only make with an authority of our own; "
+                "leave certificate, key and ca out"
+            )
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,6 +49,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     memory: Size | None = None
     threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     queues: list[str] = []
+    tls: bool | TlsSettings = False
+
+    @property
+    def secure(self) -> TlsSettings | None:
+        """How TLS is spoken; None when it is not."""
+        if isinstance(self.tls, bool):
+            return TlsSettings() if self.tls else None
+        return self.tls
 
 
 @dataclass(frozen=True)
@@ -64,6 +91,7 @@ class Blueprint:
     launches: tuple[Launch, ...]  # started in this order, stopped in the opposite one
     endpoints: Mapping[str, str]  # endpoint name -> URL with credentials
     secrets: frozenset[str] = frozenset()  # those of the files that nobody needs to see afterwards
+    stores: bool = False  # whether TLS needs certificates in stores that Java reads, beside those in PEM
     serving: int = -1  # which launch is the system itself: its pid is the one that inspectors watch
 
 

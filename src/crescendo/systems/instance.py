@@ -4,8 +4,10 @@ The same for all kinds: files, processes, patience until the system has shown th
 goes wrong on the way up, Ctrl-C included, takes everything down again before the error rises. Knows no kind by name.
 """
 
+import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +21,7 @@ from crescendo.systems.layout import MIN_FREE_BYTES, free_bytes, last_words, lay
 from crescendo.systems.ports import accepts, choose_ports
 from crescendo.systems.processes import TOKEN, Mark, end_all, mark
 from crescendo.systems.settings import PROTOCOLS, public, settings_of
+from crescendo.systems.tls import prove_tls, secure_files, secure_ports
 
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = 10.0
@@ -45,10 +48,10 @@ def start(
     """
     checked = settings_of(kind, settings)
     installation = kind.find(home, version)
-    chosen = choose_ports(kind.ports, ports or {})
+    chosen = choose_ports((*kind.ports, *secure_ports(kind, checked)), ports or {})
     directory = directory.absolute()
     blueprint = kind.plan(checked, installation, directory, chosen)
-    lay_out(directory, blueprint.files)
+    lay_out(directory, {**blueprint.files, **secure_files(checked, stores=blueprint.stores)})
     instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s)
     tell = on_launch or (lambda _: None)
     try:
@@ -168,6 +171,7 @@ class RunningInstance:
             self._complain_about_the_dead()
             try:
                 self._kind.prove(self.endpoints, self._settings)
+                prove_tls(self.endpoints)
             except PeerError as err:
                 self._complain_about_the_dead()
                 if time.monotonic() > deadline_s:
@@ -184,6 +188,24 @@ class RunningInstance:
         if self._keep_logs is not None:
             move_logs(self.directory, self._keep_logs)
         remove(self.directory)
+
+    def crash(self) -> None:
+        """Kill it without warning; what it has on disk stays."""
+        for child in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        end_all(self.processes, self.token, 0)
+        for child in self._children:
+            child.wait()
+
+    def restart(self, *, on_fork: OnFork | None = None, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start it again after a crash, with the data it left and on the same ports."""
+        self._children.clear()
+        self.processes.clear()
+        for launch in self._blueprint.launches:
+            self.launch(launch, on_fork)
+            self.await_listener(launch, timeout_s)
+        self.await_service(timeout_s)
 
     def _environment(self, launch: Launch) -> dict[str, str]:
         """Little of ours, so that it behaves the same whoever starts it."""

@@ -21,7 +21,7 @@ _LAST_WORDS_BYTES, _LAST_WORDS_LINES, _LAST_WORDS_CHARS = 8192, 6, 800
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def lay_out(directory: Path, files: Mapping[str, str]) -> None:
+def lay_out(directory: Path, files: Mapping[str, str | bytes]) -> None:
     """Make the directory, which must not be there yet, and write the files."""
     try:
         directory.mkdir(mode=0o700, parents=True)
@@ -33,8 +33,8 @@ def lay_out(directory: Path, files: Mapping[str, str]) -> None:
             raise ConfigError(f"the disk of {directory} is full: {left}; make room, or choose another place")
         for name in (LOGS, DATA, TEMPORARY):
             (directory / name).mkdir(mode=0o700)
-        for name, text in files.items():
-            _write(directory / name, text)
+        for name, content in files.items():
+            _write(directory / name, content)
     except OSError as err:
         remove(directory)
         raise ConfigError(f"{directory} cannot be written: {err.strerror}; choose another place") from err
@@ -83,9 +83,9 @@ def free_bytes(directory: Path) -> int:
     return shutil.disk_usage(directory).free
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | bytes) -> None:
     for parent in reversed(path.parents):
         if not parent.exists():
             parent.mkdir(mode=0o700)  # one by one, because the mode is not for parents that are made along the way
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)

@@ -12,9 +12,11 @@ from pathlib import Path
 from crescendo import __version__
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import ConfigError
+from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.systems import base
 from crescendo.systems.base import AMQP, Blueprint, Installation, Launch
 from crescendo.systems.settings import endpoint, refuse
+from crescendo.systems.tls import CA, CERTIFICATE, KEY, secure_endpoints
 
 _CREDENTIALS = "credentials.json"
 _PROOF_TIMEOUT_S = 2.0
@@ -66,7 +68,12 @@ class Loopback:
         if settings.user:
             files[_CREDENTIALS] = json.dumps([settings.user, settings.password])
             argv += ["--credentials", str(directory / _CREDENTIALS)]
-        endpoints = {AMQP: endpoint(AMQP, settings, ports[AMQP])}
+        if settings.secure is not None:
+            argv += ["--tls-port", str(ports[SECURE_SCHEMES[AMQP]]), "--ca", str(directory / CA)]
+            argv += ["--certificate", str(directory / CERTIFICATE), "--key", str(directory / KEY)]
+            if settings.secure.client_certificates is not None:
+                argv += ["--client-certificates", settings.secure.client_certificates]
+        endpoints = {AMQP: endpoint(AMQP, settings, ports[AMQP]), **secure_endpoints(settings, directory, ports)}
         return Blueprint(files, (Launch(self.name, tuple(argv)),), endpoints, frozenset({_CREDENTIALS}))
 
     def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:

@@ -19,11 +19,13 @@ from msgspec import Meta
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.systems import base, installations
 from crescendo.systems.base import MQTT, Blueprint, Installation, Launch
 from crescendo.systems.layout import DATA
 from crescendo.systems.ports import HOST
 from crescendo.systems.settings import endpoint, refuse
+from crescendo.systems.tls import CA, CERTIFICATE, KEY, secure_endpoints
 
 PACKAGE = "mosquitto"
 _CONFIGURATION, _PASSWORDS = "mosquitto.conf", "passwords"
@@ -46,6 +48,8 @@ class Settings(base.Settings, frozen=True, forbid_unknown_fields=True, kw_only=T
         )
         if not self.user or re.search(r"[:\s\x00]", self.user):
             raise ValueError("user: mosquitto wants a name without colons and spaces")
+        if self.secure is not None and self.secure.client_certificates == "optional":
+            raise ValueError("tls: mosquitto asks every client for a certificate or none; write required, or nothing")
 
 
 class Mosquitto:
@@ -79,11 +83,11 @@ class Mosquitto:
         self, settings: Settings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         files = {
-            _CONFIGURATION: _configuration(settings, directory, ports[MQTT]),
+            _CONFIGURATION: _configuration(settings, directory, ports),
             _PASSWORDS: f"{settings.user}:{_hashed(settings.password or '', directory)}\n",
         }
         argv = (str(installation.home / "mosquitto"), "-c", str(directory / _CONFIGURATION))
-        endpoints = {MQTT: endpoint(MQTT, settings, ports[MQTT])}
+        endpoints = {MQTT: endpoint(MQTT, settings, ports[MQTT]), **secure_endpoints(settings, directory, ports)}
         return Blueprint(files, (Launch(self.name, argv),), endpoints, frozenset({_PASSWORDS}))
 
     def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:
@@ -118,9 +122,9 @@ def _pass_a_message(client: mqtt.Client) -> None:
             raise PeerError("no message came back from mosquitto")
 
 
-def _configuration(settings: Settings, directory: Path, port: int) -> str:
+def _configuration(settings: Settings, directory: Path, ports: Mapping[str, int]) -> str:
     lines = [
-        f"listener {port} {HOST}",
+        f"listener {ports[MQTT]} {HOST}",
         "allow_anonymous false",
         f"password_file {directory / _PASSWORDS}",
         f"persistence {'true' if settings.persistence else 'false'}",
@@ -133,6 +137,14 @@ def _configuration(settings: Settings, directory: Path, port: int) -> str:
     ]
     if settings.memory is not None:
         lines.append(f"memory_limit {int(settings.memory)}")
+    if settings.secure is not None:
+        lines += [
+            f"listener {ports[SECURE_SCHEMES[MQTT]]} {HOST}",
+            f"cafile {directory / CA}",
+            f"certfile {directory / CERTIFICATE}",
+            f"keyfile {directory / KEY}",
+            f"require_certificate {'true' if settings.secure.client_certificates else 'false'}",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -16,10 +16,12 @@ import msgspec
 
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
-from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, Blueprint, Installation, Launch, Settings
+from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, Blueprint, Installation, Launch, Settings, TlsSettings
 from crescendo.systems.java import PROOF, PROOF_TIMEOUT_S, JavaSettings, answer_of, check_names, jvm, with_java
 from crescendo.systems.maven import Release
 from crescendo.systems.settings import endpoint, speaks
+from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, secure_endpoints
 
 MINIMUM_JAVA = 11
 RELEASE = Release(
@@ -72,7 +74,7 @@ class BrokerJ:
         self, settings: BrokerJSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         spoken = [name for name in _VERSIONS if speaks(settings, name)]
-        document = _broker(settings, directory, {name: ports[name] for name in spoken}, ports[MANAGEMENT])
+        document = _broker(settings, directory, spoken, ports)
         launch = Launch(
             name=self.name,
             argv=(
@@ -87,8 +89,10 @@ class BrokerJ:
             env={"QPID_WORK": f"{directory}/data"},
         )
         endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints |= secure_endpoints(settings, directory, ports)
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
-        return Blueprint(files={"broker.json": json.dumps(document, indent=2)}, launches=(launch,), endpoints=endpoints)
+        files = {"broker.json": json.dumps(document, indent=2)}
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, stores=True)
 
     def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.
@@ -106,7 +110,11 @@ class BrokerJ:
             pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
 
 
-def _broker(settings: BrokerJSettings, directory: Path, listeners: Mapping[str, int], http: int) -> dict[str, Any]:
+def _broker(settings: BrokerJSettings, directory: Path, spoken: list[str], ports: Mapping[str, int]) -> dict[str, Any]:
+    listeners = [_amqp_port(name, name, ports, settings) for name in spoken]
+    if settings.secure is not None:
+        secure = _secure(settings.secure)
+        listeners += [_amqp_port(SECURE_SCHEMES[name], name, ports, settings) | secure for name in spoken]
     return {
         "name": "crescendo",
         "modelVersion": _MODEL_VERSION,
@@ -130,11 +138,11 @@ def _broker(settings: BrokerJSettings, directory: Path, listeners: Mapping[str, 
             }
         ],
         "ports": [
-            *(_amqp_port(name, port, settings) for name, port in listeners.items()),
+            *listeners,
             {
                 "name": "http",
                 "type": "HTTP",
-                "port": http,
+                "port": ports[MANAGEMENT],
                 "bindingAddress": "127.0.0.1",
                 "protocols": ["HTTP"],
                 "authenticationProvider": "users",
@@ -150,16 +158,32 @@ def _broker(settings: BrokerJSettings, directory: Path, listeners: Mapping[str, 
                 "virtualHostInitialConfiguration": json.dumps(_virtual_host(settings, directory)),
             }
         ],
+        **(_stores(directory) if settings.secure is not None else {}),
     }
 
 
-def _amqp_port(name: str, port: int, settings: BrokerJSettings) -> dict[str, Any]:
+def _stores(directory: Path) -> dict[str, Any]:
+    password = {"password": STORE_PASSWORD}
+    key = {"name": "key", "type": "FileKeyStore", "keyStoreType": "PKCS12", "storeUrl": f"{directory / KEY_STORE}"}
+    ca = {"name": "ca", "type": "FileTrustStore", "trustStoreType": "PKCS12", "storeUrl": f"{directory / TRUST_STORE}"}
+    return {"keystores": [key | password], "truststores": [ca | password]}
+
+
+def _secure(tls: TlsSettings) -> dict[str, Any]:
+    listener: dict[str, Any] = {"transports": ["SSL"], "keyStore": "key"}
+    if tls.client_certificates is not None:
+        asks = "needClientAuth" if tls.client_certificates == "required" else "wantClientAuth"
+        listener |= {"trustStores": ["ca"], asks: True}
+    return listener
+
+
+def _amqp_port(name: str, protocol: str, ports: Mapping[str, int], settings: BrokerJSettings) -> dict[str, Any]:
     listener: dict[str, Any] = {
         "name": name,
         "type": "AMQP",
-        "port": port,
+        "port": ports[name],
         "bindingAddress": "127.0.0.1",
-        "protocols": _VERSIONS[name],
+        "protocols": _VERSIONS[protocol],
         "authenticationProvider": "users",
         "virtualhostaliases": [
             # Clients that name their host or nothing get the one virtual host there is.

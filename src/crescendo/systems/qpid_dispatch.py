@@ -47,6 +47,7 @@ class DispatchSettings(Settings, frozen=True, forbid_unknown_fields=True, kw_onl
             password=nobody,
             persistence="a router keeps no messages; leave it out",
             memory="a router has no limit of memory to set; leave it out",
+            tls="a router of ours listens without TLS; give the url of one that has it, or leave it out",
         )
         for key, names in (("id", [self.id]), ("queues", self.queues), ("topics", self.topics)):
             for name in names:

@@ -29,6 +29,7 @@ from crescendo.systems.rabbitmq_files import (
     plugins,
 )
 from crescendo.systems.settings import endpoint, speaks
+from crescendo.systems.tls import secure_endpoints
 
 PACKAGE = "rabbitmq-server"
 HOME_VARIABLE = "RABBITMQ_HOME"
@@ -98,6 +99,7 @@ class RabbitMQ:
             mapper_env | _environment(settings, directory, ports),
         )
         endpoints = {name: endpoint(name, settings, ports[name]) for name in self.ports[:4] if speaks(settings, name)}
+        endpoints |= secure_endpoints(settings, directory, ports)
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
         return Blueprint(files, (mapper, broker), endpoints, SECRETS)
 

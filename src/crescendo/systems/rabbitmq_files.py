@@ -10,9 +10,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, Settings
 from crescendo.systems.ports import HOST
 from crescendo.systems.settings import speaks
+from crescendo.systems.tls import CA, CERTIFICATE, KEY, VERSIONS
 
 CONFIGURATION, DEFINITIONS, PLUGINS = "rabbitmq.conf", "definitions.json", "enabled_plugins"
 ENVIRONMENT = "rabbitmq-env.conf"
@@ -36,9 +38,30 @@ def configuration(settings: Settings, directory: Path, ports: Mapping[str, int])
         lines.append(f"stomp.listeners.tcp.1 = {HOST}:{ports[STOMP]}")
     if speaks(settings, MQTT):
         lines += [f"mqtt.listeners.tcp.1 = {HOST}:{ports[MQTT]}", "mqtt.allow_anonymous = false"]
+    lines += _secure(settings, directory, ports)
     if settings.memory is not None:
         lines.append(f"vm_memory_high_watermark.absolute = {int(settings.memory)}")
     return "\n".join(lines) + "\n"
+
+
+def _secure(settings: Settings, directory: Path, ports: Mapping[str, int]) -> list[str]:
+    tls = settings.secure
+    if tls is None:
+        return []
+    asked = tls.client_certificates is not None
+    lines = [
+        f"ssl_options.cacertfile = {directory / CA}",
+        f"ssl_options.certfile = {directory / CERTIFICATE}",
+        f"ssl_options.keyfile = {directory / KEY}",
+        f"ssl_options.verify = {'verify_peer' if asked else 'verify_none'}",
+        f"ssl_options.fail_if_no_peer_cert = {'true' if tls.client_certificates == 'required' else 'false'}",
+        *(f"ssl_options.versions.{number} = {name.lower()}" for number, name in enumerate(VERSIONS, 1)),
+    ]
+    keys = {STOMP: "stomp.listeners.ssl.1", MQTT: "mqtt.listeners.ssl.1"}
+    for name, scheme in SECURE_SCHEMES.items():
+        if scheme in ports:
+            lines.append(f"{keys.get(name, f'listeners.ssl.{scheme}')} = {HOST}:{ports[scheme]}")
+    return lines
 
 
 def definitions(settings: Settings, directory: Path) -> str:

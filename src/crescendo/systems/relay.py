@@ -3,7 +3,8 @@
 A relay in memory: AMQP 1.0 in, AMQP 1.0 out, on the same codec as the load. Messages to a queue go to one of its
 receivers each, messages to a topic to all of them. A message is accepted when it is in memory, kept until its receiver
 has settled it, and offered again when that receiver goes away. Senders get credit only while the queue is short, so
-memory is bounded. Nothing is written to disk. It exists so that a first run needs nothing installed.
+memory is bounded. With TLS where a certificate is given. Nothing is written to disk. It exists so that a first run
+needs nothing installed.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import select
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections import deque
@@ -23,7 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.model.errors import PeerError
-from crescendo.net.sockets import fill, flush, listen, prepared, shut
+from crescendo.net.sockets import listen, prepared, shut
+from crescendo.net.tls import server_context
+from crescendo.net.transport import Plain, Secure, Transport
 from crescendo.wire.amqp10.batch import TransferBatch
 from crescendo.wire.amqp10.connection import RECEIVER, SETTLE_SETTLED, TOPIC, Connection
 from crescendo.wire.amqp10.events import Attached, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
@@ -42,7 +46,7 @@ Octets = npt.NDArray[np.uint8]
 class Client:
     """One connection to the relay."""
 
-    socket: socket.socket
+    transport: Transport
     connection: Connection
     producers: dict[int, "Producer"] = field(default_factory=dict)
     consumers: dict[int, "Consumer"] = field(default_factory=dict)
@@ -101,14 +105,23 @@ class Queue:
 class Relay:
     """The server: one thread, one epoll."""
 
-    def __init__(self, listener: socket.socket, credentials: Credentials | None = None) -> None:
-        self._listener = listener
+    def __init__(
+        self,
+        listener: socket.socket,
+        credentials: Credentials | None = None,
+        *,
+        secure: tuple[socket.socket, ssl.SSLContext] | None = None,
+    ) -> None:
+        self._listeners: dict[int, tuple[socket.socket, ssl.SSLContext | None]] = {listener.fileno(): (listener, None)}
+        if secure is not None:
+            self._listeners[secure[0].fileno()] = secure
         self._credentials = credentials
         self._epoll = select.epoll()
         self._clients: dict[int, Client] = {}
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, list[Queue]] = {}
-        self._epoll.register(listener, select.EPOLLIN)
+        for number in self._listeners:
+            self._epoll.register(number, select.EPOLLIN)
         self.stopping = False
 
     def serve(self) -> None:
@@ -119,8 +132,8 @@ class Relay:
                 next_heartbeats_s = time.monotonic() + _HEARTBEATS_S
                 self._send_heartbeats()
             for number, mask in ready:
-                if number == self._listener.fileno():
-                    self._accept()
+                if number in self._listeners:
+                    self._accept(*self._listeners[number])
                     continue
                 client = self._clients.get(number)
                 if client is None:
@@ -145,25 +158,30 @@ class Relay:
         for client in list(self._clients.values()):
             self._drop(client)
         self._epoll.close()
-        shut(self._listener)
+        for listener, _ in self._listeners.values():
+            shut(listener)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         with contextlib.suppress(OSError):
-            accepted, _ = self._listener.accept()
+            accepted, _ = listener.accept()
+            connected = prepared(accepted)
+            transport = Plain(connected) if context is None else Secure(connected, context, server_side=True)
             connection = Connection(container_id="loopback", server=True, credentials=self._credentials)
-            client = Client(prepared(accepted), connection)
-            self._clients[accepted.fileno()] = client
-            self._epoll.register(accepted, select.EPOLLIN)
+            self._clients[transport.fileno()] = Client(transport, connection)
+            self._epoll.register(transport, select.EPOLLIN)
 
     def _read(self, client: Client) -> None:
-        count = fill(client.socket, client.connection.receive_buffer())
-        if count is None:
-            return
-        if count == 0:
-            raise PeerError("closed")
-        client.connection.received(count)
-        while (event := client.connection.next_event()) is not None:
-            self._handle(client, event)
+        while True:
+            count = client.transport.recv_into(client.connection.receive_buffer())
+            if count is None:
+                return
+            if count == 0:
+                raise PeerError("closed")
+            client.connection.received(count)
+            while (event := client.connection.next_event()) is not None:
+                self._handle(client, event)
+            if not client.transport.pending:
+                return
 
     def _handle(self, client: Client, event: Event) -> None:
         match event:
@@ -182,7 +200,7 @@ class Relay:
                 for handle in [*client.producers, *client.consumers]:
                     self._detach(client, handle)
             case Refused() | Closed():
-                flush(client.socket, client.connection.outgoing)
+                client.transport.flush(client.connection.outgoing)
                 raise PeerError("gone")
             case _:
                 pass
@@ -314,20 +332,20 @@ class Relay:
         if client.connection.outgoing:
             client.written_s = time.monotonic()
         try:
-            done = flush(client.socket, client.connection.outgoing)
+            done = client.transport.flush(client.connection.outgoing)
         except PeerError:
             self._drop(client)
             return
-        if done == client.writable_watched and client.socket.fileno() >= 0:
-            self._epoll.modify(client.socket, select.EPOLLIN | (0 if done else select.EPOLLOUT))
+        if done == client.writable_watched and client.transport.fileno() >= 0:
+            self._epoll.modify(client.transport, select.EPOLLIN | (0 if done else select.EPOLLOUT))
             client.writable_watched = not done
 
     def _drop(self, client: Client) -> None:
-        number = client.socket.fileno()
+        number = client.transport.fileno()
         if self._clients.pop(number, None) is None:
             return
         self._epoll.unregister(number)
-        shut(client.socket)
+        client.transport.close()
         for handle in [*client.producers, *client.consumers]:
             self._detach(client, handle)
 
@@ -363,11 +381,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--credentials", type=Path, help='a file with ["user", "password"] in it')
+    parser.add_argument("--tls-port", type=int, help="where to listen for TLS")
+    parser.add_argument("--certificate", type=Path)
+    parser.add_argument("--key", type=Path)
+    parser.add_argument("--ca", type=Path, help="who signs the certificates of clients")
+    parser.add_argument("--client-certificates", choices=("required", "optional"))
     options = parser.parse_args(arguments)
     secret = options.credentials and options.credentials.read_text(encoding="utf-8")
     credentials = Credentials(*json.loads(secret)) if secret else None
     listener = listen(options.host, options.port)
-    relay = Relay(listener, credentials)
+    secure = None
+    if options.tls_port is not None:
+        context = server_context(options.certificate, options.key, options.ca, options.client_certificates)
+        secure = (listen(options.host, options.tls_port), context)
+    relay = Relay(listener, credentials, secure=secure)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         relay.stopping = True
