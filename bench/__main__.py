@@ -1,15 +1,18 @@
 """`make bench`: every measurement, one after the other; or those that are named: make bench ARGS="relay recording"."""
 
 import sys
-
-from bench import inspectors_bench, null_sink, pipeline_bench, recording_bench, relay_bench
+from importlib import import_module
 
 BENCHES = {
-    "null-sink": null_sink.main,
-    "relay": relay_bench.main,
-    "recording": recording_bench.main,
-    "pipeline": pipeline_bench.main,
-    "inspectors": inspectors_bench.main,
+    "null-sink": "null_sink",
+    "relay": "relay_bench",
+    "clients": "clients_bench",
+    "quiver": "quiver_bench",
+    "pacing": "pacing_bench",
+    "recording": "recording_bench",
+    "pipeline": "pipeline_bench",
+    "inspectors": "inspectors_bench",
+    "mlmq": "mlmq_bench",
 }
 
 
@@ -20,7 +23,7 @@ def main(names: list[str]) -> int:
         return 2
     for name in names or BENCHES:
         print(f"\n## {name}", flush=True)
-        BENCHES[name]()
+        import_module(f"bench.{BENCHES[name]}").main()
     return 0
 
 

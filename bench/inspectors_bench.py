@@ -59,6 +59,7 @@ def _first_looks(kind: str, target: Target, pid: int) -> float:
     for _ in range(EARLY_LOOKS):
         inspector.look()
     inspector.close()
+    time.sleep(SETTLE_S)  # what they made hot is still being compiled
     return cost
 
 

@@ -1,6 +1,5 @@
 """pika as the foreign side, and our own AMQP 0-9-1 channels driven by hand or by the engines."""
 
-import select
 import threading
 import time
 from collections import defaultdict
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+from pumping import PATIENCE_S, pumped, ready
 
 from crescendo.control.notes import Statistics
 from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
@@ -18,18 +18,17 @@ from crescendo.load.assignment import Quota
 from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.sender import Sender, SenderEngine
 from crescendo.model.pacer import pacer_for
-from crescendo.model.units import Size
+from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 
-PATIENCE_S = 60.0
 TAG = 7
 _FOREVER_NS = 2**62
 
 
 def group(address: str, size: int = 256, *, at_most_once: bool = False, rate: float = 0) -> Group:
     settle = Settle.AT_MOST_ONCE if at_most_once else Settle.AT_LEAST_ONCE
-    return Group(address=address, size=Size(size), settle=settle, rate=rate)
+    return Group(address=address, size=Payload.fixed(size), settle=settle, rate=rate)
 
 
 def bodies(count: int, size: int) -> list[bytes]:
@@ -76,26 +75,6 @@ def depth(url: str, queue: str) -> int:
 # -- our channels, by hand -------------------------------------------------------------------------------------------
 
 
-def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
-    """Read and write once; whatever came, copied out of the receive buffer."""
-    channel.flush()
-    select.select((channel,), (), (), wait_s)
-    found: list[Any] = []
-    for item in channel.pump():
-        found.append(item if isinstance(channel, Amqp091Sender) else [row.tobytes() for row in item.payloads])
-    channel.keep_alive(time.monotonic_ns())
-    assert channel.closed is None, channel.closed
-    return found
-
-
-def ready(channel: Any) -> Any:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not channel.ready:
-        assert time.monotonic() < deadline_s
-        pumped(channel)
-    return channel
-
-
 def refused(channel: Any) -> str:
     """Why the system did not want this channel."""
     deadline_s = time.monotonic() + PATIENCE_S
@@ -120,7 +99,7 @@ def send_all(channel: Amqp091Sender, payloads: list[bytes], *, settled: bool) ->
         for row, payload in zip(rows, payloads[sent : sent + count], strict=False):
             row[:] = memoryview(payload)
         if count:
-            channel.send(count)
+            channel.send(sent, count)
             sent += count
         for outcome in pumped(channel, 0 if count else 0.02):
             outcomes.append(tuple(outcome))

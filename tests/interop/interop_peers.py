@@ -4,7 +4,6 @@ Proton is the foreign side: its reactor sends, receives and serves. Each contain
 done, when it is told to, or when its time is up, so that no thread outlives its test.
 """
 
-import select
 import socket
 import threading
 import time
@@ -16,10 +15,9 @@ from typing import Any
 from proton import Endpoint, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
+from pumping import PATIENCE_S, pumped, ready
 
 from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
-
-PATIENCE_S = 20.0
 
 
 def free_port() -> int:
@@ -205,26 +203,6 @@ def wait(handler: Guarded) -> None:
 # -- ours ------------------------------------------------------------------------------------------------------------
 
 
-def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
-    """Read and write once; whatever came, copied out of the receive buffer."""
-    channel.flush()
-    select.select((channel,), (), (), wait_s)
-    found = []
-    for item in channel.pump():
-        found.append(item if isinstance(channel, Amqp10Sender) else [row.tobytes() for row in item.payloads])
-    channel.keep_alive(time.monotonic_ns())
-    assert channel.closed is None, channel.closed
-    return found
-
-
-def ready(channel: Any) -> Any:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not channel.ready:
-        assert time.monotonic() < deadline_s
-        pumped(channel)
-    return channel
-
-
 def send_all(channel: Amqp10Sender, payloads: list[bytes], *, settled: bool) -> list[tuple[int, int, int]]:
     """Send the payloads through the channel's batch; the outcomes, as they came."""
     ready(channel)
@@ -238,7 +216,7 @@ def send_all(channel: Amqp10Sender, payloads: list[bytes], *, settled: bool) -> 
         for row, payload in zip(rows, payloads[sent : sent + count], strict=False):
             row[:] = memoryview(payload)
         if count:
-            channel.send(count)
+            channel.send(sent, count)
             sent += count
         for outcome in pumped(channel, 0 if count else 0.02):
             outcomes.append(tuple(outcome))

@@ -1,7 +1,6 @@
 """MQTT brokers on free loopback ports, paho clients beside the test, and our own channels driven by hand."""
 
 import contextlib
-import select
 import socket
 import subprocess
 import threading
@@ -13,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from pumping import PATIENCE_S, pumped, ready
 
 from crescendo.load.driver import Outcome
 from crescendo.load.mqtt import MqttReceiver, MqttSender
@@ -21,7 +21,6 @@ from crescendo.wire.mqtt.events import Acknowledged, Deliveries
 from crescendo.wire.mqtt.kinds import V3, V5
 from crescendo.wire.mqtt.packets import Connect
 
-PATIENCE_S = 60.0
 PAHO_VERSIONS = {V3: MQTTProtocolVersion.MQTTv311, V5: MQTTProtocolVersion.MQTTv5}
 FOREIGN_WINDOW = 500  # messages on their way to or from paho: it keeps all it is given in memory and is slow
 
@@ -125,24 +124,6 @@ class Foreign:
 # -- ours ------------------------------------------------------------------------------------------------------------
 
 
-def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
-    """Read and write once; whatever came, copied out of the receive buffer."""
-    channel.flush()
-    select.select((channel,), (), (), wait_s)
-    found = [item if isinstance(item, Outcome) else [row.tobytes() for row in item.payloads] for item in channel.pump()]
-    channel.keep_alive(time.monotonic_ns())
-    assert channel.closed is None, channel.closed
-    return found
-
-
-def ready(channel: Any) -> Any:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not channel.ready:
-        assert time.monotonic() < deadline_s
-        pumped(channel)
-    return channel
-
-
 def refusal_of(channel: Any) -> str:
     """Why the channel ended before it was ready."""
     deadline_s = time.monotonic() + PATIENCE_S
@@ -177,7 +158,7 @@ class Sending:
         for row, payload in zip(rows, self._payloads[self._sent : self._sent + count], strict=False):
             row[:] = memoryview(payload)
         if count:
-            self.channel.send(count)
+            self.channel.send(self._sent, count)
             self._sent += count
         for outcome in pumped(self.channel, wait_s):
             self.outcomes.append(outcome)

@@ -1,6 +1,5 @@
 """Peers for tests of STOMP: stomp.py, which shares no code with us, and our own channels and connections."""
 
-import select
 import socket
 import threading
 import time
@@ -11,12 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import stomp
+from pumping import PATIENCE_S, pumped, ready
 
 from crescendo.load.stomp import StompReceiver, StompSender
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.events import Connected, Deliveries, Failed, Receipts
-
-PATIENCE_S = 30.0
 
 
 def payloads(count: int, size: int) -> list[bytes]:
@@ -92,26 +90,6 @@ class Foreign(stomp.ConnectionListener):  # type: ignore[misc]
 # -- our channels ----------------------------------------------------------------------------------------------------
 
 
-def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
-    """Read and write once; whatever came, copied out of the receive buffer."""
-    channel.flush()
-    select.select((channel,), (), (), wait_s)
-    found = []
-    for item in channel.pump():
-        found.append(item if isinstance(channel, StompSender) else [row.tobytes() for row in item.payloads])
-    channel.keep_alive(time.monotonic_ns())
-    assert channel.closed is None, channel.closed
-    return found
-
-
-def ready(channel: Any) -> Any:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not channel.ready:
-        assert time.monotonic() < deadline_s
-        pumped(channel)
-    return channel
-
-
 def send_all(
     channel: StompSender, bodies: list[bytes], *, settled: bool, receiver: StompReceiver | None = None
 ) -> tuple[list[int], list[bytes]]:
@@ -133,7 +111,7 @@ def send_all(
         if count:
             chosen = b"".join(bodies[sent : sent + count])
             rows[:count] = np.frombuffer(chosen, np.uint8).reshape(count, -1)
-            channel.send(count)
+            channel.send(sent, count)
             sent += count
         for outcome in pumped(channel, 0 if count or receiver else 0.02):
             done += range(outcome.first_seq, outcome.last_seq + 1)

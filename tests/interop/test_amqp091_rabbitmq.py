@@ -188,7 +188,7 @@ def test_messages_for_a_queue_that_vanished_are_released_not_accepted(url: str, 
             channel.queue_delete(name)
         sender.stamps["magic"] = MAGIC
         sender.stamps["seq"][:50] = range(50)
-        sender.send(50)
+        sender.send(0, 50)
         outcomes = []
         deadline_s = time.monotonic() + 20
         while len(outcomes) < 50 and time.monotonic() < deadline_s:

@@ -112,8 +112,10 @@ def test_a_sender_that_nobody_confirms_stops_at_its_window(monkeypatch: pytest.M
     monkeypatch.setattr(amqp091, "MAX_UNCONFIRMED", 1000)
     with sink() as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
         ready(sender)
+        sent = 0
         while room := sender.room():
-            sender.send(min(room, 300))
+            sender.send(sent, min(room, 300))
+            sent += min(room, 300)
             while not sender.flush():
                 pumped(sender)
         pump_until(sender, lambda: server.messages == 1000)
@@ -126,11 +128,11 @@ def test_a_blocked_sender_waits_until_it_is_told_to_go_on() -> None:
         connection.say(0, ConnectionUnblocked() if event.tags[-1] > 10 else ConnectionBlocked("low on memory"))
 
     with sink(block) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
-        ready(sender).send(10)
+        ready(sender).send(0, 10)
         pump_until(sender, lambda: sender.room() == 0)
         pumped(sender, 0.1)
         assert sender.room() == 0
-        sender.send(10)
+        sender.send(10, 10)
         pump_until(sender, lambda: sender.room() > 0)
 
 
@@ -140,7 +142,7 @@ def test_what_was_confirmed_before_a_connection_broke_is_told_and_so_are_the_las
         connection.close(320, "CONNECTION_FORCED - shutdown")
 
     with sink(confirm_and_go) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
-        ready(sender).send(10)
+        ready(sender).send(0, 10)
         deadline_s = time.monotonic() + PATIENCE_S
         while server.messages < 10 and time.monotonic() < deadline_s:
             time.sleep(0.01)
@@ -150,8 +152,8 @@ def test_what_was_confirmed_before_a_connection_broke_is_told_and_so_are_the_las
         server.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         server.leave.set()
         server.join(PATIENCE_S)
-        for _ in range(3):
-            sender.send(10)
+        for first in (10, 20, 30):
+            sender.send(first, 10)
         assert sender.room() == 0
         assert sender.pump() == [(0, 9, Settlement.ACCEPTED)]
         assert sender.closed is not None
@@ -164,5 +166,5 @@ def test_a_return_of_what_we_never_sent_ends_the_channel(body: bytes) -> None:
         connection.send_content(event.channel, BasicReturn(312, "NO_ROUTE", "", "q"), body)
 
     with sink(give_back) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
-        ready(sender).send(1)
+        ready(sender).send(0, 1)
         assert "returned a message that we did not send" in refused(sender)

@@ -28,7 +28,7 @@ from crescendo.load import mqtt
 from crescendo.load.driver import Outcome
 from crescendo.load.mqtt import MqttReceiver, MqttSender
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.model.units import Size
+from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.run.processes import die_with_parent
@@ -75,7 +75,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def group(address: str, *, size: int = 256, settle: Settle = Settle.AT_LEAST_ONCE) -> Group:
-    return Group(address=address, size=Size(size), settle=settle)
+    return Group(address=address, size=Payload.fixed(size), settle=settle)
 
 
 def through(

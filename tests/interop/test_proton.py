@@ -24,7 +24,7 @@ from interop_peers import (
 
 from crescendo.load import amqp10
 from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
-from crescendo.model.units import Size
+from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.run.processes import die_with_parent
@@ -44,7 +44,7 @@ settling = pytest.mark.parametrize("presettled", BOTH, ids=["unsettled", "preset
 
 def group(size: int, *, presettled: bool, address: str = "perf") -> Group:
     settle = Settle.AT_MOST_ONCE if presettled else Settle.AT_LEAST_ONCE
-    return Group(address=address, size=Size(size), settle=settle)
+    return Group(address=address, size=Payload.fixed(size), settle=settle)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all,
 
 from crescendo.load import stomp as driver
 from crescendo.load.stomp import StompReceiver, StompSender
-from crescendo.model.units import Size
+from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.run.processes import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
@@ -47,7 +47,7 @@ def kind_of(broker: RunningInstance) -> Broker:
 
 def group(size: int = 256, *, topic: bool = False, settle: Settle = Settle.AT_LEAST_ONCE) -> Group:
     kind = "topic" if topic else "queue"
-    return Group(address=f"{kind}://stomp-{uuid.uuid4().hex}", size=Size(size), settle=settle)
+    return Group(address=f"{kind}://stomp-{uuid.uuid4().hex}", size=Payload.fixed(size), settle=settle)
 
 
 # -- our channels, both ends -----------------------------------------------------------------------------------------
@@ -234,6 +234,37 @@ def test_a_durable_subscription_keeps_what_came_meanwhile(broker: RunningInstanc
         with talking(url_of(broker)) as other:
             other.says.send(place, b"meanwhile", persistent=True, receipt="sent")
             other.await_receipt("sent")
+
+
+def test_a_selector_of_an_address_chooses_or_is_refused(broker: RunningInstance) -> None:
+    place = f"queue://selected-{uuid.uuid4().hex}"
+    red = Group(address=place, protocol="stomp", size=Payload.fixed(40), properties={"colour": "red"})
+    blue = Group(address=place, protocol="stomp", size=Payload.fixed(40), properties={"colour": "blue"})
+    wanted = Group(address=f"{place}?selector=colour='red'", protocol="stomp")
+    if kind_of(broker) is Broker.RABBITMQ:
+        receiver = StompReceiver(url_of(broker), wanted)
+        with closing(receiver), pytest.raises(AssertionError, match="no selectors over STOMP"):
+            ready(receiver)
+        return
+    with closing(ready(StompReceiver(url_of(broker), wanted))) as receiver:
+        for one, first in ((blue, b"b"), (red, b"r"), (blue, b"B"), (red, b"R")):
+            with closing(ready(StompSender(url_of(broker), one))) as sender:
+                send_all(sender, [first * 40], settled=False)
+        receiver.begin()
+        assert receive_all(receiver, 2) == [b"r" * 40, b"R" * 40]
+
+
+def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningInstance) -> None:
+    name = f"kept-{uuid.uuid4().hex}"
+    topic = Group(address=f"topic://{name}?durable=yes&subscription={name}", protocol="stomp", size=Payload.fixed(40))
+    with closing(ready(StompReceiver(url_of(broker), topic))) as receiver:
+        receiver.begin()
+    plain = Group(address=f"topic://{name}?durable=yes", protocol="stomp", size=Payload.fixed(40))
+    with closing(ready(StompSender(url_of(broker), plain))) as sender:
+        send_all(sender, [b"m" * 40, b"n" * 40], settled=False)
+    with closing(ready(StompReceiver(url_of(broker), topic))) as receiver:
+        receiver.begin()
+        assert receive_all(receiver, 2) == [b"m" * 40, b"n" * 40]
 
 
 # -- refusals and silence --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 The other side is a socket on which the test says, byte by byte, what a broker might.
 """
 
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +13,12 @@ import pytest
 
 from crescendo.load import stomp as driver
 from crescendo.load.stomp import StompReceiver, StompSender
-from crescendo.model.units import Size
+from crescendo.model.payload import Payload
 from crescendo.model.workload import Group
 from crescendo.net.sockets import listen
 from crescendo.record.schema import Settlement
 
-GROUP = Group(address="queue://q", size=Size(32))
+GROUP = Group(address="queue://q", size=Payload.fixed(32))
 CONNECTED = b"CONNECTED\nversion:1.2\nheart-beat:1000,1000\n\n\0\n"
 SUBSCRIBED = b"RECEIPT\nreceipt-id:subscribed\n\n\0\n"
 PATIENCE_S = 10.0
@@ -53,6 +54,8 @@ class Stage:
         while not condition():
             assert time.monotonic() < deadline_s, self.channel.closed
             found += [_kept(item) for item in self.channel.pump()]
+            if isinstance(self.channel, StompReceiver):
+                self.channel.settle()
             time.sleep(0.001)
         return found
 
@@ -98,9 +101,7 @@ def test_messages_wait_in_the_socket_until_the_receiver_begins(stages: Callable[
     assert list(stage.channel.pump()) == []
     stage.channel.begin()
     # What wakes the engine is the socket: something must be left to read there.
-    stage.channel._socket.setblocking(True)
-    assert stage.channel._socket.recv(1, socket.MSG_PEEK)
-    stage.channel._socket.setblocking(False)
+    assert select.select((stage.channel,), (), (), PATIENCE_S)[0]
     found: list[Any] = []
     deadline_s = time.monotonic() + PATIENCE_S
     while not found and time.monotonic() < deadline_s:
@@ -118,13 +119,14 @@ def test_one_acknowledgement_a_read_names_the_last_message(stages: Callable[...,
     stage.say(message(1) + message(2) + message(3))
     time.sleep(0.05)  # so that one read finds all of them
     assert [len(_kept(item)) for item in stage.channel.pump()] == [3]
+    stage.channel.settle()
     assert stage.hear(b"\0") == b"ACK\nid:a3\n\n\0"
 
 
 def test_receipts_in_any_order_settle_exactly_their_messages(stages: Callable[..., Stage]) -> None:
     stage = stages(StompSender)
     stage.connect()
-    stage.channel.send(10)
+    stage.channel.send(0, 10)
     numbers = (0, 1, 2, 5, 4, 9)
     stage.say(b"".join(b"RECEIPT\nreceipt-id:%016d\n\n\0\n" % number for number in numbers))
     done: list[Any] = []
@@ -142,7 +144,7 @@ def test_a_receipt_that_nobody_asked_for_ends_the_channel(
 ) -> None:  # fmt: skip
     stage = stages(StompSender)
     stage.connect()
-    stage.channel.send(10)
+    stage.channel.send(0, 10)
     stage.say(f"RECEIPT\nreceipt-id:{name}\n\n\0\n".encode() * times)
     stage.pump_until(lambda: stage.channel.closed is not None)
     assert "nobody asked for" in stage.channel.closed
@@ -155,7 +157,7 @@ def test_the_brokers_words_win_over_the_broken_connection(stages: Callable[..., 
     stage.other.close()
     for _ in range(20):
         if stage.channel.room():
-            stage.channel.send(stage.channel.capacity)
+            stage.channel.send(0, stage.channel.capacity)
         time.sleep(0.001)
     stage.pump_until(lambda: stage.channel.closed is not None)
     assert stage.channel.closed == "the system refused: queue full"
@@ -188,7 +190,7 @@ def test_what_nobody_has_settled_yet_is_bounded(stages: Callable[..., Stage], mo
     stage = stages(StompSender)
     stage.connect()
     assert stage.channel.room() == 100
-    stage.channel.send(100)
+    stage.channel.send(0, 100)
     assert stage.channel.room() == 0
     stage.say(b"RECEIPT\nreceipt-id:%016d\n\n\0\n" % 7)
     stage.pump_until(lambda: stage.channel.room() > 0)
@@ -201,6 +203,6 @@ def test_a_destination_is_escaped_as_the_brokers_version_demands(stages: Callabl
             stage = stages(StompSender, group=Group(address="queue://a:b"), batching=batching)
             stage.say(b"CONNECTED\nversion:" + version + b"\n\n\0")
             stage.pump_until(lambda stage=stage: stage.channel.ready)
-            stage.channel.send(1)
+            stage.channel.send(0, 1)
             heard = stage.hear(b"SEND")
             assert b"destination:" + spelt + b"\n" in heard

@@ -13,7 +13,7 @@ import numpy as np
 
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Outcome
-from crescendo.wire.stamp import STAMP
+from crescendo.wire.stamp import stamps_of
 
 
 class FakeChannel:
@@ -26,6 +26,7 @@ class FakeChannel:
         self.closed: str | None = None
         self.read_ns = time.monotonic_ns()
         self.good_byes = 0
+        self.pending = False
 
     def fileno(self) -> int:
         return self._ours.fileno()
@@ -59,16 +60,21 @@ class FakeSendChannel(FakeChannel):
     def __init__(self, capacity: int = 64, allow: Callable[[int], int] | None = None) -> None:
         super().__init__()
         self.capacity = capacity
-        self.stamps = np.zeros(capacity, STAMP)
+        self.resize(256)
         self.batched = 0
         self.taken: list[Any] = []
         self.outcomes: list[Outcome] = []
         self._allow = allow
 
+    def resize(self, size: int) -> None:
+        self.bodies = np.zeros((self.capacity, size), np.uint8)
+        self.stamps = stamps_of(self.bodies)
+
     def room(self) -> int:
         return self.capacity if self._allow is None else min(self._allow(len(self.taken)), self.capacity)
 
-    def send(self, count: int) -> None:
+    def send(self, first_seq: int, count: int) -> None:
+        assert first_seq == self.stamps["seq"][0]
         assert 0 < count <= self.capacity
         self.taken.extend(self.stamps[:count].tolist())
 
@@ -85,6 +91,7 @@ class FakeReceiveChannel(FakeChannel):
         super().__init__()
         self._batches = batches
         self.begun = False
+        self.settled = 0
 
     def begin(self) -> None:
         self.begun = True
@@ -95,6 +102,9 @@ class FakeReceiveChannel(FakeChannel):
         self.drink()
         batches, self._batches = self._batches, []
         yield from batches
+
+    def settle(self) -> None:
+        self.settled += 1
 
 
 def _each(column: Any, rows: int) -> list[Any]:

@@ -13,7 +13,8 @@ from load_fakes import FakeControl, FakeLog, FakeSendChannel
 
 from crescendo.load.assignment import Quota, quota_of
 from crescendo.load.driver import Outcome
-from crescendo.load.sender import Flight, Sender, SenderEngine, take_flights
+from crescendo.load.sender import SenderEngine
+from crescendo.load.sending import Flight, Sender, take_flights
 from crescendo.model.experiment import experiment_from
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group, Settle, Window
@@ -115,8 +116,8 @@ def test_a_stall_shows_in_every_message_and_is_not_called_lateness(stage: Stage)
 
 def test_lateness_is_reported_when_the_generator_itself_is_late(stage: Stage) -> None:
     class Slow(FakeSendChannel):
-        def send(self, count: int) -> None:
-            super().send(count)
+        def send(self, first_seq: int, count: int) -> None:
+            super().send(first_seq, count)
             time.sleep(0.02)
 
     statistics = stage.engine(sender(Slow(capacity=8), rate=4000, total=80)).run(time.monotonic_ns())
@@ -217,8 +218,8 @@ class SlowlySettling(FakeSendChannel):
         self._settled = 0
         self.most_held = 0
 
-    def send(self, count: int) -> None:
-        super().send(count)
+    def send(self, first_seq: int, count: int) -> None:
+        super().send(first_seq, count)
         self.most_held = max(self.most_held, len(self.taken) - self._settled)
         self.poke()
 
@@ -309,10 +310,7 @@ def test_a_quota_is_what_the_phases_hold(rate: float, phases: dict[str, object],
     assert quota_of(experiment.pacer_of(experiment.workload[0], 0), experiment.phases) == expected
 
 
-def test_the_stamps_fit_the_batch() -> None:
+def test_the_stamps_fit_the_batch(stage: Stage) -> None:
     channel = FakeSendChannel(capacity=4)
-    sender(channel, rate=1, number=32_767)
-    try:
-        assert np.array_equal(channel.stamps["sender"], [32_767] * 4)
-    finally:
-        channel.release()
+    stage.engine(sender(channel, rate=1000, total=1, number=32_767)).run(time.monotonic_ns())
+    assert np.array_equal(channel.stamps["sender"], [32_767] * 4)

@@ -73,7 +73,7 @@ MISTAKES = [
     ("workload: {mode: {kind: closed}}", "workload[0].mode", "closed"),
     ("workload: {mode: {kind: window, size: 0}}", "workload[0].mode.size", ">= 1"),
     ("workload: {mode: {kind: window, size: 5}, settle: at-most-once}", "workload[0]: a window", "at-least-once"),
-    ("workload: {size: 31}", "workload[0]: size 31", "stamp of 32 bytes"),
+    ("workload: {size: 31}", "workload[0].size: size 31", "stamp of 32 bytes"),
     ("workload: {size: 1XB}", "workload[0].size", "256, 10KB or 1MiB"),
     ("workload: {rate: fast}", "workload[0].rate", "`float`"),
     ("workload: {rate: -1}", "workload[0].rate", ">= 0"),

@@ -1,13 +1,18 @@
 """Does every profile keep its shape?"""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.model.experiment import experiment_from
+from crescendo.load.assignment import quota_of
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import Phases, experiment_from
 from crescendo.model.pacer import Pacer, messages_within
 from crescendo.model.profile import PoissonPacer
+from crescendo.model.units import Duration, Extent
 
 SECOND = 10**9
 
@@ -80,3 +85,43 @@ def test_poisson_times_can_be_asked_for_in_any_order() -> None:
     forwards = PoissonPacer(50.0, 3, 4).due_ns(numbers)
     backwards = PoissonPacer(50.0, 3, 4).due_ns(numbers[::-1])
     assert (forwards == backwards[::-1]).all()
+
+
+def trace(tmp_path: Path, text: str) -> dict[str, object]:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    return {"kind": "replay", "file": str(path)}
+
+
+def test_a_trace_is_replayed_from_its_first_arrival(tmp_path: Path) -> None:
+    profile = trace(tmp_path, "100.5\n100.5\n100.75\n103\n")
+    one = pacer(profile)
+    assert one.due_ns(np.arange(5)).tolist() == [0, 0, SECOND // 4, SECOND * 5 // 2, 2**62]
+    assert [one.due_count(ns) for ns in (-1, 0, SECOND // 4 - 1, SECOND // 4, 99 * SECOND)] == [0, 2, 2, 3, 4]
+    assert pacer({**profile, "speed": 5}).due_ns(np.arange(4)).tolist() == [0, 0, SECOND // 20, SECOND // 2]
+
+
+def test_a_count_beyond_the_trace_ends_with_it(tmp_path: Path) -> None:
+    phases = Phases(warmup=Duration(0), measure=Extent("10"))
+    assert quota_of(pacer(trace(tmp_path, "1\n2\n3")), phases).total == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [("", "no arrival times"), ("1\n0.5\n", "line 2"), ("1\nsoon\n", "line 2: 'soon'"), ("nan", "line 1")],
+)
+def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, text: str, cure: str) -> None:
+    with pytest.raises(ConfigError, match=cure):
+        pacer(trace(tmp_path, text))
+
+
+def test_first_the_rate_grows_and_then_connections_join() -> None:
+    profile = {"kind": "incremental", "every": "1s", "from": 0.5, "step": 0.3, "connections": 2, "join": 2}
+    seconds = [per_second(pacer(profile, sender=sender), 6) for sender in range(5)]
+    first, joined_fourth, joined_fifth = (
+        [500, 800, 1000, 1000, 1000, 1000],
+        [0, 0, 0, 1000, 1000, 1000],
+        [0] * 4 + [1000] * 2,
+    )
+    for found, expected in zip(seconds, [first, first, joined_fourth, joined_fourth, joined_fifth], strict=True):
+        assert np.abs(np.array(found) - expected).max() <= 1

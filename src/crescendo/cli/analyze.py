@@ -12,13 +12,13 @@ from crescendo.run.analysis import Analyst
 _WORST_FIRST = (Outcome.FAIL, Outcome.INVALID, Outcome.PASS)
 
 
-def analyze(runs: list[Path], master: str | None, as_json: bool) -> int:
+def analyze(runs: list[Path], master: str | None, as_json: bool, full: bool = False) -> int:
     for run_dir in runs:
         read_manifest(run_dir)  # refuse all wrong paths before the first minute of work
     summaries = []
     with Progress() as progress, Analyst(master) as analyst:
         for run_dir in runs:
-            summaries.append(analyst.analyze(run_dir, progress))
+            summaries.append(analyst.analyze(run_dir, progress, full=full))
     if as_json:
         print(msgspec.json.encode(summaries).decode())
     else:

@@ -91,6 +91,9 @@ def analyze(
     master: Annotated[
         str | None, typer.Option("--master", help="A Spark master, e.g. spark://host:7077. Default: this machine.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Make every table, also jitter and latencies by connection.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compute the tables and the verdict of recordings anew.
@@ -100,7 +103,7 @@ def analyze(
     """
     from crescendo.cli.analyze import analyze as verb
 
-    raise typer.Exit(verb(runs, master, json))
+    raise typer.Exit(verb(runs, master, json, full))
 
 
 @app.command()
@@ -129,6 +132,27 @@ def doctor(json: Json = False) -> None:
     from crescendo.cli.doctor import doctor as verb
 
     raise typer.Exit(verb(json))
+
+
+@app.command()
+def calibrate(
+    protocols: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="amqp10, amqp091, stomp, mqtt. Default: all.")
+    ] = None,
+    sizes: Annotated[
+        list[int] | None, typer.Option("--size", metavar="BYTES", help="A payload size. Repeatable. Default: three.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="How long each turn lasts.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """Find out how much load this machine can make, and remember it: verdicts then say how near a run came to it.
+
+    Sends to and receives from null ends on this machine: processes that do a protocol's handshake and nothing else.
+    Takes a minute and a half with its defaults; do it when the machine is quiet.
+    """
+    from crescendo.cli.calibrate import calibrate as verb
+
+    raise typer.Exit(verb(list(protocols or ()), list(sizes or ()), seconds, json))
 
 
 KindName = Annotated[str, typer.Argument(metavar="KIND", help="One of those that `crescendo system list` shows.")]
@@ -207,6 +231,52 @@ def system_logs(
     from crescendo.cli.system import logs as verb
 
     raise typer.Exit(verb(name, follow))
+
+
+@app.command()
+def broker(
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="URL", help="A PostgreSQL of yours. Default: an embedded one.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings, as in docs/mlmq.md.")
+    ] = None,
+    init: Annotated[bool, typer.Option("--init", help="Only prepare the database or bring it up to date.")] = False,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="127.0.0.1:PORT", help="Where clients connect; 0 is a free port.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Where the embedded PostgreSQL keeps its data.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Serve MLMQ, the message queue on PostgreSQL. Start as many as you like on one database.
+
+    Prints its address when it serves. SIGTERM and Ctrl-C let it finish what it took.
+    """
+    from crescendo.cli.broker import broker as verb
+
+    raise typer.Exit(verb(database, config, init, listen, data, json))
+
+
+@app.command("import")
+def import_(
+    form: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="maestro, mlmq-log, amqp-csv, amqperf, gftp, quiver, perftest.")
+    ],
+    paths: Annotated[list[Path], typer.Argument(help="Files or directories.")],
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The recording; empty or not there yet.")],
+    period: Annotated[str, typer.Option("--period", help="Length of the periods of sums (gftp).")] = "60s",
+    clock_bound: Annotated[
+        str | None, typer.Option("--clock-bound", help="How far apart the clocks may have been.")
+    ] = None,
+    master: Annotated[str | None, typer.Option("--master", help="A Spark master. Default: this machine.")] = None,
+    json: Json = False,
+) -> None:
+    """Turn what another tool wrote into a recording. Lines that cannot be read are kept aside and counted."""
+    from crescendo.cli.import_ import import_ as verb
+
+    raise typer.Exit(verb(form, paths, out, period, clock_bound, master, json))
 
 
 @app.command(hidden=True)

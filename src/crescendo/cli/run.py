@@ -26,6 +26,10 @@ def run(path: Path, overrides: tuple[str, ...], out: Path, control_url: str | No
     command = ["crescendo", "run", str(path)]
     for override in overrides:
         command += ["--set", redact_url_text(override)]
+    if experiment.search is not None:
+        from crescendo.cli.search import search
+
+        return search(experiment, command, out, control_url, as_json)
     return _carry_out(experiment, command, out, control_url, as_json)
 
 
@@ -51,7 +55,7 @@ class Interruption:
 def _carry_out(experiment: Experiment, command: list[str], out: Path, control_url: str | None, as_json: bool) -> int:
     interruption = Interruption()
     with Analyst() as analyst:  # says at once when there is no Java, not after the run
-        performance = _perform(experiment, command, out, control_url, analyst, interruption)
+        performance = perform_watched(experiment, command, out, control_url, analyst, interruption)
         if performance.state is State.INTERRUPTED:
             print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}", flush=True)
             print(f"  to look at it: crescendo analyze {shlex.quote(str(performance.run_dir))}", file=sys.stderr)
@@ -61,12 +65,12 @@ def _carry_out(experiment: Experiment, command: list[str], out: Path, control_ur
         with Progress() as progress:
             summary = analyst.analyze(performance.run_dir, progress)
             progress("writing the report")
-            report_path = _write_report(performance.run_dir)
+            report_path = write_page(performance.run_dir)
         _show(summary, report_path, as_json)  # before Spark is put away: nobody should wait for that
     return EXIT_CODES[summary.verdict.outcome]
 
 
-def _perform(
+def perform_watched(
     experiment: Experiment,
     command: list[str],
     out: Path,
@@ -91,7 +95,7 @@ def _perform(
         return perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
 
 
-def _write_report(run_dir: Path) -> Path:
+def write_page(run_dir: Path) -> Path:
     from crescendo.report.page import write_report
 
     return write_report(run_dir)

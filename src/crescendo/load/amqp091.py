@@ -8,15 +8,14 @@ released messages, not as accepted ones. Everything the other side does wrong en
 
 import itertools
 import os
-import time
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
 
+from crescendo.load.channel import Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
-from crescendo.model.errors import ConfigError, PeerError
-from crescendo.model.workload import STAMP_BYTES, Group, Settle
-from crescendo.net.sockets import connect, fill, flush, shut
+from crescendo.model.errors import ConfigError
+from crescendo.model.workload import STAMP_BYTES, Group
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp091.batch import PublishBatch
 from crescendo.wire.amqp091.connection import Connection
@@ -45,10 +44,10 @@ from crescendo.wire.amqp091.methods import (
     QueueBind,
     QueueDeclare,
 )
+from crescendo.wire.amqp091.properties import PERSISTENT, TRANSIENT, Properties
 from crescendo.wire.amqp091.types import MAX_SHORT_STRING_BYTES
-from crescendo.wire.stamp import MAGIC, ONE_STAMP, stamps_of
+from crescendo.wire.stamp import MAGIC, ONE_STAMP
 
-DEFAULT_PORT = 5672
 HEARTBEAT_S = 10
 PREFETCH = 4000
 ACK_EVERY = 256
@@ -63,89 +62,46 @@ _NOT_FOUND = 404
 _numbers = itertools.count()
 
 
-class _Link:
+class _Link(Line):
     """One connection with one channel, either way."""
+
+    _connection: Connection
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
         if len(group.destination.encode()) > MAX_SHORT_STRING_BYTES:
             raise ConfigError(f"AMQP 0-9-1 names have at most {MAX_SHORT_STRING_BYTES} bytes: {group.destination!r}")
-        parts = urlsplit(url)
-        self._group = group
-        self._at_least_once = group.settle is not Settle.AT_MOST_ONCE
-        self._socket = connect(parts.hostname or "127.0.0.1", parts.port or DEFAULT_PORT)
-        self._connection = Connection(
-            virtual_host=unquote(parts.path.removeprefix("/")) or "/",
-            sign_in=None if parts.username is None else plain(unquote(parts.username), unquote(parts.password or "")),
-            limits=Limits(heartbeat_s=HEARTBEAT_S),
-            name=f"crescendo-{os.getpid()}-{next(_numbers)}",
-            batching=batching,
-        )
+        super().__init__(url, group, batching=batching)
         self._absent = False
         self._steps: deque[Method] = deque()
-        self.read_ns = self._written_ns = time.monotonic_ns()
-        self._broken: str | None = None  # why nothing can be written any more
-        self.ready = False
-        self.closed: str | None = None
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
+    def _call(self) -> None:
+        self._dial(
+            Connection(
+                virtual_host=self._path or "/",
+                sign_in=None if self._user is None else plain(self._user, self._password),
+                limits=Limits(heartbeat_s=HEARTBEAT_S),
+                name=f"crescendo-{os.getpid()}-{next(_numbers)}",
+                batching=self._batching,
+            )
+        )
 
-    def flush(self) -> bool:
-        outgoing = self._connection.outgoing
-        if not outgoing or self.closed is not None:
-            return True
-        try:
-            done = flush(self._socket, outgoing)
-        except PeerError as err:
-            # Who closes while we write has often said why, and confirmed much: that is still to be read.
-            self._broken = str(err)
-            outgoing.clear()
-            return True
-        self._written_ns = time.monotonic_ns()
-        return done
+    def _farewell(self) -> None:
+        self._connection.close()
 
-    def keep_alive(self, now_ns: int) -> None:
-        if self.closed is not None:
-            return
-        interval_ns = self._connection.limits.heartbeat_s * 10**9
-        if now_ns - self.read_ns > _PATIENCE * interval_ns:
-            self._fail(f"the system has been silent for {(now_ns - self.read_ns) / 1e9:.0f} s")
-        elif now_ns - self._written_ns > interval_ns // 2 and not self._connection.outgoing:
-            self._connection.heartbeat()
-            self.flush()
+    def _patience_ns(self) -> int:
+        return _PATIENCE * self._interval_ns()
 
-    def close(self) -> None:
-        if self.closed is None:
-            self._connection.close()
-            self.flush()
-            self.closed = "closed by us"
-        shut(self._socket)
+    def _pace_ns(self) -> int:
+        return self._interval_ns() // 2
 
-    # -- what both directions hear -------------------------------------------------------------------------------
+    def _interval_ns(self) -> int:
+        return int(self._connection.limits.heartbeat_s) * 10**9
 
-    def _events(self) -> Iterator[Event]:
-        """Read once; yield what it meant."""
-        if self.closed is not None:
-            return
-        try:
-            count = fill(self._socket, self._connection.receive_buffer())
-            if count is None:
-                return
-            if count == 0:
-                silent = "" if self._connection.greeted else " without a word; does it speak AMQP 0-9-1?"
-                self._fail(self._broken or f"the system closed the connection{silent}")
-                return
-            self.read_ns = time.monotonic_ns()
-            self._connection.received(count)
-            while self.closed is None and (event := self._connection.next_event()) is not None:
-                if not self._handle_common(event):
-                    yield event
-        except PeerError as err:
-            self._fail(str(err))
-            return
-        self.flush()
+    def _hung_up(self) -> str:
+        silent = "" if self._connection.greeted else " without a word; does it speak AMQP 0-9-1?"
+        return f"the system closed the connection{silent}"
 
-    def _handle_common(self, event: Event) -> bool:
+    def _handle(self, event: Event) -> bool:
         match event:
             case Opened():
                 self._connection.open_channel(_CHANNEL)
@@ -184,52 +140,64 @@ class _Link:
 
     def _declare(self) -> QueueDeclare:
         """Take the queue as it is; durable where it has to be made."""
-        queue = self._group.destination
-        return QueueDeclare(queue=queue, durable=True) if self._absent else QueueDeclare(queue=queue, passive=True)
+        queue, options = self._group.destination, self._group.where.options
+        if not self._absent:
+            return QueueDeclare(queue=queue, passive=True)
+        ranks = {} if options.priority is None else {"x-max-priority": options.priority}
+        return QueueDeclare(queue=queue, durable=options.durable is not False, arguments=ranks)
 
-    def _fail(self, reason: str) -> None:
-        self.closed = reason
-        self.ready = False
-        shut(self._socket)
-
+    @abstractmethod
     def _preparation(self) -> list[Method]:
-        raise NotImplementedError
+        """What must be in place before the first message, in this order."""
 
 
-class Amqp091Sender(_Link):
+def exchange_of(group: Group) -> str:
+    return (group.where.options.exchange or TOPIC_EXCHANGE) if group.is_topic else ""
+
+
+def properties_of(group: Group) -> Properties:
+    options = group.where.options
+    return Properties(
+        headers=dict(group.properties) or None,
+        delivery_mode=None if options.durable is None else PERSISTENT if options.durable else TRANSIENT,
+        priority=options.priority,
+        expiration=None if options.ttl is None else str(options.ttl // 1_000_000),
+    )
+
+
+class Amqp091Sender(SendLine, _Link):
     """A sending channel."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
-        self._batching = batching
-        self._batch = PublishBatch(
-            exchange=TOPIC_EXCHANGE if group.is_topic else "",
-            routing_key=group.destination,
-            body_length=group.size,
-            channel=_CHANNEL,
-            mandatory=self._at_least_once and not group.is_topic,
-        )
-        self._sent = 0
         self._returned: set[int] = set()
-        self.capacity = self._batch.capacity
-        self.stamps = stamps_of(self._batch.bodies)
-        self.batched = 0
+        self.resize(self._size)
+        self._call()
 
     def room(self) -> int:
         connection = self._connection
-        if not self.ready or self._broken or connection.outgoing or not connection.publishable(_CHANNEL):
+        if not self._clear or not connection.publishable(_CHANNEL):
             return 0
         return max(min(self.capacity, MAX_UNCONFIRMED - connection.unconfirmed(_CHANNEL)), 0)
 
-    def send(self, count: int) -> None:
-        if self._batching and self._batch.largest_frame <= self._connection.limits.frame_max:
-            self._connection.publish_batch(self._batch, count)
-            self.batched += count
-        else:
-            for body in self._batch.bodies[:count]:
-                self._connection.publish(_CHANNEL, self._batch.method, body.tobytes(), self._batch.properties)
-        self._sent += count
-        self.flush()
+    def _new_batch(self, size: int) -> PublishBatch:
+        return PublishBatch(
+            exchange=exchange_of(self._group),
+            routing_key=self._group.destination,
+            body_length=size,
+            channel=_CHANNEL,
+            mandatory=self._waits_for_outcomes and not self._group.is_topic,
+            properties=properties_of(self._group),
+        )
+
+    def _fits_a_frame(self) -> bool:
+        return bool(self._batch.largest_frame <= self._connection.limits.frame_max)
+
+    def _send_batch(self, count: int, place: int) -> None:
+        self._connection.publish_batch(self._batch, count)
+
+    def _send_one(self, body: bytes, place: int) -> None:
+        self._connection.publish(_CHANNEL, self._batch.method, body, self._batch.properties)
 
     def pump(self) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -238,13 +206,15 @@ class Amqp091Sender(_Link):
                 case Confirmed(stretches=stretches, accepted=accepted):
                     settlement = Settlement.ACCEPTED if accepted else Settlement.REJECTED
                     for first, last in stretches:
-                        outcomes += self._outcomes(first - 1, last - 1, settlement)
+                        for outcome in self._outcomes(first - 1, last - 1, settlement):
+                            outcomes += self._without_returned(outcome)
                 case Returned(body=body):
                     outcomes += self._take_back(body)
         return outcomes
 
-    def _outcomes(self, first_seq: int, last_seq: int, settlement: Settlement) -> list[Outcome]:
+    def _without_returned(self, confirmed: Outcome) -> list[Outcome]:
         """What a confirm says about messages that did not come back before it."""
+        first_seq, last_seq, settlement = confirmed
         outcomes = []
         if self._returned:
             for seq in range(first_seq, last_seq + 1):
@@ -260,7 +230,7 @@ class Amqp091Sender(_Link):
     def _take_back(self, body: bytes) -> list[Outcome]:
         """A message that no queue took. It is confirmed right after this, which then counts for nothing."""
         magic, _, _, seq, _, _ = ONE_STAMP.unpack_from(body) if len(body) >= STAMP_BYTES else (0,) * 6
-        if magic != MAGIC or seq >= self._sent:
+        if magic != MAGIC or not self._numbering.includes(seq):
             self._fail("the system returned a message that we did not send")
             return []
         self._returned.add(seq)
@@ -268,7 +238,7 @@ class Amqp091Sender(_Link):
 
     def _preparation(self) -> list[Method]:
         steps: list[Method] = [] if self._group.is_topic else [self._declare()]
-        return [*steps, ConfirmSelect()] if self._at_least_once else steps
+        return [*steps, ConfirmSelect()] if self._waits_for_outcomes else steps
 
 
 class Amqp091Receiver(_Link):
@@ -277,11 +247,16 @@ class Amqp091Receiver(_Link):
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
         self._queue = "" if group.is_topic else group.destination  # no name: the queue declared last on this channel
-        self._last_tag = 0
-        self._acked_tag = 0
+        self._ack = group.where.options.ack or ("multiple" if self._waits_for_outcomes else "none")
+        self._unacked: list[int] = []
+        self._prefetch = prefetch_of(group, PREFETCH)
+        self._last_tag = 0  # handed out
+        self._done_tag = 0  # done with
+        self._acked_tag = 0  # and said so
+        self._call()
 
     def begin(self) -> None:
-        self._connection.say(_CHANNEL, BasicConsume(queue=self._queue, no_ack=not self._at_least_once))
+        self._connection.say(_CHANNEL, BasicConsume(queue=self._queue, no_ack=self._ack == "none"))
         self.flush()
 
     def pump(self) -> Iterator[Arrived]:
@@ -289,7 +264,12 @@ class Amqp091Receiver(_Link):
             if isinstance(event, Deliveries):
                 yield Arrived(event.bodies, event.redelivered, event.batched)
                 self._last_tag = int(event.tags[-1])
-        if self._last_tag - self._acked_tag >= ACK_EVERY:
+                if self._ack == "individual":
+                    self._unacked += event.tags.tolist()
+
+    def settle(self) -> None:
+        self._done_tag = self._last_tag
+        if self._done_tag - self._acked_tag >= min(ACK_EVERY, max(self._prefetch // 2, 1)):
             self._acknowledge()
 
     def keep_alive(self, now_ns: int) -> None:
@@ -301,17 +281,23 @@ class Amqp091Receiver(_Link):
         super().close()
 
     def _acknowledge(self) -> None:
-        """Everything that was handed out, with one word."""
-        if self._at_least_once and self._last_tag > self._acked_tag and self.closed is None:
-            self._connection.say(_CHANNEL, BasicAck(self._last_tag, multiple=True))
-            self._acked_tag = self._last_tag
-            self.flush()
+        """Everything that is done with: with one word, or one by one where that is asked for."""
+        if self._ack == "none" or self._done_tag == self._acked_tag or self.closed is not None:
+            return
+        if self._ack == "individual":
+            for tag in self._unacked:
+                self._connection.say(_CHANNEL, BasicAck(tag))
+            self._unacked.clear()
+        else:
+            self._connection.say(_CHANNEL, BasicAck(self._done_tag, multiple=True))
+        self._acked_tag = self._done_tag
+        self.flush()
 
     def _preparation(self) -> list[Method]:
         steps: list[Method] = [self._declare()]
         if self._group.is_topic:
             steps = [
                 QueueDeclare(exclusive=True, auto_delete=True),
-                QueueBind(exchange=TOPIC_EXCHANGE, routing_key=self._group.destination),
+                QueueBind(exchange=exchange_of(self._group), routing_key=self._group.destination),
             ]
-        return [*steps, BasicQos(prefetch_count=PREFETCH)] if self._at_least_once else steps
+        return [*steps, BasicQos(prefetch_count=self._prefetch)] if self._ack != "none" else steps

@@ -6,19 +6,17 @@ half of it is used. Everything the other side does wrong ends this channel with 
 
 import itertools
 import os
-import time
+from abc import abstractmethod
 from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
+from crescendo.load.channel import Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
-from crescendo.model.errors import PeerError
 from crescendo.model.workload import Group, Settle
-from crescendo.net.sockets import connect, fill, flush, shut
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp10.batch import TransferBatch
-from crescendo.wire.amqp10.connection import RECEIVER, Connection
+from crescendo.wire.amqp10.connection import RECEIVER, SETTLE_SECOND, Connection
 from crescendo.wire.amqp10.events import (
     Attached,
     Begun,
@@ -32,15 +30,23 @@ from crescendo.wire.amqp10.events import (
     Settled,
 )
 from crescendo.wire.amqp10.handshake import Credentials
-from crescendo.wire.amqp10.performatives import Accepted, Attach, Modified, Rejected, Released
-from crescendo.wire.stamp import stamps_of
+from crescendo.wire.amqp10.performatives import (
+    Accepted,
+    Attach,
+    Header,
+    Modified,
+    Rejected,
+    Released,
+    encode_composite,
+)
+from crescendo.wire.amqp10.types import Described, UByte, UInt, ULong, encode
 
-DEFAULT_PORT = 5672
 CREDIT = 4000
 IDLE_TIME_OUT_MS = 10_000
 TOPIC_PREFIXES = {"ActiveMQ": "topic://", "RabbitMQ": "/topic/"}
 _IDLE_PATIENCE = 2  # the specification: announce half of the time after which you give up
 _SERIAL = 0xFFFF_FFFF
+_APPLICATION_PROPERTIES = ULong(0x74)
 _SETTLEMENTS: dict[type, Settlement] = {
     Accepted: Settlement.ACCEPTED,
     Rejected: Settlement.REJECTED,
@@ -50,96 +56,53 @@ _SETTLEMENTS: dict[type, Settlement] = {
 _numbers = itertools.count()
 
 
-class _Link:
+class _Link(Line):
     """One connection with one link, either way."""
 
+    _connection: Connection
+
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
-        parts = urlsplit(url)
-        credentials = None
-        if parts.username is not None:
-            credentials = Credentials(unquote(parts.username), unquote(parts.password or ""))
-        host = parts.hostname or "127.0.0.1"
-        self._group = group
-        self._settled = group.settle is Settle.AT_MOST_ONCE
-        self._name = f"crescendo-{os.getpid()}-{next(_numbers)}"
-        self._socket = connect(host, parts.port or DEFAULT_PORT)
-        self._connection = Connection(
-            container_id=self._name,
-            hostname=host,
-            credentials=credentials,
-            idle_time_out_ms=IDLE_TIME_OUT_MS,
-            batching=batching,
-        )
-        self._handle = -1
+        super().__init__(url, group, batching=batching)
+        self._settled = not self._waits_for_outcomes
+        self._exactly_once = group.settle is Settle.EXACTLY_ONCE
+        # A durable subscription belongs to a name that is the same in the next run.
+        lasting = group.where.options.subscription
+        self._name = f"crescendo-{lasting}" if lasting else f"crescendo-{os.getpid()}-{next(_numbers)}"
+        self._link = -1
         self._product = ""
-        self.read_ns = self._written_ns = time.monotonic_ns()
-        self.ready = False
-        self.closed: str | None = None
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
+    def _call(self) -> None:
+        self._dial(
+            Connection(
+                container_id=self._name,
+                hostname=self._host,
+                credentials=None if self._user is None else Credentials(self._user, self._password),
+                external=self._tls is not None and self._tls.certificate is not None,
+                idle_time_out_ms=IDLE_TIME_OUT_MS,
+                batching=self._batching,
+            )
+        )
 
-    def flush(self) -> bool:
-        outgoing = self._connection.outgoing
-        if not outgoing or self.closed is not None:
-            return True
-        try:
-            done = flush(self._socket, outgoing)
-        except PeerError as err:
-            self._fail(str(err))
-            return True
-        self._written_ns = time.monotonic_ns()
-        return done
+    def _farewell(self) -> None:
+        self._connection.close()
 
-    def keep_alive(self, now_ns: int) -> None:
-        if self.closed is not None:
-            return
-        silent_ms = (now_ns - self.read_ns) // 1_000_000
-        if silent_ms > _IDLE_PATIENCE * IDLE_TIME_OUT_MS:
-            self._fail(f"the system has been silent for {silent_ms / 1000:.0f} s")
-            return
-        limit_ms = self._connection.remote_idle_time_out_ms
-        if limit_ms and now_ns - self._written_ns > limit_ms * 1_000_000 // 2 and not self._connection.outgoing:
-            self._connection.heartbeat()
-            self.flush()
+    def _patience_ns(self) -> int:
+        return _IDLE_PATIENCE * IDLE_TIME_OUT_MS * 1_000_000
 
-    def close(self) -> None:
-        if self.closed is None:
-            self._connection.close()
-            self.flush()
-            self.closed = "closed by us"
-        shut(self._socket)
+    def _pace_ns(self) -> int:
+        return (self._connection.remote_idle_time_out_ms or 0) * 1_000_000 // 2
 
-    def _events(self) -> Iterator[Event]:
-        """Read once; yield what it meant."""
-        if self.closed is not None:
-            return
-        try:
-            count = fill(self._socket, self._connection.receive_buffer())
-            if count is None:
-                return
-            if count == 0:
-                self._fail("the system closed the connection")
-                return
-            self.read_ns = time.monotonic_ns()
-            self._connection.received(count)
-            while self.closed is None and (event := self._connection.next_event()) is not None:
-                if not self._handle_common(event):
-                    yield event
-        except PeerError as err:
-            self._fail(str(err))
-            return
-        self.flush()
-
-    def _handle_common(self, event: Event) -> bool:
+    def _handle(self, event: Event) -> bool:
         match event:
             case Opened(product=product):
                 self._product = product
             case Begun():
-                self._handle = self._attach()
+                self._link = self._attach()
             case Attached(attach=attach):
                 # A refusal is an attach without the terminus we asked for; the detach with the reason follows.
                 self.ready = self._granted(attach)
+                if self.ready and self._exactly_once and attach.rcv_settle_mode != SETTLE_SECOND:
+                    self._fail("the system does not offer exactly-once: it would settle before we do")
             case Refused(reason=reason):
                 self._fail(reason)
             case Detached(error=error):
@@ -152,70 +115,83 @@ class _Link:
                 return False
         return True
 
-    def _fail(self, reason: str) -> None:
-        self.closed = reason
-        self.ready = False
-        shut(self._socket)
-
     @property
     def _address(self) -> str:
         """What this system calls the destination. Most go by the capability; some want names of their own."""
         prefix = TOPIC_PREFIXES.get(self._product, "") if self._group.is_topic else ""
         return prefix + self._group.destination
 
+    @abstractmethod
     def _attach(self) -> int:
-        raise NotImplementedError
+        """Ask for the link; its handle."""
 
+    @abstractmethod
     def _granted(self, attach: Attach) -> bool:
-        raise NotImplementedError
+        """Whether the system gave what was asked for."""
 
 
-class Amqp10Sender(_Link):
+def sections_of(group: Group) -> bytes:
+    """What stands in front of the body: a header and the properties, where the group asks for them."""
+    options = group.where.options
+    sections = b""
+    if options.durable is not None or options.ttl is not None or options.priority is not None:
+        ttl_ms = None if options.ttl is None else UInt(max(options.ttl // 1_000_000, 1))
+        priority = None if options.priority is None else UByte(options.priority)
+        sections = encode_composite(Header(options.durable, priority, ttl_ms))
+    if group.properties:
+        sections += encode(Described(_APPLICATION_PROPERTIES, dict(group.properties)))
+    return sections
+
+
+class Amqp10Sender(SendLine, _Link):
     """A sending channel."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
-        self._batching = batching
-        self._batch = TransferBatch(handle=0, body_length=group.size, settled=self._settled)
-        self.capacity = self._batch.capacity
-        self.stamps = stamps_of(self._batch.bodies)
-        self.batched = 0
+        self._sections = sections_of(group)
+        self.resize(self._size)
+        self._call()
 
     def room(self) -> int:
-        if not self.ready or self._connection.outgoing:
-            return 0
-        return min(self._connection.sendable(self._handle, self._group.size), self.capacity)
+        return min(int(self._connection.sendable(self._link, self._size)), self.capacity) if self._clear else 0
 
-    def send(self, count: int) -> None:
-        if self._batching and self._batch.frame_length <= self._connection.remote_max_frame_size:
-            self._connection.transfer(self._batch, self._handle, count)
-            self.batched += count
-        else:
-            for body in self._batch.bodies[:count]:
-                self._connection.transfer_one(self._handle, body.tobytes(), settled=self._settled)
-        self.flush()
+    def _new_batch(self, size: int) -> TransferBatch:
+        return TransferBatch(handle=0, body_length=size, settled=self._settled, before=self._sections)
+
+    def _fits_a_frame(self) -> bool:
+        return bool(self._batch.frame_length <= self._connection.remote_max_frame_size)
+
+    def _send_batch(self, count: int, place: int) -> None:
+        self._connection.transfer(self._batch, self._link, count)
+
+    def _send_one(self, body: bytes, place: int) -> None:
+        self._connection.transfer_one(self._link, body, settled=self._settled, before=self._sections)
 
     def pump(self) -> list[Outcome]:
-        outcomes = []
+        outcomes: list[Outcome] = []
         for event in self._events():
             if isinstance(event, Settled) and event.role is RECEIVER:
                 settlement = _SETTLEMENTS.get(type(event.state))
                 if settlement is not None or event.settled:
-                    first = self._sequence(event.first)
+                    first = self._place(event.first)
                     last = first + ((event.last - event.first) & _SERIAL)
-                    outcomes.append(Outcome(first, last, settlement or Settlement.ACCEPTED))
+                    outcomes += self._outcomes(first, last, settlement or Settlement.ACCEPTED)
                     if not event.settled:
                         self._connection.settle(event.first, event.last, event.state, role=not RECEIVER)
         return outcomes
 
-    def _sequence(self, delivery_id: int) -> int:
-        """Delivery ids are sequence numbers modulo 2^32, because this connection has one link and sends in order."""
+    def _place(self, delivery_id: int) -> int:
+        """Delivery ids are places modulo 2^32, because this connection has one link and sends in order."""
         sent = self._connection.deliveries_sent
         return sent - ((sent - delivery_id) & _SERIAL)
 
     def _attach(self) -> int:
         return self._connection.attach_sender(
-            self._name, self._address, settled=self._settled, topic=self._group.is_topic
+            self._name,
+            self._address,
+            settled=self._settled,
+            topic=self._group.is_topic,
+            settle_second=self._exactly_once,
         )
 
     def _granted(self, attach: Attach) -> bool:
@@ -227,8 +203,11 @@ class Amqp10Receiver(_Link):
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
+        self._most = prefetch_of(group, CREDIT)
         self._credit = 0
         self._begun = False
+        self._unsettled: list[np.ndarray] = []  # delivery ids of what was handed out
+        self._call()
 
     def begin(self) -> None:
         self._begun = True
@@ -242,24 +221,38 @@ class Amqp10Receiver(_Link):
             yield Arrived(event.bodies, event.redelivered, event.batched)
             self._credit -= len(event.ids)
             if not event.settled:
-                self._settle(event.ids)
-        if self._begun and self.ready and self._credit <= CREDIT // 2:
+                self._unsettled.append(event.ids)
+
+    def settle(self) -> None:
+        if self.closed is not None:
+            return
+        for ids in self._unsettled:
+            self._settle(ids)
+        self._unsettled.clear()
+        if self._begun and self.ready and self._credit <= self._most // 2:
             self._top_up()
-            self.flush()
+        self.flush()
 
     def _settle(self, ids: np.ndarray) -> None:
         # One disposition for each stretch of consecutive ids; almost always that is one.
         breaks = np.flatnonzero(np.diff(ids) != 1) + 1 if len(ids) > 1 else ()
         for stretch in np.split(ids, breaks) if len(breaks) else (ids,):
-            self._connection.settle(int(stretch[0]), int(stretch[-1]))
+            self._connection.settle(int(stretch[0]), int(stretch[-1]), settled=not self._exactly_once)
 
     def _top_up(self) -> None:
-        self._credit = CREDIT
-        self._connection.grant(self._handle, CREDIT)
+        self._credit = self._most
+        self._connection.grant(self._link, self._most)
 
     def _attach(self) -> int:
+        options = self._group.where.options
         return self._connection.attach_receiver(
-            self._name, self._address, settled=self._settled, topic=self._group.is_topic
+            self._name,
+            self._address,
+            settled=self._settled,
+            topic=self._group.is_topic,
+            settle_second=self._exactly_once,
+            selector=options.selector,
+            durable=options.subscription is not None,
         )
 
     def _granted(self, attach: Attach) -> bool:

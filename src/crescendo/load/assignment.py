@@ -12,6 +12,7 @@ from msgspec import Struct
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, Phases, experiment_from, to_document
 from crescendo.model.pacer import UNLIMITED, Pacer, messages_within
+from crescendo.model.trace import TracePacer
 
 
 class Place(Struct, frozen=True):
@@ -19,6 +20,7 @@ class Place(Struct, frozen=True):
 
     id: int
     group: str
+    index: int = 0  # which sender or receiver of its group
 
 
 class Assignment(Struct, frozen=True):
@@ -64,7 +66,8 @@ def quota_of(pacer: Pacer, phases: Phases) -> Quota:
     count, duration = phases.measure.messages, phases.measure.duration
     if count is not None:
         if pacer.bounded:
-            return Quota(messages_within(pacer, phases.warmup) + count, UNLIMITED)
+            most = pacer.messages if isinstance(pacer, TracePacer) else UNLIMITED  # a trace comes to an end
+            return Quota(min(messages_within(pacer, phases.warmup) + count, most), UNLIMITED)
         return Quota(UNLIMITED, UNLIMITED, count, phases.warmup)
     end_ns = phases.warmup + (duration or 0)
     return Quota(messages_within(pacer, end_ns) if pacer.bounded else UNLIMITED, end_ns)

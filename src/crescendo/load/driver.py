@@ -38,6 +38,11 @@ class Channel(Protocol):
     closed: str | None  # why the connection is over, None while it lives
     read_ns: int  # when the last read returned
 
+    @property
+    def pending(self) -> bool:
+        """Whether something was read already that only another `pump` hands out; no file descriptor tells of it."""
+        ...
+
     def fileno(self) -> int: ...
 
     def flush(self) -> bool:
@@ -57,6 +62,7 @@ class SendChannel(Channel, Protocol):
     """One sending connection with one reusable batch."""
 
     stamps: Stamps  # the stamps of the batch, to be filled in before `send`
+    bodies: Octets  # the payloads of the batch, stamps included
     capacity: int
     batched: int  # messages that left by the batch path
 
@@ -64,8 +70,12 @@ class SendChannel(Channel, Protocol):
         """How many messages may go out now; 0 while the other side or the socket holds us back."""
         ...
 
-    def send(self, count: int) -> None:
-        """Send the first `count` messages of the batch. Their sequence numbers continue where the last ones ended."""
+    def resize(self, size: int) -> None:
+        """From here on messages have this many bytes; `stamps`, `bodies` and `capacity` are others now."""
+        ...
+
+    def send(self, first_seq: int, count: int) -> None:
+        """Send the first `count` messages of the batch; their sequence numbers count up from `first_seq`."""
         ...
 
     def pump(self) -> list[Outcome]:
@@ -74,7 +84,7 @@ class SendChannel(Channel, Protocol):
 
 
 class ReceiveChannel(Channel, Protocol):
-    """One receiving connection that grants its own credit and settles what it hands out."""
+    """One receiving connection that grants its own credit."""
 
     def begin(self) -> None:
         """Let messages come. Before this none may, because nobody records them yet."""
@@ -82,4 +92,8 @@ class ReceiveChannel(Channel, Protocol):
 
     def pump(self) -> Iterator[Arrived]:
         """Read once and hand out what arrived."""
+        ...
+
+    def settle(self) -> None:
+        """Everything that was handed out is done with: say so, and let more come."""
         ...

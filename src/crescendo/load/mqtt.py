@@ -8,16 +8,17 @@ ends this channel with its own words and no other one.
 
 import secrets
 import time
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
 import numpy as np
 
+from crescendo.load.channel import Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.workload import Group, Settle
-from crescendo.net.sockets import connect, fill, flush, shut
 from crescendo.record.schema import Settlement
 from crescendo.wire.mqtt.batch import Ids, PublishBatch
 from crescendo.wire.mqtt.connection import MAX_PACKET_BYTES, Connection
@@ -27,113 +28,78 @@ from crescendo.wire.mqtt.packets import Connect, Filter
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Property
 from crescendo.wire.mqtt.reasons import FAILURE, Reason, in_words
 from crescendo.wire.mqtt.topics import filter_fault, shared
-from crescendo.wire.stamp import stamps_of
 
-DEFAULT_PORT = 1883
 KEEP_ALIVE_S = 10
 RECEIVE_MAXIMUM = 4000
 SHARE_NAME = "crescendo"
+SESSION_EXPIRY_S = 86_400
 _HELD_BYTES = 128 * 1024
 _NO_RETAINED = 2  # retained messages are older than the run
 _NS_PER_S = 10**9
 
 
-class _Client:
+class _Client(Line):
     """One connection, either way."""
 
-    def __init__(self, url: str, group: Group, *, batching: bool, version: int | None) -> None:
-        self._url = urlsplit(url)
-        self._group = group
-        self._qos = 0 if group.settle is Settle.AT_MOST_ONCE else 1
-        self._batching = batching
-        self._may_fall_back = version is None
-        self.ready = False
-        self.closed: str | None = None
-        self._dial(version or V5)
+    _connection: Connection
 
-    def _dial(self, version: int) -> None:
-        host, port = self._url.hostname or "127.0.0.1", self._url.port or DEFAULT_PORT
-        self._connection = Connection(self._greeting(version), batching=self._batching)
-        self._socket = connect(host, port)
-        self.read_ns = self._written_ns = time.monotonic_ns()
+    def __init__(self, url: str, group: Group, *, batching: bool, version: int | None) -> None:
+        super().__init__(url, group, batching=batching)
+        self._qos = list(Settle).index(group.settle)
+        self._may_fall_back = version is None
+        self._version = version or V5
+
+    def _call(self, version: int) -> None:
+        self._version = version
+        self._dial(Connection(self._greeting(version), batching=self._batching))
         self._pinged_ns: int | None = None  # when we asked for the sign of life that is still to come
 
     def _greeting(self, version: int) -> Connect:
-        limits = {Property.RECEIVE_MAXIMUM: RECEIVE_MAXIMUM, Property.MAXIMUM_PACKET_SIZE: MAX_PACKET_BYTES}
-        user, password = self._url.username, self._url.password
+        most = prefetch_of(self._group, RECEIVE_MAXIMUM)
+        terms = {Property.RECEIVE_MAXIMUM: most, Property.MAXIMUM_PACKET_SIZE: MAX_PACKET_BYTES}
+        lasting = self._group.where.options.subscription
+        if lasting is not None:
+            terms[Property.SESSION_EXPIRY_S] = SESSION_EXPIRY_S
         return Connect(
-            client_id=f"crescendo{secrets.token_hex(6)}",  # short and plain enough for any MQTT 3.1.1 server
+            # Short and plain enough for any MQTT 3.1.1 server; a session that is kept belongs to its name.
+            client_id=f"crescendo{secrets.token_hex(6)}" if lasting is None else f"crescendo-{lasting}",
+            clean=lasting is None,
             version=version,
             keep_alive_s=KEEP_ALIVE_S,
-            user=None if user is None else unquote(user),
-            password=None if user is None else unquote(password or "").encode(),
-            properties=limits if version == V5 else NO_PROPERTIES,
+            user=self._user,
+            password=None if self._user is None else self._password.encode(),
+            properties=terms if version == V5 else NO_PROPERTIES,
         )
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def flush(self) -> bool:
-        outgoing = self._connection.outgoing
-        if not outgoing or self.closed is not None:
-            return True
-        try:
-            done = flush(self._socket, outgoing)
-        except PeerError as err:
-            self._fail(str(err))
-            return True
-        self._written_ns = time.monotonic_ns()
-        return done
 
     def keep_alive(self, now_ns: int) -> None:
         """Only a question makes an idle MQTT server speak, so silence counts from an unanswered one."""
         if self.closed is not None:
             return
-        limit_ns = (self._connection.terms.keep_alive_s or KEEP_ALIVE_S) * _NS_PER_S
+        if self._pinged_ns is not None and self.read_ns > self._pinged_ns:
+            self._pinged_ns = None
         if self._pinged_ns is not None:
-            if now_ns - self._pinged_ns > limit_ns:
+            if now_ns - self._pinged_ns > self._patience_ns():
                 self._fail(f"the system has been silent for {(now_ns - self.read_ns) / _NS_PER_S:.0f} s")
-        elif self.ready and now_ns - min(self.read_ns, self._written_ns) > limit_ns // 2:
+        elif self.ready and now_ns - min(self.read_ns, self._written_ns) > self._pace_ns():
             self._ping()
 
-    def close(self) -> None:
-        if self.closed is None:
-            self._connection.disconnect()
-            self.flush()
-            self.closed = "closed by us"
-        shut(self._socket)
+    def _farewell(self) -> None:
+        self._connection.disconnect()
 
-    @property
-    def _holds_back(self) -> bool:
-        """Whether what arrives must wait, because nobody records it yet."""
-        return False
+    def _patience_ns(self) -> int:
+        return int(self._connection.terms.keep_alive_s or KEEP_ALIVE_S) * _NS_PER_S
+
+    def _pace_ns(self) -> int:
+        return self._patience_ns() // 2
 
     def _ping(self) -> None:
         self._pinged_ns = time.monotonic_ns()
         self._connection.ping()
         self.flush()
 
-    def _events(self) -> Iterator[Event]:
-        """Read once; yield what it meant."""
-        if self.closed is not None or (self._holds_back and self._connection.undecoded_bytes > _HELD_BYTES):
-            return
-        try:
-            count = fill(self._socket, self._connection.receive_buffer())
-            if count is None:
-                return
-            if count == 0:
-                raise PeerError("the system closed the connection")
-            self.read_ns = time.monotonic_ns()
-            self._pinged_ns = None
-            self._connection.received(count)
-            while self.closed is None and not self._holds_back and (event := self._connection.next_event()) is not None:
-                if not self._handle_common(event):
-                    yield event
-        except PeerError as err:
-            if not self._falls_back():
-                self._fail(str(err))
-            return
-        self.flush()
+    def _give_up(self, reason: str) -> None:
+        if not self._falls_back():
+            self._fail(reason)
 
     def _falls_back(self) -> bool:
         """Ask once more in MQTT 3.1.1; False when there is nothing more to try.
@@ -143,14 +109,14 @@ class _Client:
         if not self._may_fall_back:
             return False
         self._may_fall_back = False
-        shut(self._socket)
+        self._transport.close()
         try:
-            self._dial(V3)
+            self._call(V3)
         except PeerError:
             return False
         return True
 
-    def _handle_common(self, event: Event) -> bool:
+    def _handle(self, event: Event) -> bool:
         match event:
             case Connected():
                 self._may_fall_back = False
@@ -165,68 +131,91 @@ class _Client:
                 return False
         return True
 
-    def _fail(self, reason: str) -> None:
-        self.closed = reason
-        self.ready = False
-        shut(self._socket)
-
+    @abstractmethod
     def _enter(self) -> None:
         """The server let us in."""
-        raise NotImplementedError
 
 
-class MqttSender(_Client):
+class MqttSender(SendLine, _Client):
     """A sending channel."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True, version: int | None = None) -> None:
-        self.batched = 0
         super().__init__(url, group, batching=batching, version=version)
+        self._call(self._version)
 
-    def _dial(self, version: int) -> None:
-        self._batch = PublishBatch(
-            topic=self._group.destination, body_length=self._group.size, qos=self._qos, version=version
-        )
-        self.capacity = self._batch.capacity
-        self.stamps = stamps_of(self._batch.bodies)
-        super()._dial(version)
+    @property
+    def _wishes(self) -> dict[Property, Any]:
+        """What MQTT 5 can say about a message."""
+        wishes: dict[Property, Any] = {}
+        if self._group.where.options.ttl is not None:
+            wishes[Property.MESSAGE_EXPIRY_S] = max(self._group.where.options.ttl // _NS_PER_S, 1)
+        if self._group.properties:
+            wishes[Property.USER_PROPERTY] = list(self._group.properties.items())
+        return wishes
+
+    def _call(self, version: int) -> None:
+        self._version = version
+        self._batches.clear()  # the two versions write messages differently
+        self.resize(self._size)
+        super()._call(version)
 
     def room(self) -> int:
-        if not self.ready or self._connection.outgoing:
+        if not self._clear:
             return 0
         return min(self._connection.window.room, self.capacity) if self._qos else self.capacity
 
-    def send(self, count: int) -> None:
-        if self._batching:
-            self._connection.publish(self._batch, count)
-            self.batched += count
-        else:
-            for body in self._batch.bodies[:count]:
-                self._connection.publish_one(self._group.destination, body.tobytes(), qos=self._qos)
-        self.flush()
+    def _new_batch(self, size: int) -> PublishBatch:
+        return PublishBatch(
+            topic=self._group.destination,
+            body_length=size,
+            qos=self._qos,
+            version=self._version,
+            retain=bool(self._group.where.options.retained),
+            properties=self._wishes if self._version == V5 else NO_PROPERTIES,
+        )
+
+    def _send_batch(self, count: int, place: int) -> None:
+        self._connection.publish(self._batch, count)
+
+    def _send_one(self, body: bytes, place: int) -> None:
+        self._connection.publish_one(
+            self._group.destination,
+            body,
+            qos=self._qos,
+            retain=bool(self._group.where.options.retained),
+            properties=self._wishes if self._version == V5 else NO_PROPERTIES,
+        )
 
     def pump(self) -> list[Outcome]:
-        """Messages are all that takes numbers on this connection, so their numbers are their sequence numbers."""
+        """Messages are all that takes numbers on this connection, so their numbers are their places."""
         outcomes: list[Outcome] = []
         for event in self._events():
             if isinstance(event, Acknowledged):
                 settlement = Settlement.ACCEPTED if event.code < FAILURE else Settlement.REJECTED
                 for first, last in event.ranges:
-                    # Acknowledgements come one by one; what is consecutive becomes one outcome.
-                    before = outcomes[-1] if outcomes else None
-                    if before is not None and before.last_seq + 1 == first and before.settlement == settlement:
-                        outcomes[-1] = Outcome(before.first_seq, last, settlement)
-                    else:
-                        outcomes.append(Outcome(first, last, settlement))
+                    for outcome in self._outcomes(first, last, settlement):
+                        _extend(outcomes, outcome)
         return outcomes
 
     def _enter(self) -> None:
         terms, length = self._connection.terms, self._batch.packet_length
-        if length > terms.max_packet_bytes:
+        if self._wishes and self._version != V5:
+            self._fail("the system speaks MQTT 3.1.1, which has neither properties nor a time to live; leave them out")
+        elif length > terms.max_packet_bytes:
             self._fail(f"the system takes packets of at most {terms.max_packet_bytes} bytes; these have {length}")
         elif self._qos > terms.maximum_qos:
-            self._fail(f"at-least-once needs QoS {self._qos}, and the system takes at most QoS {terms.maximum_qos}")
+            self._fail(f"{self._group.settle} needs QoS {self._qos}; the system takes at most QoS {terms.maximum_qos}")
         else:
             self.ready = True
+
+
+def _extend(outcomes: list[Outcome], more: Outcome) -> None:
+    """Acknowledgements come one by one; what is consecutive becomes one outcome."""
+    before = outcomes[-1] if outcomes else None
+    if before is not None and before.last_seq + 1 == more.first_seq and before.settlement == more.settlement:
+        outcomes[-1] = Outcome(before.first_seq, more.last_seq, more.settlement)
+    else:
+        outcomes.append(more)
 
 
 class MqttReceiver(_Client):
@@ -234,11 +223,13 @@ class MqttReceiver(_Client):
 
     def __init__(self, url: str, group: Group, *, batching: bool = True, version: int | None = None) -> None:
         self._begun = False
+        self._taken: dict[int, list[Ids]] = defaultdict(list)  # QoS -> what is not acknowledged yet
         self._filter = group.destination if group.is_topic else shared(SHARE_NAME, group.destination)
         fault = filter_fault(self._filter)
         if fault is not None:
             raise ConfigError(f"address {group.address!r}: {fault}")
         super().__init__(url, group, batching=batching, version=version)
+        self._call(self._version)
 
     def begin(self) -> None:
         self._begun = True
@@ -246,17 +237,21 @@ class MqttReceiver(_Client):
             self._ping()  # the answer wakes whoever watches the socket, also when all that waits was read before
 
     def pump(self) -> Iterator[Arrived]:
-        taken: dict[int, list[Ids]] = defaultdict(list)
+        if self._holds_back and self._connection.undecoded_bytes > _HELD_BYTES:
+            return
         for event in self._events():
             if isinstance(event, Deliveries):
                 yield Arrived(event.bodies, event.redelivered, event.batched)
                 if event.qos:
-                    taken[event.qos].append(event.ids)
+                    self._taken[event.qos].append(event.ids)
             elif isinstance(event, Subscribed):
                 self._subscribed(event)
-        if taken and self.closed is None:
-            for qos, ids in taken.items():
+
+    def settle(self) -> None:
+        if self._taken and self.closed is None:
+            for qos, ids in self._taken.items():
                 self._connection.acknowledge(ids[0] if len(ids) == 1 else np.concatenate(ids), qos)
+            self._taken.clear()
             self.flush()
 
     @property
@@ -272,13 +267,14 @@ class MqttReceiver(_Client):
                 f"write topic://{group.destination}, where every receiver gets every message"
             )
             return
-        self._connection.subscribe([Filter(self._filter, self._qos, retain_handling=_NO_RETAINED)])
+        handling = 0 if group.where.options.retained else _NO_RETAINED
+        self._connection.subscribe([Filter(self._filter, self._qos, retain_handling=handling)])
 
     def _subscribed(self, event: Subscribed) -> None:
         code = event.codes[0]
         if code >= FAILURE:
             self._fail(f"the system refused the subscription to {self._filter}: {in_words(code, event.reason)}")
         elif code < self._qos:
-            self._fail(f"at-least-once needs QoS {self._qos}, and the system granted QoS {code} on {self._filter}")
+            self._fail(f"{self._group.settle} needs QoS {self._qos}; the system granted QoS {code} on {self._filter}")
         else:
             self.ready = True

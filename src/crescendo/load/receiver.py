@@ -5,16 +5,20 @@ receive time a read. A payload without a stamp is corrupt, one of another run is
 its sender already delivered here is out of order: all are recorded, none is dropped.
 """
 
+import heapq
 import select
 import time
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Octets, ReceiveChannel
+from crescendo.load.lifeline import Change, Diallers, Lifeline
 from crescendo.load.sender import Control
 from crescendo.load.statistics import Distribution, Pulse, known
+from crescendo.load.summarizer import Summarizer
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES, Group
 from crescendo.record.schema import RECEIVED, Flag
 from crescendo.record.writer import Log
@@ -33,14 +37,29 @@ MAX_SEQUENCE = 2**62
 class Receiver:
     """One receiving connection."""
 
-    def __init__(self, number: int, group: Group, channel: ReceiveChannel) -> None:
+    def __init__(
+        self,
+        number: int,
+        group: Group,
+        channel: ReceiveChannel,
+        *,
+        redial: Callable[[int], ReceiveChannel] | None = None,
+        summarizer: Summarizer | None = None,
+    ) -> None:
         self.number = number
         self.group = group
-        self.channel = channel
+        self.line = Lifeline(channel, redial, seed=number)
+        self.summarizer = summarizer
+        self.consuming_ns = group.consuming_ns
+        self.resume_ns = 0  # busy with what it took until then
         self.arrivals = 0
         self.batched = 0
-        self.watches_writable = False
+        self.watched = 0
         self.highest: dict[int, int] = {}
+
+    @property
+    def channel(self) -> ReceiveChannel:
+        return self.line.channel
 
 
 class ReceiverEngine:
@@ -56,12 +75,12 @@ class ReceiverEngine:
         self._waited_ns = 0
         self._epoll = select.epoll()
         self._by_file: dict[int, Receiver] = {}
-        self._reported_closed: set[int] = set()
+        self._busy: list[tuple[int, int]] = []  # a heap: when a slow receiver is done, and which (its place)
+        self._diallers = Diallers()
         self._pulse = Pulse(time.monotonic_ns())
         self.draining = False
         for receiver in receivers:
-            self._by_file[receiver.channel.fileno()] = receiver
-            self._epoll.register(receiver.channel.fileno(), select.EPOLLIN)
+            self._adopt(receiver)
 
     def run(self) -> Statistics:
         """Receive until told to stop."""
@@ -70,10 +89,13 @@ class ReceiverEngine:
         next_housekeeping_ns = now_ns
         last_report_ns = now_ns
         for receiver in self._receivers:
-            receiver.channel.begin()
+            if receiver.summarizer is not None:
+                receiver.summarizer.begin(now_ns)
+            self._begin(receiver)
         while True:
             self._poll()
             now_ns = time.monotonic_ns()
+            self._resume(now_ns)
             if now_ns >= next_housekeeping_ns:
                 next_housekeeping_ns = now_ns + _HOUSEKEEPING_NS
                 self._housekeep(now_ns)
@@ -86,29 +108,58 @@ class ReceiverEngine:
         return self.statistics(time.monotonic_ns())
 
     def close(self) -> None:
+        self._diallers.close()
         for receiver in self._receivers:
             receiver.channel.close()
+            if receiver.summarizer is not None:
+                receiver.summarizer.channel.close()
         self._epoll.close()
 
     @property
     def failure(self) -> str | None:
-        reasons = [receiver.channel.closed for receiver in self._receivers]
-        return None if any(reason is None for reason in reasons) else reasons[0]
+        return None if any(not one.line.lost for one in self._receivers) else self._receivers[0].channel.closed
 
     def _poll(self) -> None:
         before_ns = time.monotonic_ns()
-        ready = self._epoll.poll(_WAIT_S)
+        wait_s = _WAIT_S if not self._busy else min(max((self._busy[0][0] - before_ns) / 1e9, 0.0), _WAIT_S)
+        ready = self._epoll.poll(wait_s)
         woken_ns = time.monotonic_ns()
         for number, mask in ready:
             receiver = self._by_file.get(number)
             if receiver is None or receiver.channel.closed is not None:
                 continue
-            if mask & ~select.EPOLLOUT:
-                for arrived in receiver.channel.pump():
-                    self._take(receiver, arrived, receiver.channel.read_ns)
-            self._watch(receiver, writable=not receiver.channel.flush())
+            if mask & ~select.EPOLLOUT and not receiver.resume_ns:
+                self._pump(receiver)
+            if receiver.channel.closed is None:
+                self._watch(receiver, writable=not receiver.channel.flush())
         self._waited_ns += woken_ns - before_ns
         self._busy_ns += time.monotonic_ns() - woken_ns
+
+    def _pump(self, receiver: Receiver) -> None:
+        """Take what has arrived; settle it at once, or when a slow receiver is done with it."""
+        before = receiver.arrivals
+        for arrived in receiver.channel.pump():
+            self._take(receiver, arrived, receiver.channel.read_ns)
+            if receiver.summarizer is not None:
+                receiver.summarizer.take(arrived.payloads)
+        taken = receiver.arrivals - before
+        if taken and receiver.consuming_ns:
+            receiver.resume_ns = receiver.channel.read_ns + taken * receiver.consuming_ns
+            heapq.heappush(self._busy, (receiver.resume_ns, self._receivers.index(receiver)))
+            self._watch(receiver, writable=False)
+        else:
+            receiver.channel.settle()
+
+    def _resume(self, now_ns: int) -> None:
+        """Slow receivers that are done with what they took turn to what has arrived meanwhile."""
+        while self._busy and self._busy[0][0] <= now_ns:
+            receiver = self._receivers[heapq.heappop(self._busy)[1]]
+            receiver.resume_ns = 0
+            if receiver.channel.closed is None:
+                receiver.channel.settle()
+                self._watch(receiver, writable=not receiver.channel.flush())
+                if receiver.channel.pending:
+                    self._pump(receiver)
 
     def _take(self, receiver: Receiver, arrived: Arrived, received_ns: int) -> None:
         payloads = arrived.payloads
@@ -164,23 +215,47 @@ class ReceiverEngine:
         )
 
     def _watch(self, receiver: Receiver, *, writable: bool) -> None:
-        if receiver.channel.closed is None and writable != receiver.watches_writable:
-            receiver.watches_writable = writable
-            self._epoll.modify(
-                receiver.channel.fileno(), select.EPOLLIN | (select.EPOLLOUT if writable else 0)
-            )  # fmt: skip
+        mask = (0 if receiver.resume_ns else select.EPOLLIN) | (select.EPOLLOUT if writable else 0)
+        if receiver.channel.closed is None and mask != receiver.watched:
+            receiver.watched = mask
+            self._epoll.modify(receiver.channel.fileno(), mask)
 
     def _housekeep(self, now_ns: int) -> None:
         for receiver in self._receivers:
+            if receiver.resume_ns and receiver.channel.closed is None:
+                receiver.channel.read_ns = now_ns  # who does not listen cannot complain of silence
             receiver.channel.keep_alive(now_ns)
-            if receiver.channel.closed is not None and receiver.number not in self._reported_closed:
-                self._reported_closed.add(receiver.number)
-                self._control.event("disconnect", {"receiver": receiver.number, "reason": receiver.channel.closed})
+            if receiver.summarizer is not None:
+                receiver.summarizer.tick(now_ns)
+            self._tend(receiver, now_ns)
+
+    def _tend(self, receiver: Receiver, now_ns: int) -> None:
+        """See to a connection that was lost."""
+        match receiver.line.step(now_ns, self._diallers):
+            case Change.LOST | Change.INTERRUPTED:
+                self._control.event("disconnect", {"receiver": receiver.number, "reason": receiver.line.reason})
+            case Change.DIALLED:
+                self._adopt(receiver)
+            case Change.RESTORED:
+                self._control.event("reconnect", {"receiver": receiver.number})
+                self._begin(receiver)
+
+    def _adopt(self, receiver: Receiver) -> None:
+        """Watch over a connection that is new."""
+        self._by_file[receiver.channel.fileno()] = receiver
+        receiver.watched = select.EPOLLIN
+        self._epoll.register(receiver.channel.fileno(), select.EPOLLIN)
+        receiver.channel.flush()  # a new one has its greeting still to say
+
+    def _begin(self, receiver: Receiver) -> None:
+        receiver.channel.begin()
+        if receiver.channel.pending:
+            self._pump(receiver)
 
     def statistics(self, now_ns: int) -> Statistics:
         counts: dict[str, int] = {}
         for receiver in self._receivers:
-            counts[receiver.group.address] = counts.get(receiver.group.address, 0) + receiver.arrivals
+            counts[receiver.group.meeting] = counts.get(receiver.group.meeting, 0) + receiver.arrivals
         messages = sum(counts.values())
         rate, cores = self._pulse.beat(now_ns, messages)
         batched = sum(receiver.batched for receiver in self._receivers)

@@ -3,24 +3,24 @@
 One loop drives all sending connections of a process. It asks each pacer what is due, stamps the batch with the
 intended times and the send time, sends, and waits until the next message is due or something arrives. When a
 connection is held back (no credit, full socket) its messages stay due and keep their intended times, so a stall shows
-in every one of them. Decides nothing about the run: `Control` tells it to stop.
+in every one of them; the same when it is lost and made anew. Decides nothing about the run: `Control` tells it to stop.
 """
 
 import heapq
 import select
 import time
-from collections import deque
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
-from crescendo.load.assignment import Quota
-from crescendo.load.driver import Outcome, SendChannel
-from crescendo.load.statistics import Distribution, Pulse, Stopwatch, known
-from crescendo.model.pacer import Pacer
-from crescendo.model.workload import Group, Settle
-from crescendo.record.schema import SENT, SETTLED
+from crescendo.load.driver import Outcome
+from crescendo.load.lifeline import Change, Diallers
+from crescendo.load.sending import FIRST_ATTEMPT, Sender, Stretch
+from crescendo.load.statistics import Distribution, Pulse, known
+from crescendo.model.workload import STAMP_BYTES
+from crescendo.record.schema import SENT, SETTLED, Settlement
 from crescendo.record.writer import Log
 from crescendo.wire.stamp import MAGIC
 
@@ -42,64 +42,6 @@ class Control(Protocol):
     def event(self, kind: str, detail: dict[str, object]) -> None: ...
 
 
-class Flight(NamedTuple):
-    """A batch on its way to being settled."""
-
-    first_seq: int
-    last_seq: int
-    sent_ns: int
-
-
-class Sender:
-    """One sending connection and where it is in its schedule."""
-
-    def __init__(self, number: int, group: Group, pacer: Pacer, quota: Quota, channel: SendChannel, tag: int) -> None:
-        self.number = number
-        self.group = group
-        self.channel = channel
-        self.pacer = pacer
-        self.quota = quota
-        self.total = quota.total
-        self.next_seq = 0
-        self.blocked = Stopwatch()
-        self.free_since_ns = 0
-        self.last_sent_ns = 0
-        self.awaits_outcomes = group.settle is not Settle.AT_MOST_ONCE
-        self.flights: deque[Flight] = deque()
-        self.in_flight = 0
-        channel.stamps["magic"] = MAGIC
-        channel.stamps["sender"] = number
-        channel.stamps["tag"] = tag
-
-    def due(self, elapsed_ns: int) -> int:
-        """How many messages wait to be sent."""
-        if self.quota.count_after_warmup is not None and elapsed_ns >= self.quota.warmup_ns:
-            self.total = self.next_seq + self.quota.count_after_warmup
-            self.quota = Quota(self.total, self.quota.until_ns)
-        if not self.pacer.bounded and elapsed_ns >= self.quota.until_ns:
-            self.total = self.next_seq
-        return min(self.pacer.due_count(elapsed_ns), self.total) - self.next_seq
-
-    @property
-    def next_due_ns(self) -> int:
-        """The intended offset of the next message."""
-        return int(self.pacer.due_ns(np.array([self.next_seq], np.int64))[0])
-
-    @property
-    def exhausted(self) -> bool:
-        return self.next_seq >= self.total or self.channel.closed is not None
-
-    def room(self) -> int:
-        """How many messages may leave now, by the system's leave and by our own window."""
-        room = self.channel.room()
-        window = self.group.window
-        return room if window is None else min(room, window - self.in_flight)
-
-    def over(self) -> bool:
-        """Whether everything has left and has been settled, where anybody settles."""
-        return self.channel.closed is not None or (not self.flights and self.channel.flush())
-
-
 class SenderEngine:
     """Drives the senders of one process."""
 
@@ -111,14 +53,13 @@ class SenderEngine:
         self._lateness = Distribution()
         self._epoll = select.epoll()
         self._by_file: dict[int, int] = {}
-        self._reported_closed: set[int] = set()
+        self._diallers = Diallers()
         self._t0_ns = 0
         self._pulse = Pulse(time.monotonic_ns())
         self._waiting: list[tuple[int, int]] = []  # a heap: when the next message is due, and on which connection
         self._runnable: set[int] = set()  # connections that may have something to send right now
-        for index, sender in enumerate(senders):
-            self._by_file[sender.channel.fileno()] = index
-            self._epoll.register(sender.channel.fileno(), select.EPOLLIN)
+        for index in range(len(senders)):
+            self._adopt(index)
 
     def run(self, t0_ns: int) -> Statistics:
         """Send everything that is due from t0 on, wait for what is unsettled, and say how it went."""
@@ -150,6 +91,7 @@ class SenderEngine:
         return self.statistics(time.monotonic_ns())
 
     def close(self) -> None:
+        self._diallers.close()
         for sender in self._senders:
             sender.channel.close()
         self._epoll.close()
@@ -157,8 +99,7 @@ class SenderEngine:
     @property
     def failure(self) -> str | None:
         """Why nobody can send any more, or None while somebody can."""
-        reasons = [sender.channel.closed for sender in self._senders]
-        return None if any(reason is None for reason in reasons) else reasons[0]
+        return None if any(not sender.line.lost for sender in self._senders) else self._senders[0].channel.closed
 
     # -- the hot path --------------------------------------------------------------------------------------------
 
@@ -172,6 +113,8 @@ class SenderEngine:
 
     def _offer(self, index: int, now_ns: int) -> None:
         sender = self._senders[index]
+        if sender.group.buffer is not None:
+            self._shed(sender, now_ns)
         due = sender.due(now_ns - self._t0_ns)
         if sender.exhausted:
             sender.blocked.stop(now_ns)
@@ -185,40 +128,79 @@ class SenderEngine:
         else:
             if sender.blocked.stop(now_ns):
                 sender.free_since_ns = now_ns
-            self._send(sender, min(due, room))
-            if due > room or not sender.pacer.bounded:
+            sent = self._send(sender, min(due, room))
+            if due > sent or not sender.pacer.bounded:
                 self._runnable.add(index)
             elif not sender.exhausted:
                 heapq.heappush(self._waiting, (self._t0_ns + sender.next_due_ns, index))
 
-    def _send(self, sender: Sender, count: int) -> None:
-        first = sender.next_seq
+    def _send(self, sender: Sender, count: int) -> int:
+        """Send at most so many of the messages that are due; how many left."""
+        stretch = sender.next_stretch(count)
+        if sender.sizes is None:
+            self._send_alike(sender, stretch, int(sender.group.size))
+            return stretch.length
+        sizes = sender.sizes(stretch.first_seq, stretch.length)
+        sent = 0
+        while sent < stretch.length:
+            changes = np.flatnonzero(sizes[sent:] != sizes[sent])
+            alike = int(changes[0]) if len(changes) else stretch.length - sent
+            sender.channel.resize(int(sizes[sent]))
+            room = sender.channel.room()  # no batch may be written anew before its bytes have left
+            if room <= 0:
+                sender.put_back(stretch._replace(first_seq=stretch.first_seq + sent, length=stretch.length - sent))
+                break
+            part = stretch._replace(first_seq=stretch.first_seq + sent, length=min(alike, room))
+            self._write_lines(sender, part)
+            self._send_alike(sender, part, int(sizes[sent]))
+            sent += part.length
+        return sent
+
+    def _write_lines(self, sender: Sender, stretch: Stretch) -> None:
+        """The lines of a file behind the stamps, where the group sends such."""
+        for row in range(stretch.length if sender.lines else 0):
+            line = sender.lines[(stretch.first_seq + row) % len(sender.lines)]
+            sender.channel.bodies[row, STAMP_BYTES:] = np.frombuffer(line, np.uint8)
+
+    def _send_alike(self, sender: Sender, stretch: Stretch, size: int) -> None:
+        first, count = stretch.first_seq, stretch.length
         numbers = np.arange(first, first + count, dtype=np.int64)
         stamps = sender.channel.stamps
+        if stamps is not sender.dressed:  # a batch that is new: of another size, or of another connection
+            self._dress(sender, count if sender.sizes else sender.channel.capacity)
+            sender.dressed = stamps
         stamps["seq"][:count] = numbers
+        intended_ns: int | npt.NDArray[np.int64] = 0
         if sender.pacer.bounded:
             intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
             stamps["intended_ns"][:count] = intended_ns
-            sent_ns = time.monotonic_ns()
+        sent_ns = time.monotonic_ns()
+        if not sender.pacer.bounded:
+            intended_ns = stretch.first_sent_ns or sent_ns
+            stamps["intended_ns"][:count] = intended_ns
+        elif stretch.attempt == FIRST_ATTEMPT:
             # Own lateness: time that the other side held us back is not the generator's fault.
             self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
-            stamps["sent_ns"][:count] = sent_ns
+        stamps["sent_ns"][:count] = sent_ns
+        self._log.append(
+            SENT, count, sender.number, range(first, first + count), stretch.attempt, intended_ns, sent_ns, size
+        )  # fmt: skip
+        sender.flew(stretch, sent_ns)
+        sender.channel.send(first, count)
+
+    def _shed(self, sender: Sender, now_ns: int) -> None:
+        shed = sender.cut_to_buffer(now_ns - self._t0_ns, max(sender.room(), 0))
+        if shed:
             self._log.append(
-                SENT, count, sender.number, range(first, first + count), 1, intended_ns, sent_ns, sender.group.size
-            )
-        else:
-            sent_ns = time.monotonic_ns()
-            stamps["intended_ns"][:count] = sent_ns
-            stamps["sent_ns"][:count] = sent_ns
-            self._log.append(
-                SENT, count, sender.number, range(first, first + count), 1, sent_ns, sent_ns, sender.group.size
-            )
-        sender.next_seq = first + count
-        sender.last_sent_ns = sent_ns
-        if sender.awaits_outcomes:
-            sender.flights.append(Flight(first, first + count - 1, sent_ns))
-            sender.in_flight += count
-        sender.channel.send(count)
+                SETTLED, 1, sender.number, shed.start, shed.stop - 1, now_ns, now_ns, int(Settlement.SHED)
+            )  # fmt: skip
+
+    def _dress(self, sender: Sender, count: int) -> None:
+        """What all stamps of a connection share."""
+        stamps = sender.channel.stamps[:count]
+        stamps["magic"] = MAGIC
+        stamps["sender"] = sender.number
+        stamps["tag"] = sender.tag
 
     def _poll(self, wait_ns: int) -> None:
         # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
@@ -238,8 +220,7 @@ class SenderEngine:
 
     def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
         for outcome in outcomes:
-            for flight in take_flights(sender.flights, outcome.first_seq, outcome.last_seq):
-                sender.in_flight -= flight.last_seq - flight.first_seq + 1
+            for flight in sender.settled(outcome.first_seq, outcome.last_seq):
                 self._log.append(
                     SETTLED, 1, sender.number, flight.first_seq, flight.last_seq, flight.sent_ns, settled_ns,
                     int(outcome.settlement),
@@ -268,18 +249,40 @@ class SenderEngine:
             sender.channel.keep_alive(now_ns)
             if sender.blocked.running:
                 self._runnable.add(index)  # time alone may have ended its turn
-            if sender.channel.closed is not None and sender.number not in self._reported_closed:
-                self._reported_closed.add(sender.number)
-                self._control.event("disconnect", {"sender": sender.number, "reason": sender.channel.closed})
+            self._tend(index, sender, now_ns)
+
+    def _tend(self, index: int, sender: Sender, now_ns: int) -> None:
+        """See to a connection that was lost."""
+        match sender.line.step(now_ns, self._diallers):
+            case Change.LOST:
+                self._control.event("disconnect", {"sender": sender.number, "reason": sender.line.reason})
                 # It will not send again, so nobody waits for the time at which it would have.
                 self._waiting = [entry for entry in self._waiting if entry[1] != index]
                 heapq.heapify(self._waiting)
                 self._runnable.add(index)
+            case Change.INTERRUPTED:
+                unsettled = sender.interrupted()
+                detail = {"sender": sender.number, "reason": sender.line.reason, "unsettled": unsettled}
+                self._control.event("disconnect", detail)
+                if all(entry[1] != index for entry in self._waiting):
+                    self._runnable.add(index)
+            case Change.DIALLED:
+                self._adopt(index)
+            case Change.RESTORED:
+                self._control.event("reconnect", {"sender": sender.number})
+                self._runnable.add(index)
+
+    def _adopt(self, index: int) -> None:
+        """Watch over a connection that is new."""
+        sender = self._senders[index]
+        self._by_file[sender.channel.fileno()] = index
+        self._epoll.register(sender.channel.fileno(), select.EPOLLIN)
+        sender.channel.flush()  # a new one has its greeting still to say
 
     def statistics(self, now_ns: int) -> Statistics:
         counts: dict[str, int] = {}
         for sender in self._senders:
-            counts[sender.group.address] = counts.get(sender.group.address, 0) + sender.next_seq
+            counts[sender.group.meeting] = counts.get(sender.group.meeting, 0) + sender.sent
         messages = sum(counts.values())
         rate, cores = self._pulse.beat(now_ns, messages)
         p99_ns = self._lateness.fold(99.0)
@@ -293,27 +296,8 @@ class SenderEngine:
             "last_sent_ns": max((sender.last_sent_ns for sender in self._senders), default=0) or None,
             "unsent": unsent,
             "unsettled": sum(sender.in_flight for sender in self._senders),
+            "shed": sum(sender.shed for sender in self._senders) or None,
             "batch_share": sum(sender.channel.batched for sender in self._senders) / messages if messages else None,
             "cpu_seconds": time.process_time(),
         }
         return Statistics(now_ns, counts, messages, rate, p99_ns, cores, known(values))
-
-
-def take_flights(flights: deque[Flight], first_seq: int, last_seq: int) -> list[Flight]:
-    """Take the sequence numbers first to last out of what is in flight, cut where the send time changes."""
-    taken: list[Flight] = []
-    skipped: list[Flight] = []
-    while flights and flights[0].first_seq <= last_seq:
-        flight = flights.popleft()
-        low, high = max(flight.first_seq, first_seq), min(flight.last_seq, last_seq)
-        if low > high:
-            skipped.append(flight)
-            continue
-        taken.append(Flight(low, high, flight.sent_ns))
-        if flight.first_seq < low:
-            skipped.append(Flight(flight.first_seq, low - 1, flight.sent_ns))
-        if flight.last_seq > high:
-            flights.appendleft(Flight(high + 1, flight.last_seq, flight.sent_ns))
-            break
-    flights.extendleft(reversed(skipped))
-    return taken

@@ -6,27 +6,23 @@ does wrong ends this channel with its own words and no other one.
 """
 
 import time
-from collections import deque
 from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
+from crescendo.load.channel import Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
 from crescendo.model.errors import PeerError
-from crescendo.model.workload import Group, Settle
-from crescendo.net.sockets import connect, fill, flush, shut
+from crescendo.model.workload import Group
 from crescendo.record.schema import Settlement
-from crescendo.wire.stamp import stamps_of
 from crescendo.wire.stomp.batch import SendBatch, receipt_id
-from crescendo.wire.stomp.commands import Ack
+from crescendo.wire.stomp.commands import Ack, Broker, durable
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Connected, Deliveries, Event, Failed, Receipts
 from crescendo.wire.stomp.handshake import Heartbeats
 
-DEFAULT_PORT = 61613
 DEFAULT_VIRTUAL_HOST = "/"  # RabbitMQ takes the host header for one of its virtual hosts; the others do not look
 HEARTBEAT_MS = 10_000
 PREFETCH = 4000
@@ -37,10 +33,9 @@ QUEUE_PREFIX, TOPIC_PREFIX = "/queue/", "/topic/"
 _PATIENCE = 2  # a heart-beat may be late; the specification asks for a margin
 _SUBSCRIPTION = "0"
 _SUBSCRIBED = "subscribed"
-# How much may be on its way to us: each broker knows its own header and ignores the others'. By default some send one
-# message at a time. Artemis reopens its window (in bytes) when messages are acknowledged, so auto must have none.
-_AT_ONCE = {"prefetch-count": str(PREFETCH), "activemq.prefetchSize": str(PREFETCH)}
-_ARTEMIS_WINDOW = {Ack.CLIENT: str(1 << 20), Ack.AUTO: "-1"}
+_WINDOW_BYTES = 1 << 20
+_BROKERS = {"artemis": Broker.ARTEMIS, "activemq": Broker.ACTIVEMQ, "rabbitmq": Broker.RABBITMQ}
+"""A word in the name that a server gives itself -> how to ask it for a durable subscription. Artemis has two."""
 
 
 def destination_of(group: Group) -> str:
@@ -48,138 +43,120 @@ def destination_of(group: Group) -> str:
     return (TOPIC_PREFIX if group.is_topic else QUEUE_PREFIX) + group.destination
 
 
-class _Channel:
+class _Channel(Line):
     """One connection, either way."""
 
+    _connection: Connection
+
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
-        parts = urlsplit(url)
-        host = parts.hostname or "127.0.0.1"
-        signed = parts.username is not None
+        super().__init__(url, group, batching=batching)
         self._destination = destination_of(group)
-        self._counts = group.settle is not Settle.AT_MOST_ONCE
-        self._connection = Connection(
-            host=unquote(parts.path[1:]) or DEFAULT_VIRTUAL_HOST,
-            login=unquote(parts.username or "") if signed else None,
-            passcode=unquote(parts.password or "") if signed else None,
-            heartbeats=Heartbeats(HEARTBEAT_MS, HEARTBEAT_MS),
-            batching=batching,
+        self._server = ""
+
+    def _call(self) -> None:
+        self._dial(
+            Connection(
+                host=self._path or DEFAULT_VIRTUAL_HOST,
+                login=self._user,
+                passcode=None if self._user is None else self._password,
+                heartbeats=Heartbeats(HEARTBEAT_MS, HEARTBEAT_MS),
+                client_id=None if (name := self._group.where.options.subscription) is None else f"crescendo-{name}",
+                batching=self._batching,
+            )
         )
-        self._socket = connect(host, parts.port or DEFAULT_PORT)
-        self.read_ns = self._written_ns = time.monotonic_ns()
-        self.ready = False
-        self.closed: str | None = None
-        self._broken: str | None = None
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
+    def _farewell(self) -> None:
+        self._connection.disconnect()
 
-    def flush(self) -> bool:
-        outgoing: deque[memoryview] = self._connection.outgoing
-        if not outgoing or self.closed is not None:
-            return True
-        try:
-            done = flush(self._socket, outgoing)
-        except PeerError as err:
-            # It may have said why before it hung up. So the reading side, which is sure to notice, ends the channel.
-            self._broken = str(err)
-            outgoing.clear()
-            return True
-        self._written_ns = time.monotonic_ns()
-        return done
-
-    def keep_alive(self, now_ns: int) -> None:
+    def _patience_ns(self) -> int:
         agreement = self._connection.agreement
-        if self.closed is not None or agreement is None:
-            return
-        silent_ms = (now_ns - self.read_ns) // 1_000_000
-        if agreement.expect_every_ms and silent_ms > _PATIENCE * agreement.expect_every_ms:
-            self._fail(f"the system has been silent for {silent_ms / 1000:.0f} s")
-            return
-        quiet_ms = (now_ns - self._written_ns) // 1_000_000
-        if agreement.send_every_ms and quiet_ms > agreement.send_every_ms // 2 and not self._connection.outgoing:
-            self._connection.heartbeat()
-            self.flush()
+        return _PATIENCE * agreement.expect_every_ms * 1_000_000 if agreement else 0
 
-    def close(self) -> None:
-        if self.closed is None:
-            self._connection.disconnect()
-            self.flush()
-            self.closed = "closed by us"
-        shut(self._socket)
+    def _pace_ns(self) -> int:
+        agreement = self._connection.agreement
+        return agreement.send_every_ms * 1_000_000 // 2 if agreement else 0
 
-    def _events(self, limit: int | None = None) -> Iterator[Event]:
-        """Read once, at most so many bytes; yield what it meant."""
-        if self.closed is not None:
-            return
-        try:
-            count = fill(self._socket, self._connection.receive_buffer()[:limit])
-            if count is None:
-                return
-            if count == 0:
-                self._fail(self._broken or "the system closed the connection")
-                return
-            self.read_ns = time.monotonic_ns()
-            self._connection.received(count)
-            while self.closed is None and (event := self._connection.next_event()) is not None:
-                if isinstance(event, Failed):
-                    self._fail(f"the system refused: {event.reason}")
-                else:
-                    yield event
-        except PeerError as err:
-            self._fail(self._broken or str(err))
-
-    def _fail(self, reason: str) -> None:
-        self.closed = reason
-        self.ready = False
-        shut(self._socket)
+    def _handle(self, event: Event) -> bool:
+        if isinstance(event, Failed):
+            self._fail(f"the system refused: {event.reason}")
+            return True
+        return False
 
 
-class StompSender(_Channel):
+class StompSender(SendLine, _Channel):
     """A sending channel."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
-        self._batching = batching
-        self._size = group.size
-        self._sent = 0
+        self._version = Version.V1_2
         self._settled = 0
-        self.batched = 0
-        self._prepare(Version.V1_2)
-
-    def _prepare(self, version: Version) -> None:
-        self._batch = SendBatch(self._destination, body_length=self._size, receipts=self._counts, version=version)
-        self.capacity = self._batch.capacity
-        self.stamps = stamps_of(self._batch.bodies)
+        self.resize(self._size)
+        self._call()
 
     def room(self) -> int:
-        if not self.ready or self._connection.outgoing or self._broken is not None:
+        if not self._clear:
             return 0
-        if not self._counts:
+        if not self._waits_for_outcomes:
             return self.capacity
-        return max(min(self.capacity, UNSETTLED - (self._sent - self._settled)), 0)
+        return max(min(self.capacity, UNSETTLED - (self._numbering.count - self._settled)), 0)
 
-    def send(self, count: int) -> None:
-        if self._batching:
-            self._connection.send_batch(self._batch, self._sent, count)
-            self.batched += count
-        else:
-            for number, body in enumerate(self._batch.bodies[:count], self._sent):
-                receipt = receipt_id(number) if self._counts else None
-                self._connection.send(self._destination, body.tobytes(), receipt=receipt)
-        self._sent += count
-        self.flush()
+    def _new_batch(self, size: int) -> SendBatch:
+        options = self._group.where.options
+        return SendBatch(
+            self._destination,
+            body_length=size,
+            receipts=self._waits_for_outcomes,
+            version=self._version,
+            persistent=bool(options.durable),
+            priority=options.priority,
+            more=self._more,
+        )
+
+    @property
+    def _more(self) -> dict[str, str]:
+        """Headers that are no part of STOMP: the group's properties, and how RabbitMQ is told a time to live."""
+        ttl = self._group.where.options.ttl
+        relative = {"expiration": str(ttl // 1_000_000)} if ttl is not None and self._is_rabbitmq else {}
+        return dict(self._group.properties) | relative
+
+    @property
+    def _is_rabbitmq(self) -> bool:
+        return self._server.startswith("RabbitMQ")
+
+    def _fits_a_frame(self) -> bool:
+        # Elsewhere a time to live is an absolute time, which no batch can be made with beforehand.
+        return self._group.where.options.ttl is None or self._is_rabbitmq
+
+    def _send_batch(self, count: int, place: int) -> None:
+        self._connection.send_batch(self._batch, place, count)
+
+    def _send_one(self, body: bytes, place: int) -> None:
+        receipt = receipt_id(place) if self._waits_for_outcomes else None
+        options = self._group.where.options
+        absolute = None if options.ttl is None or self._is_rabbitmq else options.ttl // 1_000_000
+        self._connection.send(
+            self._destination,
+            body,
+            persistent=bool(options.durable),
+            priority=options.priority,
+            ttl_ms=absolute,
+            now_ms=None if absolute is None else time.time_ns() // 1_000_000,
+            receipt=receipt,
+            more=self._more,
+        )
 
     def pump(self) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for event in self._events():
             match event:
-                case Connected(agreement=agreement):
-                    if agreement.version is not Version.V1_2:
-                        self._prepare(agreement.version)  # it may escape the destination in another way
+                case Connected(agreement=agreement, server=server):
+                    self._version, self._server = agreement.version, server
+                    self._batches.clear()  # it may escape the destination in another way, or want other headers
+                    self.resize(self._size)
                     self.ready = True
                 case Receipts():
                     try:
-                        outcomes += self._outcomes(event)
+                        outcomes += self._receipted(event)
                     except PeerError as err:
                         self._fail(str(err))
                 case _:
@@ -187,20 +164,25 @@ class StompSender(_Channel):
         self.flush()
         return outcomes
 
-    def _outcomes(self, receipts: Receipts) -> list[Outcome]:
+    def _receipted(self, receipts: Receipts) -> list[Outcome]:
         """One for each stretch of consecutive numbers; almost always that is one."""
         numbers = receipts.numbers
         if numbers is None:
-            return [Outcome(number, number, Settlement.ACCEPTED) for number in map(self._number, receipts.ids)]
-        if numbers.max() >= self._sent:
+            numbers = np.array([self._number(receipt) for receipt in receipts.ids], np.int64)
+        elif numbers.max() >= self._numbering.count:
             raise PeerError(f"a receipt {int(numbers.max())} that nobody asked for")
         self._settled += len(numbers)
-        return [Outcome(int(one[0]), int(one[-1]), Settlement.ACCEPTED) for one in _stretches(numbers)]
+        return [
+            outcome
+            for stretch in _stretches(numbers)
+            for outcome in self._outcomes(int(stretch[0]), int(stretch[-1]), Settlement.ACCEPTED)
+        ]
 
     def _number(self, receipt: str) -> int:
-        if not (receipt.isascii() and receipt.isdigit() and len(receipt) <= 18 and int(receipt) < self._sent):
+        if not (
+            receipt.isascii() and receipt.isdigit() and len(receipt) <= 18 and int(receipt) < self._numbering.count
+        ):
             raise PeerError(f"a receipt {receipt[:40]!r} that nobody asked for")
-        self._settled += 1
         return int(receipt)
 
 
@@ -211,6 +193,10 @@ class StompReceiver(_Channel):
         super().__init__(url, group, batching=batching)
         self._subscribed = False
         self._begun = False
+        default = Ack.CLIENT if self._waits_for_outcomes else Ack.AUTO
+        self._ack = Ack(group.where.options.ack or default)
+        self._unacked: list[str] = []  # the last of these stands for all, unless each is acknowledged by itself
+        self._call()
 
     def begin(self) -> None:
         self._begun = True
@@ -219,13 +205,17 @@ class StompReceiver(_Channel):
         if not self._begun:
             self._become_ready()
             return
-        last: str | None = None
         for event in self._events():
             if isinstance(event, Deliveries):
                 yield Arrived(event.bodies, event.redelivered, event.batched)
-                last = event.ids[-1]
-        if last and self._counts and self.closed is None:
-            self._connection.ack(_SUBSCRIPTION, last)
+                if self._ack is not Ack.AUTO:
+                    self._unacked += event.ids if self._ack is Ack.CLIENT_INDIVIDUAL else event.ids[-1:]
+
+    def settle(self) -> None:
+        if self.closed is None:
+            for delivery in self._unacked if self._ack is Ack.CLIENT_INDIVIDUAL else self._unacked[-1:]:
+                self._connection.ack(_SUBSCRIPTION, delivery)
+        self._unacked.clear()
         self.flush()
 
     def _become_ready(self) -> None:
@@ -239,9 +229,7 @@ class StompReceiver(_Channel):
             for event in self._events():
                 if isinstance(event, Connected):
                     self._subscribed = True
-                    ack = Ack.CLIENT if self._counts else Ack.AUTO
-                    more = _AT_ONCE | {"consumer-window-size": _ARTEMIS_WINDOW[ack]}
-                    self._connection.subscribe(_SUBSCRIPTION, self._destination, ack, receipt=_SUBSCRIBED, more=more)
+                    self._subscribe(event.server)
             self.flush()
         waiting = self._subscribed
         while waiting and not self.ready and self.closed is None:
@@ -250,6 +238,33 @@ class StompReceiver(_Channel):
                 self.ready = isinstance(event, Receipts)
             self.ready = self.closed is None and (self.ready or self._connection.begins_with_message)
             waiting = self.read_ns != before_ns
+
+    def _subscribe(self, server: str) -> None:
+        options = self._group.where.options
+        prefetch = str(prefetch_of(self._group, PREFETCH))
+        more = {"prefetch-count": prefetch, "activemq.prefetchSize": prefetch}
+        # Artemis counts bytes: its window reopens when messages are acknowledged, so auto must have none.
+        window = "-1" if self._ack is Ack.AUTO else str(_WINDOW_BYTES)
+        if self._group.consuming_ns or options.prefetch is not None:
+            window = str(int(prefetch) * int(self._group.size))
+        more["consumer-window-size"] = window
+        if options.selector is not None and server.startswith("RabbitMQ"):
+            self._fail("RabbitMQ has no selectors over STOMP: it would send everything; leave the selector out")
+            return
+        if options.subscription is not None:
+            kind = next((kind for word, kind in _BROKERS.items() if word in server.lower()), None)
+            if kind is None:
+                self._fail(f"nobody knows how to ask {server or 'this system'} for a durable subscription over STOMP")
+                return
+            more |= durable(kind, options.subscription)
+        self._connection.subscribe(
+            _SUBSCRIPTION,
+            self._destination,
+            self._ack,
+            selector=options.selector,
+            receipt=_SUBSCRIBED,
+            more=more,
+        )
 
 
 def _stretches(numbers: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:

@@ -13,38 +13,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from crescendo.control.notes import Command, Failure, Note, Start, Statistics
 from crescendo.control.peer import Peer
-from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
-from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
-from crescendo.load.assignment import Assignment, quota_of, read_assignment
-from crescendo.load.driver import Channel, ReceiveChannel, SendChannel
-from crescendo.load.mqtt import MqttReceiver, MqttSender
+from crescendo.load.assignment import Assignment, Place, quota_of, read_assignment
+from crescendo.load.driver import Channel
+from crescendo.load.protocols import driver_of
 from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import Sender, SenderEngine
-from crescendo.load.stomp import StompReceiver, StompSender
+from crescendo.load.sender import SenderEngine
+from crescendo.load.sending import Sender
+from crescendo.load.summarizer import Summarizer
+from crescendo.model.address import address_of
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
-from crescendo.model.workload import Group
+from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import EVENTS
 from crescendo.record.writer import Recorder
 
 READY_TIMEOUT_S = 10.0
 _SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not keep the engine waiting for 5 ms
 _PR_SET_TIMERSLACK = 29
-
-SENDERS: dict[str, Callable[[str, Group], SendChannel]] = {
-    "amqp10": Amqp10Sender,
-    "amqp091": Amqp091Sender,
-    "stomp": StompSender,
-    "mqtt": MqttSender,
-}
-RECEIVERS: dict[str, Callable[[str, Group], ReceiveChannel]] = {
-    "amqp10": Amqp10Receiver,
-    "amqp091": Amqp091Receiver,
-    "stomp": StompReceiver,
-    "mqtt": MqttReceiver,
-}
 
 _STOPS = {Command.STOP_SENDER, Command.STOP_RECEIVER, Command.HALT}
 
@@ -124,18 +113,28 @@ class Worker:
         self._peer.accept(note)
 
     def _connect(self, assignment: Assignment, groups: dict[str, Group]) -> list[Any]:
-        make: dict[str, Callable[[str, Group], Any]] = SENDERS if self._role == "sender" else RECEIVERS
         channels: list[Channel] = []
         try:
             for place in assignment.places:
-                group = groups[place.group]
-                channels.append(make[group.protocol](assignment.urls[group.protocol], group))
+                channels.append(self._dialler(assignment, groups, place)(0))
             self._await_ready(channels)
         except CrescendoError:
             for channel in channels:
                 channel.close()
             raise
         return channels
+
+    def _dialler(self, assignment: Assignment, groups: dict[str, Group], place: Place) -> Callable[[int], Any]:
+        """Makes the connection of one place: at its address at first, at the next of its addresses each time after."""
+        group = groups[place.group].member(place.index)
+        make = driver_of(group.protocol, self._role)
+
+        def dial(attempt: int) -> Any:
+            text = group.addresses[attempt % len(group.addresses)]
+            url = address_of(text).url or assignment.urls[group.protocol]
+            return make(url, msgspec.structs.replace(group, address=text))
+
+        return dial
 
     def _await_ready(self, channels: list[Any]) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -163,17 +162,30 @@ class Worker:
         log = self._recorder
         if log is None:
             raise LostError("no recording to write to")
-        places = list(zip(assignment.places, channels, strict=True))
-        if self._role == "sender":
-            senders = []
-            for place, channel in places:
-                group = groups[place.group]
+        senders, receivers = [], []
+        for place, channel in zip(assignment.places, channels, strict=True):
+            group = groups[place.group].member(place.index)
+            redial = None if group.failover is None else self._dialler(assignment, groups, place)
+            if self._role == "sender":
                 pacer = experiment.pacer_of(group, place.id)
                 quota = quota_of(pacer, experiment.phases)
-                senders.append(Sender(place.id, group, pacer, quota, channel, assignment.tag))
+                senders.append(
+                    Sender(place.id, group, pacer, quota, channel, assignment.tag, seed=experiment.seed, redial=redial)
+                )
+            else:
+                summarizer = self._summarizer(assignment, group, place.id)
+                receivers.append(Receiver(place.id, group, channel, redial=redial, summarizer=summarizer))
+        if self._role == "sender":
             return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain)
-        receivers = [Receiver(p.id, groups[p.group], channel) for p, channel in places]
         return ReceiverEngine(receivers, log, self, tag=assignment.tag)
+
+    def _summarizer(self, assignment: Assignment, group: Group, receiver: int) -> Summarizer | None:
+        if group.summarize is None:
+            return None
+        spoken = Group(address=group.summarize.to, protocol=group.protocol, settle=Settle.AT_MOST_ONCE)
+        channel = driver_of(group.protocol, "sender")(group.where.url or assignment.urls[group.protocol], spoken)
+        self._await_ready([channel])
+        return Summarizer(group.summarize, receiver, channel)
 
     # -- running and ending --------------------------------------------------------------------------------------
 

@@ -9,20 +9,21 @@ import difflib
 import re
 from pathlib import Path
 from typing import Annotated, Any, get_args
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import yaml
 from msgspec import Meta, Struct, field
 
+from crescendo.model.address import PORTS, SCHEMES, TLS_OPTIONS
 from crescendo.model.errors import ConfigError
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import Constant, Profile, Step
+from crescendo.model.search import FEWEST_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
 from crescendo.model.verdict import Bound, check_metric, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Open, Window
 
-DEFAULT_PORTS = {"amqp": 5672, "amqp091": 5672, "stomp": 61613, "mqtt": 1883}
 PROCESS = "process"
 MIN_EVERY_NS = 100_000_000
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
@@ -100,6 +101,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     checks: dict[str, Bound] | None = None
     peers: Peers = Peers()
     seed: int = 1
+    search: Search | None = None
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.workload]
@@ -112,12 +114,12 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("no group has a sender, so there would be nothing to measure")
         if max(senders, receivers) > MAX_CONNECTIONS:
             raise ValueError(f"a run has at most {MAX_CONNECTIONS} senders and as many receivers")
-        received = {group.address for group in self.workload if group.receivers}
-        for group in self.workload:
-            if group.senders and group.address not in received:
-                raise ValueError(f"nobody receives from {group.address}; give a group on that address a receiver")
-            if not group.senders and not any(g.senders and g.address == group.address for g in self.workload):
-                raise ValueError(f"nobody sends to {group.address}; give a group on that address a sender")
+        received = {place for group in self.workload for place in group.places("receiver")}
+        sent = {place for group in self.workload for place in group.places("sender")}
+        if unheard := sorted(sent - received):
+            raise ValueError(f"nobody receives from {unheard[0]}; give a group on that address a receiver")
+        if unfed := sorted(received - sent):
+            raise ValueError(f"nobody sends to {unfed[0]}; give a group on that address a sender")
         for group in self.workload:
             self.pacer_of(group, 0)  # refuses what cannot be paced
             self._check_protocol(group)
@@ -125,14 +127,27 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             self._check_target(inspect)
         for metric in self.checks or {}:
             check_metric(metric)
+        if self.search is not None:
+            self._check_search(self.search)
+
+    def _check_search(self, search: Search) -> None:
+        if self.checks is not None:
+            raise ValueError("search: a search judges search.limits; move what is in checks there")
+        if not isinstance(self.profile, Constant):
+            raise ValueError("search: each try has one rate from beginning to end; leave profile out")
+        if not all(group.rate for group in self.workload if group.senders):
+            raise ValueError("search: it scales the groups' rates, and 0 (unbounded) cannot be scaled; give a rate")
+        duration = self.phases.measure.duration
+        if search.wants_steady and (duration is None or duration < (FEWEST_SECONDS + 1) * 10**9):
+            least = f"a duration of {FEWEST_SECONDS + 1}s or more"
+            raise ValueError(f"search: to see whether a backlog grows, phases.measure must be {least}")
 
     def _check_protocol(self, group: Group) -> None:
         scheme = urlsplit(self.system.url).scheme if self.system.url else PROTOCOLS[group.protocol]
-        if scheme != PROTOCOLS[group.protocol]:
-            spoken = [protocol for protocol, name in PROTOCOLS.items() if name == scheme]
+        if SCHEMES[scheme] != group.protocol and group.needs_system:
             raise ValueError(
                 f"group {group.name!r} speaks {group.protocol}, but the system's url begins with {scheme}://; "
-                f"set its protocol to {spoken[0]}, or change the url"
+                f"set its protocol to {SCHEMES[scheme]}, or change the url"
             )
 
     def _check_target(self, inspect: Inspect) -> None:
@@ -166,6 +181,14 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             self,
             system=msgspec.structs.replace(system, url=url, settings=settings),
             inspect=[msgspec.structs.replace(item, url=item.url and redact_url(item.url)) for item in self.inspect],
+            workload=[
+                msgspec.structs.replace(
+                    group,
+                    address=redact_url_text(group.address),
+                    failover=None if group.failover is None else [redact_url_text(text) for text in group.failover],
+                )
+                for group in self.workload
+            ],
         )
 
 
@@ -200,9 +223,12 @@ def experiment_from(
 
 
 def _list_groups(document: dict[str, Any]) -> None:
-    """One group may be written without the list around it."""
+    """One group may be written without the list around it, and a list of addresses means failover."""
     if isinstance(document["workload"], dict):
         document["workload"] = [document["workload"]]
+    for group in document["workload"] if isinstance(document["workload"], list) else ():
+        if isinstance(group, dict) and isinstance(group.get("address"), list) and group["address"]:
+            group["address"], group["failover"] = group["address"][0], group["address"][1:]
 
 
 def to_document(experiment: Experiment) -> dict[str, Any]:
@@ -222,13 +248,15 @@ def redact_url(url: str) -> str:
 
 
 def _check_url(url: str) -> None:
-    wanted = "amqp://[user:password@]host[:port] (or amqp091://, stomp://, mqtt://)"
+    wanted = "amqp://[user:password@]host[:port] (or amqps, amqp091, amqp091s, stomp, stomp+ssl, mqtt, mqtts)"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:  # its words may hold a piece of the password
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}") from None
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path.strip("/") or parts.query or port == 0:
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    known = parts.scheme in PORTS and set(options) <= set(TLS_OPTIONS)
+    if not known or not parts.hostname or parts.path.strip("/") or port == 0:
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}")
 
 
@@ -286,6 +314,7 @@ def _keys_at(where: str) -> list[str]:
         "peers": Peers,
         "profile": Profile,
         "inspect": Inspect,
+        "search": Search,
     }
     if head == "workload":
         kind: Any = Open | Window if where.endswith(".mode") else Group

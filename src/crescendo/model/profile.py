@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from crescendo.model.curve import Curve, Piece
 from crescendo.model.pacer import Pacer, pacer_for
+from crescendo.model.trace import trace_of
 from crescendo.model.units import Duration
 
 Factor = Annotated[float, Meta(ge=0, le=1e6)]
@@ -133,7 +134,44 @@ class Poisson(_Profile, frozen=True, tag="poisson"):
         return PoissonPacer(rate, seed, sender)
 
 
-Profile = Constant | Ramp | Steps | Spike | OnOff | Sine | Poisson
+class Replay(_Profile, frozen=True, tag="replay"):
+    """Arrivals as in a recorded trace, played `speed` times as fast; the trace decides the rate."""
+
+    file: str
+    speed: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        return trace_of(self.file, self.speed)
+
+
+class Incremental(_Profile, frozen=True, tag="incremental"):
+    """First the rate grows, step by step, up to the group's own; then connections join, some at a time.
+
+    Connections join in the order of their numbers. Those that are not there yet send nothing.
+    """
+
+    every: Duration
+    start: Factor = field(default=0.1, name="from")
+    step: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    connections: Annotated[int, Meta(ge=1)] = 1  # there from the start
+    join: Annotated[int, Meta(ge=1)] = 1  # so many each time after that
+
+    def __post_init__(self) -> None:
+        _positive("every", self.every)
+        if not 0 < self.start <= 1:
+            raise ValueError("from must be a share of the rate above 0 and at most 1")
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        levels = [self.start]
+        while levels[-1] < 1:
+            levels.append(min(round(levels[-1] + self.step, 12), 1.0))
+        if sender < self.connections:
+            return Curve([Piece(self.every, rate * level, rate * level) for level in levels])
+        waits = len(levels) + (sender - self.connections) // self.join
+        return Curve([Piece(self.every * waits, 0.0, 0.0), Piece(self.every, rate, rate)])
+
+
+Profile = Constant | Ramp | Steps | Spike | OnOff | Sine | Poisson | Replay | Incremental
 
 
 class PoissonPacer:

@@ -84,6 +84,8 @@ def parse_unit(kind: type[Any], value: object) -> Any:
 
 def format_unit(value: object) -> Any:
     """The encode hook of msgspec: write a unit the way a person would."""
+    if hasattr(value, "plain"):
+        return value.plain()
     if hasattr(type(value), "parse"):
         return str(value)
     raise NotImplementedError(type(value))

@@ -3,24 +3,36 @@
 Values only. A group says how many connections, where to, how large, how fast; it knows neither sockets nor clocks.
 """
 
-import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import Meta, Struct, field
 
+from crescendo.model.address import Address, address_of
 from crescendo.model.pacer import pacer_for
-from crescendo.model.units import Size
+from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, Payload
+from crescendo.model.units import Duration
 
-STAMP_BYTES = 32
-"""Every payload begins with a stamp of this size, so no message is smaller."""
+__all__ = [
+    "MAX_CONNECTIONS",
+    "MAX_PAYLOAD_BYTES",
+    "PROTOCOLS",
+    "STAMP_BYTES",
+    "Group",
+    "Open",
+    "Settle",
+    "Summary",
+    "Window",
+]
 
-MAX_PAYLOAD_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 32_767
+MAX_PROPERTIES = 32
 PROTOCOLS = {"amqp10": "amqp", "amqp091": "amqp091", "stomp": "stomp", "mqtt": "mqtt"}
 """Protocol -> the scheme of its URLs, and the name of the endpoint at which a system speaks it."""
 
-_ADDRESS = re.compile(r"(?:(queue|topic)://)?((?!\w+://)[^\s:/][^\s]*)")  # a misspelt scheme is not part of a name
+_EXACTLY_ONCE = ("amqp10", "mqtt")
+_PLACE = "{n}"
 
 
 class Settle(StrEnum):
@@ -28,6 +40,7 @@ class Settle(StrEnum):
 
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
 
 
 class Open(Struct, frozen=True, tag_field="kind", tag="open", forbid_unknown_fields=True):
@@ -43,38 +56,124 @@ class Window(Struct, frozen=True, tag_field="kind", tag="window", forbid_unknown
     size: Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
+class Summary(Struct, frozen=True, forbid_unknown_fields=True):
+    """A receiver counts what it gets, and publishes that once a period."""
+
+    to: str
+    every: Duration = Duration(10**9)
+    of: Literal["messages", "transfers"] = "messages"  # transfers: the bytes of each server in gridFTP logs
+
+    def __post_init__(self) -> None:
+        if address_of(self.to).url is not None:
+            raise ValueError("to: the summary goes to the group's own system; write topic://NAME")
+        if self.every < 100_000_000:
+            raise ValueError("every must be at least 100ms")
+
+
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
     """Senders and receivers that share an address. Rate and count are per connection."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")] = "main"
     address: str = "queue://perf"
+    failover: list[str] | None = None  # further addresses; None: a connection that is lost stays lost
+    destinations: Annotated[int, Meta(ge=1, le=MAX_CONNECTIONS)] = 1  # {n} in the address counts from 0 to these
     protocol: str = "amqp10"
     senders: Annotated[int, Meta(ge=0, le=MAX_CONNECTIONS)] = 1
     receivers: Annotated[int, Meta(ge=0, le=MAX_CONNECTIONS)] = 1
-    size: Size = Size(256)
+    size: Payload = Payload.fixed(256)
     rate: Annotated[float, Meta(ge=0)] = 1000.0
     settle: Settle = Settle.AT_LEAST_ONCE
     mode: Open | Window = Open()
+    properties: dict[str, str] = field(default_factory=dict)  # of every message; what selectors look at
+    buffer: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None  # what waits beyond it is shed
+    delay: Duration | None = None  # what a receiver takes for each message
+    summarize: Summary | None = None
+    receive_rate: Annotated[float, Meta(gt=0)] | None = None  # the same, as messages a second
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol {self.protocol!r} is not available; choose from {', '.join(PROTOCOLS)}")
-        if not _ADDRESS.fullmatch(self.address):
-            raise ValueError(f"address {self.address!r} should read queue://NAME or topic://NAME")
-        if not STAMP_BYTES <= self.size <= MAX_PAYLOAD_BYTES:
-            raise ValueError(
-                f"size {self.size} is outside {STAMP_BYTES} to {MAX_PAYLOAD_BYTES} bytes; "
-                f"every payload begins with a stamp of {STAMP_BYTES} bytes"
-            )
-        if isinstance(self.mode, Window) and self.settle is Settle.AT_MOST_ONCE:
-            raise ValueError("a window counts unsettled messages, and at-most-once has none; use settle: at-least-once")
+        self._check_addresses()
+        self._check_ways()
         pacer_for(self.rate)  # refuses a rate that nobody can keep
         if self.senders + self.receivers == 0:
             raise ValueError("a group needs at least one sender or one receiver")
+        if self.senders:
+            _ = self.size.lines  # refuses a file that cannot be read
+
+    def _check_addresses(self) -> None:
+        places = {address_of(text).node for text in self.addresses}
+        if len(places) > 1:
+            raise ValueError(f"addresses of one group lead to one place, not to {' and '.join(sorted(places))}")
+        for text in self.addresses:
+            address_of(text).check(self.protocol)
+        if (_PLACE in self.address) != (self.destinations > 1):
+            raise ValueError(f"destinations and {_PLACE} in the address go together: queue://perf.{_PLACE} over N")
+        if self.receivers and self.receivers < self.destinations:
+            raise ValueError(f"{self.destinations} destinations need at least as many receivers, one each")
+
+    def _check_ways(self) -> None:
+        if isinstance(self.mode, Window) and self.settle is Settle.AT_MOST_ONCE:
+            raise ValueError("a window counts unsettled messages, and at-most-once has none; use settle: at-least-once")
+        if self.settle is Settle.EXACTLY_ONCE and self.protocol not in _EXACTLY_ONCE:
+            raise ValueError(f"{self.protocol} has no exactly-once; these have: {', '.join(_EXACTLY_ONCE)}")
+        if self.where.options.qos is not None and self.where.options.qos != (wanted := list(Settle).index(self.settle)):
+            raise ValueError(f"qos={self.where.options.qos} says otherwise than settle: {self.settle} (qos={wanted})")
+        if self.buffer is not None and not self.rate:
+            raise ValueError("buffer needs a rate: without one nothing waits that could be shed")
+        if self.delay is not None and self.receive_rate is not None:
+            raise ValueError("delay and receive_rate say the same thing twice; give one of them")
+        if len(self.properties) > MAX_PROPERTIES:
+            raise ValueError(f"a message has at most {MAX_PROPERTIES} properties")
+
+    def member(self, index: int) -> "Group":
+        """This group as the index-th sender or receiver of it sees it: with one destination."""
+        if self.destinations == 1:
+            return self
+        place = str(index % self.destinations)
+        return msgspec.structs.replace(
+            self,
+            address=self.address.replace(_PLACE, place),
+            failover=None if self.failover is None else [text.replace(_PLACE, place) for text in self.failover],
+            destinations=1,
+            receivers=min(self.receivers, 1),
+        )
+
+    def places(self, role: str) -> list[str]:
+        """Where each sender, or each receiver, of this group meets the other side."""
+        return [self.member(index).meeting for index in range(self.senders if role == "sender" else self.receivers)]
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.address, *(self.failover or ())]
+
+    @property
+    def needs_system(self) -> bool:
+        """Whether any of the addresses leaves it to the experiment where the system is."""
+        return any(address_of(text).url is None for text in self.addresses)
+
+    @property
+    def where(self) -> Address:
+        return address_of(self.address)
 
     @property
     def is_topic(self) -> bool:
-        return self.address.startswith("topic://")
+        return self.where.is_topic
+
+    @property
+    def destination(self) -> str:
+        """The name that goes over the wire."""
+        return self.where.destination
+
+    @property
+    def meeting(self) -> str:
+        """What senders and receivers of the same messages have in common: a place, and a selector where there is one.
+
+        What a selector lets through, only who reads the messages could tell. So a group with a selector is owed what
+        its own senders send, and nothing that others send to the same place.
+        """
+        selector = self.where.options.selector
+        return self.where.node if selector is None else f"{self.where.node}?selector={selector}"
 
     @property
     def window(self) -> int | None:
@@ -82,13 +181,10 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
         return self.mode.size if isinstance(self.mode, Window) else None
 
     @property
-    def destination(self) -> str:
-        """The name that goes over the wire."""
-        match = _ADDRESS.fullmatch(self.address)
-        if match is None:  # __post_init__ has refused it
-            raise ValueError(self.address)
-        return match[2]
+    def consuming_ns(self) -> int:
+        """How long a receiver is busy with each message."""
+        return round(1e9 / self.receive_rate) if self.receive_rate else int(self.delay or 0)
 
     def subscription_of(self, receiver_index: int) -> str:
         """Who owes what: receivers of a queue share its messages, each receiver of a topic is owed all of them."""
-        return f"{self.address}#{self.name}.{receiver_index}" if self.is_topic else self.address
+        return f"{self.meeting}#{self.name}.{receiver_index}" if self.is_topic else self.meeting

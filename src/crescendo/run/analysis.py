@@ -15,6 +15,7 @@ from crescendo.model.errors import LostError
 from crescendo.pipeline.java import use_java
 from crescendo.record.manifest import read_manifest
 from crescendo.record.summary import Summary
+from crescendo.run.ceiling import with_ceiling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ class Analyst:
         if self._failure is not None:
             raise self._failure
 
-    def analyze(self, run_dir: Path, progress: Progress) -> Summary:
+    def analyze(self, run_dir: Path, progress: Progress, *, full: bool = False) -> Summary:
         read_manifest(run_dir)  # a directory that is no recording needs no Spark to be refused
         from crescendo.pipeline.job import analyze
 
@@ -58,7 +59,7 @@ class Analyst:
         self.wait(lambda: False)
         if self._session is None:
             raise LostError("Spark did not start")
-        return analyze(run_dir, self._session, progress)
+        return with_ceiling(run_dir, analyze(run_dir, self._session, progress, full=full))
 
     def close(self) -> None:
         if self._thread is not None:

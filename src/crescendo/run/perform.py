@@ -21,8 +21,10 @@ from crescendo.control import topics
 from crescendo.control.broker import EmbeddedBroker
 from crescendo.control.bus import Bus
 from crescendo.control.conductor import Mark, Outcome, Run
+from crescendo.model.address import PORTS, SCHEMES
 from crescendo.model.errors import ConfigError, LostError, PeerError
-from crescendo.model.experiment import DEFAULT_PORTS, Experiment, to_document
+from crescendo.model.experiment import Experiment, to_document
+from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import connect
 from crescendo.record.manifest import Clock, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
@@ -64,7 +66,7 @@ def perform(
     experiment: Experiment, *, out: Path, command: list[str], watcher: Watcher, control_url: str | None = None
 ) -> Performance:
     """Run one experiment. Raises before the barrier, when there is nothing to record yet."""
-    run_dir = _new_run_dir(out, experiment.name)
+    run_dir = new_run_dir(out, experiment.name)
     try:
         performance = _perform(experiment, run_dir, command, watcher, control_url)
     except BaseException:
@@ -135,7 +137,9 @@ def _start_system(
     if system.url is not None:
         _knock(system.url)
         url = system.url
-        return SystemUnderTest({urlsplit(url).scheme: url}), {"url": experiment.redacted().system.url}
+        return SystemUnderTest({PROTOCOLS[SCHEMES[urlsplit(url).scheme]]: url}), {
+            "url": experiment.redacted().system.url
+        }
     kind = system_of(system.kind or "")
     watcher.progress(f"starting {system.kind}")
     instance = start(
@@ -155,17 +159,21 @@ def _start_system(
 def _settings(kind: Kind, experiment: Experiment) -> dict[str, Any]:
     """Those of the file, and the names that the load needs where they must be there from the start."""
     names = {
-        "queues": sorted({group.destination for group in experiment.workload if not group.is_topic}),
-        "topics": sorted({group.destination for group in experiment.workload if group.is_topic}),
+        "queues": sorted(place.removeprefix("queue://") for place in _places(experiment) if place.startswith("queue:")),
+        "topics": sorted(place.removeprefix("topic://") for place in _places(experiment) if place.startswith("topic:")),
     }
     return {**{key: names[key] for key in kind.declares}, **experiment.system.settings}
+
+
+def _places(experiment: Experiment) -> set[str]:
+    return {place for group in experiment.workload for role in ("sender", "receiver") for place in group.places(role)}
 
 
 def _knock(url: str) -> None:
     """Learn at once, and not after everything else has started, that nobody is there."""
     parts = urlsplit(url)
     try:
-        connect(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme]).close()
+        connect(parts.hostname or "", parts.port or PORTS[parts.scheme]).close()
     except PeerError as err:
         raise ConfigError(f"the run could not start: {err}") from err
 
@@ -220,7 +228,7 @@ def _clocks(manifest: Manifest, outcome: Outcome) -> list[Clock]:
     return manifest.clocks
 
 
-def _new_run_dir(out: Path, name: str) -> Path:
+def new_run_dir(out: Path, name: str) -> Path:
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     for attempt in range(100):
         run_dir = out / (f"{name}-{stamp}" if attempt == 0 else f"{name}-{stamp}-{attempt}")

@@ -4,6 +4,7 @@ Pure: an experiment becomes numbered connections, their places on peers, and the
 dealt out in turn, so that peers of one role carry the same load.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.schedule import measure_ns
 from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.record.manifest import Connection
 from crescendo.systems.base import MANAGEMENT
 
@@ -38,11 +40,11 @@ class SystemUnderTest:
 def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnderTest) -> Arrangement:
     senders = _connections(experiment, "sender")
     receivers = _connections(experiment, "receiver")
-    urls = {group.protocol: _url(system, group) for group in experiment.workload}
+    urls = {group.protocol: _url(system, group) for group in experiment.workload if group.needs_system}
     peers: list[PeerPlan] = []
     for role, connections in (("receiver", receivers), ("sender", senders)):
         for peer in sorted({connection.peer for connection in connections}):
-            places = [Place(c.id, c.group) for c in connections if c.peer == peer]
+            places = [place for place, c in zip(_places(connections), connections, strict=True) if c.peer == peer]
             assignment = assign(peer, run_dir, tag, urls, experiment, places)
             peers.append(PeerPlan(peer, "sender" if role == "sender" else "receiver", assignment.to_payload()))
     peers += _inspectors(experiment, run_dir, system)
@@ -57,7 +59,9 @@ def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnd
 
 
 def _url(system: SystemUnderTest, group: Group) -> str:
-    url = system.endpoints.get(PROTOCOLS[group.protocol])
+    scheme = PROTOCOLS[group.protocol]
+    # Who asks a system for TLS wants it measured.
+    url = system.endpoints.get(SECURE_SCHEMES[scheme]) or system.endpoints.get(scheme)
     if url is None:
         spoken = [protocol for protocol, endpoint in PROTOCOLS.items() if endpoint in system.endpoints]
         raise ConfigError(
@@ -88,18 +92,29 @@ def _connections(experiment: Experiment, role: str) -> list[Connection]:
     for group in experiment.workload:
         for index in range(group.senders if sending else group.receivers):
             number = len(connections)
+            member = group.member(index)
             connections.append(
                 Connection(
                     id=number,
                     role=role,
                     peer=f"{role}-{number % peers}",
                     group=group.name,
-                    address=group.address,
-                    destination=group.destination,
-                    subscription="" if sending else group.subscription_of(index),
+                    address=member.meeting,
+                    destination=member.destination,
+                    subscription="" if sending else member.subscription_of(index),
                 )
             )
     return connections
+
+
+def _places(connections: list[Connection]) -> list[Place]:
+    """Each connection with its place in its group."""
+    counted: Counter[str] = Counter()
+    places = []
+    for connection in connections:
+        places.append(Place(connection.id, connection.group, counted[connection.group]))
+        counted[connection.group] += 1
+    return places
 
 
 def _fan_out(receivers: list[Connection]) -> dict[str, int]:

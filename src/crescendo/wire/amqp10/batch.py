@@ -31,18 +31,28 @@ _MARK_TAG = b"\x7e\xad\xbe\xe2"
 class TransferBatch:
     """A buffer of equal transfer frames on one link, filled and sent again and again."""
 
-    def __init__(self, *, handle: int, body_length: int, settled: bool, channel: int = 0, capacity: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        handle: int,
+        body_length: int,
+        settled: bool,
+        channel: int = 0,
+        capacity: int = 0,
+        before: bytes = b"",
+    ) -> None:
         transfer = Transfer(
             handle=handle, delivery_id=_MARK_ID, delivery_tag=_MARK_TAG, message_format=0, settled=settled
         )
-        frame = encode_frame(transfer, encode_message(bytes(body_length)), channel=channel)
+        frame = encode_frame(transfer, encode_message(bytes(body_length), before), channel=channel)
         self.frame_length = len(frame)
         self.capacity = capacity or max(1, min(MAX_BATCH, BATCH_BYTES // len(frame)))
         self._octets = np.tile(np.frombuffer(frame, np.uint8), self.capacity)
         rows = self._octets.reshape(self.capacity, len(frame))
-        # The last occurrence: a peer may have chosen a handle that looks like a mark, and the body is all zeros.
-        id_at = frame.rindex(_MARK_ID.to_bytes(4, "big"))
-        tag_at = frame.rindex(_MARK_TAG)
+        # The last occurrence in the transfer: a peer may have chosen a handle that looks like a mark.
+        end = len(frame) - len(encode_message(bytes(body_length), before))
+        id_at = frame.rindex(_MARK_ID.to_bytes(4, "big"), 0, end)
+        tag_at = frame.rindex(_MARK_TAG, 0, end)
         self._ids = rows[:, id_at : id_at + 4].view(">u4")[:, 0]
         self._tags = rows[:, tag_at : tag_at + TAG_BYTES].view(">u4")[:, 0]
         self.bodies: Octets = rows[:, len(frame) - body_length :]

@@ -59,6 +59,7 @@ from crescendo.wire.amqp10.performatives import (
     Transfer,
     encode_composite,
 )
+from crescendo.wire.amqp10.types import Described, Symbol, ULong
 
 MAX_FRAME_SIZE = 64 * 1024
 MAX_MESSAGE_SIZE = 128 * 2**20
@@ -72,6 +73,10 @@ _TRANSFER_BYTES = 64  # more than frame header, transfer and section header of a
 SENDER, RECEIVER = False, True
 TOPIC = "topic"
 SETTLE_UNSETTLED, SETTLE_SETTLED = 0, 1
+SETTLE_SECOND = 1  # of a receiver: it settles once the sender has
+_DURABLE = 2  # of a terminus: what it holds and what is unsettled survive
+_SELECTOR = Symbol("jms-selector")
+_SELECTOR_CODE = ULong(0x0000_468C_0000_0004)
 
 
 @dataclass(slots=True)
@@ -101,6 +106,7 @@ class Connection:
         hostname: str = "",
         server: bool = False,
         credentials: Credentials | None = None,
+        external: bool = False,
         max_frame_size: int = MAX_FRAME_SIZE,
         idle_time_out_ms: int = 0,
         batching: bool = True,
@@ -136,7 +142,7 @@ class Connection:
         if server:
             self._sasl = ServerSasl(credentials)
         else:
-            self._sasl = ClientSasl(credentials, hostname)
+            self._sasl = ClientSasl(credentials, hostname, external=external)
             self._queue(self._sasl.greeting())
 
     # -- bytes in ------------------------------------------------------------------------------------------------
@@ -176,23 +182,52 @@ class Connection:
 
     # -- things to say -------------------------------------------------------------------------------------------
 
-    def attach_sender(self, name: str, address: str, *, settled: bool, topic: bool = False) -> int:
+    def attach_sender(
+        self, name: str, address: str, *, settled: bool, topic: bool = False, settle_second: bool = False
+    ) -> int:
         """Attach a link on which we send; returns its handle."""
         target = Target(address=address, capabilities=_capabilities(topic))
-        return self.attach(name, SENDER, Source(), target, settled=settled)
+        return self.attach(name, SENDER, Source(), target, settled=settled, settle_second=settle_second)
 
-    def attach_receiver(self, name: str, address: str, *, settled: bool, topic: bool = False) -> int:
-        """Attach a link on which we receive; returns its handle. Messages come once credit is granted."""
+    def attach_receiver(
+        self,
+        name: str,
+        address: str,
+        *,
+        settled: bool,
+        topic: bool = False,
+        settle_second: bool = False,
+        selector: str | None = None,
+        durable: bool = False,
+    ) -> int:
+        """Attach a link on which we receive; returns its handle. Messages come once credit is granted.
+
+        A durable one is a subscription that stays, under the link's and the container's name.
+        """
         source = Source(address=address, capabilities=_capabilities(topic))
-        return self.attach(name, RECEIVER, source, Target(), settled=settled)
+        if selector is not None:
+            source.filter = {_SELECTOR: Described(_SELECTOR_CODE, selector)}
+        if durable:
+            source.durable, source.expiry_policy = _DURABLE, Symbol("never")
+        return self.attach(name, RECEIVER, source, Target(), settled=settled, settle_second=settle_second)
 
-    def attach(self, name: str, role: bool, source: Source, target: Target, *, settled: bool = False) -> int:
+    def attach(
+        self,
+        name: str,
+        role: bool,
+        source: Source,
+        target: Target,
+        *,
+        settled: bool = False,
+        settle_second: bool = False,
+    ) -> int:
         """Attach a link between these; returns its handle."""
         handle = len(self.links)
         while handle in self.links:
             handle += 1
         self._add_link(handle, name, role)
         attach = Attach(name, handle, role, SETTLE_SETTLED if settled else SETTLE_UNSETTLED, 0, source, target)
+        attach.rcv_settle_mode = SETTLE_SECOND if settle_second else 0
         attach.initial_delivery_count = 0 if role is SENDER else None
         self._say(attach)
         return handle
@@ -242,9 +277,9 @@ class Connection:
         link = self.links[handle]
         link.delivery_count = (link.delivery_count + count) & _SERIAL
 
-    def transfer_one(self, handle: int, body: bytes, *, settled: bool) -> None:
-        """Queue one message with this body by the scalar path."""
-        self.transfer_message(handle, encode_message(body), settled=settled)
+    def transfer_one(self, handle: int, body: bytes, *, settled: bool, before: bytes = b"") -> None:
+        """Queue one message with this body by the scalar path; `before` holds the sections in front of it."""
+        self.transfer_message(handle, encode_message(body, before), settled=settled)
 
     def transfer_message(self, handle: int, message: bytes, *, settled: bool = False) -> int:
         """Queue one encoded message, in as many frames as the other side's limit demands; returns its delivery id."""
@@ -268,9 +303,11 @@ class Connection:
         link.delivery_count = (link.delivery_count + 1) & _SERIAL
         return delivery_id
 
-    def settle(self, first: int, last: int, state: Composite | None = None, *, role: bool = RECEIVER) -> None:
-        """Settle the deliveries first to last; accepted unless another state is given."""
-        self._say(Disposition(role, first, last, True, state if state is not None else Accepted()))
+    def settle(
+        self, first: int, last: int, state: Composite | None = None, *, role: bool = RECEIVER, settled: bool = True
+    ) -> None:
+        """Settle the deliveries first to last, or only say how: accepted unless another state is given."""
+        self._say(Disposition(role, first, last, settled, state if state is not None else Accepted()))
 
     def refuse_attach(self, handle: int, attach: Attach, condition: str, description: str) -> None:
         """As a server: answer without the terminus that was asked for, then say why."""

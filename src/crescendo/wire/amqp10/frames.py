@@ -77,9 +77,9 @@ def decode_frame(frame: memoryview) -> Frame:
     return Frame(kind, channel, performative, frame[position:])
 
 
-def encode_message(body: bytes) -> bytes:
-    """The smallest message: one data section."""
-    return _DATA_SECTION + encode_binary(body)
+def encode_message(body: bytes, before: bytes = b"") -> bytes:
+    """The smallest message, one data section; `before` holds sections that go in front of it."""
+    return before + _DATA_SECTION + encode_binary(body)
 
 
 def find_body(message: memoryview) -> Body:

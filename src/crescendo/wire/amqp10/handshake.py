@@ -1,7 +1,7 @@
 """How do two sides agree to speak AMQP 1.0, and who is let in?
 
-Protocol headers and SASL (parts 2.2 and 5.3), ANONYMOUS and PLAIN, from either side. Each step consumes what arrived
-and returns what to answer; a peer that speaks something else is refused in words a person understands.
+Protocol headers and SASL (parts 2.2 and 5.3): ANONYMOUS, PLAIN and, for clients, EXTERNAL. Each step consumes what
+arrived and returns what to answer; a peer that speaks something else is refused in words a person understands.
 """
 
 import hmac
@@ -33,8 +33,9 @@ class Credentials:
 class ClientSasl:
     """The client's side: pick a mechanism, wait for the outcome."""
 
-    def __init__(self, credentials: Credentials | None, hostname: str) -> None:
+    def __init__(self, credentials: Credentials | None, hostname: str, *, external: bool = False) -> None:
         self._credentials = credentials
+        self._external = external  # a certificate says who we are
         self._hostname = hostname
         self.done = False
 
@@ -60,6 +61,8 @@ class ClientSasl:
     def _init(self, offer: SaslMechanisms) -> SaslInit:
         offered = offer.sasl_server_mechanisms
         names = [offered] if isinstance(offered, str) else list(offered or [])
+        if self._external and self._credentials is None and "EXTERNAL" in names:
+            return SaslInit(mechanism="EXTERNAL", initial_response=b"", hostname=self._hostname or None)
         wanted = "ANONYMOUS" if self._credentials is None else "PLAIN"
         if wanted not in names:
             listed = ", ".join(names) or "nothing"

@@ -1,0 +1,250 @@
+"""How does the other end of a connection behave when it is no broker at all?
+
+One small class a protocol, on the server's side of our own codecs: it does the handshake that a client needs before
+load may flow, and can hand out deliveries that look as a broker's would. It routes nothing, stores nothing, settles
+nothing, and knows no socket; `null.py` moves the bytes.
+"""
+
+from collections import deque
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.wire.amqp091.connection import Connection as Amqp091Connection
+from crescendo.wire.amqp091.events import Said
+from crescendo.wire.amqp091.frames import encode_content
+from crescendo.wire.amqp091.methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicQos,
+    BasicQosOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from crescendo.wire.amqp091.properties import NO_PROPERTIES
+from crescendo.wire.amqp10.batch import BATCH_BYTES, MAX_BATCH, TransferBatch
+from crescendo.wire.amqp10.connection import RECEIVER, WINDOW
+from crescendo.wire.amqp10.connection import Connection as Amqp10Connection
+from crescendo.wire.amqp10.events import Attached as Amqp10Attached
+from crescendo.wire.mqtt.batch import PublishBatch
+from crescendo.wire.mqtt.connection import Connection as MqttConnection
+from crescendo.wire.mqtt.events import ConnectRequested, SubscribeRequested
+from crescendo.wire.mqtt.topics import SHARE
+from crescendo.wire.stomp.frames import encode_frame
+from crescendo.wire.stomp.server import ServerConnection
+
+Octets = npt.NDArray[np.uint8]
+
+_CONSUMER = "crescendo-null"
+_MARK_TAG = 0x7EAD_BEE1_7EAD_BEE2  # found by this value and overwritten; the body is all zeros
+
+
+class End(Protocol):
+    """The server's side of one connection."""
+
+    begun: bool  # once `outgoing` is written, the client has all it waits for: load may flow
+    bodies: Octets  # the payloads of the deliveries, once begun as a source
+
+    @property
+    def outgoing(self) -> deque[memoryview]:
+        """What must be written."""
+        ...
+
+    def receive_buffer(self) -> memoryview: ...
+
+    def received(self, count: int) -> None:
+        """Take in what was read, and queue what there is to answer."""
+        ...
+
+    def room(self) -> int:
+        """How many deliveries may be queued now."""
+        ...
+
+    def deliver(self, count: int) -> None:
+        """Queue the first `count` deliveries. Their payloads must not be touched until `outgoing` is empty."""
+        ...
+
+
+class Tile:
+    """One delivery, as often as a batch holds it, numbered where it carries a number."""
+
+    def __init__(self, unit: bytes, size: int, body_start: int, tag_at: int | None = None) -> None:
+        self._length = len(unit)
+        self.capacity = max(1, min(MAX_BATCH, BATCH_BYTES // len(unit)))
+        self._octets = np.tile(np.frombuffer(unit, np.uint8), self.capacity)
+        rows = self._octets.reshape(self.capacity, len(unit))
+        self.bodies: Octets = rows[:, body_start : body_start + size]
+        self._tags = None if tag_at is None else rows[:, tag_at : tag_at + 8].view(">u8")[:, 0]
+
+    def frames(self, first_tag: int, count: int) -> memoryview:
+        if self._tags is not None:
+            self._tags[:count] = np.arange(first_tag, first_tag + count, dtype=np.uint64)
+        return self._octets.data[: count * self._length]
+
+
+class _End:
+    """What the four have in common."""
+
+    _connection: Any
+
+    def __init__(self, size: int, *, source: bool) -> None:
+        self._size = size
+        self._source = source
+        self._batch: Any = None
+        self.begun = False
+        self.bodies: Octets = np.empty((0, size), np.uint8)
+
+    @property
+    def outgoing(self) -> deque[memoryview]:
+        queued: deque[memoryview] = self._connection.outgoing
+        return queued
+
+    def receive_buffer(self) -> memoryview:
+        view: memoryview = self._connection.receive_buffer()
+        return view
+
+    def received(self, count: int) -> None:
+        self._connection.received(count)
+        while (event := self._next()) is not None:
+            self._answer(event)
+
+    def room(self) -> int:
+        return 0 if self.outgoing else len(self.bodies)
+
+    def _next(self) -> Any:
+        return self._connection.next_event()
+
+    def _answer(self, event: Any) -> None:
+        raise NotImplementedError
+
+    def _begin(self, batch: Any = None) -> None:
+        """From here on load may flow: theirs, or this batch."""
+        if batch is not None:
+            self._batch, self.bodies = batch, batch.bodies
+        self.begun = True
+
+
+class Amqp10End(_End):
+    """Grants a sender all the credit there is; keeps to a receiver's."""
+
+    def __init__(self, size: int, *, source: bool) -> None:
+        super().__init__(size, source=source)
+        self._connection = Amqp10Connection(container_id=_CONSUMER, server=True)
+        self._handle = 0
+
+    def _answer(self, event: Any) -> None:
+        if not isinstance(event, Amqp10Attached):
+            return
+        self._handle = event.handle
+        self._connection.accept_attach(event.handle, event.attach)
+        if event.attach.role is RECEIVER:
+            self._begin(TransferBatch(handle=event.handle, body_length=self._size, settled=True))
+        else:
+            self._connection.grant(event.handle, WINDOW)
+            self._begin()
+
+    def room(self) -> int:
+        return min(super().room(), int(self._connection.sendable(self._handle, self._size)))
+
+    def deliver(self, count: int) -> None:
+        self._connection.transfer(self._batch, self._handle, count)
+
+
+class Amqp091End(_End):
+    """Has every queue that anybody declares, and one consumer."""
+
+    def __init__(self, size: int, *, source: bool) -> None:
+        super().__init__(size, source=source)
+        self._connection = Amqp091Connection(server=True)
+        self._delivered = 0
+
+    def _answer(self, event: Any) -> None:
+        match event:
+            case Said(channel=channel, method=QueueDeclare(queue=queue)):
+                self._connection.say(channel, QueueDeclareOk(queue))
+                if not self._source:
+                    self._begin()
+            case Said(channel=channel, method=BasicQos()):
+                self._connection.say(channel, BasicQosOk())
+            case Said(channel=channel, method=BasicCancel(consumer_tag=tag)):
+                self._connection.say(channel, BasicCancelOk(tag))
+                self.bodies = self.bodies[:0]
+            case Said(channel=channel, method=BasicConsume(queue=queue, consumer_tag=given)):
+                tag = given or _CONSUMER
+                self._connection.say(channel, BasicConsumeOk(tag))
+                deliver = BasicDeliver(tag, _MARK_TAG, False, "", queue)
+                unit = encode_content(
+                    channel, deliver, NO_PROPERTIES, bytes(self._size), self._connection.limits.frame_max
+                )
+                tag_at = unit.index(_MARK_TAG.to_bytes(8, "big"))
+                self._begin(Tile(unit, self._size, len(unit) - 1 - self._size, tag_at))
+
+    def deliver(self, count: int) -> None:
+        self.outgoing.append(self._batch.frames(self._delivered + 1, count))
+        self._delivered += count
+
+
+class StompEnd(_End):
+    """Connects whoever asks, and takes one subscription."""
+
+    def __init__(self, size: int, *, source: bool) -> None:
+        super().__init__(size, source=source)
+        self._connection = ServerConnection()
+
+    def _next(self) -> Any:
+        return self._connection.next_frame()
+
+    def _answer(self, frame: Any) -> None:
+        agreement = self._connection.agreement
+        if agreement is not None and not self._source:
+            self._begin()
+        elif agreement is not None and frame.command == "SUBSCRIBE":
+            if "receipt" in frame.headers:
+                self._connection.receipt(frame.headers["receipt"])
+            headers = {
+                "subscription": frame.headers.get("id", "0"),
+                "message-id": f"{0:016d}",
+                "destination": frame.headers["destination"],
+            }
+            unit = encode_frame("MESSAGE", headers, bytes(self._size), version=agreement.version, sized=True)
+            self._begin(Tile(unit, self._size, len(unit) - 1 - self._size))
+
+    def deliver(self, count: int) -> None:
+        self.outgoing.append(self._batch.frames(0, count))
+
+
+class MqttEnd(_End):
+    """Lets everybody in, and takes one subscription, at QoS 0."""
+
+    def __init__(self, size: int, *, source: bool) -> None:
+        super().__init__(size, source=source)
+        self._connection = MqttConnection()
+
+    def _answer(self, event: Any) -> None:
+        match event:
+            case ConnectRequested():
+                self._connection.accept()
+                if not self._source:
+                    self._begin()
+            case SubscribeRequested(packet_id=packet_id, filters=filters):
+                self._connection.grant(packet_id, (0,) * len(filters))
+                topic = filters[0].text
+                if topic.startswith(f"{SHARE}/"):
+                    topic = topic.split("/", 2)[2]
+                self._begin(
+                    PublishBatch(topic=topic, body_length=self._size, qos=0, version=self._connection.version)
+                )  # fmt: skip
+
+    def deliver(self, count: int) -> None:
+        self._connection.publish(self._batch, count)
+
+
+class MakeEnd(Protocol):
+    def __call__(self, size: int, *, source: bool) -> End: ...
+
+
+ENDS: dict[str, MakeEnd] = {"amqp10": Amqp10End, "amqp091": Amqp091End, "stomp": StompEnd, "mqtt": MqttEnd}

@@ -1,0 +1,166 @@
+"""What do the load engines achieve by themselves, without a control plane?
+
+Drives the senders or the receivers of one process and says what that took: messages, time, CPU (all threads, from the
+kernel's accounting) and how much of it went in batches. Starts no process and judges nothing.
+"""
+
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from crescendo.control.notes import Statistics
+from crescendo.load.assignment import Quota
+from crescendo.load.protocols import driver_of
+from crescendo.load.receiver import Receiver, ReceiverEngine
+from crescendo.load.sender import SenderEngine
+from crescendo.load.sending import Sender
+from crescendo.model.errors import PeerError
+from crescendo.model.pacer import pacer_for
+from crescendo.model.payload import Payload
+from crescendo.model.workload import Group, Settle
+from crescendo.record.writer import Log
+
+READY_TIMEOUT_S = 10.0
+_DRAIN_NS = 5 * 10**9
+
+
+class Effort(Struct, frozen=True):
+    """What one side did, from its first message to its last. A run is what one read or one write handled together."""
+
+    messages: int
+    seconds: float
+    cpu_seconds: float
+    batch_share: float
+    runs: int
+
+    @property
+    def rate(self) -> float:
+        return self.messages / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_seconds / self.messages * 1e6 if self.messages else 0.0
+
+    @property
+    def run_length(self) -> float:
+        return self.messages / self.runs if self.runs else 0.0
+
+
+class Counted:
+    """A log, or none, that also counts what passes through and when."""
+
+    def __init__(self, table: str, log: Log | None) -> None:
+        self._table = table
+        self._log = log
+        self._first_ns = self._last_ns = 0
+        self.runs = 0
+
+    @property
+    def seconds(self) -> float:
+        """From the first to the last."""
+        return (self._last_ns - self._first_ns) / 1e9
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first; 0 while there is none."""
+        return (time.monotonic_ns() - self._first_ns) / 1e9 if self._first_ns else 0.0
+
+    def append(self, table: str, rows: int, *columns: object) -> None:
+        if table == self._table:
+            self.runs += 1
+            self._last_ns = time.monotonic_ns()
+            self._first_ns = self._first_ns or self._last_ns
+        if self._log is not None:
+            self._log.append(table, rows, *columns)
+
+    def tick(self, now_ns: int) -> None:
+        if self._log is not None:
+            self._log.tick(now_ns)
+
+
+class Guard:
+    """Tells an engine when to stop; ignores its reports."""
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self.should_stop = stop
+
+    def report(self, statistics: Statistics) -> None:
+        pass
+
+    def event(self, kind: str, detail: dict[str, object]) -> None:
+        raise PeerError(f"{kind}: {detail}")
+
+
+def unbounded(protocol: str, size: int) -> Group:
+    """One sender and one receiver that neither wait nor are asked to settle: the least work a message can be."""
+    return Group(protocol=protocol, size=Payload.fixed(size), rate=0, settle=Settle.AT_MOST_ONCE)
+
+
+def send(url: str, group: Group, quota: Quota, *, tag: int, log: Log | None = None, batching: bool = True) -> Effort:
+    """Send by all senders of the group until the quota is used up and everything is settled."""
+    make: Any = driver_of(group.protocol, "sender")
+    channels = _ready([make(url, group, batching=batching) for _ in range(group.senders)])
+    counted = Counted("sent", log)
+    senders = [Sender(n, group, pacer_for(group.rate), quota, channel, tag) for n, channel in enumerate(channels)]
+    engine = SenderEngine(senders, counted, Guard(lambda: False), drain_ns=_DRAIN_NS)
+    cpu_before = cpu_seconds()
+    try:
+        statistics = engine.run(time.monotonic_ns())
+    finally:
+        cpu = cpu_seconds() - cpu_before
+        engine.close()
+    return _effort(statistics, cpu, counted)
+
+
+def receive(
+    url: str,
+    group: Group,
+    *,
+    tag: int,
+    stop: Callable[[float], bool],
+    on_ready: Callable[[], None] = lambda: None,
+    log: Log | None = None,
+    batching: bool = True,
+) -> Effort:
+    """Receive by all receivers of the group until `stop` says so; it is told the seconds since the first message."""
+    make: Any = driver_of(group.protocol, "receiver")
+    channels = _ready([make(url, group, batching=batching) for _ in range(group.receivers)])
+    counted = Counted("received", log)
+    receivers = [Receiver(number, group, channel) for number, channel in enumerate(channels)]
+    engine = ReceiverEngine(receivers, counted, Guard(lambda: stop(counted.elapsed)), tag=tag)
+    on_ready()
+    cpu_before = cpu_seconds()
+    try:
+        statistics = engine.run()
+    finally:
+        cpu = cpu_seconds() - cpu_before
+        engine.close()
+    return _effort(statistics, cpu, counted)
+
+
+def _effort(statistics: Statistics, cpu: float, counted: Counted) -> Effort:
+    share = statistics.values.get("batch_share", 0.0)
+    return Effort(statistics.messages, counted.seconds, cpu, share, counted.runs)
+
+
+def cpu_seconds() -> float:
+    """What the kernel has charged this process for, all its threads included."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _ready(channels: list[Any]) -> list[Any]:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while waiting := [channel for channel in channels if not channel.ready]:
+        for channel in waiting:
+            channel.flush()
+            list(channel.pump())
+            if channel.closed is not None:
+                raise PeerError(channel.closed)
+        if time.monotonic() > deadline:
+            raise PeerError(f"{len(waiting)} connection(s) had no answer within {READY_TIMEOUT_S:g} s")
+        time.sleep(0.001)
+    return channels

@@ -1,0 +1,101 @@
+"""What was this machine found capable of, and may that be believed?
+
+One small file a machine, in the person's state directory, because a home directory may be shared by many machines. It
+holds the ceilings and the facts they depend on; a calibration of another machine, another Python or another Crescendo
+is as good as none. Measures nothing.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from crescendo.model.errors import ConfigError
+from crescendo.record.manifest import write_whole
+from crescendo.systems.standing import state_directory
+
+SENDER, RECEIVER = "sender", "receiver"
+ROLES = (SENDER, RECEIVER)
+FORMAT = 1
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class Machine(Struct, frozen=True):
+    """What a ceiling depends on."""
+
+    name: str
+    processor: str
+    cores: int
+    python: str
+    crescendo: str
+
+
+class Ceiling(Struct, frozen=True):
+    """Messages a second that one process of one role reached against a null end: the median of its turns."""
+
+    protocol: str
+    role: str
+    size: int
+    rate: float
+    lowest: float
+    highest: float
+    turns: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.protocol, self.role, self.size
+
+
+class Calibration(Struct, frozen=True):
+    """All ceilings of one machine."""
+
+    machine: Machine
+    taken_ns: int  # wall clock
+    ceilings: list[Ceiling]
+    format: int = FORMAT
+
+    def ceiling_of(self, protocol: str, role: str, size: float) -> Ceiling | None:
+        """The ceiling at this size, or at the nearest one above it; a larger message is never easier."""
+        fitting = [c for c in self.ceilings if (c.protocol, c.role) == (protocol, role) and c.size >= size]
+        return min(fitting, key=lambda ceiling: ceiling.size, default=None)
+
+
+def machine_of(host: Mapping[str, Any], versions: Mapping[str, str]) -> Machine:
+    """The machine that a manifest, or this moment, speaks of."""
+    return Machine(
+        name=str(host.get("name", "")),
+        processor=str(host.get("processor", "")),
+        cores=int(host.get("cores", 0)),
+        python=versions.get("python", ""),
+        crescendo=versions.get("crescendo", ""),
+    )
+
+
+def path_of(machine: Machine) -> Path:
+    return state_directory().parent / "calibration" / f"{_UNSAFE.sub('_', machine.name) or 'machine'}.json"
+
+
+def read_calibration(machine: Machine) -> Calibration | None:
+    """What is known of exactly this machine; None when that is nothing, or nothing that can be read."""
+    try:
+        calibration = msgspec.json.decode(path_of(machine).read_bytes(), type=Calibration)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return calibration if calibration.machine == machine and calibration.format == FORMAT else None
+
+
+def keep(machine: Machine, ceilings: Iterable[Ceiling], taken_ns: int) -> Path:
+    """Add ceilings to what is known; newer ones take the place of older ones."""
+    known = read_calibration(machine)
+    merged = {ceiling.key: ceiling for ceiling in (*(known.ceilings if known else ()), *ceilings)}
+    path = path_of(machine)
+    document = Calibration(machine, taken_ns, [merged[key] for key in sorted(merged)])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1))
+    except OSError as err:
+        raise ConfigError(f"{path} cannot be written: {err.strerror}; set XDG_STATE_HOME to another place") from err
+    return path

@@ -1,0 +1,76 @@
+"""How does a person start an MLMQ broker?
+
+It reads the configuration, starts an embedded PostgreSQL when no database is named, serves, prints where, and leaves
+nothing behind when it ends. `--init` only prepares the database. What a broker does is not decided here.
+"""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import uvloop
+
+from crescendo.mlmq import postgres
+from crescendo.mlmq.broker.database_pool import describe
+from crescendo.mlmq.broker.server import Broker
+from crescendo.mlmq.broker.settings import Settings, load_settings
+from crescendo.mlmq.broker.store import prepare
+from crescendo.mlmq.broker.supervision import supervise
+from crescendo.run.processes import die_with_parent
+
+R = TypeVar("R")
+_SPARE_CONNECTIONS = 16  # for notices, for whoever prepares the schema, and for a look with psql
+
+
+def broker(
+    database: str | None, config: Path | None, init: bool, listen: str | None, data: Path | None, as_json: bool
+) -> int:
+    given = {"database": database, "listen": listen, "data": None if data is None else str(data)}
+    settings = load_settings(config, {key: value for key, value in given.items() if value is not None})
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    # Until the broker serves, and while the embedded server stops, whoever ends us gets everything taken down again.
+    signal.signal(signal.SIGTERM, _interrupt)
+    if settings.database:
+        return _with_database(settings, settings.database, init, as_json, lambda: True)
+    server = postgres.start(
+        Path(settings.data) if settings.data else None,
+        max_connections=settings.connections + _SPARE_CONNECTIONS,
+        on_fork=die_with_parent(),
+    )
+    try:
+        url = server.url()
+        _run(prepare(url, settings))
+        return _with_database(settings, url, init, as_json, lambda: server.is_alive)
+    finally:
+        server.stop()
+
+
+def _with_database(settings: Settings, url: str, init: bool, as_json: bool, is_alive: Callable[[], bool]) -> int:
+    if init:
+        applied = _run(prepare(url, settings))
+        print(f"{describe(url)} is ready, {f'{applied} migrations applied' if applied else 'nothing was to be done'}")
+        return 0
+
+    def announce(started: Broker) -> None:
+        address, http = started.address, started.http.address
+        document = {"url": f"mlmq://{address}", "http": f"http://{http}", "database": describe(url)}
+        line = f"serving mlmq://{address}, health and metrics at http://{http}, database {describe(url)}"
+        print(json.dumps(document) if as_json else line, flush=True)
+
+    drained = _run(supervise(settings, url, announce=announce, is_database_alive=is_alive))
+    return 0 if drained else 1
+
+
+def _run(coroutine: Coroutine[Any, Any, R]) -> R:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(coroutine)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,47 @@
+"""The verb `calibrate`: what this machine's load generator can do at the most."""
+
+import time
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from crescendo.calibrate.ceilings import SIZES, TURNS, check, measure
+from crescendo.calibrate.ends import ENDS
+from crescendo.calibrate.store import ROLES, Ceiling, keep, machine_of
+from crescendo.cli.terminal import Progress
+from crescendo.run import facts
+from crescendo.run.processes import die_with_parent
+
+
+def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: bool) -> int:
+    protocols, sizes = protocols or list(ENDS), sorted(set(sizes or SIZES))
+    check(protocols, sizes, seconds)
+    machine = machine_of(facts.host(), facts.versions())
+    wanted = [(protocol, role, size) for protocol in protocols for size in sizes for role in ROLES]
+    ceilings: list[Ceiling] = []
+    with Progress() as progress:
+        for number, (protocol, role, size) in enumerate(wanted, 1):
+            progress(f"{number} of {len(wanted)}: {protocol} {role}, {size:,} bytes")
+            ceilings.append(
+                measure(protocol, role, size, seconds=seconds, turns=TURNS, on_fork=die_with_parent())
+            )  # fmt: skip
+    path = keep(machine, ceilings, time.time_ns())
+    if as_json:
+        print(msgspec.json.encode({"machine": machine, "path": str(path), "ceilings": ceilings}).decode())
+        return 0
+    _print_table(ceilings)
+    print(f"{machine.cores} cores, {machine.processor or 'unknown processor'}; kept in {path}")
+    return 0
+
+
+def _print_table(ceilings: list[Ceiling]) -> None:
+    table = Table(title="msg/s of one process against a null end", title_justify="left", box=None, padding=(0, 2))
+    for name in ("protocol", "role"):
+        table.add_column(name)
+    for name in ("bytes", "ceiling", "lowest", "highest"):
+        table.add_column(name, justify="right")
+    for one in ceilings:
+        numbers = (f"{number:,.0f}" for number in (one.rate, one.lowest, one.highest))
+        table.add_row(one.protocol, one.role, f"{one.size:,}", *numbers)
+    Console(highlight=False).print(table)

@@ -1,0 +1,72 @@
+"""The verb `import`: files of another tool as a recording."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from crescendo.cli.terminal import Progress
+from crescendo.importers.harvest import Options
+from crescendo.importers.job import Imported, carry_out, order, summary_json
+from crescendo.importers.parts import REJECTED
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import Duration
+from crescendo.pipeline.java import use_java
+from crescendo.pipeline.session import close_session, open_session
+
+_SHOWN = 20
+"""So many files are listed; a thousand would hide what they add up to."""
+
+
+def import_(
+    form: str, paths: list[Path], out: Path, period: str, clock_bound: str | None, master: str | None, as_json: bool
+) -> int:
+    options = Options(
+        period_ns=_duration("--period", period, least_ns=1),
+        clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, least_ns=0),
+    )
+    work = order(form, paths, out)
+    use_java()
+    with Progress() as progress:
+        progress("starting Spark")
+        spark = open_session(master)
+        try:
+            account = carry_out(work, spark, options, progress)
+        finally:
+            close_session(spark)
+    if as_json:
+        print(summary_json(account))
+    else:
+        _print(account, out)
+    return 0
+
+
+def _duration(option: str, text: str, *, least_ns: int) -> int:
+    try:
+        duration = Duration.parse(text)
+    except ValueError as err:
+        raise ConfigError(f"{option}: {err}") from err
+    if duration < least_ns:
+        raise ConfigError(f"{option}: {text} is too short")
+    return int(duration)
+
+
+def _print(account: Imported, out: Path) -> None:
+    for source in account.sources[:_SHOWN]:
+        aside = f", {source.rejected:,} rejected" if source.rejected else ""
+        print(f"  {source.path}: {source.kind}, {source.records:,} read{aside}")
+    if len(account.sources) > _SHOWN:
+        print(f"  and {len(account.sources) - _SHOWN:,} files more")
+    if account.skipped:
+        print(f"  skipped {len(account.skipped):,} files that are something else", file=sys.stderr)
+    print("rows   " + (", ".join(f"{table} {rows:,}" for table, rows in account.tables.items()) or "none"))
+    if account.start_ns is not None and account.end_ns is not None:
+        print(f"time   {_moment(account.start_ns)} to {_moment(account.end_ns)}")
+    if account.rejected:
+        print(f"reject {account.rejected:,} lines, kept with their reasons in {out / REJECTED}")
+    for caveat in account.caveats:
+        print(f"note   {caveat}")
+    print(f"run    {out}")
+
+
+def _moment(t_ns: int) -> str:
+    return datetime.fromtimestamp(t_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

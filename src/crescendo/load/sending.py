@@ -1,0 +1,194 @@
+"""Which messages does one connection send next?
+
+Those that are due and were never sent, in order; before them those that were on their way when the connection was
+lost; and with a bounded buffer only as many as fit, because the rest is shed. Keeps what is unsettled. Sends nothing.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from crescendo.load.assignment import Quota
+from crescendo.load.driver import SendChannel
+from crescendo.load.lifeline import Lifeline
+from crescendo.load.statistics import Stopwatch
+from crescendo.model.pacer import Pacer
+from crescendo.model.workload import Group, Settle
+
+FIRST_ATTEMPT = 1
+
+
+class Flight(NamedTuple):
+    """Messages that left together and are not settled yet."""
+
+    first_seq: int
+    last_seq: int
+    sent_ns: int
+    attempt: int = FIRST_ATTEMPT
+    first_sent_ns: int = 0  # when they left for the first time
+
+
+class Stretch(NamedTuple):
+    """Messages to send, in one go if there is room."""
+
+    first_seq: int
+    length: int
+    attempt: int = FIRST_ATTEMPT
+    first_sent_ns: int = 0
+
+
+class Sender:
+    """One sending connection and where it is in its schedule."""
+
+    def __init__(
+        self,
+        number: int,
+        group: Group,
+        pacer: Pacer,
+        quota: Quota,
+        channel: SendChannel,
+        tag: int,
+        *,
+        seed: int = 1,
+        redial: Callable[[int], SendChannel] | None = None,
+    ) -> None:
+        self.number = number
+        self.group = group
+        self.line = Lifeline(channel, redial, seed=number)
+        self.tag = tag
+        self.pacer = pacer
+        self.quota = quota
+        self.total = quota.total
+        self.next_seq = 0
+        self.sent = 0
+        self.shed = 0
+        self.blocked = Stopwatch()
+        self.free_since_ns = 0
+        self.last_sent_ns = 0
+        self.awaits_outcomes = group.settle is not Settle.AT_MOST_ONCE
+        self.sizes = None if group.size.is_fixed else group.size.sizes(seed, number)
+        self.lines = group.size.lines
+        self.dressed: object = None  # the batch whose stamps say whose they are
+        self.flights: deque[Flight] = deque()
+        self.in_flight = 0
+        self._again: deque[Stretch] = deque()  # before anything new
+        self._waiting = 0  # messages in it
+
+    @property
+    def channel(self) -> SendChannel:
+        return self.line.channel
+
+    def due(self, elapsed_ns: int) -> int:
+        """How many messages wait to be sent."""
+        return max(self._due_by(elapsed_ns) - self.next_seq, 0) + self._waiting
+
+    def _due_by(self, elapsed_ns: int) -> int:
+        if self.quota.count_after_warmup is not None and elapsed_ns >= self.quota.warmup_ns:
+            self.total = self.next_seq + self.quota.count_after_warmup
+            self.quota = Quota(self.total, self.quota.until_ns)
+        if not self.pacer.bounded and elapsed_ns >= self.quota.until_ns:
+            self.total = self.next_seq
+        return min(self.pacer.due_count(elapsed_ns), self.total)
+
+    @property
+    def next_due_ns(self) -> int:
+        """The intended offset of the next message."""
+        return int(self.pacer.due_ns(np.array([self.next_seq], np.int64))[0])
+
+    @property
+    def exhausted(self) -> bool:
+        return self.line.lost or (self.next_seq >= self.total and not self._waiting)
+
+    def room(self) -> int:
+        """How many messages may leave now, by the system's leave and by our own window."""
+        room = self.channel.room()
+        window = self.group.window
+        return room if window is None else min(room, window - self.in_flight)
+
+    def over(self) -> bool:
+        """Whether everything has left and has been settled, where anybody settles."""
+        return self.line.lost or (not self.flights and not self._waiting and self.channel.flush())
+
+    def next_stretch(self, limit: int) -> Stretch:
+        """At most `limit` messages, of those that are due."""
+        if self._again:
+            stretch = self._again.popleft()
+            if stretch.length > limit:
+                rest = Stretch(
+                    stretch.first_seq + limit, stretch.length - limit, stretch.attempt, stretch.first_sent_ns
+                )  # fmt: skip
+                self._again.appendleft(rest)
+                stretch = stretch._replace(length=limit)
+            self._waiting -= stretch.length
+            return stretch
+        first = self.next_seq
+        self.next_seq += limit
+        return Stretch(first, limit)
+
+    def put_back(self, stretch: Stretch) -> None:
+        """There was no room for these after all."""
+        self._again.appendleft(stretch)
+        self._waiting += stretch.length
+
+    def cut_to_buffer(self, elapsed_ns: int, room: int) -> range:
+        """Put what is due and cannot leave into the buffer; what does not fit either is shed: these numbers."""
+        buffer = self.group.buffer
+        due = self._due_by(elapsed_ns)
+        if buffer is None or due <= self.next_seq:
+            return range(0)
+        kept = max(min(due - self.next_seq, room + buffer - self._waiting), 0)
+        if kept:
+            self._again.append(Stretch(self.next_seq, kept))
+            self._waiting += kept
+        shed = range(self.next_seq + kept, due)
+        self.next_seq = due
+        self.shed += len(shed)
+        return shed
+
+    def flew(self, stretch: Stretch, sent_ns: int) -> None:
+        """These have left."""
+        self.sent += stretch.length if stretch.attempt == FIRST_ATTEMPT else 0
+        self.last_sent_ns = sent_ns
+        if self.awaits_outcomes:
+            first_sent_ns = stretch.first_sent_ns or sent_ns
+            last = stretch.first_seq + stretch.length - 1
+            self.flights.append(Flight(stretch.first_seq, last, sent_ns, stretch.attempt, first_sent_ns))
+            self.in_flight += stretch.length
+
+    def settled(self, first_seq: int, last_seq: int) -> list[Flight]:
+        """Take the sequence numbers first to last out of what is unsettled."""
+        taken = take_flights(self.flights, first_seq, last_seq)
+        self.in_flight -= sum(flight.last_seq - flight.first_seq + 1 for flight in taken)
+        return taken
+
+    def interrupted(self) -> int:
+        """The connection is gone: what was unsettled will be sent again, oldest first. How many."""
+        flights, self.flights = sorted(self.flights), deque()
+        count, self.in_flight = self.in_flight, 0
+        for flight in reversed(flights):
+            length = flight.last_seq - flight.first_seq + 1
+            self._again.appendleft(Stretch(flight.first_seq, length, flight.attempt + 1, flight.first_sent_ns))
+            self._waiting += length
+        return count
+
+
+def take_flights(flights: deque[Flight], first_seq: int, last_seq: int) -> list[Flight]:
+    """Take the sequence numbers first to last out of what is in flight, cut where the send time changes."""
+    taken: list[Flight] = []
+    skipped: list[Flight] = []
+    while flights and flights[0].first_seq <= last_seq:
+        flight = flights.popleft()
+        low, high = max(flight.first_seq, first_seq), min(flight.last_seq, last_seq)
+        if low > high:
+            skipped.append(flight)
+            continue
+        taken.append(flight._replace(first_seq=low, last_seq=high))
+        if flight.first_seq < low:
+            skipped.append(flight._replace(last_seq=low - 1))
+        if flight.last_seq > high:
+            flights.appendleft(flight._replace(first_seq=high + 1))
+            break
+    flights.extendleft(reversed(skipped))
+    return taken

@@ -1,0 +1,149 @@
+"""Where do messages go, and with which promises?
+
+An address names a queue or a topic, `queue://perf?durable=yes`, or in full the system as well,
+`amqps://user:secret@host/queue/perf?durable=yes&ca=ca.pem`. What a protocol cannot honour is refused here: an option
+that is quietly ignored measures something else than was asked for.
+"""
+
+import re
+from functools import lru_cache
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from crescendo.model.units import Duration, parse_unit
+
+SCHEMES = {
+    "amqp": "amqp10", "amqps": "amqp10", "amqp091": "amqp091", "amqp091s": "amqp091",
+    "stomp": "stomp", "stomp+ssl": "stomp", "mqtt": "mqtt", "mqtts": "mqtt",
+}  # fmt: skip
+"""The scheme of a URL -> the protocol behind it."""
+
+PORTS = {
+    "amqp": 5672, "amqps": 5671, "amqp091": 5672, "amqp091s": 5671,
+    "stomp": 61613, "stomp+ssl": 61612, "mqtt": 1883, "mqtts": 8883,
+}  # fmt: skip
+
+TLS_OPTIONS = ("ca", "cert", "key", "verify", "server_name")
+ACKS = {
+    "amqp091": ("none", "individual", "multiple"),
+    "stomp": ("auto", "client", "client-individual"),
+}
+"""How receivers may acknowledge, by protocol. The others have one way, which `settle` decides."""
+
+_NODE = re.compile(r"(?:(queue|topic)://)?((?!\w+://)[^\s:/][^\s]*)")  # a misspelt scheme is not part of a name
+_SPELLINGS = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an address asks for. None: whatever the system does when nothing is said."""
+
+    durable: bool | None = None  # messages, and queues that have to be made, survive a restart
+    ttl: Duration | None = None
+    priority: Annotated[int, Meta(ge=0, le=255)] | None = None
+    selector: Annotated[str, Meta(max_length=1000)] | None = None
+    subscription: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,60}$")] | None = None  # durable, under this name
+    prefetch: Annotated[int, Meta(ge=1, le=65_535)] | None = None
+    ack: str | None = None
+    qos: Annotated[int, Meta(ge=0, le=2)] | None = None
+    retained: bool | None = None
+    exchange: Annotated[str, Meta(max_length=255)] | None = None
+
+    @property
+    def given(self) -> list[str]:
+        return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+
+
+HONOURED = {
+    "amqp10": ("durable", "ttl", "priority", "selector", "subscription", "prefetch"),
+    "amqp091": ("durable", "ttl", "priority", "prefetch", "ack", "exchange"),
+    "stomp": ("durable", "ttl", "priority", "selector", "subscription", "prefetch", "ack"),
+    "mqtt": ("ttl", "qos", "retained", "subscription", "prefetch"),
+}
+_MAX_PRIORITY = {"amqp10": 255, "amqp091": 255, "stomp": 9}
+
+
+class Address(Struct, frozen=True):
+    """A place, and how to be there."""
+
+    destination: str
+    is_topic: bool
+    options: Options
+    url: str | None = None  # the system, where the address is given in full
+
+    @property
+    def node(self) -> str:
+        """The place alone: what senders and receivers must have in common."""
+        return f"{'topic' if self.is_topic else 'queue'}://{self.destination}"
+
+    @property
+    def protocol(self) -> str | None:
+        """The one its URL is for; None when the address names no system."""
+        return None if self.url is None else SCHEMES[urlsplit(self.url).scheme]
+
+    def check(self, protocol: str) -> None:
+        """Refuse what this protocol cannot honour."""
+        if self.protocol not in {None, protocol}:
+            raise ValueError(f"address: it is a URL of {self.protocol}, and the group's protocol is {protocol}")
+        for option in self.options.given:
+            if option not in HONOURED[protocol]:
+                able = ", ".join(name for name, honoured in HONOURED.items() if option in honoured)
+                raise ValueError(f"address: {protocol} has no {option} that could be asked for; these have: {able}")
+        if (self.options.priority or 0) > (most := _MAX_PRIORITY.get(protocol, 0)):
+            raise ValueError(f"address: {protocol} has priorities up to {most}")
+        if self.options.ack not in {None, *ACKS.get(protocol, ())}:
+            raise ValueError(f"address: ack {self.options.ack!r} is not one of {', '.join(ACKS[protocol])}")
+        if self.options.subscription and not self.is_topic:
+            raise ValueError("address: a durable subscription is one to a topic; write topic://NAME?subscription=…")
+
+
+@lru_cache(maxsize=4096)
+def address_of(text: str) -> Address:
+    """Read one address. ValueError says what would be right, without any password."""
+    scheme = text.partition("://")[0]
+    if scheme in SCHEMES and "://" in text:
+        return _in_full(text)
+    place, _, query = text.partition("?")
+    match = _NODE.fullmatch(place)
+    if not match:
+        raise ValueError(f"address {redacted(text)!r} should read queue://NAME or topic://NAME")
+    return Address(match[2], match[1] == "topic", _options(dict(parse_qsl(query, keep_blank_values=True))))
+
+
+def _in_full(text: str) -> Address:
+    shown = redacted(text)
+    wanted = "scheme://[user:password@]host[:port]/queue/NAME (or /topic/NAME)"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:  # its words may hold a piece of the password
+        raise ValueError(f"address {shown!r} should read {wanted}") from None
+    kind, _, name = parts.path.removeprefix("/").partition("/")
+    if not parts.hostname or port == 0 or kind not in {"queue", "topic"} or not name:
+        raise ValueError(f"address {shown!r} should read {wanted}")
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    secure = urlencode({key: value for key, value in given.items() if key in TLS_OPTIONS}, quote_via=quote)
+    options = _options({key: value for key, value in given.items() if key not in TLS_OPTIONS})
+    url = f"{parts.scheme}://{parts.netloc}" + (f"?{secure}" if secure else "")
+    return Address(unquote(name), kind == "topic", options, url)
+
+
+def _options(given: dict[str, str]) -> Options:
+    values: dict[str, Any] = {key: _SPELLINGS.get(value.lower(), value) for key, value in given.items()}
+    try:
+        return msgspec.convert(values, Options, dec_hook=parse_unit, strict=False)
+    except msgspec.ValidationError as err:
+        unknown = re.search(r"unknown field `(.*)`", str(err))
+        if unknown:
+            raise ValueError(
+                f"address: unknown option {unknown[1]!r}; known: {', '.join(Options.__struct_fields__)}"
+            ) from None
+        reason, _, where = str(err).partition(" - at `$.")
+        raise ValueError(f"address: {where.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
+
+
+def redacted(text: str) -> str:
+    """Without the password, whatever the text is."""
+    return re.sub(r"(://[^:@/]*:).*@", r"\1***@", text)

@@ -1,0 +1,59 @@
+"""What did each connection carry while it was measured?
+
+Reads the throughput table of an analysed run, and only the seconds that lie wholly within the measure phase: a second
+that is cut off says less than it seems to. Judges nothing.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.dataset as ds
+
+from crescendo.pipeline import columns
+from crescendo.record.manifest import Manifest
+from crescendo.record.summary import TABLES_DIR
+
+_SECOND_NS = 10**9
+_MEASURE = "measure"
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Messages and bytes by second (rows) and connection (columns)."""
+
+    messages: npt.NDArray[np.int64]
+    octets: npt.NDArray[np.int64]
+
+    @property
+    def seconds(self) -> int:
+        return len(self.messages)
+
+
+def carried(run_dir: Path, manifest: Manifest, role: str) -> Carried:
+    """The full seconds of the measure phase; connections are numbered as in the manifest."""
+    connections = 1 + max((one.id for one in manifest.connections if one.role == role), default=-1)
+    first, seconds = full_seconds(manifest)
+    found = Carried(np.zeros((seconds, connections), np.int64), np.zeros((seconds, connections), np.int64))
+    files = sorted((run_dir / TABLES_DIR / columns.THROUGHPUT).glob("*.parquet"))
+    if files and seconds:
+        second = ds.field(columns.SECOND)
+        wanted = (ds.field(columns.ROLE) == role) & (second >= first) & (second < first + seconds)
+        rows = ds.dataset(files).to_table(filter=wanted)
+        place = tuple(rows[name].to_numpy() for name in (columns.SECOND, columns.CONNECTION))
+        listed = place[1] < connections
+        place = (place[0][listed] - first, place[1][listed])
+        np.add.at(found.messages, place, rows[columns.MESSAGES].to_numpy()[listed])
+        np.add.at(found.octets, place, rows[columns.BYTES].to_numpy()[listed])
+    return found
+
+
+def full_seconds(manifest: Manifest) -> tuple[int, int]:
+    """The first second that lies wholly within the measure phase, counted from the first phase, and how many do."""
+    measure = next((phase for phase in manifest.phases if phase.name == _MEASURE), None)
+    if measure is None:
+        return 0, 0
+    origin_ns = min(phase.start_ns for phase in manifest.phases)
+    first = -((origin_ns - measure.start_ns) // _SECOND_NS)
+    return first, max((measure.end_ns - origin_ns) // _SECOND_NS - first, 0)

@@ -1,0 +1,49 @@
+"""How near was the generator to its own limit in this run?
+
+Brings together what the run carried, on which machine, and what that machine was found capable of. Says nothing when
+any of it is not known: a run on another machine, by another version, or of a size that was never calibrated.
+"""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from crescendo.calibrate.share import Stream, percent_of_ceiling
+from crescendo.calibrate.store import ROLES, machine_of, read_calibration
+from crescendo.record.manifest import Manifest, read_manifest
+from crescendo.record.summary import Summary, write_summary
+from crescendo.run.carried import carried
+
+
+def with_ceiling(run_dir: Path, summary: Summary) -> Summary:
+    """The summary with the generator's share of its ceiling, on disk too."""
+    percent = ceiling_percent(run_dir, read_manifest(run_dir))
+    if percent == summary.ceiling_percent:
+        return summary
+    summary = msgspec.structs.replace(summary, ceiling_percent=percent)
+    write_summary(run_dir, summary)
+    return summary
+
+
+def ceiling_percent(run_dir: Path, manifest: Manifest) -> float | None:
+    machine = machine_of(manifest.host, manifest.versions)
+    calibration = read_calibration(machine)
+    load = [peer for peer in manifest.peers if peer.role in ROLES]
+    if calibration is None or any(peer.host != machine.name for peer in load):
+        return None
+    processes = {role: sum(peer.role == role for peer in load) for role in ROLES}
+    return percent_of_ceiling(_streams(run_dir, manifest), processes, calibration)
+
+
+def _streams(run_dir: Path, manifest: Manifest) -> list[Stream]:
+    protocols = {group["name"]: group["protocol"] for group in manifest.experiment["workload"]}
+    streams: list[Stream] = []
+    for role in ROLES:
+        found = carried(run_dir, manifest, role)
+        messages, octets = np.sum(found.messages, axis=0), np.sum(found.octets, axis=0)
+        for connection in manifest.connections:
+            if connection.role == role and (count := int(messages[connection.id])):
+                size = int(octets[connection.id]) / count
+                streams.append(Stream(protocols[connection.group], role, size, count / found.seconds))
+    return streams

@@ -1,0 +1,118 @@
+"""Do null ends behave so that any client takes them for a system, and do they count what really came?"""
+
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from foreign_clients_of_null import NAME, run
+
+from crescendo.calibrate.ends import ENDS
+from crescendo.calibrate.engine import receive, send, unbounded
+from crescendo.calibrate.null import TAG, Taken, serve_one
+from crescendo.load.assignment import Quota
+from crescendo.model.errors import PeerError
+from crescendo.model.pacer import UNLIMITED
+from crescendo.model.workload import PROTOCOLS
+from crescendo.net.sockets import connect, listen
+
+SIZE = 300
+COUNT = 50
+
+# Bytes of one message on the wire, from the specifications: AMQP 0-9-1 2.3.5 (method, header and body frame, 8 bytes
+# around each), MQTT 5 3.3 (type, two bytes of length, topic, no properties).
+UNIT = {
+    "amqp091": (8 + 4 + 2 + 1 + 1 + len(NAME) + 1) + (8 + 2 + 2 + 8 + 2) + (8 + SIZE),
+    "mqtt": 1 + 2 + 2 + len(NAME) + 1 + SIZE,
+}
+# The others say more or less with each message: STOMP headers by name, AMQP 1.0 values of many widths.
+LEAST_OVERHEAD, MOST_OVERHEAD, FAREWELL = 20, 200, 300
+
+Serve = Callable[[str, bool], tuple[int, Future[Taken]]]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """A null end in a thread: its port, and what it will have taken."""
+    listeners = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def start(protocol: str, source: bool) -> tuple[int, Future[Taken]]:
+            listener = listen()
+            listener.settimeout(20)
+            listeners.append(listener)
+            taken = pool.submit(serve_one, listener, ENDS[protocol](SIZE, source=source), source=source)
+            return listener.getsockname()[1], taken
+
+        yield start
+    for listener in listeners:
+        listener.close()
+
+
+@pytest.mark.parametrize("protocol", sorted(ENDS))
+def test_a_sink_counts_the_bytes_of_a_foreign_sender(protocol: str, serve: Serve) -> None:
+    port, taken = serve(protocol, False)
+    run("sends", protocol, port, COUNT, SIZE)
+    octets = taken.result(30).octets
+    if protocol in UNIT:
+        assert COUNT * UNIT[protocol] <= octets <= COUNT * UNIT[protocol] + FAREWELL
+    else:
+        assert COUNT * (SIZE + LEAST_OVERHEAD) <= octets <= COUNT * (SIZE + MOST_OVERHEAD) + FAREWELL
+
+
+@pytest.mark.parametrize("protocol", sorted(ENDS))
+def test_a_foreign_receiver_reads_stamped_messages_from_a_source(protocol: str, serve: Serve) -> None:
+    port, taken = serve(protocol, True)
+    bodies = run("receives", protocol, port, COUNT, SIZE)
+    assert taken.result(30).messages >= COUNT
+    assert len(bodies) == COUNT
+    for number, body in enumerate(bodies):
+        magic, sender, tag, seq, intended_ns, sent_ns = struct.unpack(">HHIQqq", body[:32])
+        assert (len(body), magic, sender, tag, seq) == (SIZE, 0xC501, 0, TAG, number)
+        assert intended_ns == sent_ns > 0
+
+
+@pytest.mark.parametrize("protocol", sorted(ENDS))
+def test_our_senders_and_a_sink_agree_about_every_message(protocol: str, serve: Serve) -> None:
+    port, taken = serve(protocol, False)
+    effort = send(
+        f"{PROTOCOLS[protocol]}://127.0.0.1:{port}", unbounded(protocol, SIZE), Quota(20_000, UNLIMITED), tag=1
+    )
+    octets = taken.result(30).octets
+    assert effort.messages == 20_000
+    assert effort.batch_share == 1.0
+    assert effort.runs * effort.run_length == pytest.approx(20_000)
+    assert octets >= 20_000 * SIZE
+    # What is left of whole messages is the farewell; a message more or less would show.
+    if protocol in UNIT:
+        assert 0 <= octets - 20_000 * UNIT[protocol] < FAREWELL
+
+
+@pytest.mark.parametrize("protocol", sorted(ENDS))
+def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve: Serve) -> None:
+    port, taken = serve(protocol, True)
+    arrived = threading.Event()
+
+    class Log:
+        rows = 0
+
+        def append(self, table: str, rows: int, *columns: object) -> None:
+            Log.rows += rows
+            if Log.rows >= 20_000:
+                arrived.set()
+
+        def tick(self, now_ns: int) -> None:
+            pass
+
+    url = f"{PROTOCOLS[protocol]}://127.0.0.1:{port}"
+    effort = receive(url, unbounded(protocol, SIZE), tag=TAG, stop=lambda _: arrived.is_set(), log=Log())
+    assert 20_000 <= effort.messages == Log.rows <= taken.result(30).messages
+    assert effort.batch_share > 0.9
+
+
+def test_a_client_that_leaves_during_the_handshake_is_said_to_have_left(serve: Serve) -> None:
+    port, taken = serve("mqtt", False)
+    connect("127.0.0.1", port).close()
+    with pytest.raises(PeerError, match="left before the handshake was over"):
+        taken.result(30)

@@ -1,0 +1,28 @@
+"""Is the n-th message on a connection the one that was sent there?"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crescendo.load.numbering import Numbering
+
+stretches = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 8)), max_size=10)
+
+
+@given(stretches, st.integers(0, 90), st.integers(0, 90))
+def test_places_lead_back_to_sequence_numbers(sent: list[tuple[int, int]], first: int, length: int) -> None:
+    numbering = Numbering()
+    oracle: list[int] = []
+    for seq, count in sent:
+        numbering.sent(seq, count)
+        oracle += range(seq, seq + count)
+    found = [seq for low, high in numbering.sequences(first, first + length) for seq in range(low, high + 1)]
+    assert found == oracle[first : first + length + 1]
+    assert numbering.count == len(oracle)
+    assert [seq for seq in range(80) if numbering.includes(seq)] == [seq for seq in range(80) if seq in oracle]
+
+
+def test_what_counts_up_stays_one_stretch() -> None:
+    numbering = Numbering()
+    for first in range(0, 1000, 10):
+        numbering.sent(first, 10)
+    assert numbering.sequences(0, 999) == [(0, 999)]

@@ -1,0 +1,79 @@
+"""Is every message sent once, again when it must be, or shed and counted?"""
+
+from collections import deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+from load_fakes import FakeSendChannel
+
+from crescendo.load.assignment import Quota
+from crescendo.load.sending import Flight, Sender, Stretch
+from crescendo.model.pacer import UNLIMITED, pacer_for
+from crescendo.model.workload import Group
+
+MS = 1_000_000
+
+
+def a_sender(**group: object) -> Sender:
+    made = Group(rate=1000.0, **group)  # type: ignore[arg-type]
+    channel = FakeSendChannel()
+    channel.release()
+    return Sender(1, made, pacer_for(1000), Quota(100, UNLIMITED), channel, 7)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 99), st.integers(0, 99)), max_size=40))
+def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int, bool, int, int]]) -> None:
+    sender = a_sender()
+    attempts = dict.fromkeys(range(100), 0)
+    unsettled: set[int] = set()
+    settled: set[int] = set()
+    for count, breaks, first, last in steps:
+        due = sender.due(99 * MS)
+        if count and due:
+            stretch = sender.next_stretch(min(count, due))
+            for seq in range(stretch.first_seq, stretch.first_seq + stretch.length):
+                attempts[seq] += 1
+                assert stretch.attempt == attempts[seq]
+                assert seq not in unsettled | settled
+                unsettled.add(seq)
+            sender.flew(stretch, 5)
+        for flight in sender.settled(first, last):
+            for seq in range(flight.first_seq, flight.last_seq + 1):
+                unsettled.remove(seq)
+                settled.add(seq)
+        assert not any(first <= seq <= last for seq in unsettled)
+        if breaks:
+            assert sender.interrupted() == len(unsettled)
+            unsettled.clear()
+        assert sender.in_flight == len(unsettled)
+        assert sender.due(99 * MS) == 100 - len(settled) - len(unsettled)
+    assert sender.sent == sum(tried > 0 for tried in attempts.values())
+
+
+def test_what_is_sent_again_keeps_the_time_of_its_first_attempt() -> None:
+    sender = a_sender()
+    sender.flew(sender.next_stretch(10), 111)
+    sender.settled(2, 4)
+    sender.interrupted()
+    again = [sender.next_stretch(100), sender.next_stretch(100)]
+    assert again == [Stretch(0, 2, 2, 111), Stretch(5, 5, 2, 111)]
+    sender.flew(again[0], 222)
+    assert sender.flights == deque([Flight(0, 1, 222, 2, 111)])
+
+
+def test_a_full_buffer_sheds_the_newest() -> None:
+    sender = a_sender(buffer=5)
+    assert sender.cut_to_buffer(9 * MS, room=2) == range(7, 10)  # ten are due: two leave, five wait, three do not fit
+    assert sender.due(9 * MS) == 7
+    assert sender.next_stretch(2) == Stretch(0, 2)
+    assert sender.cut_to_buffer(12 * MS, room=0) == range(10, 13)
+    assert sender.next_stretch(100) == Stretch(2, 5)
+    assert sender.cut_to_buffer(13 * MS, room=0) == range(0)
+    assert sender.next_stretch(100) == Stretch(13, 1)
+    assert sender.shed == 6
+
+
+def test_without_a_buffer_nothing_is_shed() -> None:
+    sender = a_sender()
+    assert sender.cut_to_buffer(50 * MS, room=0) == range(0)
+    assert sender.due(50 * MS) == 51

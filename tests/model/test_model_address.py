@@ -1,0 +1,72 @@
+"""Does an address mean what it says, and is what nobody can honour refused?"""
+
+import pytest
+
+from crescendo.model.address import HONOURED, SCHEMES, Options, address_of
+
+
+def test_a_place_is_a_queue_unless_it_says_topic() -> None:
+    assert address_of("perf").node == "queue://perf"
+    assert address_of("queue://perf").node == "queue://perf"
+    assert address_of("topic://a/b").node == "topic://a/b"
+
+
+def test_options_are_typed_values() -> None:
+    options = address_of("queue://perf?durable=yes&ttl=1500ms&priority=7&prefetch=10&selector=a%20%3D%20'b'").options
+    assert options == Options(durable=True, ttl=1_500_000_000, priority=7, prefetch=10, selector="a = 'b'")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_an_address_in_full_names_the_system_too(scheme: str) -> None:
+    found = address_of(f"{scheme}://ada:s%40crt@host:77/topic/a%20b?verify=no")
+    assert (found.destination, found.is_topic) == ("a b", True)
+    assert found.url == f"{scheme}://ada:s%40crt@host:77?verify=no"
+    assert found.protocol == SCHEMES[scheme]
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("http://x", "queue://NAME"),
+        ("queue://", "queue://NAME"),
+        ("amqp://host/perf", "/queue/NAME"),
+        ("amqp://host:0/queue/perf", "/queue/NAME"),
+        ("queue://perf?colour=red", "unknown option 'colour'"),
+        ("queue://perf?ttl=5", "ttl: '5' is not a duration"),
+        ("queue://perf?priority=high", "priority"),
+        ("queue://perf?qos=3", "qos"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_what_would_be_right(text: str, cure: str) -> None:
+    with pytest.raises(ValueError, match=cure.replace("?", r"\?")):
+        address_of(text)
+
+
+def test_a_password_is_never_part_of_a_complaint() -> None:
+    with pytest.raises(ValueError, match="should read") as complaint:
+        address_of("amqp://ada:open-sesame@host:notaport/queue/x")
+    assert "open-sesame" not in str(complaint.value)
+
+
+@pytest.mark.parametrize("protocol", HONOURED)
+@pytest.mark.parametrize("option", Options.__struct_fields__)
+def test_an_option_is_honoured_or_refused_but_never_ignored(protocol: str, option: str) -> None:
+    example = {"durable": "yes", "ttl": "5s", "priority": "4", "selector": "a", "subscription": "me", "prefetch": "9",
+               "ack": {"stomp": "client", "amqp091": "multiple"}.get(protocol, "auto"), "qos": "1", "retained": "yes",
+               "exchange": "amq.fanout"}  # fmt: skip
+    address = address_of(f"topic://x?{option}={example[option]}")
+    if option in HONOURED[protocol]:
+        address.check(protocol)
+    else:
+        with pytest.raises(ValueError, match=option):
+            address.check(protocol)
+
+
+def test_bounds_of_a_protocol_are_kept() -> None:
+    address_of("queue://x?priority=200").check("amqp091")
+    with pytest.raises(ValueError, match="up to 9"):
+        address_of("queue://x?priority=200").check("stomp")
+    with pytest.raises(ValueError, match="topic"):
+        address_of("queue://x?subscription=me").check("amqp10")
+    with pytest.raises(ValueError, match="amqp10"):
+        address_of("mqtt://h/queue/x").check("amqp10")

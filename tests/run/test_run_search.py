@@ -1,0 +1,206 @@
+"""Is every try of a search an ordinary run that is judged, kept and told, and never taken for more than it is?"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from crescendo.calibrate.store import Ceiling, keep, machine_of
+from crescendo.cli.search import exit_code, search_line
+from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.experiment import Experiment, experiment_from
+from crescendo.model.verdict import Check, Outcome, Verdict
+from crescendo.record.manifest import Connection, Manifest, Phase, write_manifest
+from crescendo.record.summary import Ledger, Rate, Summary
+from crescendo.run import facts
+from crescendo.run.search import FINDINGS, Finished, at_rate, seek
+
+SECOND_NS = 10**9
+MEASURED_S = 8
+
+
+def experiment(**search: object) -> Experiment:
+    return experiment_from(
+        {
+            "name": "hunt",
+            "workload": [
+                {"name": "a", "senders": 3, "rate": 100},
+                {"name": "b", "senders": 1, "rate": 700, "address": "queue://b"},
+            ],
+            "search": {"from": 1000, "to": 8000, "resolution": "10%", **search},
+        }
+    )
+
+
+class Systems:
+    """Writes what a run through a system of this capacity would have left behind, without running anything."""
+
+    def __init__(self, capacity: float, *, fan_out: int = 1, outcome: Callable[[float], Outcome] | None = None) -> None:
+        self._capacity = capacity
+        self._fan_out = fan_out
+        self._outcome = outcome or (lambda _: Outcome.PASS)
+        self.runs = 0
+
+    def __call__(self, probe: Experiment, directory: Path) -> Finished:
+        self.runs += 1
+        rate = sum(group.senders * group.rate for group in probe.workload)
+        run_dir = directory / f"run-{self.runs}"
+        table = run_dir / "tables" / "throughput"
+        table.mkdir(parents=True)
+        arrived = round(min(rate, self._capacity)) * self._fan_out
+        rows = [
+            {"second": second, "role": "receiver", "connection": 0, "messages": arrived, "bytes": 256 * arrived}
+            for second in range(1, 1 + MEASURED_S)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), table / "part-0.parquet")
+        phases = [Phase("warmup", 0, SECOND_NS), Phase("measure", SECOND_NS, (1 + MEASURED_S) * SECOND_NS)]
+        connections = [Connection(0, "receiver", "receiver-0", "a", "queue://perf", "perf", "s")]
+        manifest = Manifest("r", 1, {}, [], 0, phases=phases, connections=connections)
+        write_manifest(run_dir, manifest)
+        return Finished(run_dir, self._summary(rate))
+
+    def _summary(self, rate: float) -> Summary:
+        outcome = self._outcome(rate)
+        sent = round(rate * MEASURED_S)
+        ledger = Ledger("total", None, None, sent, sent * self._fan_out, sent, sent, 0, 0, 0, 0, 0, 0, 0)
+        check = Check("lost", "== 0", 0.0, 0.0, outcome, [] if outcome is Outcome.PASS else ["said so"])
+        arrived = Rate(rate, rate, min(rate, self._capacity), MEASURED_S * SECOND_NS, 0.0)
+        return Summary("r", "sealed", Verdict(outcome, [check]), [], arrived, [], [ledger], 0)
+
+
+def test_a_try_scales_every_group_and_is_judged_by_the_limits() -> None:
+    sought = experiment(limits={"response_p99": "<= 50ms", "backlog": "steady"})
+    assert sought.search is not None
+    probe = at_rate(sought, sought.search, 5000)
+    assert [group.rate for group in probe.workload] == [500, 3500]
+    assert probe.checks == {"response_p99": "<= 50ms"}
+    assert probe.search is None
+    only_backlog = experiment(limits={"backlog": "steady"})
+    assert only_backlog.search is not None
+    assert at_rate(only_backlog, only_backlog.search, 5000).checks == {"rate": "> 0"}
+
+
+@pytest.mark.parametrize("fan_out", [1, 3])
+def test_a_growing_backlog_is_seen_in_the_tables_and_bounds_the_answer(tmp_path: Path, fan_out: int) -> None:
+    said: list[str] = []
+    findings = seek(experiment(), tmp_path, Systems(5000, fan_out=fan_out), said.append)
+    answer = findings.answer
+    assert answer is not None
+    assert answer.complete
+    assert answer.rate is not None
+    assert answer.above is not None
+    assert answer.rate <= 5000 * 1.05 < answer.above * 1.05  # within the tolerance, half the resolution
+    assert answer.above <= answer.rate * 1.1
+    assert exit_code(answer) == 0
+    assert f"SEARCH {answer.rate:,.0f} msg/s sustainable · between {answer.rate:,.0f} and" in search_line(findings)
+    failed = [tried for tried in findings.tries if tried.outcome is Outcome.FAIL]
+    assert failed[0].rate == 8000
+    assert failed[0].backlog_growth == pytest.approx(3000)
+    assert any(line.endswith("fail (backlog: it grows by 3,000 messages a second)") for line in said)
+    assert [tried.run for tried in findings.tries] == [f"run-{n}" for n in range(1, len(findings.tries) + 1)]
+    assert json.loads((tmp_path / FINDINGS).read_text())["answer"]["rate"] == answer.rate
+
+
+def test_a_backlog_that_nobody_asked_about_is_not_judged(tmp_path: Path) -> None:
+    findings = seek(experiment(limits={"lost": 0}), tmp_path, Systems(500), lambda _: None)
+    assert findings.answer is not None
+    assert (findings.answer.rate, findings.answer.above) == (8000, None)
+    assert "at least 8,000 msg/s" in search_line(findings)
+
+
+def test_an_invalid_run_is_repeated_and_reported_and_never_a_pass(tmp_path: Path) -> None:
+    systems = Systems(10_000, outcome=lambda rate: Outcome.INVALID if rate > 3000 else Outcome.PASS)
+    findings = seek(experiment(), tmp_path, systems, lambda _: None)
+    assert findings.answer is not None
+    assert not findings.answer.complete
+    assert exit_code(findings.answer) == 3
+    assert [tried.outcome for tried in findings.tries if tried.rate > 3000] == [Outcome.INVALID] * 3
+    assert findings.tries[-1].reasons == ["lost: said so"]
+    assert "SEARCH unknown" in search_line(findings)
+    assert "3 of them invalid" in search_line(findings)
+
+
+def test_a_run_that_gets_lost_is_an_invalid_try(tmp_path: Path) -> None:
+    def lost(_probe: Experiment, _directory: Path) -> Finished:
+        raise LostError("the control broker went away")
+
+    findings = seek(experiment(), tmp_path, lost, lambda _: None)
+    assert [(tried.outcome, tried.reasons) for tried in findings.tries] == [
+        (Outcome.INVALID, ["the control broker went away"])
+    ] * 3
+
+
+def test_a_persons_mistake_ends_the_search_at_once(tmp_path: Path) -> None:
+    def refused(_probe: Experiment, _directory: Path) -> Finished:
+        raise ConfigError("nobody is there")
+
+    with pytest.raises(ConfigError):
+        seek(experiment(), tmp_path, refused, lambda _: None)
+
+
+def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
+    systems = Systems(10_000)
+
+    def until_interrupted(probe: Experiment, directory: Path) -> Finished | None:
+        return systems(probe, directory) if systems.runs < 2 else None
+
+    findings = seek(experiment(confirm="1 of 1"), tmp_path, until_interrupted, lambda _: None)
+    assert findings.answer is not None
+    assert (findings.answer.rate, findings.answer.complete, findings.answer.reason) == (2000, False, "interrupted")
+    assert "unknown (2,000 msg/s passes)" in search_line(findings)
+
+
+def test_a_system_that_never_keeps_the_limits_fails(tmp_path: Path) -> None:
+    findings = seek(experiment(), tmp_path, Systems(10), lambda _: None)
+    assert exit_code(findings.answer) == 1
+    assert "under 1,000 msg/s" in search_line(findings)
+
+
+@pytest.mark.timeout(400)
+def test_a_real_search_keeps_its_runs_and_knows_the_generators_ceiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    monkeypatch.delenv("CRESCENDO_STATE", raising=False)
+    ceilings = [
+        Ceiling("amqp10", role, 256, rate, rate, rate, 3) for role, rate in (("sender", 40e3), ("receiver", 10e3))
+    ]
+    keep(machine_of(facts.host(), facts.versions()), ceilings, 1)
+    path = tmp_path / "hunt.yml"
+    document: dict[str, Any] = {
+        "workload": {"rate": 100},
+        "phases": {"warmup": "1s", "measure": "6s"},
+        "search": {"from": 400, "to": 400, "confirm": "1 of 1", "limits": {"lost": 0, "backlog": "steady"}},
+    }
+    path.write_text(yaml.safe_dump(document))
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("crescendo")), "run", str(path), "--out", str(tmp_path / "runs"), "--json"],
+        env={**os.environ, "XDG_STATE_HOME": str(state)},
+        capture_output=True,
+        text=True,
+        timeout=380,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    findings = json.loads(done.stdout)
+    assert (findings["answer"]["rate"], findings["answer"]["above"]) == (400, None)
+    assert [tried["rate"] for tried in findings["tries"]] == [400]
+    [directory] = (tmp_path / "runs").iterdir()
+    assert json.loads((directory / FINDINGS).read_text()) == findings
+    for tried in findings["tries"]:
+        run_dir = directory / tried["run"]
+        manifest = json.loads((run_dir / "manifest.json").read_text())
+        assert manifest["experiment"]["workload"][0]["rate"] == tried["rate"]
+        assert (run_dir / "report.html").exists()
+        summary = json.loads((run_dir / "summary.json").read_text())
+        # The receiver's ceiling is the lower one: 400 of 10,000.
+        assert summary["ceiling_percent"] == pytest.approx(tried["rate"] / 100, rel=0.1)
