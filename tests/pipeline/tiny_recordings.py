@@ -12,7 +12,7 @@ import numpy as np
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.record.manifest import Clock, Connection, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
-from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
+from crescendo.record.schema import EVENTS, RECEIVED, SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import Recorder
 
 SECOND_NS = 10**9
@@ -34,6 +34,8 @@ class Tiny:
     sent: list[tuple[int, ...]] = field(default_factory=list)
     settled: list[tuple[int, ...]] = field(default_factory=list)
     received: list[tuple[int, ...]] = field(default_factory=list)
+    spans: list[tuple[Any, ...]] = field(default_factory=list)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
     state: State = State.SEALED
     reason: str = ""
     ended: dict[str, str] = field(default_factory=dict)  # peer -> how it ended
@@ -67,7 +69,7 @@ class Tiny:
         )
         for peer, tables in (
             (SENDER_PEER, {SENT: self.sent, SETTLED: self.settled}),
-            (RECEIVER_PEER, {RECEIVED: self.received}),
+            (RECEIVER_PEER, {RECEIVED: self.received, SPANS: self.spans, EVENTS: self.events}),
         ):
             recorder = Recorder(run_dir, peer)
             for table, rows in tables.items():

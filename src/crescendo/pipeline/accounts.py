@@ -51,8 +51,8 @@ def accounts(frames: Frames, timeline: Timeline, parties: Parties) -> DataFrame:
     return _sent(frames.sent, timeline).unionByName(received).unionByName(_settled(frames.settled))
 
 
-def block_of(seq: Column) -> Column:
-    return F.shiftright(seq, BLOCK_BITS)
+def block_of(seq: Column, bits: int = BLOCK_BITS) -> Column:
+    return F.shiftright(seq, bits)
 
 
 def accepted_ranges(settled: DataFrame) -> DataFrame:

@@ -28,6 +28,7 @@ class Balance:
     received: dict[Pair, Counter[str]]  # under sender -1: what belongs to no sender
     suspects: list[Suspect]
     suspect_rows: int  # about how many rows there are to look at one by one
+    late: int  # deliveries out of order, which are looked at wherever they are
 
     def total_sent(self, count: str) -> int:
         return sum(counts[count] for counts in self.sent.values())
@@ -71,4 +72,4 @@ def read_balance(files: list[Path], parties: Parties) -> Balance:
     suspects = sorted(key for key in owed.keys() | gotten.keys() if owed.get(key) != gotten.get(key))
     # A suspect message may have a row for being sent, for being settled and for each time it arrived.
     rows = late + sum(2 * owed.get(key, (0,))[0] + gotten.get(key, (0,))[0] for key in suspects)
-    return Balance(dict(sent), settled, dict(received), suspects, rows)
+    return Balance(dict(sent), settled, dict(received), suspects, rows, late)

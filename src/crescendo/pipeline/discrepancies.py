@@ -35,35 +35,36 @@ _MESSAGE = (SUBSCRIPTION, SENDER, SEQ)
 _PIECE_ROWS = 500_000  # of about 60 bytes: a piece fits into memory several times over
 
 
-def discrepancies(frames: Frames, suspects: DataFrame, parties: Parties, rows: int) -> DataFrame:
+def discrepancies(
+    frames: Frames, suspects: DataFrame, parties: Parties, rows: int, bits: int = BLOCK_BITS
+) -> DataFrame:
     """One row per kind and unbroken range of sequence numbers, for a sender and a subscription.
 
-    `suspects` names the blocks; `rows` is about how many rows are in them, and decides into how many pieces they are
-    cut.
+    `suspects` names the blocks of two to the power of `bits` numbers; `rows` is about how many rows are in them, and
+    decides into how many pieces they are cut.
     """
     suspects = F.broadcast(suspects)
     facts = (
-        _owed(frames.sent, suspects)
-        .unionByName(_accepted(frames.settled, suspects))
-        .unionByName(_arrived(frames.received, suspects, parties))
+        _owed(frames.sent, suspects, bits)
+        .unionByName(_accepted(frames.settled, suspects, bits))
+        .unionByName(_arrived(frames.received, suspects, parties, bits))
     )
     # Cut by message right away: nearly every row is a message of its own, so adding up before it would save nothing.
     facts = facts.repartition(rows // _PIECE_ROWS + 1, *_MESSAGE)
     return _ranges(_findings(_fates(facts))).withColumn(SUBSCRIPTION, parties.name_column(F.col(SUBSCRIPTION)))
 
 
-def _owed(sent: DataFrame, suspects: DataFrame) -> DataFrame:
-    rows = _with_block(first_attempts(sent)).join(suspects, on=[SENDER, BLOCK], how="inner")
+def _owed(sent: DataFrame, suspects: DataFrame, bits: int) -> DataFrame:
+    rows = _with_block(first_attempts(sent), bits).join(suspects, on=[SENDER, BLOCK], how="inner")
     return _facts(rows, sent=F.lit(1))
 
 
-def _accepted(settled: DataFrame, suspects: DataFrame) -> DataFrame:
+def _accepted(settled: DataFrame, suspects: DataFrame, bits: int) -> DataFrame:
     first, last = F.col(FIRST_SEQ), F.col(LAST_SEQ)
-    ranges = accepted_ranges(settled).select(
-        F.col(SENDER).cast("int"), first, last, F.explode(F.sequence(block_of(first), block_of(last))).alias(BLOCK)
-    )
-    low = F.shiftleft(BLOCK, BLOCK_BITS)
-    high = low + F.lit((1 << BLOCK_BITS) - 1)
+    blocks = F.sequence(block_of(first, bits), block_of(last, bits))
+    ranges = accepted_ranges(settled).select(F.col(SENDER).cast("int"), first, last, F.explode(blocks).alias(BLOCK))
+    low = F.shiftleft(BLOCK, bits)
+    high = low + F.lit((1 << bits) - 1)
     # One row a message and not a range join: that would compare every lost message with every range of its block.
     rows = ranges.join(suspects, on=[SENDER, BLOCK], how="inner").withColumn(
         SEQ, F.explode(F.sequence(F.greatest(first, low), F.least(last, high)))
@@ -71,8 +72,9 @@ def _accepted(settled: DataFrame, suspects: DataFrame) -> DataFrame:
     return _facts(rows, acknowledged=F.lit(1))
 
 
-def _arrived(received: DataFrame, suspects: DataFrame, parties: Parties) -> DataFrame:
-    rows = _with_block(deliveries(received)).withColumn(SUBSCRIPTION, parties.subscription_column(F.col(RECEIVER)))
+def _arrived(received: DataFrame, suspects: DataFrame, parties: Parties, bits: int) -> DataFrame:
+    rows = _with_block(deliveries(received), bits)
+    rows = rows.withColumn(SUBSCRIPTION, parties.subscription_column(F.col(RECEIVER)))
     rows = rows.join(suspects.withColumn(_DIFFERS, F.lit(True)), on=[SUBSCRIPTION, SENDER, BLOCK], how="left")
     late, elsewhere = flagged(Flag.OUT_OF_ORDER), F.col(_DIFFERS).isNull()
     rows = rows.where(~elsewhere | (late & (F.col(SUBSCRIPTION) != NOBODY)))
@@ -125,8 +127,8 @@ def _ranges(findings: DataFrame) -> DataFrame:
     )
 
 
-def _with_block(rows: DataFrame) -> DataFrame:
-    return rows.withColumn(BLOCK, block_of(F.col(SEQ))).withColumn(SENDER, F.col(SENDER).cast("int"))
+def _with_block(rows: DataFrame, bits: int) -> DataFrame:
+    return rows.withColumn(BLOCK, block_of(F.col(SEQ), bits)).withColumn(SENDER, F.col(SENDER).cast("int"))
 
 
 def _finding(happened: Column, kind: str, count: Column) -> Column:

@@ -2,7 +2,8 @@
 
 Counts per log-linear bucket, so that they add up across seconds, peers and runs. Response is measured from the
 intended time and transfer from the send time, both placed in time by the intention; settle from the send time, placed
-by it, and one range of settlements weighs as many messages as it covers. Negative latencies are kept.
+by it, and one range of settlements weighs as many messages as it covers. Lateness is the generator's own: from the
+intended time to the send. Round trips and one-way times come from spans. Negative latencies are kept.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -10,14 +11,17 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline.buckets import bucket_column
 from crescendo.pipeline.columns import (
+    ACTION,
     BUCKET,
     COUNT,
+    DURATION_NS,
     FIRST_SEQ,
     INTENDED_NS,
     KIND,
     LAST_SEQ,
     MAX_NS,
     MIN_NS,
+    OUTCOME,
     PHASE,
     RECEIVED_NS,
     SECOND,
@@ -25,22 +29,49 @@ from crescendo.pipeline.columns import (
     SENT_NS,
     SETTLED_NS,
     SUM_NS,
+    T_NS,
     VALUE_NS,
     WEIGHT,
 )
-from crescendo.pipeline.messages import Timeline, deliveries
+from crescendo.pipeline.messages import Timeline, deliveries, first_attempts
 from crescendo.pipeline.parties import Parties
+from crescendo.record.schema import Settlement
 
 RESPONSE, TRANSFER, SETTLE = "response", "transfer", "settle"
+LATENESS, ROUND_TRIP, ONE_WAY = "lateness", "round trip", "one way"
 _KEYS = (SECOND, PHASE, KIND, BUCKET)
 
 
 def latency_histogram(received: DataFrame, settled: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
     """One row per second, phase, kind and bucket."""
     counts = _delivery_counts(deliveries(received), timeline, parties).unionByName(_settle_counts(settled, timeline))
-    return counts.select(
-        SECOND, timeline.phase_name(F.col(PHASE)).alias(PHASE), KIND, BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS
+    return _told(counts, timeline)
+
+
+def lateness_histogram(sent: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
+    """The same columns for what the generator was late. Sending again is not late, it is again."""
+    sent = first_attempts(sent)
+    if parties.unbounded:
+        sent = sent.where(parties.bounded_column(F.col(SENDER)))
+    samples = sent.select(
+        *_when(timeline, F.col(INTENDED_NS)),
+        F.lit(LATENESS).alias(KIND),
+        (F.col(SENT_NS) - F.col(INTENDED_NS)).alias(VALUE_NS),
     )
+    return _told(_counted(samples, F.count("*"), F.sum(VALUE_NS)), timeline)
+
+
+def trip_histogram(spans: DataFrame, timeline: Timeline) -> DataFrame:
+    """The same columns for the spans that are round trips or one-way times, by when they began."""
+    samples = spans.where(F.col(ACTION).isin(ROUND_TRIP, ONE_WAY)).select(
+        *_when(timeline, F.col(T_NS)), F.col(ACTION).alias(KIND), F.col(DURATION_NS).alias(VALUE_NS)
+    )
+    return _told(_counted(samples, F.count("*"), F.sum(VALUE_NS)), timeline)
+
+
+def _told(counts: DataFrame, timeline: Timeline) -> DataFrame:
+    phase = timeline.phase_name(F.col(PHASE)).alias(PHASE)
+    return counts.select(SECOND, phase, KIND, BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS)
 
 
 def _delivery_counts(received: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
@@ -62,7 +93,8 @@ def _delivery_counts(received: DataFrame, timeline: Timeline, parties: Parties) 
 
 
 def _settle_counts(settled: DataFrame, timeline: Timeline) -> DataFrame:
-    samples = settled.select(
+    # What the sender's own buffer refused was never sent, so that it took no time.
+    samples = settled.where(F.col(OUTCOME) != int(Settlement.SHED)).select(
         *_when(timeline, F.col(SENT_NS)),
         F.lit(SETTLE).alias(KIND),
         (F.col(SETTLED_NS) - F.col(SENT_NS)).alias(VALUE_NS),

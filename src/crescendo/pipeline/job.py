@@ -1,13 +1,16 @@
 """How does a recording become tables and a verdict?
 
 The jobs that read the recording run side by side: while one is planned or compiled, another computes. What follows
-reads their small results. The summary is written last, so a run that has one has all its tables. Decides nothing.
+reads their small results. The summary is written last, so a run that has one has all its tables. Dear tables are made
+where there is something to see in them, or when they are asked for. Decides nothing else.
 """
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,78 +19,71 @@ from crescendo.model.errors import LostError
 from crescendo.model.schedule import offered
 from crescendo.pipeline import accounts, columns, results
 from crescendo.pipeline.balance import Balance, read_balance
+from crescendo.pipeline.conduct import write_conduct
 from crescendo.pipeline.discrepancies import discrepancies
 from crescendo.pipeline.evidence import Evidence
 from crescendo.pipeline.gaps import GAPS_SCHEMA, gaps
-from crescendo.pipeline.histogram import latency_histogram
-from crescendo.pipeline.ingest import Frames, frame_of, frames_of, read_parquet, readable_recording
-from crescendo.pipeline.latency import latencies
+from crescendo.pipeline.ingest import read_parquet, readable_recording
+from crescendo.pipeline.latency import latencies, latency_table, party_latency_table
 from crescendo.pipeline.ledger import Discrepancies, ledger, read_discrepancies
-from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline, timeline_of
-from crescendo.pipeline.parties import Parties, experiment_of, parties_of
-from crescendo.pipeline.readings import metric_columns, reading_summary, readings
+from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline
+from crescendo.pipeline.parties import experiment_of
+from crescendo.pipeline.scans import ACCOUNTS, PARTY_HISTOGRAM, Work, scans, work_on
+from crescendo.pipeline.spans import spans_table
+from crescendo.pipeline.suspicion import PIECE_BITS, WORTH_ROWS, rows_in, suspect_pieces
 from crescendo.pipeline.tables import Shelf
-from crescendo.pipeline.throughput import throughput
 from crescendo.pipeline.verdicts import verdict_of
 from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
-from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT
-from crescendo.record.summary import SUMMARY, Ledger, Rate, Summary, write_summary
+from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, SPANS
+from crescendo.record.summary import SUMMARY, Latency, Ledger, Rate, Summary, write_summary
 
 Progress = Callable[[str], None]
-Tables = dict[str, Callable[[], DataFrame]]
 
 _INSPECTOR = "inspector"
-_ACCOUNTS, _SUSPECTS = ".accounts", ".suspects"  # on the way to the ledger; removed when it is written
+_SUSPECTS, _PIECES = ".suspects", ".pieces"  # on the way to the ledger; removed when it is written
 _SUSPECT = f"{columns.SUBSCRIPTION} INT, {columns.SENDER} INT, {columns.BLOCK} BIGINT"
 
 
-def analyze(run_dir: Path, spark: SparkSession, progress: Progress) -> Summary:
-    """Write `tables/` and `summary.json` of a run. Raises LostError when Spark gives up."""
+def analyze(run_dir: Path, spark: SparkSession, progress: Progress, *, full: bool = False) -> Summary:
+    """Write `tables/` and `summary.json` of a run. Raises LostError when Spark gives up.
+
+    `full` asks for every table, however dear; without it long runs go without some, as docs/pipeline.md says.
+    """
     progress("checking the recording")
     recording = readable_recording(run_dir)
     (run_dir / SUMMARY).unlink(missing_ok=True)
     try:
-        summary = _analysed(recording, spark, progress)
+        summary = _analysed(work_on(recording, spark, full=full), progress)
     except (PySparkException, Py4JError) as err:
         raise LostError(f"the analysis of {run_dir} did not finish: {str(err).splitlines()[0]}") from err
     write_summary(run_dir, summary)
     return summary
 
 
-def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> Summary:
-    manifest = recording.manifest
-    parties, timeline = parties_of(manifest), timeline_of(manifest)
+def _analysed(work: Work, progress: Progress) -> Summary:
+    recording, manifest, parties = work.recording, work.recording.manifest, work.parties
     shelf = Shelf(recording.path)
-    frames = frames_of(spark, recording)
     progress(f"counting {recording.rows(SENT):,} messages sent and {recording.rows(RECEIVED):,} received")
-    _write_side_by_side(
-        shelf,
-        {
-            columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
-            _ACCOUNTS: lambda: accounts.accounts(frames, timeline, parties),
-            columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
-            **_inside(shelf, recording, spark, timeline),
-        },
-    )
-    balance = read_balance(shelf.files(_ACCOUNTS), parties)
-    shelf.remove(_ACCOUNTS)
-    found = _discrepancies(shelf, spark, frames, balance, parties, progress)
+    _scan(shelf, work)
+    balance = read_balance(shelf.files(ACCOUNTS), parties)
+    shelf.remove(ACCOUNTS)
+    found = _discrepancies(shelf, work, balance, progress)
+    latency = _latencies(shelf, work)
+    progress("looking at how it went over time")
+    write_conduct(shelf, work, found, latency)
     progress("judging")
     lines = ledger(balance, found, parties)
-    phases = [*dict.fromkeys(phase.name for phase in timeline.phases), OUTSIDE]
-    latency = latencies(shelf.files(columns.HISTOGRAM), phases)
     evidence = Evidence(
         manifest=manifest,
         experiment=experiment_of(manifest),
         damaged=recording.damaged,
         unlisted=balance.unlisted,
         total=lines[0],
-        rate=_rate(balance, lines[0], timeline, offered(experiment_of(manifest))),
+        rate=_rate(balance, lines[0], work.timeline, offered(experiment_of(manifest))),
         latency={row.kind: row for row in latency if row.phase == MEASURE},
     )
     validity, verdict = verdict_of(evidence)
-    shelf.write_rows(columns.LATENCY, results.LATENCY_SCHEMA, results.latency_rows(latency))
     shelf.write_rows(columns.LEDGER, results.LEDGER_SCHEMA, results.ledger_rows(lines))
     shelf.write_rows(columns.CHECKS, results.CHECKS_SCHEMA, results.check_rows(verdict.checks))
     return Summary(
@@ -103,40 +99,52 @@ def _analysed(recording: Recording, spark: SparkSession, progress: Progress) -> 
     )
 
 
-def _inside(shelf: Shelf, recording: Recording, spark: SparkSession, timeline: Timeline) -> Tables:
-    """The tables of what inspectors saw. A run without inspectors has none of them, and pays for none."""
-    run, files = recording.manifest.run, recording.files(READINGS)
-    if not files and all(peer.role != _INSPECTOR for peer in recording.manifest.peers):
-        return {}
-    shelf.write_rows(columns.READING_GAPS, GAPS_SCHEMA, gaps(recording.files(EVENTS)))
-    if not files:
-        return {}
-    recorded = frame_of(spark, recording, READINGS)
-    return {
-        columns.READINGS: lambda: readings(recorded, run, metric_columns(files)),
-        columns.READING_SUMMARY: lambda: reading_summary(recorded, run, timeline),
-    }
-
-
-def _write_side_by_side(shelf: Shelf, frames: Tables) -> None:
-    with ThreadPoolExecutor(len(frames)) as pool:
+def _scan(shelf: Shelf, work: Work) -> None:
+    """Everything that reads the recording as a whole."""
+    tables = scans(work)
+    with ThreadPoolExecutor(len(tables)) as pool:
         # Describing a frame costs as much as a small job, so that too is done side by side.
-        for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in frames.items()]:
+        for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in tables.items()]:
             written.result()
+    recording = work.recording
+    # A run without inspectors has no table of what they could not see.
+    if recording.files(READINGS) or any(peer.role == _INSPECTOR for peer in recording.manifest.peers):
+        shelf.write_rows(columns.READING_GAPS, GAPS_SCHEMA, gaps(recording.files(EVENTS)))
+    if recording.files(SPANS):
+        shelf.write_table(columns.SPANS, spans_table(shelf.files(columns.SPAN_HISTOGRAM)))
 
 
-def _discrepancies(
-    shelf: Shelf, spark: SparkSession, frames: Frames, balance: Balance, parties: Parties, progress: Progress
-) -> Discrepancies:
-    if not balance.suspect_rows:
+def _latencies(shelf: Shelf, work: Work) -> list[Latency]:
+    table = latency_table(shelf.files(columns.HISTOGRAM))
+    tables = [table]
+    if work.full:
+        tables.append(party_latency_table(shelf.files(PARTY_HISTOGRAM), work.recording.manifest.connections))
+        shelf.remove(PARTY_HISTOGRAM)
+    shelf.write_table(columns.LATENCY, pa.concat_tables(tables))
+    return latencies(table, [*dict.fromkeys(phase.name for phase in work.timeline.phases), OUTSIDE])
+
+
+def _discrepancies(shelf: Shelf, work: Work, balance: Balance, progress: Progress) -> Discrepancies:
+    rows, bits = balance.suspect_rows, accounts.BLOCK_BITS
+    if not rows:
         shelf.write_rows(columns.RANGES, results.RANGES_SCHEMA, [])
         return {}
-    progress(f"looking at {balance.suspect_rows:,} rows, message by message")
     shelf.write_rows(_SUSPECTS, results.SUSPECTS_SCHEMA, results.suspect_rows(balance.suspects))
-    suspects = read_parquet(spark, _SUSPECT, [str(file) for file in shelf.files(_SUSPECTS)])
-    shelf.write_frame(columns.RANGES, lambda: discrepancies(frames, suspects, parties, balance.suspect_rows))
-    shelf.remove(_SUSPECTS)
-    return read_discrepancies(shelf.files(columns.RANGES), parties)
+    suspects = _read(shelf, work, _SUSPECTS)
+    if rows > WORTH_ROWS:
+        progress(f"narrowing {rows:,} rows down")
+        shelf.write_frame(_PIECES, lambda: suspect_pieces(work.frames, suspects, work.parties))
+        pieces = sum(pq.ParquetFile(file).metadata.num_rows for file in shelf.files(_PIECES))
+        rows, bits, suspects = balance.late + rows_in(pieces), PIECE_BITS, _read(shelf, work, _PIECES)
+    progress(f"looking at {rows:,} rows, message by message")
+    shelf.write_frame(columns.RANGES, lambda: discrepancies(work.frames, suspects, work.parties, rows, bits))
+    for name in (_SUSPECTS, _PIECES):
+        shelf.remove(name)
+    return read_discrepancies(shelf.files(columns.RANGES), work.parties)
+
+
+def _read(shelf: Shelf, work: Work, name: str) -> DataFrame:
+    return read_parquet(work.spark, _SUSPECT, [str(file) for file in shelf.files(name)])
 
 
 def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float) -> Rate:

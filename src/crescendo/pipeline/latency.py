@@ -1,77 +1,115 @@
-"""What are the percentiles, and which of them may be told?
+"""What are the latencies: of the run, a phase, a second, a connection, a destination?
 
-Computed from the merged bucket counts of a whole phase, never from other percentiles. A percentile is the upper edge
-of its bucket, but never more than the largest latency seen; with fewer than ten samples beyond it, it is withheld.
-Reads the histogram table batch by batch: what is held grows with buckets, not with messages or seconds.
+Reads bucket counts, a stretch of seconds at a time, and describes each group of samples; `quantiles` says how. What is
+held grows with buckets and connections, not with messages or the length of the run. A destination is the sum of its
+connections: of receivers where the message was received, of senders where only they took part.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from crescendo.model.histogram import percentile, samples_beyond
-from crescendo.model.verdict import LATENCY_KINDS, PERCENTILES, SAMPLES_BEYOND
-from crescendo.pipeline.columns import BUCKET, COUNT, KIND, MAX_NS, MIN_NS, PHASE, SUM_NS
+from crescendo.model.verdict import LATENCY_KINDS, PERCENTILES
+from crescendo.pipeline.columns import (
+    BUCKET,
+    CONNECTION,
+    COUNT,
+    DESTINATION,
+    KIND,
+    MAX_NS,
+    MIN_NS,
+    NEGATIVE,
+    PARTY,
+    PHASE,
+    RECEIVER,
+    ROLE,
+    SCOPE,
+    SECOND,
+    SENDER,
+)
+from crescendo.pipeline.folds import SAMPLES, added, dataset_of, folded
+from crescendo.pipeline.histogram import LATENESS, ONE_WAY, ROUND_TRIP, SETTLE
+from crescendo.pipeline.quantiles import MEAN_NS, STATISTICS, described
+from crescendo.record.manifest import Connection
 from crescendo.record.summary import Latency
 
-Int64s = npt.NDArray[np.int64]
+KINDS = (*LATENCY_KINDS, LATENESS, ROUND_TRIP, ONE_WAY)
+TOTAL = "total"
 
-_SUMS = ((COUNT, "sum"), (SUM_NS, "sum"), (MIN_NS, "min"), (MAX_NS, "max"))
-_KEYS = (PHASE, KIND, BUCKET)
+LATENCY_SCHEMA = pa.schema(
+    [
+        (SCOPE, pa.string()), (PHASE, pa.string()), (SECOND, pa.int64()), (PARTY, pa.string()), (KIND, pa.string()),
+        *STATISTICS,
+    ]
+)  # fmt: skip
 
-
-def latencies(files: list[Path], phases: list[str]) -> list[Latency]:
-    """One row per phase and kind that has samples, phases in the order given."""
-    merged = _merged(files)
-    if merged is None:
-        return []
-    rows = []
-    for phase in phases:
-        for kind in LATENCY_KINDS:
-            chosen = merged.filter((ds.field(PHASE) == phase) & (ds.field(KIND) == kind))
-            if chosen.num_rows:
-                rows.append(_latency(phase, kind, chosen))
-    return rows
+_STRETCH_S = 600
+_BY_SENDERS = {SETTLE, LATENESS}
+"""Kinds that no receiver had a part in."""
 
 
-def _merged(files: list[Path]) -> pa.Table | None:
-    """The counts of each bucket over all seconds."""
-    merged = None
-    columns = [*_KEYS, *(name for name, _ in _SUMS)]
-    for batch in ds.dataset([str(file) for file in files], format="parquet").to_batches(columns=columns):
-        table = pa.Table.from_batches([batch])
-        # As a float: the nanoseconds of a long run together need not fit into 64 bits.
-        total = table[SUM_NS].cast(pa.float64(), safe=False)
-        table = table.set_column(table.column_names.index(SUM_NS), SUM_NS, total)
-        table = table if merged is None else pa.concat_tables([merged, table.select(merged.column_names)])
-        grouped = table.group_by(list(_KEYS), use_threads=False).aggregate(list(_SUMS))
-        merged = grouped.rename_columns({f"{name}_{how}": name for name, how in _SUMS})
-    return merged
+def latency_table(histogram: list[Path]) -> pa.Table:
+    """The rows of the run, its phases and its seconds."""
+    by_phase, seconds = None, [LATENCY_SCHEMA.empty_table()]
+    for stretch in _stretches(histogram):
+        by_phase = added(stretch[:0] if by_phase is None else by_phase, stretch, [PHASE, KIND, BUCKET])
+        seconds.append(_rows(SECOND, described(stretch, [SECOND, KIND])))
+    if by_phase is None:
+        return LATENCY_SCHEMA.empty_table()
+    total, phases = described(by_phase, [KIND]), described(by_phase, [PHASE, KIND])
+    return pa.concat_tables([_rows(TOTAL, total), _rows(PHASE, phases), *seconds])
 
 
-def _latency(phase: str, kind: str, counts: pa.Table) -> Latency:
-    buckets, samples = _array(counts, BUCKET), _array(counts, COUNT)
-    count, max_ns = int(samples.sum()), int(_array(counts, MAX_NS).max())
-    return Latency(
-        phase=phase,
-        kind=kind,
-        count=count,
-        min_ns=int(_array(counts, MIN_NS).min()),
-        max_ns=max_ns,
-        mean_ns=float(counts[SUM_NS].to_numpy().sum()) / count,
-        negative=int(samples[buckets < 0].sum()),
-        percentiles_ns={
-            name: min(percentile(buckets, samples, percent), max_ns)
-            if samples_beyond(count, percent) >= SAMPLES_BEYOND
-            else None
-            for name, percent in PERCENTILES.items()
-        },
-    )
+def party_latency_table(party_histogram: list[Path], connections: list[Connection]) -> pa.Table:
+    """The rows of each sender, each receiver and each destination, phase by phase."""
+    counts = folded(party_histogram, [PHASE, KIND, ROLE, CONNECTION, BUCKET])
+    if not counts.num_rows:
+        return LATENCY_SCHEMA.empty_table()
+    parts = []
+    for role in (SENDER, RECEIVER):
+        mine = counts.filter(pc.field(ROLE) == role)
+        parts.append(_rows(role, described(_named(mine, pc.cast(mine[CONNECTION], pa.string())), [PHASE, PARTY, KIND])))
+    settling = pc.is_in(counts[KIND], pa.array(sorted(_BY_SENDERS)))
+    owned = counts.filter(pc.equal(settling, pc.equal(counts[ROLE], SENDER)))
+    destinations = {(item.role, item.id): item.destination for item in connections}
+    names = [destinations.get(key) for key in zip(owned[ROLE].to_pylist(), owned[CONNECTION].to_pylist(), strict=True)]
+    named = _named(owned, pa.array(names, pa.string())).filter(pc.field(PARTY).is_valid())
+    return pa.concat_tables([*parts, _rows(DESTINATION, described(named, [PHASE, PARTY, KIND]))])
 
 
-def _array(counts: pa.Table, column: str) -> Int64s:
-    values: Int64s = counts[column].to_numpy().astype(np.int64)
-    return values
+def latencies(table: pa.Table, phases: list[str]) -> list[Latency]:
+    """The rows of the phases, in the order given, kinds in theirs: what the summary tells."""
+    found = {(row[PHASE], row[KIND]): row for row in table.filter(pc.field(SCOPE) == PHASE).to_pylist()}
+    chosen = [found[phase, kind] for phase in phases for kind in KINDS if (phase, kind) in found]
+    same = (PHASE, KIND, COUNT, MIN_NS, MAX_NS, MEAN_NS, NEGATIVE)
+    return [
+        Latency(**{name: row[name] for name in same}, percentiles_ns={name: row[name] for name in PERCENTILES})
+        for row in chosen
+    ]
+
+
+def _stretches(files: list[Path]) -> Iterator[pa.Table]:
+    """The histogram, ten minutes at a time. Its files are sorted by second, so each row group is read about once."""
+    dataset = dataset_of(files)
+    edges = [row for batch in dataset.to_batches(columns=[SECOND]) for row in (pc.min_max(batch[SECOND]),)]
+    firsts = [edge["min"].as_py() for edge in edges if edge["min"].is_valid]
+    lasts = [edge["max"].as_py() for edge in edges if edge["max"].is_valid]
+    for start in range(min(firsts, default=0), max(lasts, default=-1) + 1, _STRETCH_S):
+        within = (ds.field(SECOND) >= start) & (ds.field(SECOND) < start + _STRETCH_S)
+        stretch = dataset.to_table(columns=[SECOND, PHASE, KIND, BUCKET, *SAMPLES], filter=within)
+        if stretch.num_rows:
+            yield stretch
+
+
+def _named(counts: pa.Table, names: pa.Array) -> pa.Table:
+    return counts.append_column(PARTY, names)
+
+
+def _rows(scope: str, rows: pa.Table) -> pa.Table:
+    """Rows in the columns of the table; null where a scope has none of them."""
+    absent = {name: pa.nulls(rows.num_rows, LATENCY_SCHEMA.field(name).type) for name in (PHASE, SECOND, PARTY)}
+    known = absent | {name: rows[name] for name in rows.column_names} | {SCOPE: pa.repeat(scope, rows.num_rows)}
+    return pa.table({name: known[name] for name in LATENCY_SCHEMA.names}).cast(LATENCY_SCHEMA)

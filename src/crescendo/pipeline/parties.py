@@ -6,6 +6,7 @@ by position in a constant array: no join on the message path. Knows nothing of w
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -26,6 +27,14 @@ class Parties:
     subscription_of: dict[int, int]  # receiver -> subscription
     owed_by: dict[int, tuple[int, ...]]  # sender -> subscriptions
     unbounded: frozenset[int]  # senders without a schedule
+
+    @cached_property
+    def flows(self) -> tuple[tuple[int, ...], ...]:
+        """The sets of subscriptions that senders owe: senders with the same set are one flow."""
+        return tuple(dict.fromkeys(self.owed_by.values()))
+
+    def flow_column(self, sender: Column) -> Column:
+        return _looked_up({number: self.flows.index(owed) for number, owed in self.owed_by.items()}, sender)
 
     def name_column(self, subscription: Column) -> Column:
         # No address contains white space, so none is cut in two.

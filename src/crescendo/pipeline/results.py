@@ -1,7 +1,7 @@
 """What do the small tables hold?
 
-Latency, ledger and checks have as many rows as there are phases, connections and checks; they are made in the driver
-and stand both in the summary and, for those who query, in tables. Columns and rows only.
+Ledger and checks have as many rows as there are connections and checks; they are made in the driver and stand both in
+the summary and, for those who query, in tables. Columns and rows only.
 """
 
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from crescendo.model.verdict import PERCENTILES, Check
+from crescendo.model.verdict import Check
 from crescendo.pipeline.balance import Suspect
-from crescendo.record.summary import Latency, Ledger
+from crescendo.record.summary import Ledger
 
 Rows = list[dict[str, Any]]
 
@@ -22,7 +22,6 @@ def _schema(texts: str, integers: Iterable[str], **others: pa.DataType) -> pa.Sc
     return pa.schema([*fields, *others.items()])
 
 
-LATENCY_SCHEMA = _schema("phase kind", ["count", "min_ns", "max_ns", "negative", *PERCENTILES], mean_ns=pa.float64())
 LEDGER_SCHEMA = _schema("scope subscription", Ledger.__struct_fields__[3:], sender=pa.int32())
 CHECKS_SCHEMA = _schema(
     "metric bound outcome", [], value=pa.float64(), limit=pa.float64(), reasons=pa.list_(pa.string())
@@ -31,15 +30,6 @@ RANGES_SCHEMA = _schema(
     "kind subscription", ["first_seq", "last_seq", "count"], sender=pa.int32(), acknowledged=pa.bool_()
 )
 SUSPECTS_SCHEMA = _schema("", ["block"], subscription=pa.int32(), sender=pa.int32())
-
-
-def latency_rows(latency: list[Latency]) -> Rows:
-    """A percentile that is withheld is null."""
-    rows = []
-    for row in latency:
-        fields = msgspec.structs.asdict(row)
-        rows.append(fields | fields.pop("percentiles_ns"))
-    return rows
 
 
 def ledger_rows(ledger: list[Ledger]) -> Rows:

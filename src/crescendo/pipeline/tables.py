@@ -30,16 +30,19 @@ class Shelf:
         self._publish(name)
 
     def write_rows(self, name: str, schema: pa.Schema, rows: list[dict[str, object]]) -> None:
+        self.write_table(name, pa.Table.from_pylist(rows, schema))
+
+    def write_table(self, name: str, table: pa.Table) -> None:
         draft = self._draft(name)
         draft.mkdir()
-        pq.write_table(pa.Table.from_pylist(rows, schema), draft / "part-00000.parquet", compression="zstd")
+        pq.write_table(table, draft / "part-00000.parquet", compression="zstd")
         self._publish(name)
 
     def files(self, name: str) -> list[Path]:
         return sorted((self._dir / name).glob("*.parquet"))
 
     def remove(self, name: str) -> None:
-        shutil.rmtree(self._dir / name)
+        shutil.rmtree(self._dir / name, ignore_errors=True)
 
     def _draft(self, name: str) -> Path:
         return self._dir / f".{name}.tmp"

@@ -5,7 +5,6 @@ shown at which nobody could look; and a table of all metrics, those that moved f
 leaves it to the reader whether that is a leak.
 """
 
-import html
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from crescendo.report import formats
 from crescendo.report.evidence import Grid
 from crescendo.report.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
 from crescendo.report.looks import Gap, Line, Looks, Summary
-from crescendo.report.overtime import Chart, band, extent_of, line, over_time, spans_of
+from crescendo.report.overtime import Chart, band, extent_of, line, over_time, plot_name, spans_of
 from crescendo.report.tables import Tables
 
 LINES_DRAWN = 6
@@ -28,7 +27,6 @@ ALIKE_SHOWN = 4
 GAPS_LISTED = 5
 _TONES = ("blue", "orange", "green", "purple", "muted", "blue")
 _DASHES = ("solid", "7px,4px", "2px,2px", "solid", "7px,4px", "2px,3px")
-_NAME_LENGTH = 40
 _CLEAR_R2 = 0.8  # a straight line explains most of what happened
 _CLEAR_CHANGE = 0.05  # of the mean, over the measure phase
 _HOVERS = {BYTES: "%{y:.4s}B", CORES: "%{y:.2f} cores", COUNT: "%{y:,.4~g}"}
@@ -111,15 +109,8 @@ def _names(summaries: list[Summary]) -> list[str]:
     names = []
     for each in summaries:
         name = each.entity if len(metrics) == 1 else f"{each.entity} {each.metric}"
-        names.append(_short(name if one_source else f"{name} ({each.source})"))
+        names.append(plot_name(name if one_source else f"{name} ({each.source})"))
     return names
-
-
-def _short(name: str) -> str:
-    """A name that fits a legend, in which plotly finds no markup. Its ends tell names apart."""
-    if len(name) > _NAME_LENGTH:
-        name = f"{name[: _NAME_LENGTH // 2]}…{name[-_NAME_LENGTH // 2 :]}"
-    return html.escape(name, quote=False)
 
 
 def _broken(drawn: Line, gaps: list[Gap]) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ Every such chart has the same seconds on its axis, shades the phases that are no
 room. Also what all charts share: a line, and numbers that JSON can carry. Knows nothing of what the lines mean.
 """
 
+import html
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +84,13 @@ def line(name: str, x: Any, y: Any, tone: str, *, hover: str, dash: str) -> dict
         "meta": {"tone": tone},
         "hovertemplate": f"{hover}<extra>{name}</extra>",
     }
+
+
+def plot_name(name: str, longest: int = 40) -> str:
+    """A name that fits a legend, in which plotly finds no markup. Its ends tell names apart."""
+    if len(name) > longest:
+        name = f"{name[: longest // 2]}…{name[-longest // 2 :]}"
+    return html.escape(name, quote=False)
 
 
 def _visible(spans: list[Span], start: float, end: float) -> list[Span]:

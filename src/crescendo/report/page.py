@@ -17,13 +17,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from crescendo.record.manifest import read_manifest, write_whole
+from crescendo.record.manifest import Phase, read_manifest, write_whole
 from crescendo.record.summary import read_summary
 from crescendo.report import charts, environment, evidence, formats, headline
+from crescendo.report.backlog import backlog
 from crescendo.report.inside import inside
 from crescendo.report.looks import Looks
+from crescendo.report.outages import outages
 from crescendo.report.overtime import Chart
-from crescendo.report.tables import RANGES_SHOWN, read_tables
+from crescendo.report.parts import Part, SmallTables
+from crescendo.report.tables import RANGES_SHOWN, Tables, read_tables
+from crescendo.report.tiers import jitter, tiers
 
 REPORT = "report.html"
 _LISTED = 8
@@ -46,8 +50,11 @@ def render_report(run_dir: Path) -> str:
         "spectrum": charts.spectrum_chart(tables),
         "histogram": charts.histogram_chart(tables),
     }
-    within = inside(Looks(run_dir, manifest.phases[0].start_ns if manifest.phases else 0), tables, manifest.phases)
+    origin_ns = manifest.phases[0].start_ns if manifest.phases else 0
+    within = inside(Looks(run_dir, origin_ns), tables, manifest.phases)
     drawn |= within.charts if within else {}
+    parts = _parts(SmallTables(run_dir, origin_ns), tables, manifest.phases)
+    drawn |= {part.id: part.chart for part in parts if part.chart is not None}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
     scopes = ("total", "subscription", "sender")
     return (
@@ -64,6 +71,7 @@ def render_report(run_dir: Path) -> str:
             command=shlex.join(manifest.command),
             charts=drawn,
             inside=within,
+            parts=parts,
             kind=charts.judged_kind(tables) or "response",
             latency=evidence.latency_grid(summary.latency),
             withheld=evidence.WITHHELD,
@@ -80,6 +88,12 @@ def render_report(run_dir: Path) -> str:
             plotly=_packed_plotly() if any(drawn.values()) else "",
         )
     )
+
+
+def _parts(small: SmallTables, tables: Tables, phases: list[Phase]) -> list[Part]:
+    """The sections that this run has something to show in."""
+    found = [outages(small), backlog(small, tables.timeline, phases), jitter(small), tiers(small)]
+    return [part for part in found if part is not None]
 
 
 def script_json(value: Any) -> Markup:

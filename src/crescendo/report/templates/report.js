@@ -4,7 +4,7 @@
 const root = document.documentElement;
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const places = [...document.querySelectorAll("[data-chart]")];
-const linked = places.filter(({ dataset: { chart } }) => ["rate", "latency"].includes(chart) || chart.startsWith("inside-"));
+const linked = places.filter(({ dataset: { chart } }) => ["rate", "latency", "backlog"].includes(chart) || chart.startsWith("inside-"));
 // On a touch screen dragging must scroll the page, so charts there neither zoom nor carry buttons.
 const touch = matchMedia("(pointer: coarse)").matches;
 
@@ -47,7 +47,7 @@ function themed(name, strip) {
   if (strip) {
     // One below the other, the same second is at the same place in all of them, and one axis title too many in each.
     delete layout.xaxis.title;
-    layout.yaxis.automargin = false;
+    layout.yaxis.automargin = data[0].type === "bar"; // names are as wide as they are
   }
   return [data, {
     ...layout, font, dragmode: touch ? false : "zoom", uirevision: "kept",

@@ -1,0 +1,95 @@
+"""How are the latencies distributed, connection by connection?
+
+The counts of `histogram`, by sender and by receiver instead of by second. A delivery counts once for the connection
+that sent it and once for the one that received it. Destinations are sums of these and are made in `latency`.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from crescendo.pipeline.buckets import bucket_column
+from crescendo.pipeline.columns import (
+    BUCKET,
+    CONNECTION,
+    COUNT,
+    FIRST_SEQ,
+    INTENDED_NS,
+    KIND,
+    LAST_SEQ,
+    MAX_NS,
+    MIN_NS,
+    OUTCOME,
+    PHASE,
+    RECEIVED_NS,
+    RECEIVER,
+    ROLE,
+    SENDER,
+    SENT_NS,
+    SETTLED_NS,
+    SUM_NS,
+    VALUE_NS,
+    WEIGHT,
+)
+from crescendo.pipeline.histogram import LATENESS, RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.ingest import Frames
+from crescendo.pipeline.messages import Timeline, deliveries, first_attempts
+from crescendo.pipeline.parties import Parties
+from crescendo.record.schema import Settlement
+
+_KEYS = (PHASE, KIND, ROLE, CONNECTION, BUCKET)
+
+
+def party_histogram(frames: Frames, timeline: Timeline, parties: Parties) -> DataFrame:
+    """One row per phase, kind, role, connection and bucket."""
+    bounded = parties.bounded_column(F.col(SENDER)) if parties.unbounded else F.lit(True)
+    response_ns = F.when(bounded, F.col(RECEIVED_NS) - F.col(INTENDED_NS))
+    transfer_ns = F.col(RECEIVED_NS) - F.col(SENT_NS)
+    sender, receiver = F.col(SENDER).cast("int"), F.col(RECEIVER).cast("int")
+    delivered = deliveries(frames.received).select(
+        timeline.phase_of(F.col(INTENDED_NS)).alias(PHASE),
+        F.stack(
+            F.lit(4),
+            *(F.lit(RESPONSE), F.lit(SENDER), sender, response_ns),
+            *(F.lit(RESPONSE), F.lit(RECEIVER), receiver, response_ns),
+            *(F.lit(TRANSFER), F.lit(SENDER), sender, transfer_ns),
+            *(F.lit(TRANSFER), F.lit(RECEIVER), receiver, transfer_ns),
+        ).alias(KIND, ROLE, CONNECTION, VALUE_NS),
+        F.lit(1).cast("long").alias(WEIGHT),
+    )
+    sent = _of_sender(
+        first_attempts(frames.sent).where(bounded),
+        LATENESS,
+        timeline.phase_of(F.col(INTENDED_NS)),
+        F.col(SENT_NS) - F.col(INTENDED_NS),
+        F.lit(1).cast("long"),
+    )
+    settled = _of_sender(
+        frames.settled.where(F.col(OUTCOME) != int(Settlement.SHED)),
+        SETTLE,
+        timeline.phase_of(F.col(SENT_NS)),
+        F.col(SETTLED_NS) - F.col(SENT_NS),
+        F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1,
+    )
+    samples = delivered.where(F.col(VALUE_NS).isNotNull()).unionByName(sent).unionByName(settled)
+    counts = (
+        samples.withColumn(BUCKET, bucket_column(F.col(VALUE_NS)))
+        .groupBy(*_KEYS)
+        .agg(
+            F.sum(WEIGHT).alias(COUNT),
+            F.sum(F.col(VALUE_NS) * F.col(WEIGHT)).alias(SUM_NS),
+            F.min(VALUE_NS).alias(MIN_NS),
+            F.max(VALUE_NS).alias(MAX_NS),
+        )
+    )
+    return counts.withColumn(PHASE, timeline.phase_name(F.col(PHASE)))
+
+
+def _of_sender(rows: DataFrame, kind: str, phase: Column, value_ns: Column, weight: Column) -> DataFrame:
+    return rows.select(
+        phase.alias(PHASE),
+        F.lit(kind).alias(KIND),
+        F.lit(SENDER).alias(ROLE),
+        F.col(SENDER).cast("int").alias(CONNECTION),
+        value_ns.alias(VALUE_NS),
+        weight.alias(WEIGHT),
+    )

@@ -1,0 +1,122 @@
+"""What do bucket counts say about each group of samples?
+
+Count, extremes, mean and percentiles of every group at once, with the interval in which the true percentile lies. A
+percentile is the upper edge of the bucket that holds its rank, but never more than the largest sample; with fewer
+than ten samples beyond it, it is withheld. Counts may come in pieces: those of one bucket add up. Averages nothing.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crescendo.model.histogram import bucket_ceiling
+from crescendo.model.verdict import PERCENTILES, SAMPLES_BEYOND
+from crescendo.pipeline.columns import BUCKET, COUNT, MAX_NS, MIN_NS, NEGATIVE, SUM_NS
+
+Int64s = npt.NDArray[np.int64]
+
+MEAN_NS = "mean_ns"
+LOW, HIGH = "_low", "_high"
+"""Behind the name of a percentile: the ends of its 95 % interval."""
+
+Z_95 = 1.959963984540054
+
+STATISTICS = pa.schema(
+    [
+        *((name, pa.int64()) for name in (COUNT, MIN_NS, MAX_NS, NEGATIVE)),
+        (MEAN_NS, pa.float64()),
+        *((name + end, pa.int64()) for name in PERCENTILES for end in ("", LOW, HIGH)),
+    ]
+)
+"""The columns that a group's samples are described with."""
+
+
+def described(counts: pa.Table, keys: list[str]) -> pa.Table:
+    """One row a group, in the order of its keys: the keys, then `STATISTICS`."""
+    counts = counts.sort_by([(name, "ascending") for name in (*keys, BUCKET)])
+    first = _group_starts(counts, keys)
+    bucket, samples = _ints(counts, BUCKET), _ints(counts, COUNT)
+    total = np.add.reduceat(samples, first) if first.size else samples
+    columns: dict[str, pa.Array] = {
+        COUNT: pa.array(total),
+        MIN_NS: pa.array(_reduced(np.minimum, _ints(counts, MIN_NS), first)),
+        MAX_NS: pa.array(highest := _reduced(np.maximum, _ints(counts, MAX_NS), first)),
+        NEGATIVE: pa.array(_reduced(np.add, np.where(bucket < 0, samples, 0), first)),
+        # As a float: the nanoseconds of a long run together need not fit into 64 bits.
+        MEAN_NS: pa.array(_reduced(np.add, counts[SUM_NS].to_numpy().astype(np.float64), first) / total),
+    }
+    groups = _Groups(bucket, np.cumsum(samples), total, columns[MIN_NS].to_numpy(), highest)
+    for name, percent in PERCENTILES.items():
+        low, high = interval_ranks(total, percent)
+        told = total - (rank := ranks(total, percent)) >= SAMPLES_BEYOND
+        columns[name] = groups.edge(rank, told, upper=True)
+        columns[name + LOW] = groups.edge(low, told, upper=False)
+        columns[name + HIGH] = groups.edge(high, told, upper=True)
+    return pa.table({name: counts[name].take(pa.array(first)) for name in keys} | columns)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups one behind the other: a rank in one of them is a rank in all, so many samples later."""
+
+    bucket: Int64s
+    cumulative: Int64s
+    total: Int64s
+    lowest: Int64s
+    highest: Int64s
+
+    def edge(self, rank: Int64s, told: npt.NDArray[np.bool_], *, upper: bool) -> pa.Array:
+        """The upper or lower edge of the bucket that holds a rank of each group; null where it is not told."""
+        before = np.cumsum(self.total) - self.total
+        bucket = self.bucket[np.searchsorted(self.cumulative, (before + rank)[told])]
+        value = np.zeros(self.total.size, np.int64)
+        value[told] = _ceilings(bucket) if upper else _ceilings(bucket - 1) + 1
+        return pa.array(np.clip(value, self.lowest, self.highest), mask=~told)
+
+
+def ranks(count: Int64s, percent: float) -> Int64s:
+    """The rank of a percentile among so many samples, from 1; in whole numbers, as `model.histogram.rank_of`."""
+    share = Fraction(str(percent)) / 100
+    return np.maximum(-(-count * share.numerator // share.denominator), 1)
+
+
+def interval_ranks(count: Int64s, percent: float) -> tuple[Int64s, Int64s]:
+    """The ranks between which the true percentile lies with a confidence of 95 %, whatever the distribution.
+
+    The number of samples below the true percentile is binomial; ten samples beyond it make it normal enough.
+    """
+    share = percent / 100
+    spread = Z_95 * np.sqrt(count * share * (1 - share))
+    low = np.floor(count * share - spread).astype(np.int64)
+    high = np.ceil(count * share + spread).astype(np.int64) + 1
+    return np.clip(low, 1, count), np.clip(high, 1, count)
+
+
+def _group_starts(counts: pa.Table, keys: list[str]) -> Int64s:
+    """Where each group begins in a sorted table."""
+    changed = np.zeros(counts.num_rows, bool)
+    changed[:1] = True
+    for key in keys:
+        codes = counts[key].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        changed[1:] |= codes[1:] != codes[:-1]
+    starts: Int64s = np.flatnonzero(changed)
+    return starts
+
+
+def _reduced(how: np.ufunc, values: npt.NDArray[Any], first: Int64s) -> npt.NDArray[Any]:
+    reduced: npt.NDArray[Any] = how.reduceat(values, first) if first.size else values
+    return reduced
+
+
+def _ceilings(buckets: Int64s) -> Int64s:
+    distinct, back = np.unique(buckets, return_inverse=True)
+    return np.array([bucket_ceiling(int(bucket)) for bucket in distinct], np.int64)[back]
+
+
+def _ints(counts: pa.Table, column: str) -> Int64s:
+    values: Int64s = counts[column].to_numpy().astype(np.int64)
+    return values

@@ -1,0 +1,80 @@
+"""Which tables are made by reading the whole recording?
+
+Each of them is one job, and all of them run side by side: while one is planned or compiled, another computes. A table
+in which there would be nothing to see is not made: no spans, no errors, no inspectors, no job. Latencies by connection
+need a scan of their own, so they are made only when everything is asked for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from crescendo.pipeline import columns
+from crescendo.pipeline.accounts import accounts
+from crescendo.pipeline.errors import any_errors, errors
+from crescendo.pipeline.histogram import latency_histogram, lateness_histogram, trip_histogram
+from crescendo.pipeline.ingest import Frames, frame_of, frames_of
+from crescendo.pipeline.messages import Timeline, timeline_of
+from crescendo.pipeline.parties import Parties, parties_of
+from crescendo.pipeline.party_histogram import party_histogram
+from crescendo.pipeline.pulse import pulse, ticks_for
+from crescendo.pipeline.readings import metric_columns, reading_summary, readings
+from crescendo.pipeline.spans import span_histogram
+from crescendo.pipeline.throughput import throughput
+from crescendo.record.reader import Recording
+from crescendo.record.schema import READINGS, SETTLED, SPANS
+
+# On the way to other tables; removed when those are written.
+ACCOUNTS, PULSE, PARTY_HISTOGRAM = ".accounts", ".pulse", ".party_histogram"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One recording, opened for the analysis."""
+
+    recording: Recording
+    spark: SparkSession
+    frames: Frames
+    timeline: Timeline
+    parties: Parties
+    full: bool  # whether everything was asked for
+
+
+def work_on(recording: Recording, spark: SparkSession, *, full: bool) -> Work:
+    manifest = recording.manifest
+    return Work(recording, spark, frames_of(spark, recording), timeline_of(manifest), parties_of(manifest), full)
+
+
+def scans(work: Work) -> dict[str, Callable[[], DataFrame]]:
+    """Table -> how to describe it."""
+    frames, timeline, parties = work.frames, work.timeline, work.parties
+    tables: dict[str, Callable[[], DataFrame]] = {
+        columns.HISTOGRAM: lambda: _histogram(work),
+        ACCOUNTS: lambda: accounts(frames, timeline, parties),
+        columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
+        PULSE: lambda: pulse(frames, ticks_for(timeline, parties), parties),
+    }
+    if work.full:
+        tables[PARTY_HISTOGRAM] = lambda: party_histogram(frames, timeline, parties)
+    if any_errors(work.recording.files(SETTLED)):
+        tables[columns.ERRORS] = lambda: errors(frames.settled, timeline)
+    if work.recording.files(SPANS):
+        spans = frame_of(work.spark, work.recording, SPANS)
+        tables[columns.SPAN_HISTOGRAM] = lambda: span_histogram(spans, timeline)
+    if looked_at := work.recording.files(READINGS):
+        run, recorded = work.recording.manifest.run, frame_of(work.spark, work.recording, READINGS)
+        tables[columns.READINGS] = lambda: readings(recorded, run, metric_columns(looked_at))
+        tables[columns.READING_SUMMARY] = lambda: reading_summary(recorded, run, timeline)
+    return tables
+
+
+def _histogram(work: Work) -> DataFrame:
+    frames, timeline, parties = work.frames, work.timeline, work.parties
+    counts = latency_histogram(frames.received, frames.settled, timeline, parties)
+    counts = counts.unionByName(lateness_histogram(frames.sent, timeline, parties))
+    if work.recording.files(SPANS):
+        trips = trip_histogram(frame_of(work.spark, work.recording, SPANS), timeline)
+        counts = counts.unionByName(trips)
+    # In order, so that whoever reads it second by second need not hold it all.
+    return counts.sortWithinPartitions(columns.SECOND)

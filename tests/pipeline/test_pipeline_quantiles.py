@@ -1,0 +1,82 @@
+"""Descriptions of bucket counts against sorted lists, and intervals against the binomial distribution itself."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crescendo.model.histogram import bucket_of
+from crescendo.model.verdict import PERCENTILES
+from crescendo.pipeline.quantiles import described, interval_ranks, ranks
+
+
+def counts_of(groups: dict[str, list[int]], pieces: int) -> pa.Table:
+    """A row a sample or a few of one bucket: in pieces, as Spark would leave them."""
+    rows = []
+    for name, samples in groups.items():
+        for start in range(pieces):
+            values = np.array(samples[start::pieces], np.int64)
+            for bucket in np.unique(bucket_of(values)):
+                mine = values[bucket_of(values) == bucket]
+                row = {"group": name, "bucket": int(bucket), "count": mine.size, "sum_ns": int(mine.sum())}
+                rows.append(row | {"min_ns": int(mine.min()), "max_ns": int(mine.max())})
+    return pa.Table.from_pylist(rows)
+
+
+samples = st.lists(st.one_of(st.integers(-5_000, 5_000), st.integers(0, 10**10)), min_size=1, max_size=300)
+
+
+@settings(max_examples=60)
+@given(groups=st.dictionaries(st.sampled_from("abc"), samples, min_size=1), pieces=st.integers(1, 3))
+def test_every_group_is_described_as_its_sorted_samples_would_be(groups: dict[str, list[int]], pieces: int) -> None:
+    rows = {row["group"]: row for row in described(counts_of(groups, pieces), ["group"]).to_pylist()}
+    assert list(rows) == sorted(groups)
+    for name, values in groups.items():
+        row, ordered = rows[name], sorted(values)
+        assert (row["count"], row["min_ns"], row["max_ns"]) == (len(values), ordered[0], ordered[-1])
+        assert row["negative"] == sum(value < 0 for value in values)
+        assert row["mean_ns"] == pytest.approx(float(np.mean(values)), rel=1e-9, abs=1e-6)
+        for key, percent in PERCENTILES.items():
+            rank = max(math.ceil(round(percent * len(values) / 100, 6)), 1)
+            if len(values) - rank < 10:
+                assert (row[key], row[f"{key}_low"], row[f"{key}_high"]) == (None, None, None)
+                continue
+            true = ordered[rank - 1]
+            assert true <= row[key] <= min(true + abs(true) / 256 + 1, ordered[-1])
+            spread = 1.96 * math.sqrt(len(values) * percent / 100 * (1 - percent / 100))
+            low = ordered[max(math.floor(len(values) * percent / 100 - spread), 1) - 1]
+            high = ordered[min(math.ceil(len(values) * percent / 100 + spread) + 1, len(values)) - 1]
+            assert low - abs(low) / 256 - 1 <= row[f"{key}_low"] <= low
+            assert high <= row[f"{key}_high"] <= high + abs(high) / 256 + 1
+            assert row[f"{key}_low"] <= row[key] <= row[f"{key}_high"]
+
+
+def test_no_samples_are_described_by_no_rows() -> None:
+    empty = counts_of({"a": [1]}, 1)[:0]
+    assert described(empty, ["group"]).num_rows == 0
+
+
+@pytest.mark.parametrize("percent", PERCENTILES.values())
+@pytest.mark.parametrize("factor", [1, 3, 10])
+def test_the_interval_covers_the_true_percentile_at_least_ninety_five_times_in_a_hundred(
+    percent: float, factor: int
+) -> None:
+    share = percent / 100
+    n = factor * math.ceil(10 / (1 - share) + 1)
+    (low,), (high,) = interval_ranks(np.array([n]), percent)
+    # The number of samples at or below the true percentile is binomial; the interval misses when it is below the
+    # lower rank, or not below the upper one.
+    logs = [
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        + k * math.log(share) + (n - k) * math.log1p(-share)
+        for k in range(low, high)
+    ]  # fmt: skip
+    covered = sum(map(math.exp, logs)) if high <= n else 1.0
+    assert 0.95 <= covered <= 1.0 + 1e-9
+
+
+def test_ranks_are_exact_where_floats_are_not() -> None:
+    assert ranks(np.array([1000, 1001, 1, 10**12]), 99.9).tolist() == [999, 1000, 1, 999 * 10**9]

@@ -1,0 +1,249 @@
+"""Every table of any recording is what a plain recount of its rows gives; dear tables appear by their rule."""
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import recounted
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from tiny_recordings import MEASURE_NS, MS, RECEIVER_PEER, SECOND_NS, SENDER_PEER, START_NS, Tiny, silent
+
+from crescendo.model.histogram import bucket_of
+from crescendo.model.verdict import PERCENTILES
+from crescendo.pipeline.job import analyze
+from crescendo.record.manifest import Phase as Stage
+from crescendo.record.manifest import State
+from crescendo.record.schema import Flag
+
+ACTIONS = ["round trip", "one way", "send", "send/database", "receive"]
+
+
+def read(run_dir: Path, table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(run_dir / "tables" / table).to_pylist()
+    return rows
+
+
+FATES = ["mixed, topic", "mixed, queue", "all lost", "all duplicated", "one message", "empty"]
+
+
+@st.composite
+def recordings(draw: st.DrawFn, fate: str) -> Tiny:
+    """What kind of run it was is drawn; its many rows come from a seed, so that percentiles have enough of them."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    mixed = fate.startswith("mixed")
+    topic = fate.endswith("topic") if mixed else draw(st.booleans())
+    unbounded = False if mixed else draw(st.booleans())
+    senders, receivers = draw(st.integers(2, 3)), draw(st.integers(2, 3))
+    address = "topic://t" if topic else "queue://q"
+    group = {"address": address, "senders": senders, "receivers": receivers, "rate": 0 if unbounded else 50.0}
+    ended = {"all lost": {RECEIVER_PEER: "lost"}, "mixed, queue": {SENDER_PEER: "lost"}}.get(fate, {})
+    tiny = Tiny(group=group, ended=ended, state=State.INCOMPLETE if ended else State.SEALED)
+    messages = {"empty": 0, "one message": 1}.get(fate, draw(st.integers(120, 200)))
+    spread_ns = draw(st.sampled_from([10**9, 10**4]))
+    arrivals = []
+    for sender in range(1 if fate == "one message" else senders):
+        intended_ns = START_NS - SECOND_NS // 2 + np.sort(random.integers(0, 6 * SECOND_NS, messages))
+        late_ns = 0 * intended_ns if unbounded else random.integers(0, 50 * MS, messages)
+        for seq in range(messages):
+            due_ns, late = int(intended_ns[seq]), int(late_ns[seq])
+            tiny.send(sender, seq, due_ns, late)
+            if random.random() < 0.1:
+                tiny.send(sender, seq, due_ns, late + MS, attempt=2)
+            times = {"all lost": 0, "all duplicated": 2}.get(fate, int(random.choice([0, 1, 1, 1, 2])) if mixed else 1)
+            for receiver in range(receivers) if topic else [int(random.integers(receivers))]:
+                # Some arrive before they were sent: the clocks of two machines.
+                took_ns = [int(value) for value in random.integers(-5_000, spread_ns, times)]
+                arrivals += [(due_ns + late + value, receiver, sender, seq, due_ns, late) for value in took_ns]
+        for seq in range(0, messages - 4, 5):
+            told_ns = int(intended_ns[seq]) + int(random.integers(1, 80 * MS))
+            outcome = int(random.choice([1, 1, 1, 2, 3, 4]))
+            tiny.settled.append((sender, seq, seq + int(random.integers(5)), int(intended_ns[seq]), told_ns, outcome))
+    for received_ns, receiver, sender, seq, due_ns, late in sorted(arrivals):
+        flags = int(random.choice([0, 0, 0, 0, Flag.REDELIVERED, Flag.STRAY]))
+        tiny.deliver(receiver, sender, seq, due_ns, received_ns, flags, late)
+    for _ in range(150 if mixed else 0):
+        t_ns, action = START_NS + int(random.integers(5 * SECOND_NS)), str(random.choice(ACTIONS))
+        outcome = str(random.choice(["ok", "timeout"])) if action == "send" else "ok"
+        tiny.spans.append((t_ns, "client", action, int(random.integers(10**9)), 0.0, outcome, ""))
+    return tiny
+
+
+def assert_described(row: dict[str, Any], values: list[int]) -> None:
+    """One row of statistics against the sorted samples."""
+    ordered = sorted(values)
+    assert (row["count"], row["min_ns"], row["max_ns"]) == (len(values), ordered[0], ordered[-1])
+    assert row["negative"] == sum(value < 0 for value in values)
+    assert row["mean_ns"] == pytest.approx(float(np.mean(values)), rel=1e-9, abs=1e-3)
+    for name, percent in PERCENTILES.items():
+        rank = max(math.ceil(round(percent * len(values) / 100, 6)), 1)
+        if len(values) - rank < 10:
+            assert row[name] is row[f"{name}_low"] is row[f"{name}_high"] is None
+        else:
+            true = ordered[rank - 1]
+            assert true <= row[name] <= min(true + abs(true) / 256 + 1, ordered[-1])
+            assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+
+
+# Without shrinking, and twice for each fate: every try is a dozen Spark jobs, and the first is always the plainest.
+@pytest.mark.parametrize("fate", FATES)
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(data=st.data())
+def test_every_table_of_any_recording_is_what_a_recount_gives(
+    spark: SparkSession, fate: str, data: st.DataObject
+) -> None:
+    tiny = data.draw(recordings(fate))
+    with TemporaryDirectory() as directory:
+        run_dir = Path(directory)
+        analyze(tiny.write(run_dir), spark, silent, full=True)
+        _compare_latency(run_dir, tiny)
+        _compare_jitter(run_dir, tiny)
+        _compare_spans(run_dir, tiny)
+        rows = read(run_dir, "errors") if (run_dir / "tables" / "errors").exists() else []
+        found = {(row["second"], row["sender"], row["outcome"], row["messages"], row["share"]) for row in rows}
+        assert found == recounted.error_rows(tiny)
+        backlog = {(row["subscription"], row["second"]): row for row in read(run_dir, "backlog")}
+    expected = recounted.backlog_rows(tiny)
+    assert {key: (row["sent"], row["received"], row["backlog"]) for key, row in backlog.items()} == expected
+    assert all(row["peak"] >= row["backlog"] for row in backlog.values())
+
+
+def _compare_latency(run_dir: Path, tiny: Tiny) -> None:
+    samples = recounted.latency_samples(tiny, unbounded=not tiny.group["rate"])
+    rows = {
+        tuple(row[key] for key in ("scope", "phase", "second", "party", "kind")): row
+        for row in read(run_dir, "latency")
+    }
+    assert rows.keys() == samples.keys()
+    for key, values in samples.items():
+        assert_described(rows[key], values)
+
+
+def _compare_jitter(run_dir: Path, tiny: Tiny) -> None:
+    steps = recounted.jitter_samples(tiny)
+    rows = {row["receiver"]: row for row in read(run_dir, "jitter")}
+    assert rows.keys() == steps.keys()
+    counts: dict[tuple[int, int], int] = {}
+    for receiver, values in steps.items():
+        assert_described(rows[receiver], values)
+        assert rows[receiver]["mean_abs_ns"] == pytest.approx(float(np.abs(values).mean()))
+        assert rows[receiver]["rfc3550_ns"] == pytest.approx(recounted.rfc3550(values))
+        for bucket in bucket_of(np.array(values)).tolist():
+            counts[receiver, bucket] = counts.get((receiver, bucket), 0) + 1
+    histogram = {(row["receiver"], row["bucket"]): row["count"] for row in read(run_dir, "jitter_histogram")}
+    assert histogram == counts
+
+
+def _compare_spans(run_dir: Path, tiny: Tiny) -> None:
+    assert (run_dir / "tables" / "spans").exists() == bool(tiny.spans)
+    samples = recounted.span_samples(tiny)
+    rows = {(row["phase"], row["action"], row["outcome"]): row for row in read(run_dir, "spans")} if tiny.spans else {}
+    assert rows.keys() == samples.keys()
+    for (phase, action, outcome), values in samples.items():
+        row = rows[phase, action, outcome]
+        assert_described(row, values)
+        most = max(sum(each) for key, each in samples.items() if key[0] == phase)
+        assert (row["total_ns"], row["share"]) == pytest.approx((sum(values), sum(values) / most))
+
+
+def interrupted() -> Tiny:
+    """A hundred messages a second to two receivers; nothing arrives for a second, then what was held comes at once."""
+    tiny = Tiny(group={"receivers": 2, "rate": 100.0}, checks={"lost": 0})
+    back_ns = MEASURE_NS + 2 * SECOND_NS
+    arrivals = []
+    for seq in range(390):
+        due_ns = MEASURE_NS + seq * 10 * MS
+        tiny.send(0, seq, due_ns)
+        received_ns = due_ns + MS
+        if back_ns - SECOND_NS <= due_ns < back_ns:
+            received_ns = back_ns + (back_ns - due_ns) // 100  # the last is the first
+        arrivals.append((received_ns, seq % 2, seq, due_ns))
+    highest = [-1, -1]
+    for received_ns, receiver, seq, due_ns in sorted(arrivals):
+        late = seq < highest[receiver]
+        highest[receiver] = max(seq, highest[receiver])
+        tiny.deliver(receiver, 0, seq, due_ns, received_ns, int(Flag.OUT_OF_ORDER) if late else 0)
+    fault = (back_ns - SECOND_NS, "agent-0", "fault", json.dumps({"action": "cut"}))
+    cure = (back_ns - 100 * MS, "agent-0", "cure", json.dumps({"action": "cut"}))
+    tiny.events += [fault, (MEASURE_NS, "conductor", "start", "{}"), cure]
+    return tiny
+
+
+def test_an_interruption_is_seen_in_outages_bursts_jitter_and_beside_its_fault(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tiny = interrupted()
+    analyze(tiny.write(tmp_path), spark, silent)  # nobody asked for jitter, but there is something to see
+    (outage,) = read(tmp_path, "outages")
+    back_ns = MEASURE_NS + 2 * SECOND_NS
+    # The first of the held ones was due 10 ms before deliveries came back.
+    first_ns = back_ns + 10 * MS // 100
+    assert (outage["start_ns"], outage["end_ns"]) == (back_ns - SECOND_NS - 10 * MS + MS, first_ns)
+    rows = {row["receiver"]: row for row in read(tmp_path, "bursts")}
+    until_ns = outage["end_ns"] + outage["caught_up_ns"]
+    for receiver, row in rows.items():
+        mine = sorted((each for each in tiny.received if each[0] == receiver), key=lambda each: each[6])
+        steps = [b[5] - a[5] - (b[3] - a[3]) for a, b in pairwise(mine)]
+        burst = [(step, each) for step, each in zip(steps, mine[1:], strict=True) if first_ns <= each[5] <= until_ns]
+        assert row["messages"] == len(burst)
+        assert row["negative"] == sum(step < 0 for step, _ in burst)
+        assert row["inversions"] == sum(bool(each[8] & Flag.OUT_OF_ORDER) for _, each in burst) > 40
+        assert row["max_jitter_ns"] == max(step for step, _ in burst)
+    assert rows.keys() == {0, 1}
+    assert {row["receiver"]: row["max_ns"] for row in read(tmp_path, "jitter")} == {
+        receiver: max(steps) for receiver, steps in recounted.jitter_samples(tiny).items()
+    }
+    fault, cure = read(tmp_path, "effects")
+    assert (fault["kind"], fault["second"], json.loads(fault["detail"])) == ("fault", 2, {"action": "cut"})
+    assert fault["outage_gap_ns"] == cure["outage_gap_ns"] == outage["gap_ns"]
+    assert fault["rate_before"] == sum(row[5] < fault["t_ns"] for row in tiny.received) / 5
+    assert fault["backlog_before"] <= 1
+    assert fault["backlog_peak"] == 100
+
+
+def test_an_uninterrupted_run_pays_for_no_dear_table(spark: SparkSession, tmp_path: Path) -> None:
+    tiny = Tiny(group={"rate": 100.0})
+    tiny.carry(300)
+    tiny.accept(0, 0, 299, MEASURE_NS, MEASURE_NS + MS)
+    analyze(tiny.write(tmp_path), spark, silent)
+    made = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert not made & {"jitter", "jitter_histogram", "bursts", "errors", "spans", "span_histogram"}
+    assert {row["scope"] for row in read(tmp_path, "latency")} == {"total", "phase", "second"}
+
+
+def test_jitter_is_the_same_however_the_arrivals_are_cut_into_blocks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crescendo.pipeline.jitter.BLOCK_BITS", 4)
+    random = np.random.default_rng(9)
+    tiny = Tiny(group={"receivers": 2, "rate": 100.0, "address": "queue://q"})
+    for seq, latency_ns in enumerate(random.integers(0, 10**8, 200).tolist()):
+        tiny.send(0, seq, MEASURE_NS + seq * MS)
+        flags = int(Flag.STRAY) if seq % 7 == 1 else 0  # strays take a number of arrival, and are no delivery
+        tiny.deliver(seq % 2, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + seq * MS + latency_ns, flags)
+    analyze(tiny.write(tmp_path), spark, silent, full=True)
+    _compare_jitter(tmp_path, tiny)
+
+
+def test_steady_and_drifting_runs_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    """Twelve seconds of measuring; the backlog rises by ten messages a second, the rate does not move."""
+    tiny = Tiny(group={"rate": 100.0}, phases=[Stage("measure", START_NS, START_NS + 12 * SECOND_NS)])
+    for second in range(12):
+        for number in range(100):
+            seq = second * 100 + number
+            due_ns = START_NS + second * SECOND_NS + number * 10 * MS
+            tiny.send(0, seq, due_ns)
+            if number < 90:
+                tiny.deliver(0, 0, seq, due_ns, due_ns + MS)
+    analyze(tiny.write(tmp_path), spark, silent)
+    rows = {row["metric"]: row for row in read(tmp_path, "steady_state")}
+    assert {metric: row["state"] for metric, row in rows.items()} == {"rate": "steady", "backlog": "rising"}
+    assert (rows["rate"]["median"], rows["rate"]["slope"]) == (90.0, 0.0)
+    assert (rows["backlog"]["slope"], rows["backlog"]["s"]) == (10.0, 66)
