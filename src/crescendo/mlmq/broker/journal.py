@@ -1,0 +1,96 @@
+"""What does a broker write down about each request and each statement?
+
+Counters always, and lines in the seed's performance log when there is one: how long a request took to arrive, to be
+processed, to be answered and in all, and how long each statement took. An answer that refuses is never called Ok.
+"""
+
+from pathlib import Path
+
+from crescendo.mlmq import performance_log as seed
+from crescendo.mlmq.broker import seed_names
+from crescendo.mlmq.broker.call import Call
+from crescendo.mlmq.broker.metrics import Metrics
+from crescendo.mlmq.broker.settings import Settings
+from crescendo.mlmq.operations import Answer, Messages, Refused, Request
+
+
+class Journal:
+    """Everything that is counted or logged goes through here."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self._log: seed.PerformanceLog | None = None
+        self._context = "C[0]"
+
+    def open_log(self, settings: Settings, port: int) -> None:
+        """One file a broker, named for its port."""
+        if settings.performance_log:
+            description = (
+                f"BrokerConfiguration Scenario[CrescendoBroker] Port[{port}] "
+                f"WorkerThreadCount[{settings.workers}] DbConnectionPoolSize[{settings.connections}]"
+            )
+            path = Path(settings.performance_log) / f"broker_{port}.log"
+            self._log = seed.PerformanceLog(path, description, settings.performance_unit)
+
+    def close_log(self) -> str | None:
+        """Why the log ended early, if it did."""
+        if self._log is None:
+            return None
+        self._log.close()
+        return self._log.failure
+
+    def clients(self, count: int) -> None:
+        """How many are connected: the context that the seed logged with everything."""
+        self._context = f"C[{count}]"
+
+    def served(self, call: Call, answer: Answer) -> None:
+        """A request whose answer its socket has taken."""
+        metrics = self.metrics
+        kind = type(call.request).__name__ if call.request is not None else "unreadable"
+        metrics.requests[kind, outcome_of(answer)] += 1
+        tiers = metrics.tier_ns
+        tiers["receive"] += call.receive_ns
+        tiers["queue"] += call.queue_ns
+        tiers["pool"] += call.pool_ns
+        tiers["database"] += call.database_ns
+        tiers["wait"] += call.wait_ns
+        tiers["send"] += call.send_ns
+        if self._log is not None:
+            self._log_request(self._log, call, answer)
+
+    def statement(self, kind: type[Request], calls: int, duration_ns: int, ended_ns: int, ok: bool) -> None:
+        """A statement that served so many requests."""
+        metrics = self.metrics
+        metrics.statements[kind.__name__] += 1
+        metrics.database_ns[kind.__name__] += duration_ns
+        metrics.database_failures += not ok
+        if self._log is not None:
+            action = f"{seed.BROKER_DATABASE}#{seed_names.STATEMENTS[kind]}#{'Ok' if ok else 'Error'}#{calls}"
+            self._log.log(action, duration_ns, ended_ns, self._context)
+
+    def _log_request(self, log: seed.PerformanceLog, call: Call, answer: Answer) -> None:
+        ended_ns, context = call.mark_ns, self._context
+        request = seed_names.REQUESTS[type(call.request)] if call.request is not None else "UnknownRequest"
+        log.log(seed.BROKER_RECEIVE, call.receive_ns, ended_ns - call.total_ns + call.receive_ns, context)
+        answered_ns = ended_ns - call.send_ns
+        for action, duration_ns, at_ns in (
+            (seed.BROKER_QUEUE, call.queue_ns, answered_ns),
+            (seed.BROKER_POOL, call.pool_ns, answered_ns),
+            (seed.BROKER_WAIT, call.wait_ns, answered_ns),
+            # A worker is held by a request while it waits for a connection and while the database works.
+            (
+                f"{seed.BROKER_PROCESS}#{request}:{seed_names.ANSWERS[type(answer)]}",
+                call.pool_ns + call.database_ns,
+                answered_ns,
+            ),
+            (seed.BROKER_SEND, call.send_ns, ended_ns),
+            (seed.BROKER_TOTAL, call.total_ns, ended_ns),
+        ):
+            log.log(action, duration_ns, at_ns, context)
+
+
+def outcome_of(answer: Answer) -> str:
+    """ok, empty, or why it was refused."""
+    if isinstance(answer, Refused):
+        return answer.reason.name.lower()
+    return "empty" if isinstance(answer, Messages) and not answer.messages else "ok"

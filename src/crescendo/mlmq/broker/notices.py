@@ -1,0 +1,76 @@
+"""How does a broker learn of messages that were sent through another one?
+
+Over PostgreSQL's LISTEN and NOTIFY, on one connection of its own and outside the transactions that store messages:
+NOTIFY inside them would make their commits queue behind each other. What arrives while a notice is under way goes into
+the next one. Notices may get lost with the connection; the poll of waiting dequeues finds what they would have told.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+
+CHANNEL = "crescendo_mlmq_sent"
+_MAX_KEYS = 250  # 8,000 bytes are PostgreSQL's limit for a payload; an entry takes at most 31
+_PAUSE_S = 0.002  # so that a busy broker sends at most 500 notices a second
+_RECONNECT_S = 0.5
+
+log = logging.getLogger(__name__)
+
+Connect = Callable[[], Awaitable[Any]]
+Heard = Callable[[int, int], None]  # key of the waiting room, messages
+
+
+class Notices:
+    """Tells other brokers, and hears from them. Runs as one task until it is cancelled."""
+
+    def __init__(self, connect: Connect, heard: Heard) -> None:
+        self._connect = connect
+        self._heard = heard
+        self._name = secrets.token_hex(4)
+        self._pending: Counter[int] = Counter()
+        self._news = asyncio.Event()
+
+    def tell(self, key: int, messages: int) -> None:
+        """Messages arrived that nobody waited for here. Never blocks."""
+        if len(self._pending) < _MAX_KEYS or key in self._pending:
+            self._pending[key] += messages
+            self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._session()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as err:
+                log.debug("notices between brokers pause: %s", err)
+            await asyncio.sleep(_RECONNECT_S)
+
+    async def _session(self) -> None:
+        connection = await self._connect()
+        try:
+            await connection.execute("SET synchronous_commit = off")  # a notice has nothing to keep
+            await connection.add_listener(CHANNEL, self._on_notice)
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                told, self._pending = self._pending, Counter()
+                payload = f"{self._name} " + ",".join(f"{key}:{count}" for key, count in told.items())
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
+                await asyncio.sleep(_PAUSE_S)
+        finally:
+            with contextlib.suppress(Exception):
+                connection.terminate()
+
+    def _on_notice(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+        name, _, entries = str(payload).partition(" ")
+        if name == self._name:
+            return
+        for entry in entries.split(","):
+            key, _, count = entry.partition(":")
+            with contextlib.suppress(ValueError):  # anybody may send a notice; what is none of ours is ignored
+                self._heard(int(key), int(count))

@@ -1,0 +1,186 @@
+"""What is a broker made of, and how does it start, drain and end?
+
+Network, request queue, workers, pool, waiting room, notices, journal and HTTP face, put together. It keeps no state
+that matters: everything is in the database, so any number of brokers can serve the same one. Reads no signals and no
+files; whoever runs it does.
+"""
+
+import asyncio
+import contextlib
+import logging
+from time import monotonic
+
+from crescendo.mlmq.broker import database_pool
+from crescendo.mlmq.broker.call import Call
+from crescendo.mlmq.broker.http_face import HttpFace, json_page
+from crescendo.mlmq.broker.journal import Journal
+from crescendo.mlmq.broker.metrics import CONTENT_TYPE, Metrics
+from crescendo.mlmq.broker.network import Connection
+from crescendo.mlmq.broker.notices import Notices
+from crescendo.mlmq.broker.request_queue import RequestQueue
+from crescendo.mlmq.broker.settings import Settings, address_of
+from crescendo.mlmq.broker.store import Store
+from crescendo.mlmq.broker.workers import Workers
+from crescendo.mlmq.operations import Answer, Refusal, Refused
+from crescendo.model.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_DRAIN_STEP_S = 0.01
+_POOL_CLOSE_S = 5.0
+_CLOSING = Refused(Refusal.CLOSING, "this broker is shutting down; ask another one")
+
+
+class Broker:
+    """One middleware instance. `start`, then `drain`, then `close`."""
+
+    def __init__(self, settings: Settings, database_url: str) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.journal = Journal(self.metrics)
+        self.queue: RequestQueue[Call] = RequestQueue(settings.request_queue)
+        self.store = Store(database_url, settings)
+        self.workers = Workers(self.queue, settings.waiting, self.store, self.journal, settings.batch)
+        self.connections: set[Connection] = set()
+        self.port = 0
+        self.http = HttpFace({"/health": self._health, "/metrics": self._metrics})
+        self.read_buffer = bytearray(settings.read_buffer)
+        self.pipeline = settings.pipeline
+        self.write_buffer_bytes = int(settings.write_buffer)
+        self.send_timeout_s = settings.send_timeout / 1e9
+        self._database_url = database_url
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.unsent = 0  # answers that wait for slow sockets
+        self._draining = False
+
+    async def start(self) -> None:
+        """Serve, once the database is there and its schema is ours."""
+        try:
+            await self.store.open()
+            await self._listen()
+        except BaseException:
+            await self.close()
+            raise
+        notices = Notices(lambda: database_pool.connect(self._database_url), self.workers.wake)
+        self.workers.tell_others = notices.tell
+        loop = asyncio.get_running_loop()
+        self._tasks += [loop.create_task(self.workers.work()) for _ in range(self.settings.workers)]
+        self._tasks += [
+            loop.create_task(self.workers.poll(self.settings.poll / 1e9)),
+            loop.create_task(notices.run()),
+            loop.create_task(self.store.watch()),
+            loop.create_task(self.store.forget_receipts()),
+        ]
+        self._measure()
+
+    @property
+    def address(self) -> str:
+        return f"{address_of('listen', self.settings.listen)[0]}:{self.port}"
+
+    async def drain(self) -> bool:
+        """Take nothing new, finish what was taken. False: it took too long, and something was left."""
+        self._draining = True
+        if self._server is not None:
+            self._server.close()
+        self.workers.drain()
+        deadline_s = monotonic() + self.settings.drain_timeout / 1e9
+        while len(self.queue) or self.workers.busy or not all(connection.idle for connection in self.connections):
+            if monotonic() > deadline_s:
+                return False
+            await asyncio.sleep(_DRAIN_STEP_S)
+        return True
+
+    async def close(self) -> None:
+        """End everything at once."""
+        self._draining = True
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self.connections):
+            connection.close() if connection.idle else connection.abort()
+        await self.http.close()
+        await self.store.close()
+        failure = self.journal.close_log()
+        if failure:
+            log.warning("%s", failure)
+        if self._server is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_POOL_CLOSE_S):
+                    await self._server.wait_closed()
+
+    # --- what connections need
+
+    def refusal_at_the_door(self) -> Refused | None:
+        return _CLOSING if self._draining else None
+
+    def submit(self, call: Call) -> bool:
+        if self.queue.put(call):
+            return True
+        self.metrics.shed += 1
+        return False
+
+    def served(self, call: Call, answer: Answer) -> None:
+        self.journal.served(call, answer)
+
+    def admit(self, connection: Connection) -> bool:
+        if len(self.connections) >= self.settings.clients:
+            self.metrics.refused_clients += 1
+            return False
+        self.connections.add(connection)
+        self.metrics.clients_seen += 1
+        self.journal.clients(len(self.connections))
+        return True
+
+    def gone(self, connection: Connection) -> None:
+        self.workers.forget(connection.parked)
+        connection.parked.clear()
+        self.connections.discard(connection)
+        self.journal.clients(len(self.connections))
+
+    def broken(self) -> None:
+        self.metrics.broken_clients += 1
+
+    def may_wait_for_socket(self) -> bool:
+        return self.unsent < self.settings.response_queue
+
+    def socket_waits(self, change: int) -> None:
+        self.unsent += change
+
+    # --- inside
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        host, port = address_of("listen", self.settings.listen)
+        try:
+            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        except OSError as err:
+            text = err.strerror or str(err)
+            raise ConfigError(f"listen: {host}:{port} cannot be listened on: {text}; choose another port") from err
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.journal.open_log(self.settings, self.port)
+        await self.http.start(*address_of("http", self.settings.http))
+
+    def _measure(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("clients", "Clients connected now.", lambda: len(self.connections))
+        gauge("request_queue", "Requests that wait for a worker.", lambda: len(self.queue))
+        gauge("response_queue", "Answers that wait for slow sockets.", lambda: self.unsent)
+        gauge("waiting", "Dequeues that wait for a message.", lambda: len(self.workers.room))
+        gauge("workers", "Workers.", lambda: self.settings.workers)
+        gauge("workers_busy", "Workers that serve requests now.", lambda: self.workers.busy)
+        gauge("pool", "Connections to the database.", lambda: self.settings.connections)
+        gauge("pool_in_use", "Connections to the database in use now.", lambda: self.store.in_use)
+        gauge("database_up", "1 when the last statement reached the database.", lambda: int(self.store.reached))
+
+    def _health(self) -> tuple[int, str, str]:
+        if self._draining:
+            return json_page(503, {"state": "draining"})
+        if not self.store.reached:
+            return json_page(503, {"state": "database away"})
+        return json_page(200, {"state": "serving", "address": self.address, "clients": len(self.connections)})
+
+    def _metrics(self) -> tuple[int, str, str]:
+        return 200, CONTENT_TYPE, self.metrics.openmetrics()

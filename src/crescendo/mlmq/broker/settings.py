@@ -1,0 +1,113 @@
+"""How is one broker set up?
+
+The knobs of the seed's middleware and the limits it lacked, read from one YAML file. A value outside its range or a
+key nobody knows is a sentence that names the file, the field and the cure. Starts nothing, connects to nothing.
+"""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta, Struct
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import Duration, Size, parse_unit
+
+HOST = "127.0.0.1"
+DEFAULT_LISTEN = f"{HOST}:8099"
+_LOOPBACK = frozenset({HOST, "localhost"})
+
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything a broker can be told. Every key has a default that serves."""
+
+    listen: str = DEFAULT_LISTEN
+    http: str = f"{HOST}:0"  # health and metrics; port 0 is a free one
+    database: str = ""  # postgresql://…; empty: an embedded server
+    data: str = ""  # where the embedded server keeps its data; empty: a directory that goes with the broker
+
+    # Few, because what waits while they are busy shares the next statement: more workers make smaller batches.
+    workers: Annotated[int, Meta(ge=1, le=1000)] = 2
+    connections: Annotated[int, Meta(ge=1, le=1000)] = 2  # to the database
+    request_queue: Count = 1000  # requests that may wait for a worker; more are answered "overloaded"
+    response_queue: Count = 10_000  # answers that may wait for slow sockets, all clients together
+    batch: Annotated[int, Meta(ge=1, le=4096)] = 128  # requests a worker takes at once; 1: no batching
+    clients: Count = 1000  # connections from clients
+    pipeline: Count = 64  # unanswered requests of one client before we stop reading from it
+    waiting: Count = 10_000  # dequeues that may wait for a message
+
+    read_buffer: Size = Size(64 * 1024)
+    write_buffer: Size = Size(64 * 1024)  # bytes the kernel has not taken yet before answers wait in the response queue
+    poll: Duration = Duration(100_000_000)  # how often waiting dequeues look for what no wake-up told them
+    send_timeout: Duration = Duration(30 * 10**9)  # a client that does not read for so long is closed
+    database_timeout: Duration = Duration(30 * 10**9)  # one statement, and the database's absence at the start
+    drain_timeout: Duration = Duration(10 * 10**9)
+    forget_after: Duration = Duration(24 * 3600 * 10**9)  # how long a silent client may still repeat its last request
+
+    command_file: str = ""
+    command_poll: Duration = Duration(10**9)
+    performance_log: str = ""  # a directory; empty: no log
+    performance_unit: Literal["ms", "us"] = "ms"  # the seed wrote milliseconds
+
+    def __post_init__(self) -> None:
+        for field in ("listen", "http"):
+            address_of(field, getattr(self, field))
+        for field in ("poll", "send_timeout", "database_timeout", "drain_timeout", "forget_after", "command_poll"):
+            if getattr(self, field) < 1_000_000:
+                raise ValueError(f"{field}: {getattr(self, field)} is too short; write at least 1ms")
+        for field in ("read_buffer", "write_buffer"):
+            if not 1024 <= getattr(self, field) <= 64 * 2**20:
+                raise ValueError(f"{field}: {getattr(self, field)} B is out of range; write 1KiB to 64MiB")
+        if self.database and self.data:
+            raise ValueError("data: an external database keeps its own data; leave out either database or data")
+
+
+def address_of(field: str, text: str) -> tuple[str, int]:
+    """The host and port of an address on this machine."""
+    host, _, port = text.rpartition(":")
+    if host not in _LOOPBACK or not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise ValueError(
+            f"{field}: {text!r} is no loopback address; write for example {DEFAULT_LISTEN}, port 0 is free"
+        )
+    return HOST, int(port)
+
+
+def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
+    """What the file says, and over it what the command line says."""
+    document: Any = {}
+    if path is not None:
+        try:
+            document = yaml.safe_load(path.read_bytes()) or {}
+        except OSError as err:
+            raise ConfigError(f"{path}: cannot be read: {err.strerror}") from err
+        except yaml.YAMLError as err:
+            raise ConfigError(f"{path}: not YAML: {' '.join(str(err).split())}") from err
+        if not isinstance(document, dict):
+            raise ConfigError(f"{path}: a configuration is a mapping, such as `workers: 4`")
+        _check(document, str(path))
+    return _check({**document, **overrides}, "the command line" if path is None else f"{path} with the command line")
+
+
+def _check(document: dict[str, Any], where: str) -> Settings:
+    try:
+        return msgspec.convert(document, Settings, dec_hook=parse_unit)
+    except msgspec.ValidationError as err:
+        raise ConfigError(f"{where}: {_sentence(str(err))}") from err
+
+
+def _sentence(complaint: str) -> str:
+    """msgspec names the place at the end; a person wants it first, and with the nearest key that exists."""
+    text, _, place = complaint.partition(" - at `$")
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
+    if unknown:
+        known = [field.name for field in msgspec.structs.fields(Settings)]
+        near = difflib.get_close_matches(unknown[1], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+        return f"{unknown[1]}: no such key; {hint}"
+    field = place.strip("`.")
+    return f"{field}: {text[:1].lower()}{text[1:]}" if field else text

@@ -1,0 +1,90 @@
+"""Which dequeues wait for a message, and whom does a new one wake?
+
+A dequeue that found nothing may stay here until its time is over; no worker is held meanwhile. It waits under one or
+more keys (a queue, a client). A message wakes as many plain dequeues under its key as there are messages, the longest
+waiting first, and every choosy one, because only the database knows whether the message suits it. Asks no database and
+answers nobody.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+_REMEMBERED_KEYS = 10_000
+
+
+class WaitingRoom(Generic[T]):
+    """At most `limit` wait. `expired` is called with everybody whose time is over."""
+
+    def __init__(self, limit: int, expired: Callable[[T], None]) -> None:
+        self.limit = limit
+        self._expired = expired
+        self._by_key: dict[int, dict[T, bool]] = {}  # in order of arrival; True: choosy
+        self._places: dict[T, tuple[Mapping[int, bool], asyncio.TimerHandle]] = {}
+        self._arrivals: Counter[int] = Counter()
+        self._forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def full(self) -> bool:
+        return len(self._places) >= self.limit
+
+    def arrivals(self, keys: Mapping[int, bool]) -> int:
+        """A number that changes when messages arrive under one of the keys: read it before asking the database.
+
+        Without it a message that arrives between the empty look and the parking would wake nobody.
+        """
+        return self._forgotten + sum(self._arrivals[key] for key in keys)
+
+    def park(self, item: T, keys: Mapping[int, bool], wait_s: float) -> None:
+        """Let it wait under these keys, each with whether it is choosy there. The caller has checked `full`."""
+        for key, choosy in keys.items():
+            self._by_key.setdefault(key, {})[item] = choosy
+        timer = asyncio.get_running_loop().call_later(max(wait_s, 0.0), self._expire, item)
+        self._places[item] = keys, timer
+
+    def wake(self, key: int, messages: int) -> tuple[list[T], int]:
+        """Who is to look again, and how many of the messages no plain dequeue here waited for."""
+        if len(self._arrivals) >= _REMEMBERED_KEYS:
+            self._forgotten += sum(self._arrivals.values()) + 1  # every number changes, so nobody misses a message
+            self._arrivals.clear()
+        self._arrivals[key] += 1
+        woken: list[T] = []
+        left = messages
+        for item, choosy in self._by_key.get(key, {}).items():
+            if choosy or left:
+                woken.append(item)
+                left -= not choosy
+        for item in woken:
+            self.leave(item)
+        return woken, left
+
+    def oldest(self, most: int) -> list[T]:
+        """Take out those who have waited longest since they last looked, so that they look again."""
+        chosen = [item for _, item in zip(range(most), self._places, strict=False)]
+        for item in chosen:
+            self.leave(item)
+        return chosen
+
+    def leave(self, item: T) -> bool:
+        """False: it was not here."""
+        place = self._places.pop(item, None)
+        if place is None:
+            return False
+        keys, timer = place
+        timer.cancel()
+        for key in keys:
+            waiting = self._by_key[key]
+            del waiting[item]
+            if not waiting:
+                del self._by_key[key]
+        return True
+
+    def _expire(self, item: T) -> None:
+        if self.leave(item):
+            self._expired(item)

@@ -1,0 +1,180 @@
+"""Who takes requests from the queue, and how do many of them become one statement?
+
+A worker takes all that waits, up to a limit, groups it by kind, and serves each group with one statement on one
+connection of the pool. A dequeue that found nothing and may wait goes to the waiting room, and the worker on to the
+next. Knows no socket; knows the database only by what it answers.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from time import monotonic_ns
+
+from crescendo.mlmq.broker.call import ANY_QUEUE, Call, client_key
+from crescendo.mlmq.broker.journal import Journal
+from crescendo.mlmq.broker.request_queue import RequestQueue
+from crescendo.mlmq.broker.store import Store
+from crescendo.mlmq.broker.waiting_room import WaitingRoom
+from crescendo.mlmq.operations import Answer, Messages, Refusal, Refused, Request, Send
+from crescendo.model.errors import CrescendoError
+
+log = logging.getLogger(__name__)
+
+NOTHING = Messages()
+Tell = Callable[[int, int], None]
+
+
+class Workers:
+    """W tasks on one queue, with the waiting room between them."""
+
+    def __init__(self, queue: RequestQueue[Call], room_limit: int, store: Store, journal: Journal, batch: int) -> None:
+        self.queue = queue
+        self.room: WaitingRoom[Call] = WaitingRoom(room_limit, self._waited_in_vain)
+        self.busy = 0
+        self.draining = False
+        self.tell_others: Tell = _tell_nobody
+        self._store = store
+        self._journal = journal
+        self._batch = batch
+
+    async def work(self) -> None:
+        """One worker. Ends only by cancellation."""
+        while True:
+            calls = await self.queue.take(self._batch)
+            self.busy += 1
+            try:
+                for group in groups_of(calls):
+                    await self._serve(group)
+            except Exception:
+                log.exception("a worker failed to hand out answers")  # it must live on: others depend on it
+            finally:
+                self.busy -= 1
+
+    async def poll(self, every_s: float) -> None:
+        """Let those who wait look again now and then: for what comes back when leases end, and for lost notices."""
+        while True:
+            await asyncio.sleep(every_s)
+            self._look_again(self.room.oldest(self.queue.limit - len(self.queue)))
+
+    def wake(self, key: int, messages: int) -> None:
+        """Messages have come, through another broker."""
+        woken, _ = self.room.wake(key, messages)
+        if key > ANY_QUEUE:
+            woken += self.room.wake(ANY_QUEUE, messages)[0]
+        self._look_again(woken)
+
+    def drain(self) -> None:
+        """Nobody waits for messages any more."""
+        self.draining = True
+        for call in self.room.oldest(len(self.room)):
+            call.waited(monotonic_ns())
+            call.connection.answer(call, Refused(Refusal.CLOSING, "this broker is shutting down; ask another one"))
+
+    def forget(self, calls: Iterable[Call]) -> None:
+        """Their client is gone: a message must not be taken for it, and no wake-up spent on it."""
+        for call in list(calls):
+            self.room.leave(call)
+
+    async def _serve(self, group: list[Call]) -> None:
+        group = [call for call in group if not call.connection.closing]
+        if not group:
+            return
+        kind: type[Request] = type(group[0].request)  # type: ignore[assignment]
+        for call in group:
+            if call.deadline_ns:
+                call.arrivals = self.room.arrivals(call.keys)
+        answers = await self._ask(kind, group)
+        if kind is Send:
+            self._announce(group, answers)
+        for call, answer in zip(group, answers, strict=True):
+            if call.deadline_ns and answer == NOTHING:
+                self._let_wait(call)
+            else:
+                call.connection.answer(call, answer)
+
+    async def _ask(self, kind: type[Request], group: list[Call]) -> list[Answer]:
+        asked_ns = monotonic_ns()
+        for call in group:
+            call.queued(asked_ns)
+        got_ns = asked_ns
+        ok = False
+        try:
+            served = await self._store.serve([call.request for call in group if call.request is not None])
+            answers, got_ns, ok = served.answers, asked_ns + served.pool_wait_ns, True
+        except CrescendoError as err:  # away, or something a person must cure
+            answers = _refuse(group, Refusal.UNAVAILABLE, str(err))
+        except Exception:
+            log.exception("%s of %d failed", kind.__name__, len(group))
+            answers = _refuse(group, Refusal.INTERNAL, "a fault of the broker; its log says more")
+        ended_ns = monotonic_ns()
+        for call in group:
+            call.pooled(got_ns)
+            call.stored(ended_ns)
+        self._journal.statement(kind, len(group), ended_ns - got_ns, ended_ns, ok)
+        return answers
+
+    def _let_wait(self, call: Call) -> None:
+        now_ns = monotonic_ns()
+        left_ns = call.deadline_ns - now_ns
+        if left_ns <= 0:
+            call.connection.answer(call, NOTHING)
+        elif self.draining:
+            call.connection.answer(call, Refused(Refusal.CLOSING, "this broker is shutting down; ask another one"))
+        elif self.room.full:
+            self._journal.metrics.shed += 1
+            call.connection.answer(call, Refused(Refusal.OVERLOADED, "too many dequeues wait; ask again later"))
+        elif self.room.arrivals(call.keys) == call.arrivals or not self.queue.put(call):
+            self.room.park(call, call.keys, left_ns / 1e9)
+            call.connection.parked.add(call)
+
+    def _look_again(self, calls: list[Call]) -> None:
+        now_ns = monotonic_ns()
+        for call in calls:
+            call.waited(now_ns)
+            if self.queue.put(call):
+                call.connection.parked.discard(call)
+            else:  # the poll will find it here
+                self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9)
+
+    def _waited_in_vain(self, call: Call) -> None:
+        call.connection.parked.discard(call)
+        call.waited(monotonic_ns())
+        call.connection.answer(call, NOTHING)
+
+    def _announce(self, group: list[Call], answers: list[Answer]) -> None:
+        """Wake who waits here; tell other brokers of what nobody here waited for."""
+        news: Counter[int] = Counter()
+        for call, answer in zip(group, answers, strict=True):
+            request = call.request
+            if isinstance(answer, Refused) or not isinstance(request, Send):
+                continue
+            if request.receiver is not None:
+                news[client_key(request.receiver)] += 1
+            else:
+                news.update(request.queues)
+        for key, messages in news.items():
+            woken, left = self.room.wake(key, messages)
+            if key < ANY_QUEUE and woken:
+                left = 0  # only that client can see them, and it is here
+            if key > ANY_QUEUE:
+                woken += self.room.wake(ANY_QUEUE, messages)[0]
+            self._look_again(woken)
+            if left:
+                self.tell_others(key, left)
+
+
+def groups_of(calls: list[Call]) -> list[list[Call]]:
+    """Calls of one kind together, in their order; kinds in the order in which they first appear."""
+    groups: dict[type, list[Call]] = {}
+    for call in calls:
+        groups.setdefault(type(call.request), []).append(call)
+    return list(groups.values())
+
+
+def _refuse(group: list[Call], reason: Refusal, text: str) -> list[Answer]:
+    return [Refused(reason, text)] * len(group)
+
+
+def _tell_nobody(_key: int, _messages: int) -> None:
+    """A broker that has no way to others."""

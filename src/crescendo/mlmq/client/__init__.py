@@ -1,0 +1,20 @@
+"""MLMQ's client library: `AsyncClient`, and `Client` for programs that block."""
+
+from crescendo.mlmq.client.async_client import AsyncClient
+from crescendo.mlmq.client.backoff import Backoff
+from crescendo.mlmq.client.blocking import Client
+from crescendo.mlmq.client.errors import RefusedError, UnansweredError
+from crescendo.mlmq.client.exchange import Exchange
+from crescendo.mlmq.operations import Message, Order, Query
+
+__all__ = [
+    "AsyncClient",
+    "Backoff",
+    "Client",
+    "Exchange",
+    "Message",
+    "Order",
+    "Query",
+    "RefusedError",
+    "UnansweredError",
+]

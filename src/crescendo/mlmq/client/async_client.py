@@ -1,0 +1,287 @@
+"""How does a program use MLMQ without blocking?
+
+The seed's client interface as coroutines: register, queues, send, peek, dequeue, and beyond it leases with
+acknowledgement. Every request is repeated on another broker when its answer does not come, and carries what makes that
+safe, so a time-out neither loses nor doubles a message. Pull only: nothing happens unless it is asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from time import monotonic_ns
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from crescendo.mlmq.client.backoff import Backoff
+from crescendo.mlmq.client.caller import Caller
+from crescendo.mlmq.client.errors import RefusedError
+from crescendo.mlmq.client.exchange import Exchange
+from crescendo.mlmq.client.link import Reply
+from crescendo.mlmq.client.slots import Slots
+from crescendo.mlmq.operations import (
+    MAX_WAIT_MS,
+    Acknowledge,
+    Answer,
+    ClientFound,
+    CreateQueue,
+    DeleteQueue,
+    Delivery,
+    Dequeue,
+    Deregister,
+    Done,
+    Extend,
+    LookupClient,
+    LookupQueue,
+    Message,
+    Messages,
+    Peek,
+    Pending,
+    PendingFound,
+    Query,
+    QueueFound,
+    Refusal,
+    Refused,
+    Register,
+    Registered,
+    Request,
+    Send,
+    Sent,
+    Settled,
+)
+from crescendo.model.errors import ConfigError, PeerError
+
+A = TypeVar("A", bound=Answer)
+Observer = Callable[[Exchange], None]
+DEFAULT_PRIORITY = 5
+
+
+class AsyncClient:
+    """One client of one or more brokers. Use as a context manager, or call `init` and `close`."""
+
+    def __init__(
+        self,
+        name: str,
+        brokers: Sequence[str],
+        *,
+        first_broker: int = 0,
+        timeout_s: float = 10.0,
+        attempt_timeout_s: float = 2.0,
+        backoff: Backoff | None = None,
+        patient: bool = True,
+        observer: Observer | None = None,
+    ) -> None:
+        """`patient`: a broker that is overloaded or away is asked again until the time is over; else that is an error.
+
+        `observer` is told of every request that ended, with its tiers.
+        """
+        self.name = name
+        self.timeout_s = timeout_s
+        self._observer = observer
+        self._caller = Caller(
+            brokers,
+            first=first_broker,
+            attempt_timeout_s=attempt_timeout_s,
+            backoff=backoff,
+            wants_times=observer is not None,
+            patient=patient,
+        )
+        self._registered: Registered | None = None
+        self._slots: Slots | None = None
+
+    async def init(self) -> None:
+        """Connect to a broker."""
+        await self._caller.connect(self.timeout_s)
+
+    async def close(self) -> None:
+        self._caller.close()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._caller.connected
+
+    @property
+    def broker(self) -> str | None:
+        """Whom we are connected to now."""
+        return self._caller.broker
+
+    @property
+    def connects(self) -> int:
+        """How often we have connected so far."""
+        return self._caller.connects
+
+    @property
+    def id(self) -> int:
+        return self._me.client
+
+    @property
+    def own_queue(self) -> int:
+        """Where messages to this client go."""
+        return self._me.queue
+
+    async def register(self) -> Registered:
+        """Become the client of our name, new or known. Everything but the look-ups needs it."""
+        before = self._registered
+        answer = await self._ask(Register(self.name), Registered)
+        self._registered = answer
+        if self._slots is None or before is None or before.client != answer.client:
+            self._slots = Slots(answer.session)  # otherwise the old ones may still hold answers to be fetched
+        return answer
+
+    async def deregister(self) -> None:
+        """Be forgotten, with our own queue and what is in it."""
+        await self._ask(Deregister(self.id), Done, gone=Refusal.NO_SUCH_CLIENT)
+        self._registered = self._slots = None
+
+    async def create_queue(self, name: str) -> QueueFound:
+        """A public queue of that name, new or known."""
+        return await self._ask(CreateQueue(self.id, name), QueueFound)
+
+    async def delete_queue(self, queue: int) -> None:
+        """Delete a public queue that we own, and what is in it."""
+        await self._ask(DeleteQueue(self.id, queue), Done, gone=Refusal.NO_SUCH_QUEUE)
+
+    async def lookup_client(self, name: str) -> ClientFound | None:
+        return await self._find(LookupClient(name), ClientFound, Refusal.NO_SUCH_CLIENT)
+
+    async def lookup_client_queue(self, client: int | str) -> QueueFound | None:
+        """A client's own queue, by the client's id or by its name; public queues are found by name, too."""
+        if isinstance(client, str):
+            return await self._find(LookupQueue(name=client), QueueFound, Refusal.NO_SUCH_QUEUE)
+        return await self._find(LookupQueue(client=client), QueueFound, Refusal.NO_SUCH_QUEUE, Refusal.NO_SUCH_CLIENT)
+
+    async def send_message(self, queues: int | Sequence[int], content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
+        """Store a message in one queue or in each of many."""
+        chosen = (queues,) if isinstance(queues, int) else tuple(queues)
+        return await self._send(Send(self.id, content, chosen, priority))
+
+    async def send_message_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
+        return await self._send(Send(self.id, content, (), priority, receiver=client))
+
+    async def send_request_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> int:
+        """The context by which the response will be known."""
+        sent = await self._send(Send(self.id, content, (), priority, receiver=client, new_context=True))
+        if sent.context is None:
+            raise PeerError("the broker gave no context to a request")
+        return sent.context
+
+    async def send_response_to_client(
+        self, client: int, context: int, content: bytes, priority: int = DEFAULT_PRIORITY
+    ) -> Sent:
+        return await self._send(Send(self.id, content, (), priority, receiver=client, context=context))
+
+    async def queues_with_pending_messages(self, most: int = 100) -> tuple[int, tuple[QueueFound, ...]]:
+        """How many messages wait in our own queue, and which public queues hold some for us."""
+        found = await self._ask(Pending(self.id, most), PendingFound)
+        return found.own, found.queues
+
+    async def peek_message(self, query: Query) -> Message | None:
+        """The first message, which stays where it is."""
+        messages = (await self._ask(Peek(self.id, query), Messages)).messages
+        return messages[0] if messages else None
+
+    async def dequeue_message(self, query: Query, *, wait_s: float = 0.0, lease_s: float = 0.0) -> Message | None:
+        """The first message. Without a lease it is ours; with one it comes back unless we acknowledge it in time.
+
+        `wait_s` is how long the broker waits for a message when there is none.
+        """
+        messages = await self.dequeue_messages(query, 1, wait_s=wait_s, lease_s=lease_s)
+        return messages[0] if messages else None
+
+    async def dequeue_messages(
+        self, query: Query, most: int, *, wait_s: float = 0.0, lease_s: float = 0.0
+    ) -> tuple[Message, ...]:
+        """The first messages, as many as are there."""
+        wait_ms = min(round(wait_s * 1000), MAX_WAIT_MS)
+        request = Dequeue(self.id, query, most, round(lease_s * 1000), wait_ms)
+        slots = self._session
+        once = slots.reopen(request) or await slots.lend()
+        try:
+            answer = await self._ask(msgspec.structs.replace(request, once=once), Messages, wait_s=wait_ms / 1000)
+        except RefusedError:
+            slots.give_back(once)
+            raise
+        except BaseException:  # cancelled ones as well: the messages may be ours already
+            slots.keep_open(request, once)
+            raise
+        slots.give_back(once)
+        return answer.messages
+
+    async def acknowledge(self, *messages: Message) -> Settled:
+        """Remove leased messages for good. After a repeated attempt `gone` may name what the first one removed."""
+        return await self._ask(Acknowledge(self.id, _deliveries(messages)), Settled)
+
+    async def extend(self, *messages: Message, lease_s: float) -> Settled:
+        """Keep leased messages that long from now; 0 gives them back at once."""
+        return await self._ask(Extend(self.id, _deliveries(messages), round(lease_s * 1000)), Settled)
+
+    async def __aenter__(self) -> Self:
+        await self.init()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def _me(self) -> Registered:
+        if self._registered is None:
+            raise ConfigError(f"client {self.name} is not registered; call register() first")
+        return self._registered
+
+    @property
+    def _session(self) -> Slots:
+        if self._slots is None:
+            raise ConfigError(f"client {self.name} is not registered; call register() first")
+        return self._slots
+
+    async def _send(self, request: Send) -> Sent:
+        slots = self._session
+        once = await slots.lend()
+        try:
+            return await self._ask(msgspec.structs.replace(request, once=once), Sent)
+        finally:
+            slots.give_back(once)  # also when nobody answered: the next number makes the old request stale
+
+    async def _find(self, request: Request, expected: type[A], *absent: Refusal) -> A | None:
+        try:
+            return await self._ask(request, expected)
+        except RefusedError as err:
+            if err.reason in absent:
+                return None
+            raise
+
+    async def _ask(self, request: Request, expected: type[A], *, wait_s: float = 0.0, gone: Refusal | None = None) -> A:
+        """`gone` is what a repeated request is told when its lost attempt has done the work."""
+        begun_ns = monotonic_ns()
+        reply: Reply | None = None
+        attempts = 0
+        outcome = "unanswered"
+        try:
+            reply, attempts = await self._caller.call(request, self.timeout_s + wait_s, wait_s)
+            if isinstance(reply.answer, Refused):
+                outcome = reply.answer.reason.name.lower()
+                if attempts > 1 and gone is reply.answer.reason and expected is Done:
+                    return _as(expected, Done())
+                raise RefusedError(reply.answer)
+            outcome = "empty" if reply.answer == _NOTHING else "ok"
+            return _as(expected, reply.answer)
+        finally:
+            if self._observer is not None:
+                ended_ns = reply.answered_ns if reply else monotonic_ns()
+                asked_ns = reply.asked_ns if reply and attempts == 1 else begun_ns
+                times = reply.times if reply else None
+                self._observer(Exchange(type(request).__name__, outcome, asked_ns, ended_ns, attempts, times))
+
+
+_NOTHING = Messages()
+
+
+def _as(expected: type[A], answer: Any) -> A:
+    if not isinstance(answer, expected):
+        raise PeerError(f"the broker answered {type(answer).__name__} where {expected.__name__} was due")
+    return answer
+
+
+def _deliveries(messages: Sequence[Message]) -> tuple[Delivery, ...]:
+    return tuple(Delivery(message.id, message.delivery) for message in messages)

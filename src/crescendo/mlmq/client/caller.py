@@ -1,0 +1,125 @@
+"""How does a request get its answer although connections break and brokers come and go?
+
+It is asked again, of the next broker in the list, after a growing pause, until there is an answer or its time is over.
+Only requests that are safe to repeat may be given here. Knows no operation's meaning beyond which refusals pass.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from time import monotonic
+
+from crescendo.mlmq.client.backoff import Backoff
+from crescendo.mlmq.client.errors import UnansweredError
+from crescendo.mlmq.client.link import Link, Reply, connect
+from crescendo.mlmq.operations import Refusal, Refused, Request
+from crescendo.model.errors import ConfigError, PeerError
+
+# Another broker, or the same one a little later, may do better.
+PASSING = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.CLOSING, Refusal.INTERNAL})
+_CONNECT_TIMEOUT_S = 2.0
+
+
+class Caller:
+    """One client's way to its brokers: one link at a time."""
+
+    def __init__(
+        self,
+        brokers: Sequence[str],
+        *,
+        first: int = 0,
+        attempt_timeout_s: float = 2.0,
+        backoff: Backoff | None = None,
+        wants_times: bool = False,
+        patient: bool = True,
+    ) -> None:
+        if not brokers:
+            raise ConfigError("brokers: name at least one, for example 127.0.0.1:8099")
+        for broker in brokers:
+            host, _, port = broker.rpartition(":")
+            if not host or not (port.isascii() and port.isdigit()):
+                raise ConfigError(f"brokers: {broker!r} is no address; write host:port, for example 127.0.0.1:8099")
+        self._brokers = tuple(brokers)
+        self._next = first % len(self._brokers)
+        self._attempt_timeout_s = attempt_timeout_s
+        self._backoff = backoff or Backoff()
+        self._chance = random.Random()  # noqa: S311 - spreads clients in time, keeps no secret
+        self._wants_times = wants_times
+        self._patient = patient
+        self._link: Link | None = None
+        self._connecting: asyncio.Lock | None = None
+        self.connects = 0
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None and self._link.open
+
+    @property
+    def broker(self) -> str | None:
+        """Whom we are connected to."""
+        return self._link.broker if self._link is not None and self._link.open else None
+
+    async def call(self, request: Request, timeout_s: float, wait_s: float = 0.0) -> tuple[Reply, int]:
+        """The answer, and how many attempts it took. `wait_s` is what the broker may wait before it answers.
+
+        A refusal that may pass is no answer; a lasting one is. UnansweredError when the time is over.
+        """
+        deadline_s = monotonic() + timeout_s
+        attempts = 0
+        why = "no broker was tried"
+        while True:
+            attempts += 1
+            left_s = deadline_s - monotonic()
+            link = self._link
+            try:
+                if link is None or not link.open:
+                    link = await self._connected(left_s)
+                reply = await link.ask(request, min(self._attempt_timeout_s + wait_s, max(left_s, 0.0)))
+                refused = reply.answer if isinstance(reply.answer, Refused) else None
+                if refused is None or refused.reason not in PASSING or not self._patient:
+                    return reply, attempts
+                why = f"{link.broker}: {refused.reason.name.lower()}: {refused.text}"
+                if refused.reason is Refusal.CLOSING:
+                    link.close("left because its broker closes")
+            except TimeoutError:
+                why = f"{link.broker if link else 'the broker'} did not answer in time"
+                if link is not None and monotonic() < deadline_s:
+                    link.close("given up: no answer in time")  # others on it are asked again elsewhere, too
+            except PeerError as err:
+                why = str(err)
+            pause_s = self._backoff.pause_s(attempts, self._chance)
+            if monotonic() + pause_s >= deadline_s:
+                raise UnansweredError(f"{type(request).__name__}: no answer within {timeout_s:g} s; last: {why}")
+            await asyncio.sleep(pause_s)
+
+    async def connect(self, timeout_s: float) -> None:
+        """Connect now rather than with the first request."""
+        deadline_s = monotonic() + timeout_s
+        failures = 0
+        while True:
+            try:
+                await self._connected(deadline_s - monotonic())
+                return
+            except PeerError as err:
+                failures += 1
+                pause_s = self._backoff.pause_s(failures, self._chance)
+                if monotonic() + pause_s >= deadline_s:
+                    raise PeerError(f"no broker within {timeout_s:g} s; last: {err}") from err
+                await asyncio.sleep(pause_s)
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    async def _connected(self, left_s: float) -> Link:
+        if self._connecting is None:
+            self._connecting = asyncio.Lock()
+        async with self._connecting:  # many requests may find the link broken; one connects for all
+            if self._link is not None and self._link.open:
+                return self._link
+            broker = self._brokers[self._next]
+            self._next = (self._next + 1) % len(self._brokers)  # where to go when this one fails, now or later
+            self._link = await connect(broker, min(_CONNECT_TIMEOUT_S, max(left_s, 0.05)), self._wants_times)
+            self.connects += 1
+            return self._link

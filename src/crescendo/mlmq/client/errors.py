@@ -1,0 +1,22 @@
+"""What can go wrong with a request, in the words of whoever made it?
+
+Two errors of the client, both kinds of those that all of Crescendo uses. Decides nothing.
+"""
+
+from crescendo.mlmq.operations import Refusal, Refused
+from crescendo.model.errors import LostError, PeerError
+
+
+class RefusedError(PeerError):
+    """A broker answered, and the answer was no. Nothing was stored and nothing was taken."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(f"{refused.reason.name.lower().replace('_', ' ')}: {refused.text}")
+        self.reason: Refusal = refused.reason
+
+
+class UnansweredError(LostError):
+    """No broker answered in time, so nobody knows whether the request was served.
+
+    A dequeue that ends like this loses nothing: the next one with the same query asks for the same answer again.
+    """

@@ -1,0 +1,198 @@
+"""How does the embedded PostgreSQL start, and how does it end?
+
+It starts in a directory of its own, durable, reachable over a private socket (and over a loopback port if one is
+named), with a password that was made for it. It ends with a fast shutdown, or an immediate one when that takes too
+long, and with us when we are killed: then the next start recovers. Makes no tables.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import psutil
+
+from crescendo.mlmq.postgres.cluster import SOCKET_PORT, USER, Cluster
+from crescendo.model.errors import ConfigError
+from crescendo.systems.ports import HOST, choose_ports
+
+START_TIMEOUT_S: Final = 60.0
+FAST_STOP_S: Final = 15.0
+IMMEDIATE_STOP_S: Final = 5.0
+MAX_CONNECTIONS: Final = 100
+_POLL_S = 0.02
+_STATUS_LINE = 7  # of postmaster.pid, as pg_ctl reads it
+# Backends of a killed server take a moment to notice; until then PostgreSQL refuses to start beside them.
+_STILL_ENDING = ("pre-existing shared memory block", "lock file")
+
+
+def start(
+    directory: Path | None = None,
+    *,
+    port: int | None = None,
+    max_connections: int = MAX_CONNECTIONS,
+    on_fork: Callable[[], None] | None = None,
+    timeout_s: float = START_TIMEOUT_S,
+) -> "Server":
+    """Start it and return when it serves. Without a directory its data are gone when it stops.
+
+    `on_fork` runs in the child before PostgreSQL does; give what makes it die with its parent. Call from the main
+    thread: the kernel takes the end of the thread that forked for the end of the parent.
+    """
+    if port is not None:
+        choose_ports(("postgres",), {"postgres": port})
+    server = Server(Cluster(directory), port, max_connections)
+    try:
+        server.launch(on_fork, time.monotonic() + timeout_s)
+    except BaseException:
+        server.stop()
+        raise
+    return server
+
+
+class Server:
+    """A PostgreSQL that we have started."""
+
+    def __init__(self, cluster: Cluster, port: int | None, max_connections: int) -> None:
+        self._cluster, self._port, self._max_connections = cluster, port, max_connections
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def directory(self) -> Path:
+        return self._cluster.directory
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that must live for the database to serve; None when it was stopped."""
+        return self._process.pid if self._process else None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def url(self, database: str = "postgres") -> str:
+        """For asyncpg. Holds the password."""
+        who = f"postgresql://{USER}:{quote(self._cluster.password, safe='')}"
+        name = quote(database, safe="")
+        if self._port is not None:
+            return f"{who}@{HOST}:{self._port}/{name}"
+        return f"{who}@/{name}?host={quote(str(self._cluster.socket), safe='/')}&port={SOCKET_PORT}"
+
+    def launch(self, on_fork: Callable[[], None] | None, deadline_s: float) -> None:
+        """Start the process, again while those of a killed predecessor are still ending."""
+        while True:
+            self._clear_leftovers()
+            self._process = self._spawn(on_fork)
+            if self._await_readiness(deadline_s):
+                return
+            failure = self._cluster.failure(f"PostgreSQL ended with code {self._process.returncode} before it served")
+            if time.monotonic() > deadline_s or not any(words in str(failure) for words in _STILL_ENDING):
+                raise failure
+            time.sleep(_POLL_S * 10)
+
+    def stop(self) -> None:
+        """End it, in the gentlest way that works, and leave the directory to others. Twice is as good as once."""
+        process, self._process = self._process, None
+        if process is not None:
+            for number, patience_s in ((signal.SIGINT, FAST_STOP_S), (signal.SIGQUIT, IMMEDIATE_STOP_S)):
+                if _ends(process, number, patience_s):
+                    break
+            else:
+                process.kill()
+                process.wait()
+        self._cluster.release()
+
+    def _spawn(self, on_fork: Callable[[], None] | None) -> subprocess.Popen[bytes]:
+        account, cluster = self._cluster.account, self._cluster
+        program = cluster.binaries / "postgres"
+        try:
+            with cluster.log.open("wb") as log:
+                return subprocess.Popen(
+                    [str(program), "-D", str(cluster.data), *self._options()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=cluster.environment(),
+                    cwd=cluster.data,
+                    user=account.uid if account else None,
+                    group=account.gid if account else None,
+                    extra_groups=[] if account else None,
+                    umask=0o077,
+                    preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread; runs after the change of user
+                    start_new_session=True,
+                )
+        except OSError as err:
+            raise ConfigError(f"{program} cannot be started: {err.strerror}") from err
+
+    def _options(self) -> list[str]:
+        settings = {
+            "listen_addresses": HOST if self._port is not None else "",
+            "port": self._port if self._port is not None else SOCKET_PORT,
+            "unix_socket_directories": self._cluster.socket,
+            "unix_socket_permissions": "0700",
+            "max_connections": self._max_connections,
+            "password_encryption": "scram-sha-256",
+            # Durable, whatever a configuration file in the directory says.
+            "fsync": "on",
+            "synchronous_commit": "on",
+            "full_page_writes": "on",
+            # Every statement is short: compiling one costs more than running it.
+            "jit": "off",
+            # Queues turn over fast, and a scan over the dead is a slow dequeue.
+            "autovacuum_naptime": "10s",
+        }
+        return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+    def _await_readiness(self, deadline_s: float) -> bool:
+        """Until it says in its own pid file that it serves. False: it has ended."""
+        process = self._process
+        while process is not None and process.poll() is None:
+            lines = _pid_file(self._cluster.data)
+            if len(lines) > _STATUS_LINE and lines[0] == str(process.pid) and lines[_STATUS_LINE].strip() == "ready":
+                return True
+            if time.monotonic() > deadline_s:
+                raise self._cluster.failure("PostgreSQL did not serve in time")
+            time.sleep(_POLL_S)
+        return False
+
+    def _clear_leftovers(self) -> None:
+        """Lock files outlive a crash, and the number in them may by now be a zombie's or anybody's.
+
+        PostgreSQL cannot tell, we can: a server and its backends work in their data directory. While one does, all
+        stays, because PostgreSQL finds its predecessor's backends by these files.
+        """
+        data = self._cluster.data
+        working = [process.pid for process in psutil.process_iter() if _works_in(process, data)]
+        server = next(iter(_pid_file(data)), "")
+        if server.isdecimal() and int(server) in working:
+            raise ConfigError(f"PostgreSQL {server} already serves {data}; stop it, or choose another directory")
+        if not working:
+            for left in (data / "postmaster.pid", *self._cluster.socket.iterdir()):
+                left.unlink(missing_ok=True)
+
+
+def _pid_file(data: Path) -> list[str]:
+    try:
+        return (data / "postmaster.pid").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _works_in(process: psutil.Process, data: Path) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and os.path.samefile(process.cwd(), data)
+    except (psutil.Error, OSError):
+        return False
+
+
+def _ends(process: subprocess.Popen[bytes], number: signal.Signals, patience_s: float) -> bool:
+    process.send_signal(number)
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True

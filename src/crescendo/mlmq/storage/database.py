@@ -1,0 +1,169 @@
+"""How does a batch of requests get its answers from PostgreSQL, and how long did that take?
+
+One statement on one connection for a batch of one kind, unless it breaks the limits of a statement: then it becomes
+several, in order. The pool is the caller's. Starts no transaction, keeps no state, waits for no message.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from crescendo.mlmq.operations import (
+    MAX_BATCH,
+    Acknowledge,
+    Answer,
+    CreateQueue,
+    DeleteQueue,
+    Dequeue,
+    Deregister,
+    Extend,
+    LookupClient,
+    LookupQueue,
+    Peek,
+    Pending,
+    Register,
+    Request,
+    Send,
+)
+from crescendo.mlmq.storage import messages, registrations
+from crescendo.mlmq.storage.failures import translated
+
+MAX_ROWS: Final = 1_024  # messages that one statement may store, hand out or settle
+_Serve = Callable[[Any, Any], Awaitable[list[Answer]]]
+_SERVE: dict[type, _Serve] = {
+    Register: registrations.register,
+    Deregister: registrations.deregister,
+    CreateQueue: registrations.create_queue,
+    DeleteQueue: registrations.delete_queue,
+    LookupClient: registrations.lookup_client,
+    LookupQueue: registrations.lookup_queue,
+    Send: messages.send,
+    Peek: messages.peek,
+    Dequeue: messages.dequeue,
+    Acknowledge: messages.acknowledge,
+    Extend: messages.extend,
+    Pending: messages.pending,
+}
+
+
+class Served(NamedTuple):
+    """A batch and what it cost."""
+
+    answers: list[Answer]
+    pool_wait_ns: int
+    database_ns: int
+
+
+class QueueLength(NamedTuple):
+    """What lies in one queue."""
+
+    queue: int
+    name: str
+    waiting: int
+    leased: int
+
+
+class Database:
+    """Everything a broker asks the storage for. Errors are those of `failures`."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def register(self, requests: Sequence[Register]) -> Served:
+        return await self.serve(requests)
+
+    async def deregister(self, requests: Sequence[Deregister]) -> Served:
+        return await self.serve(requests)
+
+    async def create_queue(self, requests: Sequence[CreateQueue]) -> Served:
+        return await self.serve(requests)
+
+    async def delete_queue(self, requests: Sequence[DeleteQueue]) -> Served:
+        return await self.serve(requests)
+
+    async def lookup_client(self, requests: Sequence[LookupClient]) -> Served:
+        return await self.serve(requests)
+
+    async def lookup_queue(self, requests: Sequence[LookupQueue]) -> Served:
+        return await self.serve(requests)
+
+    async def send(self, requests: Sequence[Send]) -> Served:
+        return await self.serve(requests)
+
+    async def peek(self, requests: Sequence[Peek]) -> Served:
+        return await self.serve(requests)
+
+    async def dequeue(self, requests: Sequence[Dequeue]) -> Served:
+        return await self.serve(requests)
+
+    async def acknowledge(self, requests: Sequence[Acknowledge]) -> Served:
+        return await self.serve(requests)
+
+    async def extend(self, requests: Sequence[Extend]) -> Served:
+        return await self.serve(requests)
+
+    async def pending(self, requests: Sequence[Pending]) -> Served:
+        return await self.serve(requests)
+
+    async def serve(self, requests: Sequence[Request]) -> Served:
+        """Answers to requests of one kind, in their order."""
+        asked_ns = time.monotonic_ns()
+        with translated():
+            async with self._pool.acquire() as connection:
+                got_ns = time.monotonic_ns()
+                answers = await answer(connection, requests)
+                served_ns = time.monotonic_ns()
+        return Served(answers, got_ns - asked_ns, served_ns - got_ns)
+
+    async def queue_lengths(self, max_queues: int = 100) -> list[QueueLength]:
+        """The longest queues. Counts every message there is: for inspectors, not for clients."""
+        with translated():
+            rows = await self._pool.fetch("SELECT * FROM mlmq.queue_lengths($1)", max_queues)
+        return [QueueLength(*row) for row in rows]
+
+    async def forget_receipts(self, older_than_s: float) -> int:
+        """Drop what silent sessions left behind. A repetition that comes later than this is served as new."""
+        with translated():
+            return int(await self._pool.fetchval("SELECT mlmq.forget_receipts($1)", older_than_s))
+
+
+async def answer(connection: Any, requests: Sequence[Request]) -> list[Answer]:
+    """The same on a connection that the caller holds, to measure by itself. Raises what `failures` makes of errors."""
+    serve = _SERVE[type(requests[0])] if requests else None
+    answers: list[Answer] = []
+    with translated():
+        for batch in statements_of(requests):
+            answers += await serve(connection, batch)  # type: ignore[misc]
+    return answers
+
+
+def statements_of(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
+    """Cut where a statement would be too large, and before a slot that the statement already uses."""
+    start = rows = 0
+    used: set[tuple[int, int]] = set()
+    for at, request in enumerate(requests):
+        size, once = _rows_of(request), getattr(request, "once", None)
+        slot = (once.session, once.slot) if once else None
+        if at > start and (at - start >= MAX_BATCH or rows + size > MAX_ROWS or slot in used):
+            yield requests[start:at]
+            start, rows = at, 0
+            used.clear()
+        rows += size
+        if slot:
+            used.add(slot)
+    if start < len(requests):
+        yield requests[start:] if start else requests
+
+
+def _rows_of(request: Request) -> int:
+    match request:
+        case Send():
+            return max(1, len(request.queues))
+        case Dequeue() | Peek():
+            return request.count
+        case Acknowledge() | Extend():
+            return len(request.deliveries)
+        case Pending():
+            return max(1, request.max_queues)
+        case _:
+            return 1

