@@ -1,0 +1,131 @@
+"""How do rows become parts of a recording?
+
+Spark writes them beside their place; each file is then hashed, named and listed like the part of any peer. Columns are
+put into the order and the types of the schema, and none may be null: a reader refuses anything else. A file without
+rows is no part. What was rejected goes into JSON lines that a person can read. Computes nothing.
+"""
+
+import shutil
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from crescendo.importers.harvest import LINE, REASON, SOURCE, TEXT, Source
+from crescendo.importers.lines import small_frame
+from crescendo.record.manifest import JOURNAL, Part, sha256_of
+from crescendo.record.schema import F64, TABLES, arrow_schema, spark_ddl
+from crescendo.record.schema import TEXT as TEXT_KIND
+from crescendo.record.writer import PART_ROWS
+
+PEER = "import"
+REJECTED = "rejected"
+
+
+class Parts:
+    """The parts of one recording while it is being made."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._numbers = dict.fromkeys(TABLES, 0)
+        self.listed: list[Part] = []
+
+    def write_journal(self) -> None:
+        (self._run_dir / JOURNAL).mkdir()
+        lines = b"".join(msgspec.json.encode(part) + b"\n" for part in self.listed)
+        (self._run_dir / JOURNAL / f"{PEER}.jsonl").write_bytes(lines)
+
+    def write_frame(self, table: str, frame: DataFrame) -> int:
+        """Run the frame's job; returns its rows."""
+        draft = self._run_dir / f".{table}.tmp"
+        _as_recorded(table, frame).write.option("maxRecordsPerFile", PART_ROWS).parquet(str(draft))
+        rows = sum(self.enter(table, file) for file in sorted(draft.glob("*.parquet")))
+        shutil.rmtree(draft)
+        return rows
+
+    def write_rows(self, table: str, rows: list[dict[str, Any]]) -> None:
+        """A few rows that the driver has made itself."""
+        if rows:
+            file = self._run_dir / f".{table}.tmp"
+            pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table)), file, compression="zstd")
+            self.enter(table, file)
+
+    def enter(self, table: str, file: Path) -> int:
+        """Give a finished file its place and its name; returns its rows."""
+        rows: int = pq.ParquetFile(file).metadata.num_rows
+        if rows:
+            path = f"{table}/{PEER}-{self._numbers[table]:05d}.parquet"
+            self._numbers[table] += 1
+            (self._run_dir / table).mkdir(exist_ok=True)
+            part = Part(path, table, PEER, rows, file.stat().st_size, sha256_of(file))
+            file.rename(self._run_dir / path)
+            self.listed.append(part)
+        return rows
+
+    def rows(self) -> dict[str, int]:
+        """Table -> rows, for tables that have any."""
+        counts: dict[str, int] = {}
+        for part in self.listed:
+            counts[part.table] = counts.get(part.table, 0) + part.rows
+        return counts
+
+    def extent(self, columns: Mapping[str, tuple[str, ...]]) -> tuple[int, int] | None:
+        """The smallest and the largest value of these columns of these tables, from the footers of the parts."""
+        found: list[int] = []
+        for part in self.listed:
+            metadata = pq.ParquetFile(self._run_dir / part.path).metadata
+            names = [column.name for column in TABLES[part.table]]
+            for group in range(metadata.num_row_groups):
+                for column in columns.get(part.table, ()):
+                    statistics = metadata.row_group(group).column(names.index(column)).statistics
+                    found += [statistics.min, statistics.max]
+        return (min(found), max(found)) if found else None
+
+
+def write_rejected(run_dir: Path, sources: list[Source], rejects: list[DataFrame]) -> dict[int, int]:
+    """Write `rejected/*.jsonl`; returns how many lines of each source were set aside."""
+    if not rejects:
+        return {}
+    spark = rejects[0].sparkSession
+    rows = reduce(DataFrame.unionByName, rejects)
+    counts = {row[SOURCE]: row["count"] for row in rows.groupBy(SOURCE).count().collect()}
+    if counts:
+        names = [{SOURCE: source.number, "file": str(source.path)} for source in sources]
+        draft = run_dir / f".{REJECTED}.tmp"
+        named = rows.join(F.broadcast(small_frame(spark, f"{SOURCE} INT, file STRING", names)), on=SOURCE, how="inner")
+        # In one piece, and in order: it is for people, and the same import gives the same file.
+        (
+            named.repartition(1)
+            .sortWithinPartitions(SOURCE, LINE)
+            .select("file", LINE, REASON, TEXT)
+            .write.option("maxRecordsPerFile", PART_ROWS)
+            .json(str(draft))
+        )
+        (run_dir / REJECTED).mkdir()
+        for number, file in enumerate(sorted(draft.glob("*.json"))):
+            file.rename(run_dir / REJECTED / f"{number:05d}.jsonl")
+        shutil.rmtree(draft)
+    return counts
+
+
+def _as_recorded(table: str, frame: DataFrame) -> DataFrame:
+    kinds = dict(column.split() for column in spark_ddl(table).split(", "))
+    return frame.select(
+        *(
+            F.coalesce(F.col(name), _absent(kind)).cast(kinds[name]).alias(name)
+            for name, kind in ((column.name, column.kind) for column in TABLES[table])
+        )
+    )
+
+
+def _absent(kind: str) -> Column:
+    """What stands for a value that the source does not have. It also tells Spark that there are no nulls."""
+    if kind == TEXT_KIND:
+        return F.lit("")
+    return F.lit(float("nan")) if kind == F64 else F.lit(0)

@@ -1,0 +1,20 @@
+"""Which formats can be imported? A new one is one module and one line here."""
+
+from crescendo.importers.amqp_csv import AMQP_CSV
+from crescendo.importers.amqperf import AMQPERF
+from crescendo.importers.gftp import GFTP
+from crescendo.importers.harvest import Format
+from crescendo.importers.maestro import MAESTRO
+from crescendo.importers.mlmq_log import MLMQ_LOG
+from crescendo.importers.perftest import PERFTEST
+from crescendo.importers.quiver import QUIVER
+from crescendo.model.errors import ConfigError
+
+FORMATS = {form.name: form for form in (MAESTRO, MLMQ_LOG, AMQP_CSV, AMQPERF, GFTP, QUIVER, PERFTEST)}
+
+
+def format_of(name: str) -> Format:
+    try:
+        return FORMATS[name]
+    except KeyError:
+        raise ConfigError(f"no import format is called {name!r}; known: {', '.join(FORMATS)}") from None
