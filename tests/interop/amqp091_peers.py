@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
-from pumping import PATIENCE_S, pumped, ready
+from pumping import PATIENCE_S, ready
 
 from crescendo.control.notes import Statistics
 from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.load.assignment import Quota
 from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import Sender, SenderEngine
+from crescendo.load.sender import SenderEngine
+from crescendo.load.sending import Sender
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
@@ -84,37 +85,6 @@ def refused(channel: Any) -> str:
         list(channel.pump())
         time.sleep(0.01)
     return str(channel.closed)
-
-
-def send_all(channel: Amqp091Sender, payloads: list[bytes], *, settled: bool) -> list[tuple[int, int, int]]:
-    """Send the payloads through the channel's batch; the outcomes, as they came."""
-    ready(channel)
-    rows = channel._batch.bodies  # the engine writes stamps only; here whole payloads are compared
-    sent, done = 0, 0
-    outcomes: list[tuple[int, int, int]] = []
-    deadline_s = time.monotonic() + PATIENCE_S
-    while sent < len(payloads) or (not settled and done < len(payloads)) or not channel.flush():
-        assert time.monotonic() < deadline_s, f"{sent} sent, {done} settled"
-        count = min(channel.room(), len(payloads) - sent)
-        for row, payload in zip(rows, payloads[sent : sent + count], strict=False):
-            row[:] = memoryview(payload)
-        if count:
-            channel.send(sent, count)
-            sent += count
-        for outcome in pumped(channel, 0 if count else 0.02):
-            outcomes.append(tuple(outcome))
-            done += outcome.last_seq - outcome.first_seq + 1
-    return outcomes
-
-
-def receive_all(channel: Amqp091Receiver, count: int) -> list[bytes]:
-    received: list[bytes] = []
-    deadline_s = time.monotonic() + PATIENCE_S
-    while len(received) < count:
-        assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
-        for payloads in pumped(channel):
-            received += payloads
-    return received
 
 
 # -- our channels, by the engines ------------------------------------------------------------------------------------

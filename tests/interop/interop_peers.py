@@ -15,9 +15,7 @@ from typing import Any
 from proton import Endpoint, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
-from pumping import PATIENCE_S, pumped, ready
-
-from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
+from pumping import PATIENCE_S
 
 
 def free_port() -> int:
@@ -198,37 +196,3 @@ def running(handler: Guarded) -> Iterator[Guarded]:
 def wait(handler: Guarded) -> None:
     """Until the container has done its work."""
     assert handler.finish.wait(PATIENCE_S), "Proton did not finish"
-
-
-# -- ours ------------------------------------------------------------------------------------------------------------
-
-
-def send_all(channel: Amqp10Sender, payloads: list[bytes], *, settled: bool) -> list[tuple[int, int, int]]:
-    """Send the payloads through the channel's batch; the outcomes, as they came."""
-    ready(channel)
-    rows = channel._batch.bodies  # the engine writes stamps only; here whole payloads are compared
-    sent, done = 0, 0
-    outcomes: list[tuple[int, int, int]] = []
-    deadline_s = time.monotonic() + PATIENCE_S
-    while sent < len(payloads) or (not settled and done < len(payloads)) or not channel.flush():
-        assert time.monotonic() < deadline_s, f"{sent} sent, {done} settled"
-        count = min(channel.room(), len(payloads) - sent)
-        for row, payload in zip(rows, payloads[sent : sent + count], strict=False):
-            row[:] = memoryview(payload)
-        if count:
-            channel.send(sent, count)
-            sent += count
-        for outcome in pumped(channel, 0 if count else 0.02):
-            outcomes.append(tuple(outcome))
-            done += outcome.last_seq - outcome.first_seq + 1
-    return outcomes
-
-
-def receive_all(channel: Amqp10Receiver, count: int) -> list[bytes]:
-    received: list[bytes] = []
-    deadline_s = time.monotonic() + PATIENCE_S
-    while len(received) < count:
-        assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
-        for payloads in pumped(channel):
-            received += payloads
-    return received

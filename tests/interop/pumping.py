@@ -27,3 +27,34 @@ def ready(channel: Any) -> Any:
         assert time.monotonic() < deadline_s
         pumped(channel)
     return channel
+
+
+def send_all(channel: Any, payloads: list[bytes], *, settled: bool) -> list[tuple[int, int, int]]:
+    """Send the payloads through the channel's batch; the outcomes, as they came."""
+    ready(channel)
+    rows = channel.bodies  # the engine writes stamps only; here whole payloads are compared
+    sent, done = 0, 0
+    outcomes: list[tuple[int, int, int]] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while sent < len(payloads) or (not settled and done < len(payloads)) or not channel.flush():
+        assert time.monotonic() < deadline_s, f"{sent} sent, {done} settled"
+        count = min(channel.room(), len(payloads) - sent)
+        for row, payload in zip(rows, payloads[sent : sent + count], strict=False):
+            row[:] = memoryview(payload)
+        if count:
+            channel.send(sent, count)
+            sent += count
+        for outcome in pumped(channel, 0 if count else 0.02):
+            outcomes.append(tuple(outcome))
+            done += outcome.last_seq - outcome.first_seq + 1
+    return outcomes
+
+
+def receive_all(channel: Any, count: int) -> list[bytes]:
+    received: list[bytes] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(received) < count:
+        assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
+        for payloads in pumped(channel):
+            received += payloads
+    return received

@@ -8,21 +8,8 @@ import time
 from contextlib import closing
 
 import pytest
-from amqp091_peers import (
-    bodies,
-    check_ledger,
-    depth,
-    group,
-    pika_channel,
-    pika_publish,
-    pika_receive,
-    pumped,
-    ready,
-    receive_all,
-    refused,
-    send_all,
-    through,
-)
+from amqp091_peers import bodies, check_ledger, depth, group, pika_channel, pika_publish, pika_receive, refused, through
+from pumping import pumped, ready, receive_all, send_all
 
 from crescendo.load import amqp091
 from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender

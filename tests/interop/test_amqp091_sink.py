@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from amqp091_peers import PATIENCE_S, bodies, group, pumped, ready, refused, send_all
+from amqp091_peers import bodies, group, refused
+from pumping import PATIENCE_S, pumped, ready, send_all
 
 from crescendo.load import amqp091
 from crescendo.load.amqp091 import Amqp091Sender

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from amqp091_peers import PATIENCE_S, pika_channel
+from amqp091_peers import pika_channel
+from pumping import PATIENCE_S
 
 from crescendo.systems.instance import RunningInstance
 from crescendo.wire.amqp091.connection import Connection

@@ -4,12 +4,10 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 import pytest
+from engine_threads import PATIENCE_S, Control, Rows, await_ready, until
 
-from crescendo.control.notes import Statistics
 from crescendo.load.assignment import Quota
 from crescendo.load.protocols import driver_of
 from crescendo.load.receiver import Receiver, ReceiverEngine
@@ -23,48 +21,6 @@ from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 
 TAG, RATE, COUNT = 4711, 500.0, 3000
-PATIENCE_S = 90.0
-
-
-class Control:
-    """Stops when told to, and keeps the events."""
-
-    def __init__(self) -> None:
-        self.stop = threading.Event()
-        self.events: list[tuple[str, dict[str, Any]]] = []
-
-    def should_stop(self) -> bool:
-        return self.stop.is_set()
-
-    def report(self, statistics: Statistics) -> None:
-        pass
-
-    def event(self, kind: str, detail: dict[str, Any]) -> None:
-        self.events.append((kind, detail))
-
-    @property
-    def kinds(self) -> list[str]:
-        return [kind for kind, _ in self.events]
-
-
-class Rows:
-    """A log that keeps sequence numbers, and nothing else of a row."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[int, int]] = []  # sequence number, attempt
-        self.settled: set[int] = set()
-        self.received: list[int] = []
-
-    def append(self, table: str, rows: int, *columns: Any) -> None:
-        if table == "sent":
-            self.sent += [(seq, columns[2]) for seq in columns[1]]
-        elif table == "settled":
-            self.settled.update(range(columns[1], columns[2] + 1))
-        elif table == "received":
-            self.received += np.broadcast_to(np.asarray(columns[2]), rows).tolist()
-
-    def tick(self, now_ns: int) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -127,21 +83,3 @@ def test_durable_and_acknowledged_messages_survive_a_killed_broker(mortal: Runni
     again = [seq for seq, attempt in rows.sent if attempt > 1]
     unsettled = sum(detail["unsettled"] for kind, detail in sending.events if kind == "disconnect")
     assert len(again) == unsettled
-
-
-def await_ready(channel: Any) -> Any:
-    def is_ready() -> bool:
-        channel.flush()
-        list(channel.pump())
-        assert channel.closed is None, channel.closed
-        return bool(channel.ready)
-
-    until(is_ready)
-    return channel
-
-
-def until(done: Any) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)

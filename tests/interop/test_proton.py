@@ -8,19 +8,8 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
-from interop_peers import (
-    ProtonReceiver,
-    ProtonSender,
-    ProtonServer,
-    bodies,
-    free_port,
-    pumped,
-    ready,
-    receive_all,
-    running,
-    send_all,
-    wait,
-)
+from interop_peers import ProtonReceiver, ProtonSender, ProtonServer, bodies, free_port, running, wait
+from pumping import pumped, ready, receive_all, send_all
 
 from crescendo.load import amqp10
 from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender

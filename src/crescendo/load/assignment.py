@@ -32,6 +32,7 @@ class Assignment(Struct, frozen=True):
     urls: dict[str, str]  # protocol -> where the system speaks it
     experiment: dict[str, Any]
     places: list[Place]
+    answered: dict[str, list[int]] = {}  # group -> the numbers of its senders, where receivers answer them
 
     def to_payload(self) -> dict[str, Any]:
         payload: dict[str, Any] = msgspec.to_builtins(self)
@@ -47,9 +48,15 @@ def read_assignment(payload: dict[str, Any]) -> tuple[Assignment, Experiment]:
 
 
 def assign(
-    peer: str, run_dir: str, tag: int, urls: dict[str, str], experiment: Experiment, places: list[Place]
+    peer: str,
+    run_dir: str,
+    tag: int,
+    urls: dict[str, str],
+    experiment: Experiment,
+    places: list[Place],
+    answered: dict[str, list[int]],
 ) -> Assignment:
-    return Assignment(peer, run_dir, tag, urls, to_document(experiment), places)
+    return Assignment(peer, run_dir, tag, urls, to_document(experiment), places, answered)
 
 
 class Quota(Struct, frozen=True):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Octets, ReceiveChannel
+from crescendo.load.echo import Echo
 from crescendo.load.lifeline import Change, Diallers, Lifeline
 from crescendo.load.sender import Control
 from crescendo.load.statistics import Distribution, Pulse, known
@@ -45,11 +46,13 @@ class Receiver:
         *,
         redial: Callable[[int], ReceiveChannel] | None = None,
         summarizer: Summarizer | None = None,
+        echo: Echo | None = None,
     ) -> None:
         self.number = number
         self.group = group
         self.line = Lifeline(channel, redial, seed=number)
         self.summarizer = summarizer
+        self.echo = echo
         self.consuming_ns = group.consuming_ns
         self.resume_ns = 0  # busy with what it took until then
         self.arrivals = 0
@@ -79,8 +82,12 @@ class ReceiverEngine:
         self._diallers = Diallers()
         self._pulse = Pulse(time.monotonic_ns())
         self.draining = False
+        self._answering: dict[int, Receiver] = {}
         for receiver in receivers:
             self._adopt(receiver)
+            for channel in receiver.echo.channels.values() if receiver.echo is not None else ():
+                self._answering[channel.fileno()] = receiver
+                self._epoll.register(channel.fileno(), select.EPOLLIN)
 
     def run(self) -> Statistics:
         """Receive until told to stop."""
@@ -113,6 +120,8 @@ class ReceiverEngine:
             receiver.channel.close()
             if receiver.summarizer is not None:
                 receiver.summarizer.channel.close()
+            if receiver.echo is not None:
+                receiver.echo.close()
         self._epoll.close()
 
     @property
@@ -125,6 +134,10 @@ class ReceiverEngine:
         ready = self._epoll.poll(wait_s)
         woken_ns = time.monotonic_ns()
         for number, mask in ready:
+            answering = self._answering.get(number)
+            if answering is not None and answering.echo is not None:
+                answering.echo.tend(woken_ns)
+                continue
             receiver = self._by_file.get(number)
             if receiver is None or receiver.channel.closed is not None:
                 continue
@@ -142,6 +155,8 @@ class ReceiverEngine:
             self._take(receiver, arrived, receiver.channel.read_ns)
             if receiver.summarizer is not None:
                 receiver.summarizer.take(arrived.payloads)
+            if receiver.echo is not None:
+                receiver.echo.answer(arrived.payloads, time.monotonic_ns())
         taken = receiver.arrivals - before
         if taken and receiver.consuming_ns:
             receiver.resume_ns = receiver.channel.read_ns + taken * receiver.consuming_ns
@@ -227,6 +242,8 @@ class ReceiverEngine:
             receiver.channel.keep_alive(now_ns)
             if receiver.summarizer is not None:
                 receiver.summarizer.tick(now_ns)
+            if receiver.echo is not None:
+                receiver.echo.tend(now_ns)
             self._tend(receiver, now_ns)
 
     def _tend(self, receiver: Receiver, now_ns: int) -> None:

@@ -20,13 +20,14 @@ from crescendo.load.lifeline import Change, Diallers
 from crescendo.load.sending import FIRST_ATTEMPT, Sender, Stretch
 from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.model.workload import STAMP_BYTES
-from crescendo.record.schema import SENT, SETTLED, Settlement
+from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import Log
 from crescendo.wire.stamp import MAGIC
 
 QUANTUM_NS = 300_000
 """Shorter waits than this cost more CPU than the lateness they save."""
 
+ROUND_TRIP, ONE_WAY = "round trip", "one way"
 _IDLE_WAIT_NS = 50_000_000
 _HOUSEKEEPING_NS = 100_000_000
 _REPORT_NS = 1_000_000_000
@@ -57,14 +58,23 @@ class SenderEngine:
         self._t0_ns = 0
         self._pulse = Pulse(time.monotonic_ns())
         self._waiting: list[tuple[int, int]] = []  # a heap: when the next message is due, and on which connection
+        self._scheduled: set[int] = set()  # connections in that heap
         self._runnable: set[int] = set()  # connections that may have something to send right now
-        for index in range(len(senders)):
+        self._by_replies: dict[int, int] = {}
+        for index, sender in enumerate(senders):
             self._adopt(index)
+            if sender.replies is not None:
+                self._by_replies[sender.replies.channel.fileno()] = index
+                self._epoll.register(sender.replies.channel.fileno(), select.EPOLLIN)
 
     def run(self, t0_ns: int) -> Statistics:
         """Send everything that is due from t0 on, wait for what is unsettled, and say how it went."""
         self._t0_ns = t0_ns
         self._waiting = [(t0_ns, index) for index in range(len(self._senders))]
+        self._scheduled = set(range(len(self._senders)))
+        for sender in self._senders:
+            if sender.replies is not None:
+                sender.replies.channel.begin()
         self._wait_for_start()
         now_ns = time.monotonic_ns()
         self._pulse = Pulse(now_ns)
@@ -94,6 +104,8 @@ class SenderEngine:
         self._diallers.close()
         for sender in self._senders:
             sender.channel.close()
+            if sender.replies is not None:
+                sender.replies.channel.close()
         self._epoll.close()
 
     @property
@@ -107,7 +119,9 @@ class SenderEngine:
         """Offer their due messages to the connections whose time has come or whose way is free again."""
         runnable, self._runnable = self._runnable, set()
         while self._waiting and self._waiting[0][0] <= now_ns:
-            runnable.add(heapq.heappop(self._waiting)[1])
+            index = heapq.heappop(self._waiting)[1]
+            self._scheduled.discard(index)
+            runnable.add(index)
         for index in runnable:
             self._offer(index, now_ns)
 
@@ -119,7 +133,7 @@ class SenderEngine:
         if sender.exhausted:
             sender.blocked.stop(now_ns)
         elif due <= 0:
-            heapq.heappush(self._waiting, (self._t0_ns + sender.next_due_ns, index))
+            self._schedule(index)
         elif (room := sender.room()) <= 0:
             # Held back: its messages stay due. An event on its socket makes it runnable again.
             sender.blocked.start(now_ns)
@@ -132,7 +146,13 @@ class SenderEngine:
             if due > sent or not sender.pacer.bounded:
                 self._runnable.add(index)
             elif not sender.exhausted:
-                heapq.heappush(self._waiting, (self._t0_ns + sender.next_due_ns, index))
+                self._schedule(index)
+
+    def _schedule(self, index: int) -> None:
+        """Come back to this connection when its next message is due."""
+        if index not in self._scheduled:
+            self._scheduled.add(index)
+            heapq.heappush(self._waiting, (self._t0_ns + self._senders[index].next_due_ns, index))
 
     def _send(self, sender: Sender, count: int) -> int:
         """Send at most so many of the messages that are due; how many left."""
@@ -207,6 +227,9 @@ class SenderEngine:
         if wait_ns > 0:
             select.select((self._epoll,), (), (), wait_ns / 1e9)
         for number, mask in self._epoll.poll(0):
+            if number in self._by_replies:
+                self._take_answers(self._by_replies[number])
+                continue
             index = self._by_file[number]
             sender = self._senders[index]
             if mask & select.EPOLLOUT and sender.channel.flush():
@@ -217,6 +240,18 @@ class SenderEngine:
                     self._settle(sender, outcomes, sender.channel.read_ns)
             if sender.blocked.running:
                 self._runnable.add(index)
+
+    def _take_answers(self, index: int) -> None:
+        """How long the whole way took, and the way there: from the intended time, or from the send time without one."""
+        sender = self._senders[index]
+        if sender.replies is None:
+            return
+        for answers in sender.replies.take():
+            begun_ns = answers.intended_ns if sender.pacer.bounded else answers.sent_ns
+            source, count, numbers = f"sender/{sender.number}", len(answers.seq), answers.seq.astype(np.float64)
+            for action, end_ns in ((ROUND_TRIP, answers.received_ns), (ONE_WAY, answers.echoed_ns)):
+                self._log.append(SPANS, count, end_ns, source, action, end_ns - begun_ns, numbers, "ok", "")
+        self._runnable.add(index)
 
     def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
         for outcome in outcomes:
@@ -249,6 +284,9 @@ class SenderEngine:
             sender.channel.keep_alive(now_ns)
             if sender.blocked.running:
                 self._runnable.add(index)  # time alone may have ended its turn
+            if sender.replies is not None:
+                sender.replies.channel.keep_alive(now_ns)
+                sender.replies.channel.flush()
             self._tend(index, sender, now_ns)
 
     def _tend(self, index: int, sender: Sender, now_ns: int) -> None:
@@ -259,13 +297,13 @@ class SenderEngine:
                 # It will not send again, so nobody waits for the time at which it would have.
                 self._waiting = [entry for entry in self._waiting if entry[1] != index]
                 heapq.heapify(self._waiting)
+                self._scheduled.discard(index)
                 self._runnable.add(index)
             case Change.INTERRUPTED:
                 unsettled = sender.interrupted()
                 detail = {"sender": sender.number, "reason": sender.line.reason, "unsettled": unsettled}
                 self._control.event("disconnect", detail)
-                if all(entry[1] != index for entry in self._waiting):
-                    self._runnable.add(index)
+                self._runnable.add(index)
             case Change.DIALLED:
                 self._adopt(index)
             case Change.RESTORED:
@@ -297,7 +335,7 @@ class SenderEngine:
             "unsent": unsent,
             "unsettled": sum(sender.in_flight for sender in self._senders),
             "shed": sum(sender.shed for sender in self._senders) or None,
-            "batch_share": sum(sender.channel.batched for sender in self._senders) / messages if messages else None,
+            "batch_share": sum(sender.batched for sender in self._senders) / messages if messages else None,
             "cpu_seconds": time.process_time(),
         }
         return Statistics(now_ns, counts, messages, rate, p99_ns, cores, known(values))

@@ -12,10 +12,11 @@ import numpy as np
 
 from crescendo.load.assignment import Quota
 from crescendo.load.driver import SendChannel
+from crescendo.load.echo import Replies
 from crescendo.load.lifeline import Lifeline
 from crescendo.load.statistics import Stopwatch
 from crescendo.model.pacer import Pacer
-from crescendo.model.workload import Group, Settle
+from crescendo.model.workload import Group, PingPong, Settle
 
 FIRST_ATTEMPT = 1
 
@@ -53,6 +54,7 @@ class Sender:
         *,
         seed: int = 1,
         redial: Callable[[int], SendChannel] | None = None,
+        replies: Replies | None = None,
     ) -> None:
         self.number = number
         self.group = group
@@ -71,8 +73,10 @@ class Sender:
         self.sizes = None if group.size.is_fixed else group.size.sizes(seed, number)
         self.lines = group.size.lines
         self.dressed: object = None  # the batch whose stamps say whose they are
+        self.replies = replies
         self.flights: deque[Flight] = deque()
         self.in_flight = 0
+        self._batched_before = 0  # on connections that are gone
         self._again: deque[Stretch] = deque()  # before anything new
         self._waiting = 0  # messages in it
 
@@ -98,18 +102,28 @@ class Sender:
         return int(self.pacer.due_ns(np.array([self.next_seq], np.int64))[0])
 
     @property
+    def batched(self) -> int:
+        """Messages that left by the batch path."""
+        return self._batched_before + self.channel.batched
+
+    @property
     def exhausted(self) -> bool:
         return self.line.lost or (self.next_seq >= self.total and not self._waiting)
 
     def room(self) -> int:
         """How many messages may leave now, by the system's leave and by our own window."""
         room = self.channel.room()
+        if self.replies is not None and isinstance(self.group.mode, PingPong):
+            return min(room, 1 - (self.sent - self.replies.count))
         window = self.group.window
         return room if window is None else min(room, window - self.in_flight)
 
     def over(self) -> bool:
         """Whether everything has left and has been settled, where anybody settles."""
-        return self.line.lost or (not self.flights and not self._waiting and self.channel.flush())
+        if self.line.lost:
+            return True
+        answered = self.replies is None or self.replies.count >= self.sent
+        return answered and not self.flights and not self._waiting and self.channel.flush()
 
     def next_stretch(self, limit: int) -> Stretch:
         """At most `limit` messages, of those that are due."""
@@ -165,6 +179,7 @@ class Sender:
 
     def interrupted(self) -> int:
         """The connection is gone: what was unsettled will be sent again, oldest first. How many."""
+        self._batched_before, self.channel.batched = self.batched, 0
         flights, self.flights = sorted(self.flights), deque()
         count, self.in_flight = self.in_flight, 0
         for flight in reversed(flights):

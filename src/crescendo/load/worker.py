@@ -19,6 +19,7 @@ from crescendo.control.notes import Command, Failure, Note, Start, Statistics
 from crescendo.control.peer import Peer
 from crescendo.load.assignment import Assignment, Place, quota_of, read_assignment
 from crescendo.load.driver import Channel
+from crescendo.load.echo import Echo, Replies
 from crescendo.load.protocols import driver_of
 from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.sender import SenderEngine
@@ -170,11 +171,22 @@ class Worker:
                 pacer = experiment.pacer_of(group, place.id)
                 quota = quota_of(pacer, experiment.phases)
                 senders.append(
-                    Sender(place.id, group, pacer, quota, channel, assignment.tag, seed=experiment.seed, redial=redial)
+                    Sender(
+                        place.id,
+                        group,
+                        pacer,
+                        quota,
+                        channel,
+                        assignment.tag,
+                        seed=experiment.seed,
+                        redial=redial,
+                        replies=self._replies(assignment, group, place.id),
+                    )
                 )
             else:
                 summarizer = self._summarizer(assignment, group, place.id)
-                receivers.append(Receiver(place.id, group, channel, redial=redial, summarizer=summarizer))
+                echo = self._echo(assignment, group)
+                receivers.append(Receiver(place.id, group, channel, redial=redial, summarizer=summarizer, echo=echo))
         if self._role == "sender":
             return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain)
         return ReceiverEngine(receivers, log, self, tag=assignment.tag)
@@ -183,9 +195,26 @@ class Worker:
         if group.summarize is None:
             return None
         spoken = Group(address=group.summarize.to, protocol=group.protocol, settle=Settle.AT_MOST_ONCE)
-        channel = driver_of(group.protocol, "sender")(group.where.url or assignment.urls[group.protocol], spoken)
+        return Summarizer(group.summarize, receiver, self._extra(assignment, group, "sender", spoken))
+
+    def _replies(self, assignment: Assignment, group: Group, sender: int) -> Replies | None:
+        if not group.is_answered:
+            return None
+        channel = self._extra(assignment, group, "receiver", group.answers_to(sender))
+        return Replies(channel, sender, assignment.tag)
+
+    def _echo(self, assignment: Assignment, group: Group) -> Echo | None:
+        if not group.is_answered:
+            return None
+        numbers = assignment.answered[group.name]
+        channels = {number: self._extra(assignment, group, "sender", group.answers_to(number)) for number in numbers}
+        return Echo(channels, assignment.tag)
+
+    def _extra(self, assignment: Assignment, group: Group, role: str, spoken: Group) -> Any:
+        """A connection beside the load's own, to where the group's system is."""
+        channel = driver_of(group.protocol, role)(group.where.url or assignment.urls[group.protocol], spoken)
         self._await_ready([channel])
-        return Summarizer(group.summarize, receiver, channel)
+        return channel
 
     # -- running and ending --------------------------------------------------------------------------------------
 

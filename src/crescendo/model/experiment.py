@@ -22,7 +22,7 @@ from crescendo.model.profile import Constant, Profile, Step
 from crescendo.model.search import FEWEST_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
 from crescendo.model.verdict import Bound, check_metric, default_checks
-from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Open, Window
+from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Mode
 
 PROCESS = "process"
 MIN_EVERY_NS = 100_000_000
@@ -317,7 +317,7 @@ def _keys_at(where: str) -> list[str]:
         "search": Search,
     }
     if head == "workload":
-        kind: Any = Open | Window if where.endswith(".mode") else Group
+        kind: Any = Mode if where.endswith(".mode") else Group
     else:
         kind = Step if where.startswith("profile.steps") else tables.get(head, Experiment)
     names = (item.encode_name for one in get_args(kind) or (kind,) for item in msgspec.structs.fields(one))

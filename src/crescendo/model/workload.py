@@ -5,6 +5,7 @@ Values only. A group says how many connections, where to, how large, how fast; i
 
 from enum import StrEnum
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -15,24 +16,20 @@ from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, Payload
 from crescendo.model.units import Duration
 
 __all__ = [
-    "MAX_CONNECTIONS",
-    "MAX_PAYLOAD_BYTES",
-    "PROTOCOLS",
-    "STAMP_BYTES",
-    "Group",
-    "Open",
-    "Settle",
-    "Summary",
-    "Window",
-]
+    "ECHO_BYTES", "MAX_CONNECTIONS", "MAX_PAYLOAD_BYTES", "PROTOCOLS", "STAMP_BYTES", "Echo", "Group", "Mode", "Open",
+    "PingPong", "Settle", "Summary", "Window",
+]  # fmt: skip
 
 MAX_CONNECTIONS = 32_767
 MAX_PROPERTIES = 32
+MAX_ANSWERING = 1000
 PROTOCOLS = {"amqp10": "amqp", "amqp091": "amqp091", "stomp": "stomp", "mqtt": "mqtt"}
 """Protocol -> the scheme of its URLs, and the name of the endpoint at which a system speaks it."""
 
 _EXACTLY_ONCE = ("amqp10", "mqtt")
 _PLACE = "{n}"
+ECHO_BYTES = STAMP_BYTES + 8
+"""A message that is answered has room for the time of the answer behind its stamp."""
 
 
 class Settle(StrEnum):
@@ -56,6 +53,14 @@ class Window(Struct, frozen=True, tag_field="kind", tag="window", forbid_unknown
     size: Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
+class PingPong(Struct, frozen=True, tag_field="kind", tag="ping-pong", forbid_unknown_fields=True):
+    """One message at a time: receivers answer, and a connection's next message waits for the answer to its last."""
+
+
+class Echo(Struct, frozen=True, tag_field="kind", tag="echo", forbid_unknown_fields=True):
+    """Open loop, and receivers answer each message: the way there and the way there and back are both recorded."""
+
+
 class Summary(Struct, frozen=True, forbid_unknown_fields=True):
     """A receiver counts what it gets, and publishes that once a period."""
 
@@ -68,6 +73,9 @@ class Summary(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("to: the summary goes to the group's own system; write topic://NAME")
         if self.every < 100_000_000:
             raise ValueError("every must be at least 100ms")
+
+
+Mode = Open | Window | PingPong | Echo
 
 
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +91,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     size: Payload = Payload.fixed(256)
     rate: Annotated[float, Meta(ge=0)] = 1000.0
     settle: Settle = Settle.AT_LEAST_ONCE
-    mode: Open | Window = Open()
+    mode: Mode = Open()
     properties: dict[str, str] = field(default_factory=dict)  # of every message; what selectors look at
     buffer: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None  # what waits beyond it is shed
     delay: Duration | None = None  # what a receiver takes for each message
@@ -123,8 +131,33 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("buffer needs a rate: without one nothing waits that could be shed")
         if self.delay is not None and self.receive_rate is not None:
             raise ValueError("delay and receive_rate say the same thing twice; give one of them")
+        if self.is_answered:
+            self._check_answers()
         if len(self.properties) > MAX_PROPERTIES:
             raise ValueError(f"a message has at most {MAX_PROPERTIES} properties")
+
+    def _check_answers(self) -> None:
+        kind = "ping-pong" if isinstance(self.mode, PingPong) else "echo"
+        if self.is_topic:
+            raise ValueError(f"{kind} needs a queue: each receiver of a topic would answer the same message")
+        if self.size.file is not None or min(size for size, _ in self.size.choices) < ECHO_BYTES:
+            raise ValueError(f"{kind} needs payloads of {ECHO_BYTES} bytes or more, for the time of the answer")
+        if self.failover is not None:
+            raise ValueError(f"{kind} has no failover: an answer that is lost with its connection is never sent again")
+        if self.senders * self.receivers > MAX_ANSWERING:
+            raise ValueError(f"{kind} connects each receiver with each sender, at most {MAX_ANSWERING} times")
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether receivers send messages back."""
+        return isinstance(self.mode, PingPong | Echo)
+
+    def answers_to(self, sender: int) -> "Group":
+        """The queue on which one sender gets its answers, as a group of its own."""
+        name = f"{self.destination}.reply.{sender}"
+        base, mark, options = (self.where.url or "").partition("?")
+        text = f"{base}/queue/{quote(name)}{mark}{options}" if base else f"queue://{name}"
+        return msgspec.structs.replace(self, address=text, mode=Open(), properties={}, summarize=None)
 
     def member(self, index: int) -> "Group":
         """This group as the index-th sender or receiver of it sees it: with one destination."""

@@ -30,7 +30,7 @@ from crescendo.record.manifest import Clock, Manifest, PeerRecord, Phase, State,
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import facts
-from crescendo.run.planning import Arrangement, SystemUnderTest, arrange
+from crescendo.run.planning import Arrangement, SystemUnderTest, answered_senders, arrange
 from crescendo.run.play import CONDUCTOR, Player
 from crescendo.run.processes import PeerProcess, die_with_parent
 from crescendo.systems.base import Kind
@@ -166,7 +166,11 @@ def _settings(kind: Kind, experiment: Experiment) -> dict[str, Any]:
 
 
 def _places(experiment: Experiment) -> set[str]:
-    return {place for group in experiment.workload for role in ("sender", "receiver") for place in group.places(role)}
+    places = {place for group in experiment.workload for role in ("sender", "receiver") for place in group.places(role)}
+    answered = answered_senders(experiment)
+    return places | {
+        group.answers_to(sender).meeting for group in experiment.workload for sender in answered.get(group.name, ())
+    }
 
 
 def _knock(url: str) -> None:

@@ -15,7 +15,7 @@ from crescendo.load.assignment import Place, assign
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.schedule import measure_ns
-from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group
 from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.record.manifest import Connection
 from crescendo.systems.base import MANAGEMENT
@@ -45,7 +45,7 @@ def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnd
     for role, connections in (("receiver", receivers), ("sender", senders)):
         for peer in sorted({connection.peer for connection in connections}):
             places = [place for place, c in zip(_places(connections), connections, strict=True) if c.peer == peer]
-            assignment = assign(peer, run_dir, tag, urls, experiment, places)
+            assignment = assign(peer, run_dir, tag, urls, experiment, places, answered_senders(experiment))
             peers.append(PeerPlan(peer, "sender" if role == "sender" else "receiver", assignment.to_payload()))
     peers += _inspectors(experiment, run_dir, system)
     plan = Plan(
@@ -115,6 +115,13 @@ def _places(connections: list[Connection]) -> list[Place]:
         places.append(Place(connection.id, connection.group, counted[connection.group]))
         counted[connection.group] += 1
     return places
+
+
+def answered_senders(experiment: Experiment) -> dict[str, list[int]]:
+    """The numbers of the senders whose messages are answered, by group."""
+    numbers = iter(range(MAX_CONNECTIONS))
+    senders = {group.name: [next(numbers) for _ in range(group.senders)] for group in experiment.workload}
+    return {group.name: senders[group.name] for group in experiment.workload if group.is_answered}
 
 
 def _fan_out(receivers: list[Connection]) -> dict[str, int]:

@@ -1,0 +1,99 @@
+"""Does every message come back, once, and is the way there and back what it was?"""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_threads import PATIENCE_S, Control, Rows, await_ready, until
+
+from crescendo.load.assignment import Quota
+from crescendo.load.echo import Echo, Replies
+from crescendo.load.protocols import driver_of
+from crescendo.load.receiver import Receiver, ReceiverEngine
+from crescendo.load.sender import SenderEngine
+from crescendo.load.sending import Sender
+from crescendo.model import workload
+from crescendo.model.pacer import UNLIMITED, pacer_for
+from crescendo.model.payload import Payload
+from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.run.processes import die_with_parent
+from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.loopback import LOOPBACK
+
+TAG, COUNT = 31, 300
+
+
+@pytest.fixture
+def relay(tmp_path: Path) -> Iterator[RunningInstance]:
+    relay = start(LOOPBACK, {}, directory=tmp_path / "relay", on_fork=die_with_parent())
+    yield relay
+    relay.stop()
+
+
+def play(url: str, group: Group, senders: int) -> Rows:
+    """Senders and one answering receiver, until every message has come back."""
+    protocol, rows, sending, receiving = group.protocol, Rows(), Control(), Control()
+    back = {
+        number: await_ready(driver_of(protocol, "sender")(url, group.answers_to(number))) for number in range(senders)
+    }
+    incoming = await_ready(driver_of(protocol, "receiver")(url, group))
+    receivers = ReceiverEngine([Receiver(0, group, incoming, echo=Echo(back, TAG))], rows, receiving, tag=TAG)
+    made = []
+    for number in range(senders):
+        answers = await_ready(driver_of(protocol, "receiver")(url, group.answers_to(number)))
+        channel = await_ready(driver_of(protocol, "sender")(url, group))
+        pacer, quota = pacer_for(group.rate), Quota(COUNT, UNLIMITED)
+        made.append(Sender(number, group, pacer, quota, channel, TAG, replies=Replies(answers, number, TAG)))
+    engine = SenderEngine(made, rows, sending, drain_ns=30 * 10**9)
+    threads = [
+        threading.Thread(target=receivers.run),
+        threading.Thread(target=engine.run, args=(time.monotonic_ns(),)),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        threads[1].join(PATIENCE_S)  # it ends by itself when the last answer is there
+        assert not threads[1].is_alive()
+        until(lambda: len(rows.received) >= senders * COUNT)
+    finally:
+        sending.stop.set()
+        receiving.stop.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        receivers.close()
+        engine.close()
+    return rows
+
+
+def check(rows: Rows, senders: int) -> None:
+    everything = sorted(list(range(COUNT)) * senders)
+    assert sorted(rows.received) == everything
+    there = sorted(rows.spans["one way"])
+    back = sorted(rows.spans["round trip"])
+    assert [seq for seq, _ in there] == [seq for seq, _ in back] == everything
+    assert all(duration_ns > 0 for _, duration_ns in there)
+    assert sum(ns for _, ns in back) > sum(ns for _, ns in there), "there and back takes longer than there"
+
+
+@pytest.mark.parametrize("rate", [0.0, 1000.0], ids=["unbounded", "paced"])
+def test_one_at_a_time_means_one_at_a_time(relay: RunningInstance, rate: float) -> None:
+    group = Group(mode=workload.PingPong(), rate=rate, size=Payload.fixed(64))
+    rows = play(relay.url, group, senders=1)
+    check(rows, senders=1)
+    seen = [(what, seq) for what, seq in rows.order if what != "one way"]
+    assert seen == [(what, seq) for seq in range(COUNT) for what in ("sent", "round trip")]
+
+
+def test_an_echo_comes_back_while_the_next_ones_leave(relay: RunningInstance) -> None:
+    rows = play(relay.url, Group(mode=workload.Echo(), rate=2000.0, size=Payload.fixed(64)), senders=2)
+    check(rows, senders=2)
+
+
+@pytest.mark.parametrize("protocol", ["amqp091", "stomp", "amqp10"])
+def test_messages_come_back_through_a_real_broker(rabbitmq: RunningInstance, protocol: str) -> None:
+    place = f"queue://echo-{uuid.uuid4().hex}"
+    group = Group(address=place, protocol=protocol, mode=workload.Echo(), rate=500.0, size=Payload.fixed(64))
+    check(play(rabbitmq.endpoints[PROTOCOLS[protocol]], group, senders=1), senders=1)
