@@ -493,3 +493,33 @@ def test_a_system_that_cannot_be_inspected_is_said_before_anything_is_sent() -> 
     assert (orchestra.outcome.state, orchestra.outcome.stage) == ("refused", "before barrier")
     assert orchestra.outcome.reason == "inspector-0: 401 Unauthorized"
     assert not orchestra.asked("START_SENDER")
+
+
+def test_a_latency_beyond_its_limit_ends_the_whole_run_at_once() -> None:
+    orchestra = Orchestra(plan(2, 2, measure_ns=60 * SECOND, stop_when={"response_p90": 200 * MS}))
+    orchestra.join_all()
+    orchestra.seen = {"second_response_p90_ns": 200.0 * MS}
+    orchestra.play(5)
+    assert not orchestra.marks("limit exceeded"), "at the limit is not beyond it"
+    orchestra.seen = {"second_response_p90_ns": 201.0 * MS}
+    orchestra.play(30)
+    (mark,) = orchestra.marks("limit exceeded")
+    assert mark.detail["value_ns"] == 201 * MS
+    stops = [*orchestra.asked("STOP_SENDER"), *orchestra.asked("STOP_RECEIVER")]
+    assert len(stops) == 4
+    assert max(stops) - mark.t_ns <= SECOND
+    outcome = orchestra.outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.exceeded and outcome.exceeded.metric) == ("sealed", "response_p90")
+
+
+def test_what_happens_in_the_warmup_ends_nothing() -> None:
+    orchestra = Orchestra(plan(warmup_ns=20 * SECOND, stop_when={"response_max": MS}))
+    orchestra.join_all()
+    orchestra.seen = {"second_response_max_ns": 5.0 * SECOND}
+    orchestra.play(15)
+    assert not orchestra.marks("limit exceeded")
+    orchestra.seen = {}
+    orchestra.play(30)
+    assert orchestra.outcome is not None
+    assert orchestra.outcome.exceeded is None

@@ -57,6 +57,7 @@ class Orchestra:
         self.now_ns = START
         self.run = begin(plan, START)
         self.roles = {peer.id: peer.role for peer in plan.peers}
+        self.seen: dict[str, float] = {}  # what receivers say of their last second
         self.commands: list[tuple[int, Request | Mark | Conclude]] = []
         self.outcome: Outcome | None = None
         self.refusals: dict[tuple[str, Command], Failure] = {}
@@ -171,7 +172,8 @@ class Orchestra:
             return Statistics(self.now_ns)
         count = self._count(peer)
         last_sent_ns = float(self._t0_ns.get(peer, self.now_ns) + count * MS)
-        return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, {"last_sent_ns": last_sent_ns})
+        values = {"last_sent_ns": last_sent_ns, **(self.seen if self.roles[peer] == "receiver" else {})}
+        return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, values)
 
     def _count(self, peer: str) -> int:
         if self.roles[peer] == "receiver":

@@ -8,7 +8,7 @@ from crescendo.model.experiment import experiment_from
 from crescendo.model.verdict import Outcome, Verdict
 from crescendo.pipeline.evidence import Evidence
 from crescendo.pipeline.verdicts import verdict_of
-from crescendo.record.manifest import Clock, Manifest, PeerRecord, State
+from crescendo.record.manifest import Clock, Exceeded, Manifest, PeerRecord, State
 from crescendo.record.summary import Latency, Ledger, Rate, Validity
 
 MS = 1_000_000
@@ -224,3 +224,11 @@ def test_a_lost_acknowledged_message_is_judged_even_when_nobody_asked() -> None:
     assert allowed.outcome is Outcome.PASS
     _, unacknowledged = verdict_of(evidence({"rate": "> 0"}, counts={"lost_unacknowledged": 1, "delivered": 999}))
     assert unacknowledged.outcome is Outcome.PASS
+
+
+def test_a_run_that_ended_itself_has_failed() -> None:
+    stopped = Exceeded("response_p90", 300 * MS, 200 * MS, "receiver-0")
+    _, verdict = verdict_of(evidence({"lost": 0}, exceeded=stopped))
+    assert verdict.outcome is Outcome.FAIL
+    assert outcomes(verdict) == {"lost": "pass", "response_p90": "fail"}
+    assert "receiver-0" in verdict.checks[-1].reasons[0]

@@ -10,7 +10,19 @@ from dataclasses import replace
 from typing import assert_never
 
 from crescendo.control import notes
-from crescendo.control.ending import Step, conclude, drain, fail, interrupt, lose, lose_each, refuse, stop, stop_all
+from crescendo.control.ending import (
+    Step,
+    conclude,
+    drain,
+    fail,
+    give_in,
+    interrupt,
+    lose,
+    lose_each,
+    refuse,
+    stop,
+    stop_all,
+)
 from crescendo.control.ensemble import BEFORE_BARRIER, PeerState, Run, Stage
 from crescendo.control.meaning import event_from_note, note_for
 from crescendo.control.notes import Failure, Fault, Start
@@ -20,6 +32,7 @@ from crescendo.control.score import (
     Command,
     Conclude,
     Event,
+    Exceeded,
     Failed,
     Finished,
     Interrupted,
@@ -100,7 +113,9 @@ def _join(run: Run, peer: PeerState, event: Joined) -> Step:
 def _hear_peer(run: Run, peer: PeerState, event: Answered | Reported | Finished | Failed | Lost) -> Step:
     match event:
         case Reported(_, statistics, now_ns):
-            return run.with_peer(peer.seen(now_ns, statistics)).with_progress(now_ns), ()
+            run = run.with_peer(peer.seen(now_ns, statistics)).with_progress(now_ns)
+            exceeded = _exceeded(run, peer, statistics)
+            return (run, ()) if exceeded is None else give_in(run, exceeded, now_ns)
         case Finished(_, statistics, now_ns):
             peer = peer.seen(now_ns, statistics)
             if run.stage in BEFORE_BARRIER or peer.finished:
@@ -115,6 +130,17 @@ def _hear_peer(run: Run, peer: PeerState, event: Answered | Reported | Finished 
             return lose(run, peer, reason, now_ns)
         case _:
             assert_never(event)
+
+
+def _exceeded(run: Run, peer: PeerState, statistics: notes.Statistics) -> Exceeded | None:
+    """A limit that this second of a receiver passed, once the warm-up is over."""
+    if run.stage is not Stage.RUNNING or statistics.t_ns < (run.t0_ns or 0) + run.plan.warmup_ns + SECOND_NS:
+        return None
+    for metric, limit_ns in run.plan.stop_when.items():
+        value_ns = statistics.values.get(f"second_{metric}_ns", 0.0)
+        if peer.plan.role == "receiver" and value_ns > limit_ns:
+            return Exceeded(metric, int(value_ns), limit_ns, peer.plan.id)
+    return None
 
 
 def _answer(run: Run, peer: PeerState, event: Answered) -> Step:

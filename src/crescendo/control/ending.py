@@ -10,7 +10,7 @@ from dataclasses import replace
 from crescendo.control import notes
 from crescendo.control.ensemble import BEFORE_BARRIER, PeerState, Run, Stage
 from crescendo.control.notes import Failure, Fault
-from crescendo.control.score import SECOND_NS, Command, Conclude, Mark, Outcome, Role
+from crescendo.control.score import SECOND_NS, Command, Conclude, Exceeded, Mark, Outcome, Role
 
 SHORT_DRAIN_NS = SECOND_NS // 2
 """How long receivers may go on after somebody was lost: the run is void, only the rest of the recording matters."""
@@ -83,6 +83,18 @@ def interrupt(run: Run, now_ns: int) -> Step:
     return run, (mark, *stops)
 
 
+def give_in(run: Run, exceeded: Exceeded, now_ns: int) -> Step:
+    """A limit that the run may not pass was passed: it ends at once, and what was recorded stands."""
+    detail = {
+        "metric": exceeded.metric,
+        "value_ns": exceeded.value_ns,
+        "limit_ns": exceeded.limit_ns,
+        "peer": exceeded.peer,
+    }
+    run, stops = stop_all(replace(run, exceeded=exceeded, cut_ns=now_ns), now_ns)
+    return run, (Mark(now_ns, "limit exceeded", detail), *stops)
+
+
 def drain(run: Run, until_ns: int, now_ns: int) -> Step:
     run = replace(run.entering(Stage.DRAINING, now_ns), drain_until_ns=until_ns)
     receivers = [peer for peer in run.present if peer.plan.role == "receiver"]
@@ -122,6 +134,7 @@ def conclude(run: Run, fault: Fault | None, now_ns: int) -> Step:
         t0_ns=run.t0_ns,
         phases=run.phases(now_ns),
         peers=tuple(peer.outcome(run.state) for peer in run.peers.values()),
+        exceeded=run.exceeded,
     )
     mark = Mark(now_ns, "concluded", {"state": run.state, "reason": run.reason})
     run, halts = run.entering(Stage.DONE, now_ns).asking(run.peers.values(), notes.Command.HALT)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from crescendo.control import notes
 from crescendo.control.notes import Hello, Identity, Statistics
-from crescendo.control.score import Ended, EndState, PeerOutcome, PeerPlan, Plan, Request, Role
+from crescendo.control.score import Ended, EndState, Exceeded, PeerOutcome, PeerPlan, Plan, Request, Role
 
 
 class Stage(StrEnum):
@@ -103,6 +103,7 @@ class Run:
     t0_ns: int | None = None
     cut_ns: int | None = None  # when sending was cut short
     drain_until_ns: int = 0
+    exceeded: Exceeded | None = None  # the limit that ended it
     complete_ns: int | None = None  # since when everything owed has arrived
     progress: tuple[int, int] = field(default=(0, 0))  # messages so far, and when that last grew
 

@@ -36,12 +36,23 @@ class Plan:
     measure_ns: int | None  # None: a count, so nobody knows how long it will take
     drain_ns: int
     fan_out: dict[str, int]  # address -> how many subscriptions owe each message
+    stop_when: dict[str, int] = field(default_factory=dict)  # what a receiver may see in a second, and its limit in ns
     lease_ns: int = 6 * SECOND_NS
     gather_ns: int = 20 * SECOND_NS
     prepare_ns: int = 20 * SECOND_NS
     start_delay_ns: int = 300_000_000
     stop_ns: int = 3 * SECOND_NS
     grace_ns: int = 300_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """A limit at which the whole run ends, and who saw it passed."""
+
+    metric: str
+    value_ns: int
+    limit_ns: int
+    peer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +175,7 @@ class Outcome:
     t0_ns: int | None
     phases: tuple[tuple[str, int, int], ...] = ()
     peers: tuple[PeerOutcome, ...] = field(default=())
+    exceeded: Exceeded | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,12 +276,15 @@ class ReceiverEngine:
         messages = sum(counts.values())
         rate, cores = self._pulse.beat(now_ns, messages)
         batched = sum(receiver.batched for receiver in self._receivers)
+        p99_ns = self._response.fold(99.0)
         values = {
+            "second_response_p90_ns": self._response.latest(90.0),
+            "second_response_max_ns": self._response.latest(100.0),
             "busy_share": self._busy_ns / max(self._busy_ns + self._waited_ns, 1),
             "batch_share": batched / messages if messages else None,
             "cpu_seconds": time.process_time(),
         }
-        return Statistics(now_ns, counts, messages, rate, self._response.fold(99.0), cores, known(values))
+        return Statistics(now_ns, counts, messages, rate, p99_ns, cores, known(values))
 
 
 def the_only(values: npt.NDArray[np.int16]) -> npt.NDArray[np.int16] | int:

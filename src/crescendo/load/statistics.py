@@ -22,6 +22,7 @@ class Distribution:
         self._pending: list[Int64s] = []
         self._singles: list[int] = []
         self._counts: dict[int, int] = {}
+        self._latest: tuple[Int64s, Int64s] | None = None
 
     def add(self, samples_ns: Int64s) -> None:
         self._pending.append(samples_ns)
@@ -35,6 +36,7 @@ class Distribution:
         if self._singles:
             self._pending.append(np.array(self._singles, np.int64))
             self._singles = []
+        self._latest = None
         if not self._pending:
             return None
         samples = np.concatenate(self._pending)
@@ -46,7 +48,12 @@ class Distribution:
         counts = counts[buckets - lowest]
         for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
             self._counts[bucket] = self._counts.get(bucket, 0) + count
+        self._latest = (buckets, counts)
         return percentile(buckets, counts, percent)
+
+    def latest(self, percent: float) -> int | None:
+        """Another percentile of what the last fold took in."""
+        return None if self._latest is None else percentile(*self._latest, percent)
 
     def overall(self, percent: float) -> int | None:
         """The percentile over the whole run."""

@@ -21,7 +21,7 @@ from crescendo.model.pacer import Pacer
 from crescendo.model.profile import Constant, Profile, Step
 from crescendo.model.search import FEWEST_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
-from crescendo.model.verdict import Bound, check_metric, default_checks
+from crescendo.model.verdict import STOPPING, Bound, check_metric, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Mode
 
 PROCESS = "process"
@@ -101,6 +101,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     checks: dict[str, Bound] | None = None
     peers: Peers = Peers()
     seed: int = 1
+    stop_when: dict[str, Duration] = field(default_factory=dict)  # a latency at which the whole run ends at once
     search: Search | None = None
 
     def __post_init__(self) -> None:
@@ -127,6 +128,9 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             self._check_target(inspect)
         for metric in self.checks or {}:
             check_metric(metric)
+        for metric, limit in self.stop_when.items():
+            if metric not in STOPPING or limit <= 0:
+                raise ValueError(f"stop_when: {metric!r}: write one of {', '.join(STOPPING)} with a duration above 0")
         if self.search is not None:
             self._check_search(self.search)
 

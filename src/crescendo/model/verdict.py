@@ -99,6 +99,16 @@ class Verdict(Struct, frozen=True):
     reasons: list[str] = []
 
 
+STOPPING = ("response_p90", "response_max")
+"""What a receiver knows of each second, and may end a run for."""
+
+
+def stopped_check(metric: str, value_ns: int, limit_ns: int, peer: str) -> Check:
+    """A run that ended itself has failed, whatever else it showed."""
+    reason = f"the whole run was stopped: {peer} saw it in one second"
+    return Check(metric, f"<= {Duration(limit_ns)} in every second", value_ns, limit_ns, Outcome.FAIL, [reason])
+
+
 def check_metric(metric: str) -> None:
     """Refuse a metric nobody computes."""
     if metric == "rate" or metric in COUNTS or _METRIC.fullmatch(metric):

@@ -4,7 +4,7 @@ Brings each check's value, its bound and the doubts about its evidence together.
 is proven in spite of doubt, are in `model.verdict`.
 """
 
-from crescendo.model.verdict import Check, Verdict, judge, judge_check
+from crescendo.model.verdict import Check, Verdict, judge, judge_check, stopped_check
 from crescendo.pipeline.evidence import Evidence
 from crescendo.pipeline.validity import Finding, findings
 from crescendo.record.summary import Validity
@@ -14,6 +14,8 @@ def verdict_of(evidence: Evidence) -> tuple[list[Validity], Verdict]:
     """The validity list and the verdict."""
     found = findings(evidence)
     checks = [_check(metric, evidence, found) for metric in evidence.checks]
+    if (end := evidence.manifest.exceeded) is not None:
+        checks.append(stopped_check(end.metric, end.value_ns, end.limit_ns, end.peer))
     load = found[0].validity
     return [finding.validity for finding in found], judge(checks, [] if load.holds else [load.detail])
 

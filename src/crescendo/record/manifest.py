@@ -81,6 +81,15 @@ class PeerRecord(Struct, frozen=True):
     statistics: dict[str, float] = {}
 
 
+class Exceeded(Struct, frozen=True):
+    """A limit at which a run ended itself, and who saw it passed."""
+
+    metric: str
+    value_ns: int
+    limit_ns: int
+    peer: str
+
+
 class Manifest(Struct, frozen=True):
     """The recording's own account of itself."""
 
@@ -92,6 +101,7 @@ class Manifest(Struct, frozen=True):
     format: int = FORMAT
     state: State = State.INCOMPLETE
     reason: str = ""
+    exceeded: Exceeded | None = None
     versions: dict[str, str] = field(default_factory=dict)
     host: dict[str, Any] = field(default_factory=dict)
     system: dict[str, Any] = field(default_factory=dict)

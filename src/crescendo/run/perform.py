@@ -26,7 +26,7 @@ from crescendo.model.errors import ConfigError, LostError, PeerError
 from crescendo.model.experiment import Experiment, to_document
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import connect
-from crescendo.record.manifest import Clock, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.manifest import Clock, Exceeded, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import facts
@@ -208,6 +208,9 @@ def _seal(run_dir: Path, manifest: Manifest, outcome: Outcome) -> Performance:
         manifest,
         state=state,
         reason=outcome.reason,
+        exceeded=None
+        if (end := outcome.exceeded) is None
+        else Exceeded(end.metric, end.value_ns, end.limit_ns, end.peer),
         peers=peers,
         clocks=_clocks(manifest, outcome),
         phases=[Phase(name, start_ns, end_ns) for name, start_ns, end_ns in outcome.phases],

@@ -54,6 +54,7 @@ def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnd
         measure_ns=measure_ns(experiment),
         drain_ns=experiment.phases.drain,
         fan_out=_fan_out(receivers),
+        stop_when={metric: int(limit) for metric, limit in experiment.stop_when.items()},
     )
     return Arrangement(senders + receivers, plan)
 
