@@ -13,6 +13,7 @@ from load_fakes import FakeControl, FakeLog, FakeReceiveChannel
 from crescendo.load.driver import Arrived
 from crescendo.load.receiver import Receiver, ReceiverEngine, order_flags
 from crescendo.load.statistics import Distribution, Stopwatch
+from crescendo.model.units import Duration
 from crescendo.model.workload import Group
 from crescendo.record.schema import RECEIVED
 
@@ -194,3 +195,24 @@ def test_a_stopwatch_adds_up_and_may_be_stopped_twice() -> None:
     assert not watch.stop(50)
     watch.start(100)
     assert (watch.total_ns, watch.elapsed_ns(105)) == (30, 35)
+
+
+def test_a_slow_receiver_settles_what_it_took_when_it_is_done_with_it() -> None:
+    channel = FakeReceiveChannel([batch([payload(1, seq) for seq in range(5)])])
+    group = Group(delay=Duration(30_000_000))
+    log = FakeLog()
+    engine = ReceiverEngine(
+        [Receiver(0, group, channel)], log, FakeControl(stop=lambda: channel.settled > 0), tag=TAG
+    )  # fmt: skip
+    begun_s = time.monotonic()
+    engine.run()
+    took_s = time.monotonic() - begun_s
+    engine.close()
+    assert len(log.rows[RECEIVED]) == 5
+    assert took_s >= 5 * 0.030, "five messages of 30 ms each"
+
+
+def test_a_receive_rate_is_a_delay() -> None:
+    assert Group(receive_rate=400.0).consuming_ns == 2_500_000
+    assert Group(delay=Duration(7)).consuming_ns == 7
+    assert Group().consuming_ns == 0

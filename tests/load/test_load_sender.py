@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from crescendo.load.sender import SenderEngine
 from crescendo.load.sending import Flight, Sender, take_flights
 from crescendo.model.experiment import experiment_from
 from crescendo.model.pacer import UNLIMITED, pacer_for
+from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle, Window
-from crescendo.record.schema import SENT, SETTLED
+from crescendo.record.schema import SENT, SETTLED, Settlement
+from crescendo.wire.stamp import MAGIC, ONE_STAMP
 
 TAG = 0xC0FFEE
 MS = 1_000_000
@@ -314,3 +317,51 @@ def test_the_stamps_fit_the_batch(stage: Stage) -> None:
     channel = FakeSendChannel(capacity=4)
     stage.engine(sender(channel, rate=1000, total=1, number=32_767)).run(time.monotonic_ns())
     assert np.array_equal(channel.stamps["sender"], [32_767] * 4)
+
+
+def test_messages_have_the_sizes_of_their_numbers_and_keep_their_order(stage: Stage) -> None:
+    channel = SizedChannel()
+    group = Group(rate=4000, settle=Settle.AT_MOST_ONCE, size=Payload.parse("~100"))
+    one = Sender(3, group, pacer_for(group.rate), Quota(200, UNLIMITED), channel, TAG, seed=9)
+    stage.engine(one).run(time.monotonic_ns())
+    expected = group.size.sizes(9, 3)(0, 200).tolist()
+    assert [len(body) for body in channel.bodies_sent] == expected
+    stamps = [ONE_STAMP.unpack_from(body) for body in channel.bodies_sent]
+    assert [seq for _, _, _, seq, _, _ in stamps] == list(range(200))
+    assert {(magic, sender, tag) for magic, sender, tag, *_ in stamps} == {(MAGIC, 3, TAG)}
+    assert [row[5] for row in stage.log.rows[SENT]] == expected
+
+
+def test_lines_of_a_file_travel_behind_the_stamps(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("first\nthe second\n\n")
+    channel = SizedChannel()
+    group = Group(rate=4000, settle=Settle.AT_MOST_ONCE, size=Payload.parse({"file": str(path)}))
+    stage.engine(Sender(0, group, pacer_for(group.rate), Quota(5, UNLIMITED), channel, TAG)).run(time.monotonic_ns())
+    assert [body[32:] for body in channel.bodies_sent] == [b"first", b"the second", b"", b"first", b"the second"]
+
+
+class SizedChannel(FakeSendChannel):
+    """Keeps whole messages; has room for a few at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=7)
+        self.bodies_sent: list[bytes] = []
+
+    def send(self, first_seq: int, count: int) -> None:
+        self.bodies_sent += [body.tobytes() for body in self.bodies[:count]]
+
+
+def test_a_full_buffer_sheds_and_says_so(stage: Stage) -> None:
+    channel = FakeSendChannel(allow=lambda taken: 10 if taken < 50 else 0)
+    group = Group(rate=5000, settle=Settle.AT_MOST_ONCE, buffer=20)
+    one = Sender(0, group, pacer_for(group.rate), Quota(500, UNLIMITED), channel, TAG)
+    stage.control = FakeControl(stop=lambda: one.shed + one.sent + 20 >= 500)
+    statistics = stage.engine(one).run(time.monotonic_ns())
+    shed = [seq for row in stage.log.rows[SETTLED] for seq in range(row[1], row[2] + 1)]
+    assert {row[5] for row in stage.log.rows[SETTLED]} == {int(Settlement.SHED)}
+    sent = [row[1] for row in stage.log.rows[SENT]]
+    assert not set(shed) & set(sent)
+    assert statistics.values["shed"] == len(shed) == one.shed
+    assert sorted([*sent, *shed])[-1] >= 480
+    assert len(shed) + len(sent) + 20 >= 500
