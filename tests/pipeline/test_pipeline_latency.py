@@ -96,7 +96,7 @@ def test_corrupt_and_stray_messages_have_no_latency_and_carry_nothing(spark: Spa
 
 
 # Without shrinking: every try is a Spark job.
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(samples=st.lists(st.one_of(st.integers(-2_000, 5_000), st.integers(0, 2 * 10**9)), min_size=25, max_size=120))
 def test_percentiles_are_those_of_the_sorted_samples_within_a_bucket(spark: SparkSession, samples: list[int]) -> None:
     tiny = Tiny()

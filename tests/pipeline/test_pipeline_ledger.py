@@ -190,7 +190,7 @@ def added(summary: Summary, scope: str, field: str) -> int:
 
 
 # Without shrinking: every try is a Spark job.
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(tiny=recordings(), narrowed=st.booleans())
 def test_any_recording_is_accounted_for_message_by_message(spark: SparkSession, tiny: Tiny, narrowed: bool) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:

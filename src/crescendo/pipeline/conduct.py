@@ -34,6 +34,8 @@ _JITTER_BLOCKS = ".jitter"  # on the way to the jitter tables; removed when they
 
 
 def write_conduct(shelf: Shelf, work: Work, found: Discrepancies, latency: list[Latency]) -> None:
+    if not work.thorough:
+        return
     timeline, parties = work.timeline, work.parties
     ticks = ticks_for(timeline, parties)
     streams = read_streams(shelf.files(PULSE), parties)

@@ -22,6 +22,7 @@ from crescendo.pipeline.pulse import pulse, ticks_for
 from crescendo.pipeline.readings import metric_columns, reading_summary, readings
 from crescendo.pipeline.spans import span_histogram
 from crescendo.pipeline.throughput import throughput
+from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
 from crescendo.record.schema import READINGS, SETTLED, SPANS
 
@@ -40,6 +41,11 @@ class Work:
     parties: Parties
     full: bool  # whether everything was asked for
 
+    @property
+    def thorough(self) -> bool:
+        """Who lost a peer wants to know that at once; how the rest of such a run behaved can be asked for."""
+        return self.full or self.recording.manifest.state is State.SEALED
+
 
 def work_on(recording: Recording, spark: SparkSession, *, full: bool) -> Work:
     manifest = recording.manifest
@@ -53,8 +59,9 @@ def scans(work: Work) -> dict[str, Callable[[], DataFrame]]:
         columns.HISTOGRAM: lambda: _histogram(work),
         ACCOUNTS: lambda: accounts(frames, timeline, parties),
         columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
-        PULSE: lambda: pulse(frames, ticks_for(timeline, parties), parties),
     }
+    if work.thorough:
+        tables[PULSE] = lambda: pulse(frames, ticks_for(timeline, parties), parties)
     if work.full:
         tables[PARTY_HISTOGRAM] = lambda: party_histogram(frames, timeline, parties)
     if any_errors(work.recording.files(SETTLED)):
