@@ -259,12 +259,14 @@ def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningI
     topic = Group(address=f"topic://{name}?durable=yes&subscription={name}", protocol="stomp", size=Payload.fixed(40))
     with closing(ready(StompReceiver(url_of(broker), topic))) as receiver:
         receiver.begin()
-    plain = Group(address=f"topic://{name}?durable=yes", protocol="stomp", size=Payload.fixed(40))
-    with closing(ready(StompSender(url_of(broker), plain))) as sender:
+    with closing(ready(StompSender(url_of(broker), topic))) as sender:
         send_all(sender, [b"m" * 40, b"n" * 40], settled=False)
-    with closing(ready(StompReceiver(url_of(broker), topic))) as receiver:
-        receiver.begin()
-        assert receive_all(receiver, 2) == [b"m" * 40, b"n" * 40]
+        # Beside the sender of the same group: the subscription's name is the receiver's alone.
+        with closing(ready(StompReceiver(url_of(broker), topic))) as receiver:
+            receiver.begin()
+            assert receive_all(receiver, 2) == [b"m" * 40, b"n" * 40]
+            send_all(sender, [b"o" * 40], settled=False)
+            assert receive_all(receiver, 1) == [b"o" * 40]
 
 
 # -- refusals and silence --------------------------------------------------------------------------------------------

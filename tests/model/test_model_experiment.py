@@ -77,6 +77,7 @@ MISTAKES = [
     ("workload: {mode: {kind: ping-pong}, address: 'topic://x'}", "workload[0]", "needs a queue"),
     ("workload: {address: 'queue://x?qos=1'}", "workload[0]", "these have: mqtt"),
     ("workload: {address: 'queue://perf.{n}'}", "workload[0]", "destinations"),
+    ("workload: {address: 'topic://x?subscription=me', receivers: 2}", "workload[0]", "one receiver"),
     ("workload: {buffer: 10, rate: 0}", "workload[0]", "buffer needs a rate"),
     ("workload: {delay: 1ms, receive_rate: 5}", "workload[0]", "give one of them"),
     ("workload: {settle: exactly-once, protocol: stomp}", "workload[0]", "these have: amqp10, mqtt"),

@@ -66,8 +66,8 @@ class _Link(Line):
         self._settled = not self._waits_for_outcomes
         self._exactly_once = group.settle is Settle.EXACTLY_ONCE
         # A durable subscription belongs to a name that is the same in the next run.
-        lasting = group.where.options.subscription
-        self._name = f"crescendo-{lasting}" if lasting else f"crescendo-{os.getpid()}-{next(_numbers)}"
+        own = f"{os.getpid()}-{next(_numbers)}"
+        self._name = f"crescendo-{self._lasting or own}"
         self._link = -1
         self._product = ""
 

@@ -146,6 +146,11 @@ class Line(ABC):
         return "the system closed the connection"
 
     @property
+    def _lasting(self) -> str | None:
+        """The name of the durable subscription that this connection holds. Only one connection may have it."""
+        return self._group.where.options.subscription
+
+    @property
     def _holds_back(self) -> bool:
         """Whether what arrives must wait, because nobody records it yet."""
         return False
@@ -198,6 +203,10 @@ class SendLine(Line):
         self._batches: dict[int, Any] = {}
         self._size = int(group.size)
         self.batched = 0
+
+    @property
+    def _lasting(self) -> str | None:
+        return None  # who sends to a topic subscribes to nothing
 
     def resize(self, size: int) -> None:
         """From here on messages have this many bytes."""

@@ -57,13 +57,12 @@ class _Client(Line):
     def _greeting(self, version: int) -> Connect:
         most = prefetch_of(self._group, RECEIVE_MAXIMUM)
         terms = {Property.RECEIVE_MAXIMUM: most, Property.MAXIMUM_PACKET_SIZE: MAX_PACKET_BYTES}
-        lasting = self._group.where.options.subscription
-        if lasting is not None:
+        if self._lasting is not None:
             terms[Property.SESSION_EXPIRY_S] = SESSION_EXPIRY_S
         return Connect(
             # Short and plain enough for any MQTT 3.1.1 server; a session that is kept belongs to its name.
-            client_id=f"crescendo{secrets.token_hex(6)}" if lasting is None else f"crescendo-{lasting}",
-            clean=lasting is None,
+            client_id=f"crescendo{secrets.token_hex(6)}" if self._lasting is None else f"crescendo-{self._lasting}",
+            clean=self._lasting is None,
             version=version,
             keep_alive_s=KEEP_ALIVE_S,
             user=self._user,

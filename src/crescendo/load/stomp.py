@@ -60,7 +60,7 @@ class _Channel(Line):
                 login=self._user,
                 passcode=None if self._user is None else self._password,
                 heartbeats=Heartbeats(HEARTBEAT_MS, HEARTBEAT_MS),
-                client_id=None if (name := self._group.where.options.subscription) is None else f"crescendo-{name}",
+                client_id=None if self._lasting is None else f"crescendo-{self._lasting}",
                 batching=self._batching,
             )
         )

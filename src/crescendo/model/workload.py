@@ -127,6 +127,8 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"{self.protocol} has no exactly-once; these have: {', '.join(_EXACTLY_ONCE)}")
         if self.where.options.qos is not None and self.where.options.qos != (wanted := list(Settle).index(self.settle)):
             raise ValueError(f"qos={self.where.options.qos} says otherwise than settle: {self.settle} (qos={wanted})")
+        if self.where.options.subscription is not None and self.receivers > 1:
+            raise ValueError("a durable subscription has one receiver at a time; make a group for each")
         if self.buffer is not None and not self.rate:
             raise ValueError("buffer needs a rate: without one nothing waits that could be shed")
         if self.delay is not None and self.receive_rate is not None:
