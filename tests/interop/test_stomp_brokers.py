@@ -273,6 +273,18 @@ def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningI
 
 
 def test_a_wrong_password_is_refused_in_the_brokers_own_words(broker: RunningInstance) -> None:
+    said = {
+        Broker.RABBITMQ: "Access refused for user 'nobody'",
+        Broker.ACTIVEMQ: "User name [nobody] or password is invalid",
+        Broker.ARTEMIS: "Security Error occurred",
+    }
+    reasons = [refusal_of_a_stranger(broker)]
+    while "without a word" in reasons[-1] and len(reasons) < 10:  # ActiveMQ: about one in fifty
+        reasons.append(refusal_of_a_stranger(broker))
+    assert said[kind_of(broker)] in reasons[-1]
+
+
+def refusal_of_a_stranger(broker: RunningInstance) -> str:
     parts = urlsplit(url_of(broker))
     channel = StompSender(f"stomp://nobody:wrong@{parts.hostname}:{parts.port}", group())
     with closing(channel):
@@ -281,12 +293,7 @@ def test_a_wrong_password_is_refused_in_the_brokers_own_words(broker: RunningIns
             channel.flush()
             channel.pump()
             time.sleep(0.01)
-        said = {
-            Broker.RABBITMQ: "Access refused for user 'nobody'",
-            Broker.ACTIVEMQ: "User name [nobody] or password is invalid",
-            Broker.ARTEMIS: "Security Error occurred",
-        }
-        assert said[kind_of(broker)] in (channel.closed or "nothing")
+        return channel.closed or "nothing"
 
 
 def test_what_a_broker_cannot_do_it_says_in_its_own_words(broker: RunningInstance) -> None:

@@ -76,6 +76,11 @@ class _Channel(Line):
         agreement = self._connection.agreement
         return agreement.send_every_ms * 1_000_000 // 2 if agreement else 0
 
+    def _hung_up(self) -> str:
+        # ActiveMQ Classic refuses a wrong password with an ERROR frame, but sometimes closes before it has left.
+        silent = "" if self._connection.agreement else " without a word; are user and password right?"
+        return f"the system closed the connection{silent}"
+
     def _handle(self, event: Event) -> bool:
         if isinstance(event, Failed):
             self._fail(f"the system refused: {event.reason}")
