@@ -1,86 +1,116 @@
 """Do paced messages leave when they are due, and what does the waiting cost?
 
-Whole runs without their analysis, through the loopback relay: senders of one process at 20,000 msg/s in all, over few
-and over many connections. Lateness is the generator's own, as the sender reports it; CPU is the sender process alone,
-from the kernel's accounting, while it sends.
+One sender process at 20,000 msg/s in all, over few and over many connections, every message recorded, into a null sink
+that answers the handshake and then reads every few milliseconds and throws away: what is measured is the sender, and
+the machine is otherwise idle. Lateness is the generator's own, as it is reported in a run; CPU is the sender process,
+its recording thread included, from the kernel's accounting.
 """
 
 import contextlib
+import select
+import socket
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
-from crescendo.control.conductor import Run
-from crescendo.model.experiment import experiment_from
-from crescendo.record.manifest import read_manifest
-from crescendo.run.perform import Watcher, perform
+from bench.engines import NO_LIMIT, Child
+from crescendo.calibrate.ends import ENDS, End
+from crescendo.calibrate.engine import Effort, send
+from crescendo.load.assignment import Quota
+from crescendo.load.worker import sharpen_clocks
+from crescendo.model.payload import Payload
+from crescendo.model.workload import PROTOCOLS, Group, Settle
+from crescendo.net.sockets import fill, flush, listen, prepared
+from crescendo.record.writer import Recorder
 
 RATE = 20_000
 SECONDS = 30
+SIZE = 256
 CONNECTIONS = (10, 100)
 WANTED = "within 0.1 % of the rate, p50 ≤ 0.2 ms, p99 ≤ 1 ms, ≤ 35 % of a core"
+_NAP_S = 0.005
+_BUFFER_BYTES = 1 << 20
+TAG = 99
 
 
-@dataclass
-class Meter:
-    """Looks at the CPU time of the sender whenever it has reported more messages."""
+def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
+    """Take so many connections and what they send until all are gone; how many bytes that was."""
+    clients: dict[int, tuple[socket.socket, End]] = {}
+    buffer = bytearray(_BUFFER_BYTES)
+    octets = left = 0
+    with select.epoll() as epoll:
+        epoll.register(listener, select.EPOLLIN)
+        while left < connections:
+            time.sleep(_NAP_S)
+            for number, _ in epoll.poll(1):
+                if number == listener.fileno():
+                    client = prepared(listener.accept()[0])
+                    clients[client.fileno()] = client, ENDS[protocol](SIZE, source=False)
+                    epoll.register(client, select.EPOLLIN)
+                    continue
+                client, end = clients[number]
+                taken = _take(client, end, buffer)
+                octets += taken or 0
+                if taken == 0:
+                    epoll.unregister(client)
+                    client.close()
+                    left += 1
+    return octets
 
-    looks: list[tuple[float, float]] = field(default_factory=list)
-    messages: int = 0
 
-    def __call__(self, run: Run) -> None:
-        for sender in run.of("sender"):
-            if sender.identity is None or sender.statistics is None or sender.statistics.messages <= self.messages:
-                continue
-            self.messages = sender.statistics.messages
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = psutil.Process(sender.identity.pid).cpu_times()
-                self.looks.append((time.monotonic(), times.user + times.system))
-
-    @property
-    def cores(self) -> float:
-        (begun, before), (ended, after) = self.looks[0], self.looks[-1]
-        return (after - before) / (ended - begun)
-
-
-def _nothing(*_: object) -> None:
-    pass
+def _take(client: socket.socket, end: End, buffer: bytearray) -> int | None:
+    """Shake hands, or throw away; 0 when the client has left."""
+    if end.begun:
+        try:
+            return client.recv_into(buffer)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return 0
+    taken = fill(client, end.receive_buffer())
+    if taken:
+        end.received(taken)
+        flush(client, end.outgoing)
+    return taken
 
 
-def _measure(connections: int) -> None:
-    experiment = experiment_from(
-        {
-            "name": "pacing",
-            "workload": {"senders": connections, "receivers": 10, "rate": RATE / connections},
-            "phases": {"warmup": "1s", "measure": f"{SECONDS}s", "drain": "10s"},
-        }
+def _send(url: str, group: Group) -> Effort:
+    sharpen_clocks()
+    quota = Quota(int(group.rate * SECONDS), NO_LIMIT)
+    with (
+        tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch,
+        contextlib.closing(Recorder(Path(scratch), "sender-0")) as recorder,
+    ):
+        return send(url, group, quota, tag=TAG, log=recorder)
+
+
+def _measure(protocol: str, connections: int) -> None:
+    group = Group(
+        protocol=protocol,
+        size=Payload.fixed(SIZE),
+        senders=connections,
+        rate=RATE / connections,
+        settle=Settle.AT_MOST_ONCE,
     )
-    meter = Meter()
-    watcher = Watcher(lambda: False, _nothing, meter, _nothing, _nothing, _nothing)
-    with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch:
-        performance = perform(experiment, out=Path(scratch), command=["bench"], watcher=watcher)
-        manifest = read_manifest(performance.run_dir)
-    [sender] = [peer for peer in manifest.peers if peer.role == "sender"]
-    # The last message of a connection stands for the time up to the next one, which would have been due then.
-    sending_s = (sender.statistics["last_sent_ns"] - min(phase.start_ns for phase in manifest.phases)) / 1e9
-    rate = sender.statistics["messages"] / (sending_s + connections / RATE)
-    late = {name: sender.statistics[f"lateness_{name}_ns"] / 1e6 for name in ("p50", "p99")}
+    with listen() as listener:
+        sink = Child(_sink, listener, protocol, connections)
+        effort = Child(_send, f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}", group).result()
+        octets = sink.result()
+    assert octets >= effort.messages * SIZE, f"{protocol}: {octets} bytes arrived of {effort.messages} messages"
+    rate = effort.messages / (effort.seconds + 1 / RATE)  # the last message stands for the time up to the next one
     print(
-        f"  {connections:>4} connections   {rate:>10,.1f} msg/s ({rate / RATE - 1:+.3%})   "
-        f"lateness p50 {late['p50']:.3f} ms, p99 {late['p99']:.3f} ms   {meter.cores:.1%} of a core",
+        f"  {protocol:8} {connections:>4} connections   {rate:>10,.1f} msg/s ({rate / RATE - 1:+.3%})   "
+        f"lateness p50 {effort.lateness_p50_ns / 1e6:.3f} ms, p99 {effort.lateness_p99_ns / 1e6:.3f} ms   "
+        f"{effort.cpu_seconds / effort.seconds:.1%} of a core",
         flush=True,
     )
 
 
 def main() -> None:
-    print(
-        f"{RATE:,} msg/s of 256 B through the loopback relay, one sender process, {SECONDS} s, every message recorded"
-    )
-    for connections in CONNECTIONS:
-        _measure(connections)
+    print(f"{RATE:,} msg/s of {SIZE} B into a null sink, one sender process, {SECONDS} s each, every message recorded")
+    for protocol in ENDS:
+        for connections in CONNECTIONS:
+            _measure(protocol, connections)
     print(f"  wanted: {WANTED}")
 
 

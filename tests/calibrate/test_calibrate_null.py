@@ -16,6 +16,7 @@ from crescendo.model.errors import PeerError
 from crescendo.model.pacer import UNLIMITED
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import connect, listen
+from crescendo.record.writer import Log
 
 SIZE = 300
 COUNT = 50
@@ -94,20 +95,20 @@ def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve
     port, taken = serve(protocol, True)
     arrived = threading.Event()
 
-    class Log:
+    class Rows(Log):
         rows = 0
 
         def append(self, table: str, rows: int, *columns: object) -> None:
-            Log.rows += rows
-            if Log.rows >= 20_000:
+            Rows.rows += rows
+            if Rows.rows >= 20_000:
                 arrived.set()
 
         def tick(self, now_ns: int) -> None:
             pass
 
     url = f"{PROTOCOLS[protocol]}://127.0.0.1:{port}"
-    effort = receive(url, unbounded(protocol, SIZE), tag=TAG, stop=lambda _: arrived.is_set(), log=Log())
-    assert 20_000 <= effort.messages == Log.rows <= taken.result(30).messages
+    effort = receive(url, unbounded(protocol, SIZE), tag=TAG, stop=lambda _: arrived.is_set(), log=Rows())
+    assert 20_000 <= effort.messages == Rows.rows <= taken.result(30).messages
     assert effort.batch_share > 0.9
 
 

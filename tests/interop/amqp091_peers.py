@@ -22,6 +22,7 @@ from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
+from crescendo.record.writer import Log
 
 TAG = 7
 _FOREVER_NS = 2**62
@@ -90,7 +91,7 @@ def refused(channel: Any) -> str:
 # -- our channels, by the engines ------------------------------------------------------------------------------------
 
 
-class Rows:
+class Rows(Log):
     """A log in memory: one list of whole columns a table."""
 
     def __init__(self) -> None:

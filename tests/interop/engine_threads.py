@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from crescendo.control.notes import Statistics
+from crescendo.record.writer import Log
 
 PATIENCE_S = 90.0
 
@@ -32,7 +33,7 @@ class Control:
         return [kind for kind, _ in self.events]
 
 
-class Rows:
+class Rows(Log):
     """A log that keeps what tests ask for."""
 
     def __init__(self) -> None:
@@ -45,8 +46,9 @@ class Rows:
 
     def append(self, table: str, rows: int, *columns: Any) -> None:
         if table == "sent":
-            self.sent += [(seq, columns[2]) for seq in columns[1]]
-            self.order += [("sent", seq) for seq in columns[1]]
+            numbers = np.atleast_1d(columns[1]).tolist()
+            self.sent += [(seq, columns[2]) for seq in numbers]
+            self.order += [("sent", seq) for seq in numbers]
         elif table == "settled":
             self.settled.update(range(columns[1], columns[2] + 1))
         elif table == "received":

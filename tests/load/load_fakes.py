@@ -13,6 +13,7 @@ import numpy as np
 
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Outcome
+from crescendo.record.writer import Log
 from crescendo.wire.stamp import stamps_of
 
 
@@ -71,12 +72,15 @@ class FakeSendChannel(FakeChannel):
         self.stamps = stamps_of(self.bodies)
 
     def room(self) -> int:
+        if self.closed is not None:
+            return 0
         return self.capacity if self._allow is None else min(self._allow(len(self.taken)), self.capacity)
 
-    def send(self, first_seq: int, count: int) -> None:
+    def send(self, first_seq: int, count: int) -> bool:
         assert first_seq == self.stamps["seq"][0]
         assert 0 < count <= self.capacity
         self.taken.extend(self.stamps[:count].tolist())
+        return self._allow is None
 
     def pump(self) -> list[Outcome]:
         self.drink()
@@ -111,7 +115,7 @@ def _each(column: Any, rows: int) -> list[Any]:
     return column.tolist() if isinstance(column, np.ndarray) else [column] * rows
 
 
-class FakeLog:
+class FakeLog(Log):
     """Rows as tuples, one a message, by table."""
 
     def __init__(self) -> None:

@@ -18,13 +18,14 @@ from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.sender import SenderEngine
 from crescendo.load.sending import Sender
 from crescendo.model.errors import PeerError
-from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import Payload
+from crescendo.model.profile import Constant
 from crescendo.model.workload import Group, Settle
 from crescendo.record.writer import Log
 
 READY_TIMEOUT_S = 10.0
 _DRAIN_NS = 5 * 10**9
+_STEADY = Constant()
 
 
 class Effort(Struct, frozen=True):
@@ -35,6 +36,8 @@ class Effort(Struct, frozen=True):
     cpu_seconds: float
     batch_share: float
     runs: int
+    lateness_p50_ns: float | None = None  # of paced senders
+    lateness_p99_ns: float | None = None
 
     @property
     def rate(self) -> float:
@@ -49,7 +52,7 @@ class Effort(Struct, frozen=True):
         return self.messages / self.runs if self.runs else 0.0
 
 
-class Counted:
+class Counted(Log):
     """A log, or none, that also counts what passes through and when."""
 
     def __init__(self, table: str, log: Log | None) -> None:
@@ -69,12 +72,20 @@ class Counted:
         return (time.monotonic_ns() - self._first_ns) / 1e9 if self._first_ns else 0.0
 
     def append(self, table: str, rows: int, *columns: object) -> None:
+        self._count(table)
+        if self._log is not None:
+            self._log.append(table, rows, *columns)
+
+    def append_one(self, table: str, *values: int) -> None:
+        self._count(table)
+        if self._log is not None:
+            self._log.append_one(table, *values)
+
+    def _count(self, table: str) -> None:
         if table == self._table:
             self.runs += 1
             self._last_ns = time.monotonic_ns()
             self._first_ns = self._first_ns or self._last_ns
-        if self._log is not None:
-            self._log.append(table, rows, *columns)
 
     def tick(self, now_ns: int) -> None:
         if self._log is not None:
@@ -104,7 +115,9 @@ def send(url: str, group: Group, quota: Quota, *, tag: int, log: Log | None = No
     make: Any = driver_of(group.protocol, "sender")
     channels = _ready([make(url, group, batching=batching) for _ in range(group.senders)])
     counted = Counted("sent", log)
-    senders = [Sender(n, group, pacer_for(group.rate), quota, channel, tag) for n, channel in enumerate(channels)]
+    senders = [
+        Sender(n, group, _STEADY.pacer(group.rate, 0, n), quota, channel, tag) for n, channel in enumerate(channels)
+    ]
     engine = SenderEngine(senders, counted, Guard(lambda: False), drain_ns=_DRAIN_NS)
     cpu_before = cpu_seconds()
     try:
@@ -143,7 +156,8 @@ def receive(
 
 def _effort(statistics: Statistics, cpu: float, counted: Counted) -> Effort:
     share = statistics.values.get("batch_share", 0.0)
-    return Effort(statistics.messages, counted.seconds, cpu, share, counted.runs)
+    late = (statistics.values.get(f"lateness_{name}_ns") for name in ("p50", "p99"))
+    return Effort(statistics.messages, counted.seconds, cpu, share, counted.runs, *late)
 
 
 def cpu_seconds() -> float:

@@ -220,7 +220,7 @@ class SendLine(Line):
         self.bodies: Octets = self._batch.bodies
         self.stamps: Stamps = stamps_of(self.bodies)
 
-    def send(self, first_seq: int, count: int) -> None:
+    def send(self, first_seq: int, count: int) -> bool:
         place = self._numbering.count
         self._numbering.sent(first_seq, count)
         if self._batching and self._fits_a_frame():
@@ -230,7 +230,7 @@ class SendLine(Line):
             for body in self.bodies[:count]:
                 self._send_one(body.tobytes(), place)
                 place += 1
-        self.flush()
+        return self.flush() and self._broken is None
 
     def _outcomes(self, first: int, last: int, settlement: int) -> list[Outcome]:
         """What became of the messages with these numbers on this connection."""

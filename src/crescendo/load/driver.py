@@ -74,8 +74,11 @@ class SendChannel(Channel, Protocol):
         """From here on messages have this many bytes; `stamps`, `bodies` and `capacity` are others now."""
         ...
 
-    def send(self, first_seq: int, count: int) -> None:
-        """Send the first `count` messages of the batch; their sequence numbers count up from `first_seq`."""
+    def send(self, first_seq: int, count: int) -> bool:
+        """Send the first `count` messages of the batch; their sequence numbers count up from `first_seq`.
+
+        True when they have left. Otherwise the batch must not be touched before `room` says so.
+        """
         ...
 
     def pump(self) -> list[Outcome]:

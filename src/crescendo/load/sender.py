@@ -22,12 +22,13 @@ from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import Log
-from crescendo.wire.stamp import MAGIC
+from crescendo.wire.stamp import MAGIC, STAMP_NUMBERS, STAMP_NUMBERS_AT
 
 QUANTUM_NS = 300_000
 """Shorter waits than this cost more CPU than the lateness they save."""
 
 ROUND_TRIP, ONE_WAY = "round trip", "one way"
+_FEW = 8
 _IDLE_WAIT_NS = 50_000_000
 _HOUSEKEEPING_NS = 100_000_000
 _REPORT_NS = 1_000_000_000
@@ -130,23 +131,30 @@ class SenderEngine:
         if sender.group.buffer is not None:
             self._shed(sender, now_ns)
         due = sender.due(now_ns - self._t0_ns)
-        if sender.exhausted:
-            sender.blocked.stop(now_ns)
-        elif due <= 0:
-            self._schedule(index)
-        elif (room := sender.room()) <= 0:
-            # Held back: its messages stay due. An event on its socket makes it runnable again.
-            sender.blocked.start(now_ns)
-            if not sender.channel.flush():
-                self._watch(sender, writable=True)
+        if due <= 0:
+            if not sender.exhausted:
+                self._schedule(index)
+            else:
+                sender.blocked.stop(now_ns)
+        elif (granted := sender.grant(due)) <= 0:
+            self._hold_back(sender, now_ns)
         else:
             if sender.blocked.stop(now_ns):
                 sender.free_since_ns = now_ns
-            sent = self._send(sender, min(due, room))
+            sent = self._send(sender, granted)
             if due > sent or not sender.pacer.bounded:
                 self._runnable.add(index)
-            elif not sender.exhausted:
+            elif sender.next_seq < sender.total:
                 self._schedule(index)
+
+    def _hold_back(self, sender: Sender, now_ns: int) -> None:
+        """Its messages stay due. An event on its socket makes it runnable again."""
+        if sender.line.lost:
+            sender.blocked.stop(now_ns)
+            return
+        sender.blocked.start(now_ns)
+        if not sender.channel.flush():
+            self._watch(sender, writable=True)
 
     def _schedule(self, index: int) -> None:
         """Come back to this connection when its next message is due."""
@@ -183,12 +191,31 @@ class SenderEngine:
             sender.channel.bodies[row, STAMP_BYTES:] = np.frombuffer(line, np.uint8)
 
     def _send_alike(self, sender: Sender, stretch: Stretch, size: int) -> None:
+        if sender.channel.stamps is not sender.dressed:  # a batch that is new: of another size or another connection
+            self._dress(sender, stretch.length if sender.sizes else sender.channel.capacity)
+        if stretch.length <= _FEW:
+            self._send_few(sender, stretch, size)
+        else:
+            self._send_many(sender, stretch, size)
+        sender.send(stretch.first_seq, stretch.length)
+
+    def _send_few(self, sender: Sender, stretch: Stretch, size: int) -> None:
+        """What `_send_many` does, one by one: setting up arrays would cost more than all the rest."""
+        bounded, seq = sender.pacer.bounded, stretch.first_seq
+        sent_ns = time.monotonic_ns()
+        for body in sender.first_bodies[: stretch.length]:
+            intended_ns = sender.due_ns(seq) + self._t0_ns if bounded else stretch.first_sent_ns or sent_ns
+            if bounded and stretch.attempt == FIRST_ATTEMPT:
+                self._lateness.add_one(sent_ns - max(intended_ns, sender.free_since_ns))
+            STAMP_NUMBERS.pack_into(body, STAMP_NUMBERS_AT, seq, intended_ns, sent_ns)
+            self._log.append_one(SENT, sender.number, seq, stretch.attempt, intended_ns, sent_ns, size)
+            seq += 1
+        sender.flew(stretch, sent_ns)
+
+    def _send_many(self, sender: Sender, stretch: Stretch, size: int) -> None:
         first, count = stretch.first_seq, stretch.length
         numbers = np.arange(first, first + count, dtype=np.int64)
         stamps = sender.channel.stamps
-        if stamps is not sender.dressed:  # a batch that is new: of another size, or of another connection
-            self._dress(sender, count if sender.sizes else sender.channel.capacity)
-            sender.dressed = stamps
         stamps["seq"][:count] = numbers
         intended_ns: int | npt.NDArray[np.int64] = 0
         if sender.pacer.bounded:
@@ -206,13 +233,12 @@ class SenderEngine:
             SENT, count, sender.number, range(first, first + count), stretch.attempt, intended_ns, sent_ns, size
         )  # fmt: skip
         sender.flew(stretch, sent_ns)
-        sender.channel.send(first, count)
 
     def _shed(self, sender: Sender, now_ns: int) -> None:
         shed = sender.cut_to_buffer(now_ns - self._t0_ns, max(sender.room(), 0))
         if shed:
-            self._log.append(
-                SETTLED, 1, sender.number, shed.start, shed.stop - 1, now_ns, now_ns, int(Settlement.SHED)
+            self._log.append_one(
+                SETTLED, sender.number, shed.start, shed.stop - 1, now_ns, now_ns, int(Settlement.SHED)
             )  # fmt: skip
 
     def _dress(self, sender: Sender, count: int) -> None:
@@ -221,11 +247,13 @@ class SenderEngine:
         stamps["magic"] = MAGIC
         stamps["sender"] = sender.number
         stamps["tag"] = sender.tag
+        sender.dressed = sender.channel.stamps
+        sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
         # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
-        if wait_ns > 0:
-            select.select((self._epoll,), (), (), wait_ns / 1e9)
+        if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
+            return
         for number, mask in self._epoll.poll(0):
             if number in self._by_replies:
                 self._take_answers(self._by_replies[number])
@@ -235,7 +263,7 @@ class SenderEngine:
             if mask & select.EPOLLOUT and sender.channel.flush():
                 self._watch(sender, writable=False)
             if mask & ~select.EPOLLOUT:
-                outcomes = sender.channel.pump()
+                outcomes = sender.pump()
                 if outcomes:
                     self._settle(sender, outcomes, sender.channel.read_ns)
             if sender.blocked.running:
@@ -256,8 +284,8 @@ class SenderEngine:
     def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
         for outcome in outcomes:
             for flight in sender.settled(outcome.first_seq, outcome.last_seq):
-                self._log.append(
-                    SETTLED, 1, sender.number, flight.first_seq, flight.last_seq, flight.sent_ns, settled_ns,
+                self._log.append_one(
+                    SETTLED, sender.number, flight.first_seq, flight.last_seq, flight.sent_ns, settled_ns,
                     int(outcome.settlement),
                 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crescendo.load.assignment import Quota
-from crescendo.load.driver import SendChannel
+from crescendo.load.driver import Outcome, SendChannel
 from crescendo.load.echo import Replies
 from crescendo.load.lifeline import Lifeline
 from crescendo.load.statistics import Stopwatch
@@ -19,6 +19,7 @@ from crescendo.model.pacer import Pacer
 from crescendo.model.workload import Group, PingPong, Settle
 
 FIRST_ATTEMPT = 1
+_AHEAD = 64  # due times are asked for in bulk: one at a time, the asking would cost more than the sending
 
 
 class Flight(NamedTuple):
@@ -73,12 +74,16 @@ class Sender:
         self.sizes = None if group.size.is_fixed else group.size.sizes(seed, number)
         self.lines = group.size.lines
         self.dressed: object = None  # the batch whose stamps say whose they are
+        self.first_bodies: list[memoryview] = []  # of that batch
         self.replies = replies
         self.flights: deque[Flight] = deque()
         self.in_flight = 0
         self._batched_before = 0  # on connections that are gone
         self._again: deque[Stretch] = deque()  # before anything new
         self._waiting = 0  # messages in it
+        self._due_ns: list[int] = []  # of the messages from _due_from on
+        self._due_from = 0
+        self._allowed = 0  # that many may leave before `room` must be asked again
 
     @property
     def channel(self) -> SendChannel:
@@ -89,17 +94,33 @@ class Sender:
         return max(self._due_by(elapsed_ns) - self.next_seq, 0) + self._waiting
 
     def _due_by(self, elapsed_ns: int) -> int:
+        following = self.next_seq
+        if self.pacer.bounded:  # mostly none or one is due, and that needs no arithmetic
+            if following >= self.total or self.due_ns(following) > elapsed_ns:
+                return following
+            following += 1
+            if following >= self.total or self.due_ns(following) > elapsed_ns:
+                return following
+            return min(self.pacer.due_count(elapsed_ns), self.total)
         if self.quota.count_after_warmup is not None and elapsed_ns >= self.quota.warmup_ns:
             self.total = self.next_seq + self.quota.count_after_warmup
             self.quota = Quota(self.total, self.quota.until_ns)
-        if not self.pacer.bounded and elapsed_ns >= self.quota.until_ns:
+        if elapsed_ns >= self.quota.until_ns:
             self.total = self.next_seq
         return min(self.pacer.due_count(elapsed_ns), self.total)
+
+    def due_ns(self, seq: int) -> int:
+        """The intended offset of a message, usually one of those that come next."""
+        place = seq - self._due_from
+        if not 0 <= place < len(self._due_ns):
+            self._due_ns = self.pacer.due_ns(np.arange(seq, seq + _AHEAD, dtype=np.int64)).tolist()
+            self._due_from, place = seq, 0
+        return self._due_ns[place]
 
     @property
     def next_due_ns(self) -> int:
         """The intended offset of the next message."""
-        return int(self.pacer.due_ns(np.array([self.next_seq], np.int64))[0])
+        return self.due_ns(self.next_seq)
 
     @property
     def batched(self) -> int:
@@ -109,6 +130,25 @@ class Sender:
     @property
     def exhausted(self) -> bool:
         return self.line.lost or (self.next_seq >= self.total and not self._waiting)
+
+    def grant(self, count: int) -> int:
+        """How many of these messages may leave now. While nothing was read or held up, an earlier answer holds on."""
+        channel = self.line.channel
+        if self._allowed < count or channel.closed is not None:
+            self._allowed = self.room()
+        granted = min(count, self._allowed)
+        self._allowed -= granted
+        return granted
+
+    def pump(self) -> list[Outcome]:
+        """Read what arrived; it may have given or taken leave to send."""
+        self._allowed = 0
+        return self.line.channel.pump()
+
+    def send(self, first_seq: int, count: int) -> None:
+        """Let the first `count` messages of the batch go."""
+        if not self.line.channel.send(first_seq, count):
+            self._allowed = 0  # the batch must not be touched before its bytes have left
 
     def room(self) -> int:
         """How many messages may leave now, by the system's leave and by our own window."""
@@ -179,6 +219,7 @@ class Sender:
 
     def interrupted(self) -> int:
         """The connection is gone: what was unsettled will be sent again, oldest first. How many."""
+        self._allowed = 0
         self._batched_before, self.channel.batched = self.batched, 0
         flights, self.flights = sorted(self.flights), deque()
         count, self.in_flight = self.in_flight, 0

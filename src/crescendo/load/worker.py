@@ -25,11 +25,12 @@ from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.sender import SenderEngine
 from crescendo.load.sending import Sender
 from crescendo.load.summarizer import Summarizer
+from crescendo.load.tiers import Timed
 from crescendo.model.address import address_of
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
 from crescendo.model.workload import Group, Settle
-from crescendo.record.schema import EVENTS
+from crescendo.record.schema import EVENTS, SPANS
 from crescendo.record.writer import Recorder
 
 READY_TIMEOUT_S = 10.0
@@ -49,6 +50,7 @@ class Worker:
         self._engine: SenderEngine | ReceiverEngine | None = None
         self._statistics = Statistics(t_ns=time.monotonic_ns())
         self._stop_request: Note | None = None
+        self._timed: list[Timed] = []  # connections that have spans to tell
 
     def live(self) -> None:
         """Serve requests until halted or orphaned."""
@@ -76,6 +78,7 @@ class Worker:
         return False
 
     def report(self, statistics: Statistics) -> None:
+        self._record_spans()
         self._peer.report(statistics)
 
     def event(self, kind: str, detail: dict[str, object]) -> None:
@@ -133,7 +136,10 @@ class Worker:
         def dial(attempt: int) -> Any:
             text = group.addresses[attempt % len(group.addresses)]
             url = address_of(text).url or assignment.urls[group.protocol]
-            return make(url, msgspec.structs.replace(group, address=text))
+            channel = make(url, msgspec.structs.replace(group, address=text))
+            if isinstance(channel, Timed):
+                self._timed.append(channel)
+            return channel
 
         return dial
 
@@ -236,8 +242,16 @@ class Worker:
         else:
             self._peer.finish(self._statistics)
 
+    def _record_spans(self) -> None:
+        log, source = self._recorder, self._peer.identity.id
+        if log is None:
+            return
+        for action, outcome, ended_ns, duration_ns, of in (one for each in self._timed for one in each.take_spans()):
+            log.append(SPANS, len(ended_ns), ended_ns, source, action, duration_ns, float(of), outcome, "")
+
     def _wind_up(self) -> None:
         """Close connections and recording; whatever is announced after this is on disk."""
+        self._record_spans()
         engine, self._engine = self._engine, None
         recorder, self._recorder = self._recorder, None
         if engine is not None:
@@ -248,8 +262,7 @@ class Worker:
 
 def live_as_peer(peer: Peer, role: str) -> None:
     """The whole life of a sender or receiver process."""
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    _sharpen_timer()
+    sharpen_clocks()
     peer.join()
     try:
         Worker(peer, role).live()
@@ -257,8 +270,9 @@ def live_as_peer(peer: Peer, role: str) -> None:
         peer.leave()
 
 
-def _sharpen_timer() -> None:
-    """Ask Linux to wake us when we said, not up to 50 µs later. Elsewhere nothing happens."""
+def sharpen_clocks() -> None:
+    """Let no thread of ours wait long for another, and ask Linux to wake us when we said, not up to 50 µs later."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 

@@ -21,6 +21,7 @@ Factor = Annotated[float, Meta(ge=0, le=1e6)]
 _SINE_PIECES = 72
 _BLOCK = 4096
 _KEPT_BLOCKS = 8
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -36,10 +37,14 @@ class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True
 
 
 class Constant(_Profile, frozen=True, tag="constant"):
-    """Every group at its own rate, from beginning to end."""
+    """Every group at its own rate, from beginning to end.
+
+    Connections take turns: at the same instant, a hundred of them would be a burst of a hundred messages, and the last
+    would be late. Multiples of the golden ratio spread any number of connections over an interval.
+    """
 
     def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
-        return pacer_for(rate)
+        return pacer_for(rate, sender * _GOLDEN % 1)
 
 
 class Ramp(_Profile, frozen=True, tag="ramp"):

@@ -58,6 +58,9 @@ def flush(target: socket.socket, outgoing: deque[memoryview]) -> bool:
         try:
             if len(outgoing) == 1:
                 written = target.send(outgoing[0])
+                if written == len(outgoing[0]):
+                    outgoing.popleft()
+                    return True
             else:
                 written = target.sendmsg([outgoing[index] for index in range(min(len(outgoing), _MAX_VECTORS))])
         except (BlockingIOError, InterruptedError):

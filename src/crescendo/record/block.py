@@ -55,6 +55,16 @@ def lengths_of(ends: Int64s) -> Int64s:
     return lengths
 
 
+def in_few_words(values: Int64s) -> int | range | Int64s:
+    """The same values as one that holds for all, or as a count, where they are."""
+    first, last = int(values[0]), int(values[-1])
+    if first == last and (values == first).all():
+        return first
+    if last - first == len(values) - 1 and (np.diff(values) == 1).all():
+        return range(first, last + 1)
+    return values
+
+
 class Gathered:
     """One column while its block fills."""
 

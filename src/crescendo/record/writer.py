@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from crescendo.model.errors import LostError
-from crescendo.record.block import Block
+from crescendo.record.block import Block, in_few_words
 from crescendo.record.manifest import JOURNAL, Part, sha256_of
 from crescendo.record.parquet import PartWriter
 from crescendo.record.schema import TABLES
@@ -25,6 +25,7 @@ PART_ROWS = 4_000_000
 PART_NS = 8 * 10**9  # ticks come about once a second, so that no part spans more than ten
 BLOCK_ROWS = 131_072  # reused: in fresh memory, filling and encoding took 2.5 times as long
 _LONG = (np.ndarray, range)
+_SINGLES = 1024
 _QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
 
 
@@ -32,6 +33,9 @@ class Log(Protocol):
     """Where rows go: what whoever makes them needs to know of a recorder."""
 
     def append(self, table: str, rows: int, *columns: object) -> None: ...
+
+    def append_one(self, table: str, *values: int) -> None:
+        self.append(table, 1, *values)
 
     def tick(self, now_ns: int) -> None: ...
 
@@ -81,7 +85,7 @@ class _Cut:
     table: str
 
 
-class Recorder:
+class Recorder(Log):
     """Writes the parts of one peer. Called from one thread."""
 
     def __init__(
@@ -99,6 +103,7 @@ class Recorder:
         self._part_ns = part_ns
         self._block_rows = min(block_rows, part_rows)
         self._blocks: dict[str, Block] = {}
+        self._singles: dict[str, list[tuple[int, ...]]] = {table: [] for table in TABLES}
         self._spare: dict[str, queue.SimpleQueue[Block]] = {table: queue.SimpleQueue() for table in TABLES}
         self._opened_ns: dict[str, int] = {}
         self._jobs: queue.Queue[Block | _Cut | None] = queue.Queue(_QUEUED_BLOCKS)
@@ -117,6 +122,24 @@ class Recorder:
         """Add rows. Values are in the order of the schema: an array of as many, a range as long, or one for all."""
         if not rows:
             return
+        if self._singles[table]:
+            self._take_singles(table)
+        self._fill(table, rows, values)
+
+    def append_one(self, table: str, *values: int) -> None:
+        """Add a row of integers. Kept aside until there are many: a block takes a thousand nearly as fast as one."""
+        singles = self._singles[table]
+        singles.append(values)
+        if len(singles) >= _SINGLES:
+            self._take_singles(table)
+
+    def _take_singles(self, table: str) -> None:
+        singles = self._singles[table]
+        self._singles[table] = []
+        columns = np.array(singles, np.int64).T
+        self._fill(table, len(singles), tuple(map(in_few_words, columns)))
+
+    def _fill(self, table: str, rows: int, values: tuple[Any, ...]) -> None:
         block = self._blocks.get(table) or self._fresh(table)
         while rows > (free := block.capacity - block.rows):
             block.fill(free, tuple(value[:free] if isinstance(value, _LONG) else value for value in values))
@@ -129,6 +152,7 @@ class Recorder:
     def tick(self, now_ns: int) -> None:
         """Close the parts that have been open long enough. Call about once a second."""
         self._check()
+        self._take_all_singles()
         for table in list(self._blocks):
             if now_ns - self._opened_ns.setdefault(table, now_ns) >= self._part_ns:
                 del self._opened_ns[table]
@@ -137,6 +161,7 @@ class Recorder:
 
     def close(self) -> None:
         """Write what is left and wait until it is on disk. Ends the thread even when the disk has failed."""
+        self._take_all_singles()
         for table in list(self._blocks):
             self._jobs.put(self._blocks.pop(table))
             self._jobs.put(_Cut(table))
@@ -147,6 +172,10 @@ class Recorder:
         except OSError as err:
             self._failure = self._failure or err
         self._check()
+
+    def _take_all_singles(self) -> None:
+        for table in [table for table, singles in self._singles.items() if singles]:
+            self._take_singles(table)
 
     def _fresh(self, table: str) -> Block:
         try:

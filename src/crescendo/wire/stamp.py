@@ -28,6 +28,10 @@ STAMP = np.dtype(
 ONE_STAMP = struct.Struct(">HHIQqq")
 """The same layout for a single payload, where setting arrays up would cost more than reading the numbers."""
 
+STAMP_NUMBERS = struct.Struct(">Qqq")
+STAMP_NUMBERS_AT = 8
+"""What differs from one message of a connection to the next: number, intended time, send time."""
+
 Stamps = npt.NDArray[np.void]
 
 

@@ -60,9 +60,12 @@ class TransferBatch:
 
     def frames(self, first_id: int, count: int) -> memoryview:
         """Number the first `count` frames and return their bytes; the bodies are the caller's business."""
-        numbers = self._numbers[:count] + np.uint32(first_id & 0xFFFF_FFFF)
-        self._ids[:count] = numbers
-        self._tags[:count] = numbers
+        if count == 1:
+            self._ids[0] = self._tags[0] = first_id & 0xFFFF_FFFF
+        else:
+            numbers = self._numbers[:count] + np.uint32(first_id & 0xFFFF_FFFF)
+            self._ids[:count] = numbers
+            self._tags[:count] = numbers
         return self._octets.data[: count * self.frame_length]
 
 
