@@ -24,7 +24,7 @@ from crescendo.model.workload import Group, Settle
 from crescendo.record.writer import Log
 
 READY_TIMEOUT_S = 10.0
-_DRAIN_NS = 5 * 10**9
+_DRAIN_NS = 60 * 10**9
 _STEADY = Constant()
 
 

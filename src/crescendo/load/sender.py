@@ -27,6 +27,10 @@ from crescendo.wire.stamp import MAGIC, STAMP_NUMBERS, STAMP_NUMBERS_AT
 QUANTUM_NS = 300_000
 """Shorter waits than this cost more CPU than the lateness they save."""
 
+UNHURRIED_S = 0.000_3
+"""At full speed nobody waits for a message, and a broker that writes one at a time would have us read so: this long
+between two reads lets a few gather. It is lost in the queueing that full speed means."""
+
 ROUND_TRIP, ONE_WAY = "round trip", "one way"
 _FEW = 8
 _IDLE_WAIT_NS = 50_000_000
@@ -56,6 +60,7 @@ class SenderEngine:
         self._epoll = select.epoll()
         self._by_file: dict[int, int] = {}
         self._diallers = Diallers()
+        self._unhurried = all(sender.group.unhurried for sender in senders)
         self._t0_ns = 0
         self._pulse = Pulse(time.monotonic_ns())
         self._waiting: list[tuple[int, int]] = []  # a heap: when the next message is due, and on which connection
@@ -251,6 +256,8 @@ class SenderEngine:
         sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
+        if self._unhurried and wait_ns > 0:
+            time.sleep(UNHURRIED_S)  # let outcomes gather: reading and answering them one by one eats the CPU
         # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
         if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
             return

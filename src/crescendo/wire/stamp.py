@@ -35,6 +35,16 @@ STAMP_NUMBERS_AT = 8
 Stamps = npt.NDArray[np.void]
 
 
+def words_of(payloads: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The stamps of a batch in four columns: head (magic, sender and tag together), number, and the two times."""
+    return payloads[:, :STAMP_BYTES].view(">i8").astype(np.int64)
+
+
+def head_of(word: int) -> tuple[int, int, int]:
+    """Magic, sender and tag."""
+    return word >> 48 & 0xFFFF, word >> 32 & 0xFFFF, word & 0xFFFF_FFFF
+
+
 def stamps_of(payloads: npt.NDArray[np.uint8]) -> Stamps:
     """The stamps of a batch, as a view: payloads is an array of shape (messages, bytes), bytes at least 32."""
     stamps: Stamps = payloads[:, :STAMP_BYTES].view(STAMP)[:, 0]
