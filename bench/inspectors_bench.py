@@ -21,7 +21,7 @@ from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
 KINDS = ("rabbitmq", "mosquitto", "activemq", "artemis", "qpid-broker-j", "qpid-dispatch")
-SECONDS = 20
+SECONDS = 40
 FIRST_LOOKS = 4
 EARLY_LOOKS = 100
 SETTLE_S = 12

@@ -1,12 +1,13 @@
 """How does an inspector ask a system over HTTP?
 
-One request at a time, JSON in the answer, and an end to everything: to the time an answer may take and to its size.
-Whatever else a server does is a PeerError that names the server and never the credentials. It follows no redirects and
-uses no proxy.
+One request at a time, JSON or text in the answer, and an end to everything: to the time an answer may take and to its
+size. Whatever else a server does is a PeerError that names the server and never the credentials. It follows no
+redirects and uses no proxy.
 """
 
 import json
 import time
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -39,18 +40,22 @@ class Http:
 
     def get(self, path: str) -> Any:
         """The JSON at a path of this server."""
-        return self._ask("GET", path, None)
+        return self._ask("GET", path, None, json.loads, "JSON")
+
+    def text(self, path: str) -> str:
+        """The text at a path of this server."""
+        return str(self._ask("GET", path, None, bytes.decode, "text"))
 
     def post(self, path: str, body: Any) -> Any:
         """The JSON that answers a JSON body."""
-        return self._ask("POST", path, body)
+        return self._ask("POST", path, body, json.loads, "JSON")
 
     def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    def _ask(self, method: str, path: str, body: Any) -> Any:
+    def _ask(self, method: str, path: str, body: Any, read: Callable[[bytes], Any], what: str) -> Any:
         if self._client is None:
             self._client = httpx.Client(
                 base_url=self._base,
@@ -58,11 +63,12 @@ class Http:
                 headers=self._headers,
                 timeout=self._timeout_s,
                 trust_env=False,
-                limits=httpx.Limits(max_connections=1),
+                # Kept from one look to the next: by default it would be made anew for looks 5 s apart.
+                limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
             )
         where = f"{self._where}{path}"
         try:
-            return json.loads(self._answer(self._client, method, path, body, where))
+            return read(self._answer(self._client, method, path, body, where))
         except httpx.TimeoutException as err:
             self.close()
             raise PeerError(f"{where} did not answer within {self._timeout_s:g} s") from err
@@ -71,7 +77,7 @@ class Http:
             raise PeerError(f"{where} could not be asked: {err or type(err).__name__}") from err
         except (ValueError, RecursionError) as err:
             self.close()
-            raise PeerError(f"{where} answered with something that is not JSON") from err
+            raise PeerError(f"{where} answered with something that is not {what}") from err
         except PeerError:
             self.close()
             raise

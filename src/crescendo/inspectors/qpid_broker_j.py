@@ -13,7 +13,7 @@ from crescendo.inspectors.targets import MANAGEMENT, url_of
 from crescendo.model.errors import PeerError
 
 _API = "/api/latest"
-_WITHOUT_CONTEXT = "?excludeInheritedContext=true"  # hundreds of settings that every object repeats
+_LEAN = "?depth=0&excludeInheritedContext=true"  # no children, and not the hundreds of settings that each repeats
 _KINDS = ("broker", "virtualhost", "queue", "connection")
 _SAME = {
     "MessageCount": "queueDepthMessages",
@@ -43,7 +43,7 @@ class BrokerJInspector:
         self._http.close()
 
     def _list(self, kind: str) -> list[dict[str, Any]]:
-        answer = self._http.get(f"{self._api}/{kind}{_WITHOUT_CONTEXT}")
+        answer = self._http.get(f"{self._api}/{kind}{_LEAN}")
         items = answer if isinstance(answer, list) else [answer]
         if not all(isinstance(item, dict) for item in items):
             raise PeerError(f"the management of Qpid Broker-J answered with something else than a list of {kind}s")
@@ -52,7 +52,7 @@ class BrokerJInspector:
     def _take(self, look: Look, kind: str, item: dict[str, Any]) -> None:
         entity = kind if kind == "broker" else f"{kind}/{item.get('name', '')}"
         statistics = item.get("statistics")
-        # Children come with their parents; each is asked for by its own kind.
+        # Lists of objects are children; each is asked for by its own kind.
         take(look, entity, {name: value for name, value in item.items() if name != "statistics" and _plain(value)})
         if isinstance(statistics, dict):
             take(look, entity, statistics)
