@@ -216,6 +216,11 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
         return self.mode.size if isinstance(self.mode, Window) else None
 
     @property
+    def unhurried(self) -> bool:
+        """Whether messages come as fast as they can and nobody waits for one of them."""
+        return not self.rate and self.senders > 0 and isinstance(self.mode, Open)
+
+    @property
     def consuming_ns(self) -> int:
         """How long a receiver is busy with each message."""
         return round(1e9 / self.receive_rate) if self.receive_rate else int(self.delay or 0)
