@@ -11,6 +11,7 @@ from crescendo.model.pacer import MAX_RATE, MIN_RATE, UNLIMITED, Constant, Unbou
 
 TEN_YEARS_S = 3 * 10**8
 rates = st.sampled_from([1.0, 3.0, 7.0, 999.0, 4600.0, 700_000.0, 1_000_000.0, 0.1, 1 / 3]) | st.floats(0.01, 5e6)
+phases = st.sampled_from([0.0, 0.5]) | st.floats(0, 0.999)
 
 
 @st.composite
@@ -32,9 +33,9 @@ def test_what_is_due_is_what_has_a_due_time_by_now(drawn: tuple[float, list[int]
     assert due(pacer, count) > due(pacer, n) >= due(pacer, count - 1)
 
 
-@given(rates, st.integers(-10, 10**14))
-def test_the_count_and_the_times_never_disagree(rate: float, elapsed_ns: int) -> None:
-    pacer = Constant(rate)
+@given(rates, phases, st.integers(-10, 10**14))
+def test_the_count_and_the_times_never_disagree(rate: float, phase: float, elapsed_ns: int) -> None:
+    pacer = Constant(rate, phase)
     count = pacer.due_count(elapsed_ns)
     assert due(pacer, count) > elapsed_ns
     assert count == 0 or due(pacer, count - 1) <= elapsed_ns
@@ -64,9 +65,9 @@ def test_many_at_once_are_the_same_as_one_by_one(drawn: tuple[float, list[int]])
     assert together.tolist() == [due(pacer, n) for n in numbers]
 
 
-@given(st.integers(1, 100_000), st.integers(1, 1000))
-def test_a_whole_number_of_seconds_holds_exactly_rate_times_seconds(rate: int, seconds: int) -> None:
-    assert messages_within(Constant(float(rate)), seconds * 10**9) == rate * seconds
+@given(st.integers(1, 100_000), st.floats(0, 0.99), st.integers(1, 1000))
+def test_a_whole_number_of_seconds_holds_exactly_rate_times_seconds(rate: int, phase: float, seconds: int) -> None:
+    assert messages_within(Constant(float(rate), phase), seconds * 10**9) == rate * seconds
 
 
 def test_the_interval_is_half_open() -> None:

@@ -44,6 +44,16 @@ def test_each_second_holds_what_the_profile_says(profile: dict[str, object], exp
     assert np.abs(np.array(per_second(pacer(profile), 6)) - expected).max() <= 1
 
 
+@pytest.mark.parametrize("profile", [{"kind": "constant"}, {"kind": "steps", "steps": [{"factor": 1, "lasts": "1s"}]}])
+@pytest.mark.parametrize("connections", [7, 100])
+def test_connections_take_turns_instead_of_sending_together(profile: dict[str, object], connections: int) -> None:
+    pacers = [pacer(profile, rate=10.0, sender=number) for number in range(connections)]
+    together = np.sort(np.concatenate([one.due_ns(np.arange(100)) for one in pacers]))
+    fair_ns = SECOND // 10 // connections
+    assert np.diff(together).max() < 3 * fair_ns  # in step, all would be due at once and then none for 100 ms
+    assert all(messages_within(one, 10 * SECOND) == 100 for one in pacers)
+
+
 def test_a_sine_swings_around_the_rate_and_averages_to_it() -> None:
     counts = per_second(pacer({"kind": "sine", "period": "8s", "depth": 0.5}), 16)
     assert sum(counts) == pytest.approx(16_000, abs=2)

@@ -36,7 +36,8 @@ class Piece:
 class Curve:
     """A pacer whose rate follows pieces; after the last one it stays at that one's end, or starts over."""
 
-    def __init__(self, pieces: Sequence[Piece], *, repeats: bool = False) -> None:
+    def __init__(self, pieces: Sequence[Piece], *, repeats: bool = False, phase: float = 0.0) -> None:
+        self._phase = phase  # how far into its interval the first message leaves
         if not repeats:
             pieces = [*pieces, Piece(NEVER_NS, pieces[-1].end, pieces[-1].end)]
         self._begins_ns = [0.0]
@@ -58,7 +59,7 @@ class Curve:
         return True
 
     def due_ns(self, n: Int64s) -> Int64s:
-        rest = n.astype(np.float64)
+        rest = n + self._phase
         base_ns: Floats | float = 0.0
         if self._period_ns != math.inf:
             rounds = np.floor(rest / self._in_a_period)
@@ -78,7 +79,7 @@ class Curve:
         if elapsed_ns < 0:
             return 0
         # The area can be off by one where due_ns rounds, so due_ns has the last word.
-        count = int(self._area(elapsed_ns))
+        count = max(int(self._area(elapsed_ns) - self._phase), 0)
         while self._due(count) <= elapsed_ns:
             count += 1
         while count and self._due(count - 1) > elapsed_ns:

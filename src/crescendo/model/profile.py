@@ -24,6 +24,15 @@ _KEPT_BLOCKS = 8
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
+def phase_of(sender: int) -> float:
+    """How far into its interval a connection begins.
+
+    They take turns: at the same instant, a hundred connections would send a burst of a hundred messages, and the last
+    would be late. Multiples of the golden ratio spread any number of them evenly.
+    """
+    return sender * _GOLDEN % 1
+
+
 class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
         """The pacer of one connection whose own rate is `rate`; rate 0, unbounded, has no shape."""
@@ -37,14 +46,10 @@ class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True
 
 
 class Constant(_Profile, frozen=True, tag="constant"):
-    """Every group at its own rate, from beginning to end.
-
-    Connections take turns: at the same instant, a hundred of them would be a burst of a hundred messages, and the last
-    would be late. Multiples of the golden ratio spread any number of connections over an interval.
-    """
+    """Every group at its own rate, from beginning to end."""
 
     def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
-        return pacer_for(rate, sender * _GOLDEN % 1)
+        return pacer_for(rate, phase_of(sender))
 
 
 class Ramp(_Profile, frozen=True, tag="ramp"):
@@ -58,7 +63,7 @@ class Ramp(_Profile, frozen=True, tag="ramp"):
         _positive("over", self.over)
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
-        return Curve([Piece(self.over, rate * self.start, rate * self.end)])
+        return Curve([Piece(self.over, rate * self.start, rate * self.end)], phase=phase_of(sender))
 
 
 class Step(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +82,8 @@ class Steps(_Profile, frozen=True, tag="steps"):
     steps: Annotated[list[Step], Meta(min_length=1, max_length=10_000)]
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
-        return Curve([Piece(step.lasts, rate * step.factor, rate * step.factor) for step in self.steps])
+        pieces = [Piece(step.lasts, rate * step.factor, rate * step.factor) for step in self.steps]
+        return Curve(pieces, phase=phase_of(sender))
 
 
 class Spike(_Profile, frozen=True, tag="spike"):
@@ -93,7 +99,8 @@ class Spike(_Profile, frozen=True, tag="spike"):
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
         high = rate * self.factor
-        return Curve([Piece(self.at, rate, rate), Piece(self.lasts, high, high), Piece(1, rate, rate)])
+        pieces = [Piece(self.at, rate, rate), Piece(self.lasts, high, high), Piece(1, rate, rate)]
+        return Curve(pieces, phase=phase_of(sender))
 
 
 class OnOff(_Profile, frozen=True, tag="on-off"):
@@ -107,7 +114,8 @@ class OnOff(_Profile, frozen=True, tag="on-off"):
         _positive("idle", self.idle)
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
-        return Curve([Piece(self.active, rate, rate), Piece(self.idle, 0.0, 0.0)], repeats=True)
+        pieces = [Piece(self.active, rate, rate), Piece(self.idle, 0.0, 0.0)]
+        return Curve(pieces, repeats=True, phase=phase_of(sender))
 
 
 class Sine(_Profile, frozen=True, tag="sine"):
@@ -129,6 +137,7 @@ class Sine(_Profile, frozen=True, tag="sine"):
                 for index in range(_SINE_PIECES)
             ],
             repeats=True,
+            phase=phase_of(sender),
         )
 
 
@@ -171,9 +180,10 @@ class Incremental(_Profile, frozen=True, tag="incremental"):
         while levels[-1] < 1:
             levels.append(min(round(levels[-1] + self.step, 12), 1.0))
         if sender < self.connections:
-            return Curve([Piece(self.every, rate * level, rate * level) for level in levels])
+            pieces = [Piece(self.every, rate * level, rate * level) for level in levels]
+            return Curve(pieces, phase=phase_of(sender))
         waits = len(levels) + (sender - self.connections) // self.join
-        return Curve([Piece(self.every * waits, 0.0, 0.0), Piece(self.every, rate, rate)])
+        return Curve([Piece(self.every * waits, 0.0, 0.0), Piece(self.every, rate, rate)], phase=phase_of(sender))
 
 
 Profile = Constant | Ramp | Steps | Spike | OnOff | Sine | Poisson | Replay | Incremental
