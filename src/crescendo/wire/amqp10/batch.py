@@ -113,8 +113,8 @@ def layout_of(octets: memoryview, frame: Frame, body: Body) -> Layout | None:
         return None
     if body.length < _WORD or body_start + body.length != len(octets):
         return None  # something follows the body, or the body is too short to pad the head to whole words
-    id_at = _field_at(octets, 1)
-    tag_at = _field_at(octets, 2)
+    id_at = field_at(octets, 1)
+    tag_at = field_at(octets, 2)
     id_width = {0x52: 1, 0x70: 4}.get(octets[id_at])
     if id_width is None or octets[tag_at] != 0xA0:
         return None
@@ -135,8 +135,8 @@ def rows_of(buffer: memoryview, position: int, length: int) -> Octets:
     return np.frombuffer(buffer, np.uint8, count * length, position).reshape(count, length)
 
 
-def _field_at(octets: memoryview, index: int) -> int:
-    """Where field `index` of the transfer's list begins. The list was decoded before, so it is well formed."""
+def field_at(octets: memoryview, index: int) -> int:
+    """Where field `index` of a performative's list begins. The list was decoded before, so it is well formed."""
     position = skip(octets, octets[4] * 4 + 1)  # behind the descriptor
     position += {0xC0: 3, 0xD0: 9}[octets[position]]
     for _ in range(index):

@@ -59,6 +59,7 @@ from crescendo.wire.amqp10.performatives import (
     Transfer,
     encode_composite,
 )
+from crescendo.wire.amqp10.settling import Settling, settling_of
 from crescendo.wire.amqp10.types import Described, Symbol, ULong
 
 MAX_FRAME_SIZE = 64 * 1024
@@ -137,6 +138,7 @@ class Connection:
         self._remote_window = 0
         self._next_incoming_id = 0
         self._layout: Layout | None = None
+        self._settling: Settling | None = None
         self._partials = 0
         self._sasl: ClientSasl | ServerSasl
         if server:
@@ -379,13 +381,33 @@ class Connection:
     # -- frames in -----------------------------------------------------------------------------------------------
 
     def _take_run(self, length: int) -> Event | None:
-        """Recognise transfers that look like the last one; the batch path."""
+        """Recognise transfers, or settlements, that look like the last one; the batch path."""
+        if self._settling is not None and self._settling.length == length:
+            settled = self._take_settling(self._settling)
+            if settled is not None:
+                return settled
         layout = self._layout
         if layout is None or layout.length != length or self._partials:
             return None
         rows = rows_of(self._view[: self._end], self._start, length)
         count = layout.matches(rows)
         return self._deliver(layout, rows[:count], batched=True) if count else None
+
+    def _take_settling(self, settling: Settling) -> Settled | None:
+        """Settlements that go on from one another, as one."""
+        length = settling.length
+        if self._end - self._start < 2 * length:
+            alone = settling.one(bytes(self._view[self._start : self._start + length]))
+            if alone is None:
+                return None
+            count, (first, last) = 1, alone
+        else:
+            count, first, last = settling.run(rows_of(self._view[: self._end], self._start, length))
+            if not count:
+                return None
+        self._start += count * length
+        like = settling.disposition
+        return Settled(like.role, first, last, bool(like.settled), like.state)
 
     def _take_frame(self, length: int) -> Event | None:
         octets = self._view[self._start : self._start + length]
@@ -399,6 +421,10 @@ class Connection:
             raise PeerError("a SASL frame after the sign-in was over")
         if isinstance(performative, Transfer):
             return self._take_transfer(octets, frame, performative)
+        if isinstance(performative, Disposition) and self._batching:
+            self._settling = settling_of(octets, performative)
+            if self._settling is not None:
+                return self._take_settling(self._settling)
         self._start += length
         return self._take_performative(frame.channel, performative)
 
