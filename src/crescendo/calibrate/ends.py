@@ -5,6 +5,7 @@ load may flow, and can hand out deliveries that look as a broker's would. It rou
 nothing, and knows no socket; `null.py` moves the bytes.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, Protocol
 
@@ -86,7 +87,7 @@ class Tile:
         return self._octets.data[: count * self._length]
 
 
-class _End:
+class _End(ABC):
     """What the four have in common."""
 
     _connection: Any
@@ -118,8 +119,9 @@ class _End:
     def _next(self) -> Any:
         return self._connection.next_event()
 
+    @abstractmethod
     def _answer(self, event: Any) -> None:
-        raise NotImplementedError
+        """Go on with the handshake, or begin."""
 
     def _begin(self, batch: Any = None) -> None:
         """From here on load may flow: theirs, or this batch."""

@@ -18,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from crescendo.control.notes import Note, decode_note, encode_note
+from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.experiment import redact_url_text
 
@@ -25,7 +26,7 @@ KEEPALIVE_S = 3
 """A broker publishes the last will at once when the socket closes, and after 1.5 times this when it falls silent."""
 
 FLUSH_TIMEOUT_S = 2.0
-_DEFAULT_PORT = 1883
+_DEFAULT_PORT = PORTS["mqtt"]
 
 
 class Bus:

@@ -25,56 +25,24 @@ from crescendo.importers.harvest import (
 )
 from crescendo.importers.lines import Parse, first_fault, parse_lines, skipped, small_frame
 from crescendo.importers.times import SECOND_NS, calendar
+from crescendo.model.maestro import ALLOCATOR, CONNECTION, HEADINGS, MEMORY, QUEUE, ROUTER, ROUTER_LINK
 from crescendo.record.schema import EVENTS, READINGS
 
 SHEET = "sheet"
 _FIRST = ["Timestamp", "Name"]
-_MEMORY = {"Initial": "init", "Max": "max", "Committed": "committed", "Used": "used"}
 _NUMBER = r"^-?[0-9]{1,18}(\.[0-9]+)?$"
 _BAD = "_bad"
 
 FOLDERS = {
-    "heap": "memory/",
-    "memory-areas": "memory/",
-    "queues": "queue/",
-    "general": "router/",
-    "routerlink": "router.link/",
-    "qdmemory": "allocator/",
-    "connections": "connection/",
+    "heap": MEMORY,
+    "memory-areas": MEMORY,
+    "queues": QUEUE,
+    "general": ROUTER,
+    "routerlink": ROUTER_LINK,
+    "qdmemory": ALLOCATOR,
+    "connections": CONNECTION,
 }
 """Name of the file -> what its rows are about."""
-
-METRICS: dict[str, dict[str, str]] = {
-    "memory/": _MEMORY,
-    "router/": {
-        "Version": "version", "Mode": "mode", "LinkRoutes": "linkRouteCount", "AutoLinks": "autoLinkCount",
-        "Links": "linkCount", "Nodes": "nodeCount", "Addresses": "addrCount", "Connections": "connectionCount",
-        "PressettledCOunt": "presettledDeliveries", "DroppedPresettledCount": "droppedPresettledDeliveries",
-        "AcceptedCount": "acceptedDeliveries", "RejectedCount": "rejectedDeliveries",
-        "ReleasedCount": "releasedDeliveries", "ModifiedCount": "modifiedDeliveries",
-        "IngressCount": "deliveriesIngress", "EngressCount": "deliveriesEgress", "TransitCount": "deliveriesTransit",
-        "DelFromRouterContainer": "deliveriesIngressRouteContainer",
-        "DelToRouterContainer": "deliveriesEgressRouteContainer",
-    },
-    "router.link/": {
-        "LinkType": "linkType", "LinkDir": "linkDir", "Identity": "identity", "OperStatus": "operStatus",
-        "DeliveryCount": "deliveryCount", "UndeliveredCount": "undeliveredCount",
-        "PresettledCount": "presettledCount", "UnsettledCount": "unsettledCount",
-        "DroppedPresettledCount": "droppedPresettledCount", "ReleasedCount": "releasedCount",
-        "ModifiedCount": "modifiedCount", "AcceptedCount": "acceptedCount", "RejectedCount": "rejectedCount",
-        "Capacity": "capacity",
-    },
-    "allocator/": {
-        "Size": "typeSize", "Batch": "transferBatchSize", "Thread-max": "localFreeListMax",
-        "Total": "totalAllocFromHeap", "In-threads": "heldByThreads", "Rebal-in": "batchesRebalancedToThreads",
-        "Rebal-out": "batchesRebalancedToGlobal",
-    },
-    "connection/": {
-        "Host": "host", "Role": "role", "Dir": "dir", "Opened": "opened", "Identity": "identity", "User": "user",
-        "Encrypted": "isEncrypted", "Tenant": "tenant", "Authenticated": "isAuthenticated", "Properties": "properties",
-    },
-}  # fmt: skip
-"""Heading -> attribute, where the two differ."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +62,16 @@ class Layout:
         return F.when(row[_BAD].isNull(), F.array(*(F.coalesce(row[name], F.lit("")) for name in names)))
 
     def metrics(self) -> Column:
-        names = METRICS.get(self.folder, {})
-        return F.array(*(F.lit(names.get(column, column)) for column in self.columns[2:]))
+        known = {heading: names.split()[0] for heading, names in HEADINGS[self.folder].items()}
+        return F.array(*(F.lit(known.get(column, column)) for column in self.columns[2:]))
 
     def entity(self) -> Column:
         name = F.get("cells", F.lit(1))
-        if self.folder == "connection/" and "Identity" in self.columns:
+        if self.folder == CONNECTION and "Identity" in self.columns:
             # Connections have no names, only numbers.
             name = F.when(name == "", F.get("cells", F.lit(self.columns.index("Identity")))).otherwise(name)
         # Maestro calls it Heap, our inspectors heap.
-        return F.concat(F.lit(self.folder), F.lower(name) if self.folder == "memory/" else name)
+        return F.concat(F.lit(self.folder), F.lower(name) if self.folder == MEMORY else name)
 
 
 def is_sheet(name: str, head: bytes) -> bool:
@@ -134,7 +102,7 @@ def _layouts(sources: list[Source]) -> list[Layout]:
     for source in sources:
         folder, headings = _folder(source.path.name) or "", tuple(_headings(source.head))
         columns = headings
-        if folder == "router.link/" and _lacks_link_type(source, len(headings)):
+        if folder == ROUTER_LINK and _lacks_link_type(source, len(headings)):
             columns = tuple(heading for heading in headings if heading != "LinkType")  # Maestro's own rows do
         found[folder, headings, columns].append(source.number)
     return [Layout(*key, tuple(numbers)) for key, numbers in found.items()]

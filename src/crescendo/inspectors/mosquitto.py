@@ -18,10 +18,11 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from crescendo.inspectors.base import TIMEOUT_S, Look, Reading, Target
 from crescendo.inspectors.targets import MANAGEMENT, MQTT, url_of
+from crescendo.model.address import PORTS
 from crescendo.model.errors import PeerError
 
 BROKER = "broker"
-_DEFAULT_PORT = 1883
+_DEFAULT_PORT = PORTS["mqtt"]
 _PREFIX = "$SYS/broker/"
 _PULSE = "$SYS/broker/uptime"  # published anew at every interval, whether anything happened or not
 _INTERVAL_S = 10.0  # what the broker does unless it is told otherwise; the real one is learnt

@@ -29,11 +29,16 @@ def unprivileged(name: str | None, directory: Path) -> Account | None:
     except KeyError as err:
         raise ConfigError(f"there is no account called {name}; create it, or run as somebody else than root") from err
     account = Account(entry.pw_uid, entry.pw_gid)
-    for parent in directory.parents:
-        if not _may_pass(account, parent):
-            raise ConfigError(f"{name} may not enter {parent}; choose a place that every account can reach")
+    closed = closed_to(account, directory)
+    if closed is not None:
+        raise ConfigError(f"{name} may not enter {closed}; choose a place that every account can reach")
     _hand_over(directory, account)
     return account
+
+
+def closed_to(account: Account, path: Path) -> Path | None:
+    """The directory above this path that the account may not enter; None when it can reach it."""
+    return next((parent for parent in path.parents if not _may_pass(account, parent)), None)
 
 
 def _may_pass(account: Account, directory: Path) -> bool:

@@ -5,12 +5,12 @@ included. A column names the attributes that may stand for it, in the words of e
 does not say stays empty. Reads and writes nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from crescendo.exporters.maestro.looks import Attributes
+from crescendo.model.maestro import ALLOCATOR, CONNECTION, HEADINGS, MEMORY, QUEUE, ROUTER, ROUTER_LINK
 
-_MEMORY = {"Initial": "init", "Max": "max", "Committed": "committed", "Used": "used"}
 _TRUTHS = {"opened", "isEncrypted", "isAuthenticated"}
 
 
@@ -20,11 +20,14 @@ class Sheet:
 
     file: str
     folder: str
-    columns: dict[str, str]  # column -> attributes that may stand for it, separated by blanks
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     named: str = ""  # the name, where it is not that of the entity
     needs: str = ""  # attributes, separated by blanks: an entity that has none of them is another system's
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        return HEADINGS[self.folder]
 
     @property
     def header(self) -> list[str]:
@@ -44,45 +47,14 @@ class Sheet:
 
 
 SHEETS = (
-    Sheet("heap.csv", "memory/", _MEMORY, only=("heap",), named="Heap"),
-    Sheet("memory-areas.csv", "memory/", _MEMORY, without=("heap", "non-heap")),
-    Sheet("queues.csv", "queue/", {
-        "MessagesAdded": "MessagesAdded message_stats.publish",
-        "MessageCount": "MessageCount messages",
-        "MessagesAcknowledged": "MessagesAcknowledged message_stats.ack",
-        "MessagesExpired": "MessagesExpired",
-        "ConsumerCount": "ConsumerCount consumers",
-    }),
-    Sheet("general.csv", "router/", {
-        "Version": "version", "Mode": "mode", "LinkRoutes": "linkRouteCount", "AutoLinks": "autoLinkCount",
-        "Links": "linkCount", "Nodes": "nodeCount", "Addresses": "addrCount", "Connections": "connectionCount",
-        "PressettledCOunt": "presettledDeliveries", "DroppedPresettledCount": "droppedPresettledDeliveries",
-        "AcceptedCount": "acceptedDeliveries", "RejectedCount": "rejectedDeliveries",
-        "ReleasedCount": "releasedDeliveries", "ModifiedCount": "modifiedDeliveries",
-        "IngressCount": "deliveriesIngress", "EngressCount": "deliveriesEgress", "TransitCount": "deliveriesTransit",
-        "DelFromRouterContainer": "deliveriesIngressRouteContainer",
-        "DelToRouterContainer": "deliveriesEgressRouteContainer",
-    }),
-    Sheet("routerLink.csv", "router.link/", {
-        "LinkType": "linkType", "LinkDir": "linkDir", "Identity": "identity", "OperStatus": "operStatus",
-        "DeliveryCount": "deliveryCount", "UndeliveredCount": "undeliveredCount",
-        "PresettledCount": "presettledCount", "UnsettledCount": "unsettledCount",
-        "DroppedPresettledCount": "droppedPresettledCount", "ReleasedCount": "releasedCount",
-        "ModifiedCount": "modifiedCount", "AcceptedCount": "acceptedCount", "RejectedCount": "rejectedCount",
-        "Capacity": "capacity",
-    }),
-    Sheet("qdmemory.csv", "allocator/", {
-        "Size": "typeSize", "Batch": "transferBatchSize", "Thread-max": "localFreeListMax",
-        "Total": "totalAllocFromHeap", "In-threads": "heldByThreads", "Rebal-in": "batchesRebalancedToThreads",
-        "Rebal-out": "batchesRebalancedToGlobal", "totalFreeToHeap": "totalFreeToHeap",
-        "globalFreeListMax": "globalFreeListMax",
-    }),
-    Sheet("connections.csv", "connection/", {
-        "Host": "host", "Role": "role", "Dir": "dir", "Opened": "opened", "Identity": "identity", "User": "user",
-        "sasl": "sasl", "Encrypted": "isEncrypted", "sslProto": "sslProto", "sslCipher": "sslCipher",
-        "Tenant": "tenant", "Authenticated": "isAuthenticated", "Properties": "properties",
-    }, needs="isAuthenticated isEncrypted"),
-)  # fmt: skip
+    Sheet("heap.csv", MEMORY, only=("heap",), named="Heap"),
+    Sheet("memory-areas.csv", MEMORY, without=("heap", "non-heap")),
+    Sheet("queues.csv", QUEUE),
+    Sheet("general.csv", ROUTER),
+    Sheet("routerLink.csv", ROUTER_LINK),
+    Sheet("qdmemory.csv", ALLOCATOR),
+    Sheet("connections.csv", CONNECTION, needs="isAuthenticated isEncrypted"),
+)
 
 
 def _cell(attributes: Attributes, names: Iterable[str]) -> str:

@@ -6,6 +6,7 @@
     data/      PostgreSQL's own, made whole or not at all
     socket/    where it listens
     log        what it has to say
+    programs/  a copy of PostgreSQL, where its account cannot reach the wheel: root's home is closed to it
 
 A directory with anything else in it is refused: as root we would give it away. Starts no server.
 """
@@ -23,7 +24,7 @@ from typing import Final
 
 from crescendo.mlmq.postgres.binaries import find
 from crescendo.model.errors import ConfigError
-from crescendo.systems.accounts import Account, unprivileged
+from crescendo.systems.accounts import Account, closed_to, unprivileged
 from crescendo.systems.layout import MIN_FREE_BYTES, free_bytes, last_words
 
 USER: Final = "mlmq"
@@ -32,6 +33,7 @@ SOCKET_PORT: Final = 5432  # part of the socket's file name; no port of the mach
 _MAX_SOCKET_PATH_BYTES = 107
 _INIT_TIMEOUT_S = 120.0
 _OWNER, _LOCK, _PASSWORD, _LOG, _DATA, _SOCKET = "owner", "lock", "password", "log", "data", "socket"
+_PROGRAMS = "programs"
 
 
 class Cluster:
@@ -46,7 +48,7 @@ class Cluster:
             self._held.append(_lock(self.directory))
             self.socket = self._socket_directory()
             self.account = self._hand_over()
-            self.binaries = find(self.data)
+            self.binaries = self._within_reach(find(self.data))
             if not (self.data / "PG_VERSION").exists():
                 self._initialise()
             self.password = (self.directory / _PASSWORD).read_text().strip()
@@ -96,6 +98,21 @@ class Cluster:
         if self._elsewhere is not None:
             unprivileged(_account_for_root(), self._elsewhere)
         return unprivileged(_account_for_root(), self.directory)
+
+    def _within_reach(self, binaries: Path) -> Path:
+        if self.account is None or closed_to(self.account, binaries / "postgres") is None:
+            return binaries
+        programs = self.directory / _PROGRAMS
+        shutil.rmtree(programs, ignore_errors=True)  # of another version, perhaps
+        installation, package = binaries.parent, binaries.parent.parent
+        copied = programs / package.name / installation.name
+        shutil.copytree(installation, copied, symlinks=True)
+        libraries = package.with_name(f"{package.name}.libs")  # which the programs look for beside their package
+        if libraries.is_dir():
+            shutil.copytree(libraries, programs / libraries.name, symlinks=True)
+        for path in (programs, *programs.rglob("*")):
+            os.chown(path, self.account.uid, self.account.gid, follow_symlinks=False)
+        return copied / binaries.name
 
     def _initialise(self) -> None:
         """Into a directory beside, which takes its name when it is whole: a crash leaves nothing that looks ready."""
