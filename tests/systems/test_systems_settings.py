@@ -108,7 +108,7 @@ def test_free_ports_can_be_listened_on() -> None:
         socket.create_server(("127.0.0.1", port)).close()
 
 
-@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch"}))
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch", "mlmq"}))
 def test_the_facts_show_the_configuration_and_no_secret(name: str, tmp_path: Path) -> None:
     kind = system_of(name)
     given = {"user": "somebody", "password": "pa55-w0rd-of-this-test"}

@@ -11,6 +11,7 @@ Factory = Callable[[Target], Inspector]
 INSPECTORS: dict[str, tuple[str, str]] = {
     "activemq": ("activemq", "ActiveMQInspector"),
     "artemis": ("artemis", "ArtemisInspector"),
+    "mlmq": ("mlmq", "MlmqInspector"),
     "mosquitto": ("mosquitto", "MosquittoInspector"),
     "process": ("process", "ProcessInspector"),
     "qpid-broker-j": ("qpid_broker_j", "BrokerJInspector"),

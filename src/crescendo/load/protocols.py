@@ -6,7 +6,7 @@ from typing import Any
 
 from crescendo.model.workload import Group
 
-_CLASSES = {"amqp10": "Amqp10", "amqp091": "Amqp091", "stomp": "Stomp", "mqtt": "Mqtt"}
+_CLASSES = {"amqp10": "Amqp10", "amqp091": "Amqp091", "stomp": "Stomp", "mqtt": "Mqtt", "mlmq": "Mlmq"}
 
 
 def driver_of(protocol: str, role: str) -> Callable[[str, Group], Any]:

@@ -17,14 +17,18 @@ from crescendo.model.units import Duration, parse_unit
 
 SCHEMES = {
     "amqp": "amqp10", "amqps": "amqp10", "amqp091": "amqp091", "amqp091s": "amqp091",
-    "stomp": "stomp", "stomp+ssl": "stomp", "mqtt": "mqtt", "mqtts": "mqtt",
+    "stomp": "stomp", "stomp+ssl": "stomp", "mqtt": "mqtt", "mqtts": "mqtt", "mlmq": "mlmq",
 }  # fmt: skip
 """The scheme of a URL -> the protocol behind it."""
 
 PORTS = {
     "amqp": 5672, "amqps": 5671, "amqp091": 5672, "amqp091s": 5671,
-    "stomp": 61613, "stomp+ssl": 61612, "mqtt": 1883, "mqtts": 8883,
+    "stomp": 61613, "stomp+ssl": 61612, "mqtt": 1883, "mqtts": 8883, "mlmq": 8099,
 }  # fmt: skip
+
+MLMQ_CONTENT_BYTES = 2_000
+MLMQ_NAME_CHARACTERS = 50
+"""What MLMQ takes at most. Its protocol imports them from here, because experiments are checked against them first."""
 
 TLS_OPTIONS = ("ca", "cert", "key", "verify", "server_name")
 ACKS = {
@@ -61,8 +65,9 @@ HONOURED = {
     "amqp091": ("durable", "ttl", "priority", "prefetch", "ack", "exchange"),
     "stomp": ("durable", "ttl", "priority", "selector", "subscription", "prefetch", "ack"),
     "mqtt": ("ttl", "qos", "retained", "subscription", "prefetch"),
+    "mlmq": ("priority", "prefetch"),
 }
-_MAX_PRIORITY = {"amqp10": 255, "amqp091": 255, "stomp": 9}
+_PRIORITIES = {"amqp10": (0, 255), "amqp091": (0, 255), "stomp": (0, 9), "mlmq": (1, 10)}
 
 
 class Address(Struct, frozen=True):
@@ -91,8 +96,10 @@ class Address(Struct, frozen=True):
             if option not in HONOURED[protocol]:
                 able = ", ".join(name for name, honoured in HONOURED.items() if option in honoured)
                 raise ValueError(f"address: {protocol} has no {option} that could be asked for; these have: {able}")
-        if (self.options.priority or 0) > (most := _MAX_PRIORITY.get(protocol, 0)):
-            raise ValueError(f"address: {protocol} has priorities up to {most}")
+        if self.options.priority is not None:
+            least, most = _PRIORITIES[protocol]
+            if not least <= self.options.priority <= most:
+                raise ValueError(f"address: {protocol} has priorities{f' from {least}' if least else ''} up to {most}")
         if self.options.ack not in {None, *ACKS.get(protocol, ())}:
             raise ValueError(f"address: ack {self.options.ack!r} is not one of {', '.join(ACKS[protocol])}")
         if self.options.subscription and not self.is_topic:

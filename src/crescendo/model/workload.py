@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, field
 
-from crescendo.model.address import Address, address_of
+from crescendo.model.address import MLMQ_CONTENT_BYTES, MLMQ_NAME_CHARACTERS, Address, address_of
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, Payload
 from crescendo.model.units import Duration
@@ -23,7 +23,7 @@ __all__ = [
 MAX_CONNECTIONS = 32_767
 MAX_PROPERTIES = 32
 MAX_ANSWERING = 1000
-PROTOCOLS = {"amqp10": "amqp", "amqp091": "amqp091", "stomp": "stomp", "mqtt": "mqtt"}
+PROTOCOLS = {"amqp10": "amqp", "amqp091": "amqp091", "stomp": "stomp", "mqtt": "mqtt", "mlmq": "mlmq"}
 """Protocol -> the scheme of its URLs, and the name of the endpoint at which a system speaks it."""
 
 _EXACTLY_ONCE = ("amqp10", "mqtt")
@@ -108,6 +108,23 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a group needs at least one sender or one receiver")
         if self.senders:
             _ = self.size.lines  # refuses a file that cannot be read
+        if self.protocol == "mlmq":
+            self._check_mlmq()
+
+    def _check_mlmq(self) -> None:
+        for where in (self.where, *(() if self.summarize is None else (address_of(self.summarize.to),))):
+            if where.is_topic:
+                raise ValueError(f"address: mlmq has queues only; write queue://{where.destination}")
+            if len(where.destination) > MLMQ_NAME_CHARACTERS:
+                raise ValueError(f"address: a queue of mlmq has a name of at most {MLMQ_NAME_CHARACTERS} characters")
+        if self.senders and self.size.largest > MLMQ_CONTENT_BYTES:
+            raise ValueError(
+                f"size {self.size.largest} is more than mlmq takes; write {STAMP_BYTES} to {MLMQ_CONTENT_BYTES} bytes"
+            )
+        if self.properties:
+            raise ValueError("properties: messages of mlmq have none; leave them out")
+        if self.is_answered and len(self._answering(MAX_CONNECTIONS)) > MLMQ_NAME_CHARACTERS:
+            raise ValueError("address: its name is too long for mlmq once the queues of the answers are named after it")
 
     def _check_addresses(self) -> None:
         places = {address_of(text).node for text in self.addresses}
@@ -156,10 +173,13 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
 
     def answers_to(self, sender: int) -> "Group":
         """The queue on which one sender gets its answers, as a group of its own."""
-        name = f"{self.destination}.reply.{sender}"
+        name = self._answering(sender)
         base, mark, options = (self.where.url or "").partition("?")
         text = f"{base}/queue/{quote(name)}{mark}{options}" if base else f"queue://{name}"
         return msgspec.structs.replace(self, address=text, mode=Open(), properties={}, summarize=None)
+
+    def _answering(self, sender: int) -> str:
+        return f"{self.destination}.reply.{sender}"
 
     def member(self, index: int) -> "Group":
         """This group as the index-th sender or receiver of it sees it: with one destination."""

@@ -47,6 +47,7 @@ GAUGES = (
         "connectionCount": ("router/", "virtualhost/"),
         "object_totals.connections": ("overview",),
         "clients/connected": ("broker",),
+        "clients": ("broker", "broker/"),
     }),
     Gauge("unsettled", "Unsettled", "messages unsettled", COUNT, {
         "DeliveringCount": ("queue/",),

@@ -1,17 +1,20 @@
 """How evenly did messages arrive, and where did the time of a request go?
 
-Two sections of plain tables: jitter by receiver, and spans by action with a bar for the mean of each. Both are there
-only when the pipeline made the table. Finds words; computes nothing.
+Two sections of plain tables: jitter by receiver, and spans by action with a bar for the mean of each, or for each
+request cut into its tiers. Both are there only when the pipeline made the table. Finds words; computes nothing.
 """
 
 from typing import Any
 
 from crescendo.report import formats
+from crescendo.report.breakup import Request, breakup, requests_of
 from crescendo.report.evidence import WITHHELD, Grid
 from crescendo.report.overtime import Chart, plot_name
 from crescendo.report.parts import ROWS_SHOWN, Part, Rows, SmallTables
 
 BARS_DRAWN = 12
+TIERS_SHOWN = 40
+_COLUMNS = ["Action", "Outcome", "count", "share", "mean", "p50", "p90", "p99", "p99.9", "max"]
 
 
 def jitter(tables: SmallTables) -> Part | None:
@@ -44,17 +47,40 @@ def tiers(tables: SmallTables) -> Part | None:
     if not found:
         return None
     whole = sorted((row for row in found if row["outcome"] is None), key=lambda row: (-row["total_ns"], row["action"]))
+    if requests := requests_of(whole):
+        return _broken_up(found, whole, requests)
     rows = []
     for row in whole[:ROWS_SHOWN]:
-        outcomes = [each for each in found if each["action"] == row["action"] and each["outcome"] is not None]
-        rows += [_tier_row(each, each["outcome"] or "all") for each in (row, *outcomes)]
-    columns = ["Action", "Outcome", "count", "share", "mean", "p50", "p90", "p99", "p99.9", "max"]
+        rows += _with_outcomes(row, found)
     lead = (
         "What clients and brokers timed themselves in the measure phase, the most time first. The share is that of the"
         " first line: where actions are tiers of one request, that is the request as a whole."
     )
-    grids = {"Spans by action": Grid(columns, rows, names=2)}
+    grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
     return Part("tiers", "Tiers", lead, _bars(whole[:BARS_DRAWN]), grids, max(len(whole) - ROWS_SHOWN, 0))
+
+
+def _broken_up(found: Rows, whole: Rows, requests: list[Request]) -> Part:
+    """Requests with their tiers below them, then all that is no part of a request."""
+    ordered = [(row, row is each.whole) for each in requests for row in each.rows]
+    within = {row["action"] for row, _ in ordered}
+    ordered += [(row, True) for row in whole if row["action"] not in within]
+    rows = []
+    for row, is_whole in ordered[:TIERS_SHOWN]:
+        rows += _with_outcomes(row, found) if is_whole else [_tier_row(row, "all")]
+    lead = (
+        "What requests took in the measure phase, and the tiers inside them. Tiers are measured where they happen, the"
+        " network is what is left of the client's time, and a share is that of the request. In the picture the bar of a"
+        " request is its mean time, cut into its tiers."
+    )
+    grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
+    return Part("tiers", "Tiers", lead, breakup(requests), grids, max(len(ordered) - TIERS_SHOWN, 0))
+
+
+def _with_outcomes(row: dict[str, Any], found: Rows) -> list[list[str]]:
+    """A row for the action, and one more for each of its outcomes where there were several."""
+    outcomes = [each for each in found if each["action"] == row["action"] and each["outcome"] is not None]
+    return [_tier_row(each, each["outcome"] or "all") for each in (row, *outcomes)]
 
 
 def _bars(rows: Rows) -> Chart:

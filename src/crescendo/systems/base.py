@@ -16,7 +16,7 @@ from crescendo.model.units import Size
 OnFork = Callable[[], None]
 
 USER = "crescendo"
-AMQP, AMQP091, STOMP, MQTT, MANAGEMENT = "amqp", "amqp091", "stomp", "mqtt", "management"
+AMQP, AMQP091, STOMP, MQTT, MLMQ, MANAGEMENT = "amqp", "amqp091", "stomp", "mqtt", "mlmq", "management"
 """Names of endpoints, which are also the URL schemes of the protocols. Management is http, or AMQP for routers."""
 
 
@@ -58,6 +58,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             return TlsSettings() if self.tls else None
         return self.tls
 
+    @property
+    def further_ports(self) -> tuple[str, ...]:
+        """Listeners that these settings ask for beyond those that every instance of the kind has."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -92,6 +97,7 @@ class Blueprint:
     endpoints: Mapping[str, str]  # endpoint name -> URL with credentials
     secrets: frozenset[str] = frozenset()  # those of the files that nobody needs to see afterwards
     stores: bool = False  # whether TLS needs certificates in stores that Java reads, beside those in PEM
+    outside: tuple[str, ...] = ()  # directories elsewhere that it may have made; they go when it goes
     serving: int = -1  # which launch is the system itself: its pid is the one that inspectors watch
 
 

@@ -48,7 +48,7 @@ def start(
     """
     checked = settings_of(kind, settings)
     installation = kind.find(home, version)
-    chosen = choose_ports((*kind.ports, *secure_ports(kind, checked)), ports or {})
+    chosen = choose_ports((*kind.ports, *checked.further_ports, *secure_ports(kind, checked)), ports or {})
     directory = directory.absolute()
     blueprint = kind.plan(checked, installation, directory, chosen)
     lay_out(directory, {**blueprint.files, **secure_files(checked, stores=blueprint.stores)})
@@ -187,7 +187,8 @@ class RunningInstance:
             child.wait()
         if self._keep_logs is not None:
             move_logs(self.directory, self._keep_logs)
-        remove(self.directory)
+        for directory in (*map(Path, self._blueprint.outside), self.directory):
+            remove(directory)
 
     def crash(self) -> None:
         """Kill it without warning; what it has on disk stays."""

@@ -12,6 +12,7 @@ SYSTEMS: dict[str, str] = {
     "activemq": "activemq:ACTIVEMQ",
     "artemis": "artemis:ARTEMIS",
     "loopback": "loopback:LOOPBACK",
+    "mlmq": "mlmq:MLMQ_SYSTEM",
     "mosquitto": "mosquitto:MOSQUITTO",
     "qpid-broker-j": "qpid_broker_j:QPID_BROKER_J",
     "qpid-dispatch": "qpid_dispatch:QPID_DISPATCH",

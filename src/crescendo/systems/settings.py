@@ -15,10 +15,10 @@ import msgspec
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_unit, parse_unit
-from crescendo.systems.base import AMQP, AMQP091, MQTT, STOMP, Kind, Settings
+from crescendo.systems.base import AMQP, AMQP091, MLMQ, MQTT, STOMP, Kind, Settings
 from crescendo.systems.ports import HOST
 
-PROTOCOLS = (AMQP, AMQP091, STOMP, MQTT)
+PROTOCOLS = (AMQP, AMQP091, STOMP, MQTT, MLMQ)
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 
 

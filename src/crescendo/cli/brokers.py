@@ -1,0 +1,28 @@
+"""How does a farm of MLMQ brokers run as one process of a system?
+
+`python -m crescendo.cli.brokers PLAN`, as `systems/mlmq.py` starts it. Not a verb: a person starts a broker with
+`crescendo broker`, and a whole system with `crescendo system up mlmq`. Decides nothing; the farm does.
+"""
+
+import logging
+import sys
+from pathlib import Path
+
+from crescendo.mlmq.farm import read_plan, serve
+from crescendo.model.errors import CrescendoError
+from crescendo.run.processes import die_with_parent
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        return serve(read_plan(Path(sys.argv[1])), die_with_parent())
+    except CrescendoError as err:
+        print(err, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

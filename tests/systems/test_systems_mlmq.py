@@ -1,0 +1,176 @@
+"""Does MLMQ start as its settings say, keep its promises when it is killed, and leave nothing, secrets included?"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from crescendo.client.mlmq import brokers_of, pass_a_message
+from crescendo.load.mlmq import MlmqReceiver
+from crescendo.mlmq import postgres
+from crescendo.mlmq.client import Client, Query
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.workload import Group
+from crescendo.run.processes import die_with_parent
+from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.mlmq import MLMQ_SYSTEM
+from crescendo.systems.settings import settings_of
+
+PATIENCE_S = 60.0
+PASSWORD = "hush/:@ hush"
+PORTS = {"mlmq": 7001, "management": 7002, "mlmq-2": 7003, "management-2": 7004}
+
+
+def until(done: Callable[[], Any]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def family(instance: RunningInstance) -> list[psutil.Process]:
+    root = psutil.Process(instance.pid)
+    return [root, *root.children(recursive=True)]
+
+
+def broker_on(instance: RunningInstance, address: str) -> psutil.Process:
+    port = int(address.rpartition(":")[2])
+    for process in family(instance):
+        if any(one.laddr.port == port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN):
+            return process
+    raise AssertionError(f"nobody listens on {address}")
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    """Two brokers that may be killed."""
+    directory = tmp_path_factory.mktemp("a place with spaces") / "instance"
+    settings = {"brokers": 2, "workers": 3, "performance_log": True}
+    logs = directory.parent / "logs"
+    instance = start(MLMQ_SYSTEM, settings, directory=directory, on_fork=die_with_parent(), keep_logs=logs)
+    processes = family(instance)
+    aside = [Path(place) for place in json.loads((directory / "mlmq.json").read_text())["data"]]
+    assert any(place.exists() for place in aside)
+    yield instance
+    instance.stop()
+    assert not directory.exists()
+    assert not any(place.exists() for place in aside)
+    assert not [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    assert [path.read_text().split()[0] for path in logs.glob("broker_*.log")] == ["BrokerConfiguration"] * 2
+
+
+def test_it_is_a_farm_on_the_loopback_interface_and_says_what_it_is(mortal: RunningInstance) -> None:
+    facts = mortal.facts
+    assert (facts["kind"], facts["settings"]["brokers"]) == ("mlmq", 2)
+    assert "PostgreSQL of " in facts["origin"]
+    assert {"mlmq", "management", "mlmq-2", "management-2"} == set(facts["ports"])
+    plan = json.loads(facts["configuration"]["mlmq.json"])
+    assert [broker["workers"] for broker in plan["brokers"]] == [3, 3]
+    listening = [one for process in family(mortal) for one in process.net_connections("inet") if one.status == "LISTEN"]
+    assert {one.laddr.ip for one in listening} == {"127.0.0.1"}
+    assert {one.laddr.port for one in listening} == set(facts["ports"].values())
+    # The whole system hangs from the process that inspectors watch: the database too.
+    assert any("postgres" in process.name() for process in family(mortal))
+
+
+def test_what_it_stored_outlives_a_crash_and_one_broker_outlives_the_other(mortal: RunningInstance) -> None:
+    first, second = brokers_of(mortal.url)
+    with Client("survivor", [first, second], timeout_s=PATIENCE_S) as client:
+        client.register()
+        queue = client.create_queue("crash").queue
+        client.send_message(queue, b"still here")
+    mortal.crash()
+    with pytest.raises(PeerError):
+        pass_a_message(mortal.url, 1.0)
+    mortal.restart(on_fork=die_with_parent())
+    group = Group(address="queue://elsewhere", protocol="mlmq")
+    receiver = MlmqReceiver(f"mlmq://{second}", group)
+    until(lambda: list(receiver.pump()) == [] and receiver.ready)
+    receiver.begin()
+    broker_on(mortal, second).kill()
+    until(lambda: list(receiver.pump()) == [] and receiver.closed is not None)
+    assert "clos" in str(receiver.closed) or "broke" in str(receiver.closed)
+    receiver.close()
+    with Client("survivor", [second, first], timeout_s=PATIENCE_S) as client:
+        client.register()
+        message = client.dequeue_message(Query(queue=queue), wait_s=PATIENCE_S / 2)
+        assert message is not None
+        assert message.content == b"still here"
+    assert psutil.pid_exists(mortal.pid)
+
+
+def test_a_database_of_ones_own_is_used_left_alone_and_its_password_told_to_nobody(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    server = postgres.start(max_connections=20, on_fork=die_with_parent())
+    try:
+        parts = urlsplit(server.url())
+        database = f"postgresql://{parts.username}@{parts.path}?{parts.query}"
+        password = (server.directory / "password").read_text().strip()
+        settings = {"database": database, "password": password}
+        directory = tmp_path_factory.mktemp("own") / "instance"
+        with pytest.raises(ConfigError) as said:
+            start(
+                MLMQ_SYSTEM, {**settings, "password": PASSWORD}, directory=directory, on_fork=die_with_parent()
+            )  # fmt: skip
+        assert "check the user and the password" in str(said.value)
+        assert PASSWORD not in str(said.value)
+        instance = start(MLMQ_SYSTEM, settings, directory=directory, on_fork=die_with_parent())
+        try:
+            pass_a_message(instance.url, PATIENCE_S)
+            assert password not in json.dumps(instance.facts)
+            assert all(password not in " ".join(process.cmdline()) for process in family(instance))
+            assert not any("postgres" in process.name() for process in family(instance))
+        finally:
+            instance.stop()
+        assert server.is_alive
+    finally:
+        server.stop()
+
+
+def test_a_plan_is_pure_and_names_every_broker() -> None:
+    settings = settings_of(MLMQ_SYSTEM, {"brokers": 2, "batch": 1, "poll": "50ms"})
+    installation = MLMQ_SYSTEM.find(None, None)
+    plans = [MLMQ_SYSTEM.plan(settings, installation, Path("/somewhere"), PORTS) for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert plans[0].endpoints == {
+        "mlmq": "mlmq://127.0.0.1:7001?brokers=127.0.0.1:7003",
+        "management": "http://127.0.0.1:7002",
+        "management-2": "http://127.0.0.1:7004",
+    }
+    brokers = json.loads(plans[0].files["mlmq.json"])["brokers"]
+    assert [(one["listen"], one["http"], one["batch"], one["poll"]) for one in brokers] == [
+        ("127.0.0.1:7001", "127.0.0.1:7002", 1, "50ms"),
+        ("127.0.0.1:7003", "127.0.0.1:7004", 1, "50ms"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"brokers": 0}, "brokers"),
+        ({"workers": 0}, "workers"),
+        ({"threads": 2}, "write workers"),
+        ({"persistence": False}, "stores every message"),
+        ({"tls": True}, "not encrypted"),
+        ({"user": "ada"}, "no users"),
+        ({"queues": ["a"]}, "when they are first used"),
+        ({"broker": 2}, "did you mean brokers"),
+        ({"password": "hush"}, "the embedded one has its own"),
+        ({"database": "postgresql://ada:hush@localhost/x"}, "its password in `password`"),
+        ({"database": "postgresql://ada@localhost/x?password=hush"}, "its password in `password`"),
+        ({"database": "mysql://localhost/x"}, "postgresql://user@host:5432/name"),
+        ({"database": "postgresql://localhost/x", "password": "hush"}, "the password is for a user"),
+    ],
+)
+def test_a_setting_it_cannot_honour_is_refused_with_a_cure(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as said:
+        settings_of(MLMQ_SYSTEM, given)
+    assert str(said.value).startswith("system.settings")
+    assert words in str(said.value)
+    assert "hush" not in str(said.value)
