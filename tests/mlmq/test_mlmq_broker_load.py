@@ -45,11 +45,6 @@ async def every_message_once(url: str, messages: int) -> None:
         assert one.metrics.requests["Dequeue", "ok"] + two.metrics.requests["Dequeue", "ok"] == messages
 
 
-def test_32_consumers_on_2_brokers_get_each_message_once(database_url: str) -> None:
-    play(every_message_once(database_url, 2_000))
-
-
-@pytest.mark.soak
 def test_32_consumers_on_2_brokers_get_each_of_10000_messages_once(database_url: str) -> None:
     play(every_message_once(database_url, 10_000))
 

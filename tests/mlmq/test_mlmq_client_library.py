@@ -12,8 +12,9 @@ from mlmq_brokers import client, play, serving
 
 from crescendo.mlmq.client import AsyncClient, Backoff, Client, Exchange, Query, RefusedError, UnansweredError
 from crescendo.mlmq.client.slots import Slots
-from crescendo.mlmq.operations import MAX_SLOTS, Dequeue
+from crescendo.mlmq.operations import ANSWERS, MAX_SLOTS, Dequeue, Refusal, Refused
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.wire.mlmq import Codec
 
 QUICK = Backoff(first_s=0.01, most_s=0.05)
 
@@ -54,6 +55,25 @@ class Thief:
         while data := await source.read(65536):
             if self.swallowed < self.swallow:
                 self.swallowed += 1
+            else:
+                sink.write(data)
+
+
+class Liar(Thief):
+    """A relay that puts refusals in the place of a broker's answers, as a broker does that lost its database."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.lies: list[Refusal] = []
+        self._codec = Codec(ANSWERS)
+
+    async def _answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            if self.swallowed < self.swallow:
+                self.swallowed += 1
+            elif self.lies:
+                number = int.from_bytes(data[8:16])
+                sink.write(self._codec.encode(number, Refused(self.lies.pop(0), "so it says")))
             else:
                 sink.write(data)
 
@@ -168,6 +188,46 @@ def test_overload_is_waited_out_or_told_as_the_caller_likes(database_url: str) -
                     await hasty.lookup_client("patient")
             await blocker.close()
             assert all(await asyncio.gather(*filling))
+
+    play(scenario())
+
+
+def test_a_refusal_that_could_not_tell_loses_no_message_even_to_the_hasty(database_url: str) -> None:
+    async def scenario() -> None:
+        async with serving(database_url) as broker:
+            liar = Liar(broker.address)
+            async with liar.running() as address, client("hasty", address, patient=False) as hasty:
+                await hasty.send_message_to_client(hasty.id, b"kept")
+                for reason in (Refusal.UNAVAILABLE, Refusal.INTERNAL):
+                    liar.lies = [reason]  # the broker has taken the message out all the same
+                    with pytest.raises(RefusedError) as caught:
+                        await hasty.dequeue_message(Query(queue=hasty.own_queue))
+                    assert caught.value.outcome_unknown
+                    assert await fetch(database_url, "SELECT count(*) FROM mlmq.message") == 0
+                message = await hasty.dequeue_message(Query(queue=hasty.own_queue))
+                assert message is not None
+                assert message.content == b"kept"
+                assert await hasty.dequeue_message(Query(queue=hasty.own_queue)) is None
+
+    play(scenario())
+
+
+def test_who_has_lost_an_answer_insists_although_the_next_attempt_was_shed(database_url: str) -> None:
+    async def scenario() -> None:
+        async with serving(database_url) as broker:
+            liar = Liar(broker.address)
+            options = {"backoff": QUICK, "impatient_of": [Refusal.OVERLOADED], "attempt_timeout_s": 1.0}
+            async with liar.running() as address, client("c", address, **options) as one:
+                liar.lies = [Refusal.OVERLOADED]
+                with pytest.raises(RefusedError, match="overloaded"):  # at once, when nothing was lost
+                    await one.dequeue_message(Query(queue=one.own_queue))
+                await one.send_message_to_client(one.id, b"kept")
+                liar.swallow, liar.lies = 1, [Refusal.OVERLOADED]
+                message = await one.dequeue_message(Query(queue=one.own_queue))
+                assert message is not None
+                assert message.content == b"kept"
+                assert liar.swallowed == 1
+                assert not liar.lies
 
     play(scenario())
 

@@ -1,11 +1,11 @@
-"""The verb `peer`: one sender, receiver or inspector process."""
+"""The verb `peer`: one sender, receiver or inspector process, or one of MLMQ's clients."""
 
 import signal
 
 from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.model.errors import ConfigError
 
-ROLES = ("sender", "receiver", "inspector")
+ROLES = ("sender", "receiver", "inspector", "client")
 
 
 def peer(role: str, control_url: str, peer_id: str) -> int:
@@ -17,6 +17,10 @@ def peer(role: str, control_url: str, peer_id: str) -> int:
         from crescendo.inspectors.worker import live_as_inspector
 
         live_as_inspector(speaker)
+    elif role == "client":
+        from crescendo.mlmq.workloads.worker import live_as_clients
+
+        live_as_clients(speaker)
     else:
         from crescendo.load.worker import live_as_peer
 

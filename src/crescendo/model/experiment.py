@@ -16,12 +16,13 @@ import yaml
 from msgspec import Meta, Struct, field
 
 from crescendo.model.address import PORTS, SCHEMES, TLS_OPTIONS
+from crescendo.model.clients import LEAST_DRAIN, SCHEME, URL_OPTIONS, Clients, check_clients
 from crescendo.model.errors import ConfigError
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import Constant, Profile, Step
 from crescendo.model.search import FEWEST_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
-from crescendo.model.verdict import STOPPING, Bound, check_metric, default_checks
+from crescendo.model.verdict import STOPPING, Bound, check_metric, client_checks, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Mode
 
 PROCESS = "process"
@@ -87,13 +88,15 @@ class Peers(Struct, frozen=True, forbid_unknown_fields=True):
 
     senders: Annotated[int, Meta(ge=1, le=1000)] = 1
     receivers: Annotated[int, Meta(ge=1, le=1000)] = 1
+    clients: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
 class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """One experiment. The same value and seed give the same schedule."""
 
     name: Annotated[str, Meta(pattern=_NAME)]
-    workload: Annotated[list[Group], Meta(min_length=1)]
+    workload: list[Group] = field(default_factory=list)
+    clients: list[Clients] = field(default_factory=list)  # MLMQ's own workloads, beside the load or instead of it
     system: System = System(kind="loopback")
     profile: Profile = Constant()
     phases: Phases = Phases()
@@ -105,15 +108,17 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     search: Search | None = None
 
     def __post_init__(self) -> None:
-        names = [group.name for group in self.workload]
+        names = [group.name for group in self.workload] + [group.name for group in self.clients]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise ValueError(f"two groups are called {sorted(twice)[0]!r}; give each group its own name")
         senders = sum(group.senders for group in self.workload)
         receivers = sum(group.receivers for group in self.workload)
-        if senders == 0:
+        if not self.workload and not self.clients:
+            raise ValueError("workload: the list must have length >= 1, unless there are clients")
+        if senders == 0 and not self.clients:
             raise ValueError("no group has a sender, so there would be nothing to measure")
-        if max(senders, receivers) > MAX_CONNECTIONS:
+        if max(senders, receivers) + sum(group.count for group in self.clients) > MAX_CONNECTIONS:
             raise ValueError(f"a run has at most {MAX_CONNECTIONS} senders and as many receivers")
         received = {place for group in self.workload for place in group.places("receiver")}
         sent = {place for group in self.workload for place in group.places("sender")}
@@ -127,12 +132,27 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         for inspect in self.inspect:
             self._check_target(inspect)
         for metric in self.checks or {}:
-            check_metric(metric)
+            check_metric(metric, has_clients=bool(self.clients))
         for metric, limit in self.stop_when.items():
             if metric not in STOPPING or limit <= 0:
                 raise ValueError(f"stop_when: {metric!r}: write one of {', '.join(STOPPING)} with a duration above 0")
         if self.search is not None:
             self._check_search(self.search)
+        if self.clients:
+            self._check_clients()
+
+    def _check_clients(self) -> None:
+        check_clients(self.clients, self.peers.clients)
+        if self.system.kind != SCHEME and not (self.system.url or "").startswith(f"{SCHEME}://"):
+            raise ValueError(f"clients speak to MLMQ; set system to kind: {SCHEME}, or to a url with {SCHEME}://")
+        if self.phases.measure.duration is None:
+            raise ValueError("clients: they go on until their time is over; make phases.measure a duration")
+        if self.phases.drain < LEAST_DRAIN:
+            raise ValueError(f"clients bring their last messages home; make phases.drain at least {LEAST_DRAIN}")
+        alone = {"stop_when": self.stop_when, "profile": not isinstance(self.profile, Constant)}
+        for key, given in {"search": self.search, **({} if self.workload else alone)}.items():
+            if given:
+                raise ValueError(f"{key}: it is about rates and receivers, and clients have neither; leave it out")
 
     def _check_search(self, search: Search) -> None:
         if self.checks is not None:
@@ -172,6 +192,8 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def effective_checks(self) -> dict[str, Bound]:
         """The checks of the file, or those that any honest run should pass."""
+        if self.clients:
+            return client_checks(self.checks or {})
         if self.checks is not None:
             return self.checks
         return default_checks(bounded=all(group.rate for group in self.workload if group.senders))
@@ -215,7 +237,7 @@ def experiment_from(
     document: dict[str, Any], overrides: tuple[str, ...] = (), *, source: str = "experiment", default_name: str = ""
 ) -> Experiment:
     """Build an experiment from what a file held."""
-    document = copy.deepcopy({"name": default_name, "workload": {}, **document})
+    document = copy.deepcopy({"name": default_name, "workload": [] if "clients" in document else {}, **document})
     _list_groups(document)
     for override in overrides:
         _apply(document, override)
@@ -228,8 +250,9 @@ def experiment_from(
 
 def _list_groups(document: dict[str, Any]) -> None:
     """One group may be written without the list around it, and a list of addresses means failover."""
-    if isinstance(document["workload"], dict):
-        document["workload"] = [document["workload"]]
+    for key in ("workload", "clients"):
+        if isinstance(document.get(key), dict):
+            document[key] = [document[key]]
     for group in document["workload"] if isinstance(document["workload"], list) else ():
         if isinstance(group, dict) and isinstance(group.get("address"), list) and group["address"]:
             group["address"], group["failover"] = group["address"][0], group["address"][1:]
@@ -252,14 +275,14 @@ def redact_url(url: str) -> str:
 
 
 def _check_url(url: str) -> None:
-    wanted = "amqp://[user:password@]host[:port] (or amqps, amqp091, amqp091s, stomp, stomp+ssl, mqtt, mqtts)"
+    wanted = "amqp://[user:password@]host[:port] (or amqps, amqp091, amqp091s, stomp, stomp+ssl, mqtt, mqtts, mlmq)"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:  # its words may hold a piece of the password
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    known = parts.scheme in PORTS and set(options) <= set(TLS_OPTIONS)
+    known = parts.scheme in PORTS and set(options) <= set(URL_OPTIONS.get(parts.scheme, TLS_OPTIONS))
     if not known or not parts.hostname or parts.path.strip("/") or port == 0:
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}")
 
@@ -279,8 +302,9 @@ def _apply(document: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override}: the value is not YAML: {_one_line(err)}") from err
     keys = path.split(".")
     targets: list[Any] = [document]
-    if keys[0] == "workload" and len(keys) > 1:
-        targets = document["workload"] if isinstance(document["workload"], list) else []
+    if keys[0] in {"workload", "clients"} and len(keys) > 1:
+        groups = document.get(keys[0])
+        targets = groups if isinstance(groups, list) else []
         keys = keys[1:]
         named = [group for group in targets if isinstance(group, dict) and group.get("name", "main") == keys[0]]
         if named and len(keys) > 1:
@@ -319,6 +343,7 @@ def _keys_at(where: str) -> list[str]:
         "profile": Profile,
         "inspect": Inspect,
         "search": Search,
+        "clients": Clients,
     }
     if head == "workload":
         kind: Any = Mode if where.endswith(".mode") else Group

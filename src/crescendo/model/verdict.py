@@ -20,7 +20,10 @@ PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9
 COUNTS = (
     "lost", "lost_acknowledged", "lost_unacknowledged", "duplicated", "reordered", "corrupt", "stray", "unrecorded",
 )  # fmt: skip
-ADDITIVE = ("duplicated", "reordered", "corrupt", "stray", "unrecorded")
+CONSERVATION = "conservation"
+"""How often clients that account for every message of theirs found one lost, doubled or mixed up."""
+
+ADDITIVE = ("duplicated", "reordered", "corrupt", "stray", "unrecorded", CONSERVATION)
 """Counts of things seen: missing evidence can only hide more of them, so exceeding a bound is proof."""
 
 SAMPLES_BEYOND = 10
@@ -109,19 +112,27 @@ def stopped_check(metric: str, value_ns: int, limit_ns: int, peer: str) -> Check
     return Check(metric, f"<= {Duration(limit_ns)} in every second", value_ns, limit_ns, Outcome.FAIL, [reason])
 
 
-def check_metric(metric: str) -> None:
+def check_metric(metric: str, *, has_clients: bool = False) -> None:
     """Refuse a metric nobody computes."""
-    if metric == "rate" or metric in COUNTS or _METRIC.fullmatch(metric):
+    if metric == CONSERVATION and not has_clients:
+        raise ValueError(f"{CONSERVATION}: it is what clients find out about their messages, and there are none")
+    if metric in {"rate", CONSERVATION} or metric in COUNTS or _METRIC.fullmatch(metric):
         return
     raise ValueError(
-        f"no metric is called {metric!r}; use rate, {', '.join(COUNTS)}, or KIND_STATISTIC such as response_p99 "
-        f"(kinds {', '.join(LATENCY_KINDS)}; statistics {', '.join(PERCENTILES)}, min, max, mean)"
+        f"no metric is called {metric!r}; use rate, {CONSERVATION}, {', '.join(COUNTS)}, or KIND_STATISTIC such as "
+        f"response_p99 (kinds {', '.join(LATENCY_KINDS)}; statistics {', '.join(PERCENTILES)}, min, max, mean)"
     )
 
 
 def default_checks(*, bounded: bool) -> dict[str, Bound]:
     """What any honest run should pass: nothing lost, and the load that was promised was carried."""
     return {"lost": Bound.parse(0), "rate": Bound.parse(">= 0.99 of offered" if bounded else "> 0")}
+
+
+def client_checks(given: dict[str, Bound]) -> dict[str, Bound]:
+    """What clients that keep books are judged by, whatever else is. Their rate is their own, so none is promised."""
+    lost = "lost_acknowledged" if "lost_acknowledged" in given else "lost"
+    return {**{metric: Bound.parse(0) for metric in (CONSERVATION, lost, "duplicated")}, **given}
 
 
 def judge_check(metric: str, bound: Bound, value: float | None, *, offered: float, reasons: list[str]) -> Check:

@@ -43,7 +43,9 @@ def _streams(run_dir: Path, manifest: Manifest) -> list[Stream]:
         found = carried(run_dir, manifest, role)
         messages, octets = np.sum(found.messages, axis=0), np.sum(found.octets, axis=0)
         for connection in manifest.connections:
-            if connection.role == role and (count := int(messages[connection.id])):
+            # Clients are no generator that was calibrated.
+            known = connection.role == role and connection.group in protocols
+            if known and (count := int(messages[connection.id])):
                 size = int(octets[connection.id]) / count
                 streams.append(Stream(protocols[connection.group], role, size, count / found.seconds))
     return streams

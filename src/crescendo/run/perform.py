@@ -102,8 +102,9 @@ def _perform(
         bus = Bus(control_url, f"{CONDUCTOR}-{secrets.token_hex(4)}", (topics.REPLIES, topics.NOTIFICATIONS))
         bus.connect()
         stack.callback(bus.close)
-        watcher.progress("starting " + ", ".join(sorted({f"{plan.role}s" for plan in arrangement.plan.peers})))
-        peers = [PeerProcess(plan.id, plan.role, control_url, run_dir / "logs") for plan in arrangement.plan.peers]
+        roles = arrangement.roles
+        watcher.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
+        peers = [PeerProcess(peer, role, control_url, run_dir / "logs") for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
         watcher.await_prepared()
@@ -195,7 +196,7 @@ def _seal(run_dir: Path, manifest: Manifest, outcome: Outcome) -> Performance:
     peers = [
         PeerRecord(
             id=peer.id,
-            role=peer.role,
+            role=peer.identity.role if peer.identity else peer.role,
             host=peer.identity.host if peer.identity else "",
             pid=peer.identity.pid if peer.identity else 0,
             ended=peer.ended,

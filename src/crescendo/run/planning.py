@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from crescendo.client.mlmq import brokers_of
 from crescendo.control.conductor import PeerPlan, Plan
 from crescendo.inspectors.assignment import Assignment
 from crescendo.inspectors.registry import inspector_of
 from crescendo.load.assignment import Place, assign
+from crescendo.mlmq.workloads.assignment import assign as assign_clients
+from crescendo.model.clients import CLIENT, SCHEME, ClientKind
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.schedule import measure_ns
@@ -27,6 +30,12 @@ class Arrangement:
 
     connections: list[Connection]
     plan: Plan
+    clients: frozenset[str] = frozenset()  # peers that are clients
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """What each peer's process is. To the conductor clients are senders: they begin at t0 and end by themselves."""
+        return {peer.id: CLIENT if peer.id in self.clients else peer.role for peer in self.plan.peers}
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,9 @@ def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnd
             places = [place for place, c in zip(_places(connections), connections, strict=True) if c.peer == peer]
             assignment = assign(peer, run_dir, tag, urls, experiment, places, answered_senders(experiment))
             peers.append(PeerPlan(peer, "sender" if role == "sender" else "receiver", assignment.to_payload()))
+    clients = _client_connections(experiment, len(senders), len(receivers))
+    companies = _clients(experiment, run_dir, tag, system, (len(senders), len(receivers)))
+    peers += companies
     peers += _inspectors(experiment, run_dir, system)
     plan = Plan(
         peers=tuple(peers),
@@ -56,19 +68,54 @@ def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnd
         fan_out=_fan_out(receivers),
         stop_when={metric: int(limit) for metric, limit in experiment.stop_when.items()},
     )
-    return Arrangement(senders + receivers, plan)
+    return Arrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in companies))
 
 
 def _url(system: SystemUnderTest, group: Group) -> str:
     scheme = PROTOCOLS[group.protocol]
     # Who asks a system for TLS wants it measured.
-    url = system.endpoints.get(SECURE_SCHEMES[scheme]) or system.endpoints.get(scheme)
+    url = system.endpoints.get(SECURE_SCHEMES.get(scheme, "")) or system.endpoints.get(scheme)
     if url is None:
         spoken = [protocol for protocol, endpoint in PROTOCOLS.items() if endpoint in system.endpoints]
         raise ConfigError(
             f"workload.{group.name}.protocol: the system does not speak {group.protocol}; it speaks {', '.join(spoken)}"
         )
     return url
+
+
+def _clients(
+    experiment: Experiment, run_dir: str, tag: int, system: SystemUnderTest, first: tuple[int, int]
+) -> list[PeerPlan]:
+    if not experiment.clients:
+        return []
+    if SCHEME not in system.endpoints:
+        raise ConfigError("clients: the system does not speak mlmq; set system.kind to mlmq")
+    brokers = list(brokers_of(system.endpoints[SCHEME]))
+    plans = []
+    for process in range(experiment.peers.clients):
+        peer = f"{CLIENT}-{process}"
+        assignment = assign_clients(peer, run_dir, tag, brokers, experiment, process, first)
+        plans.append(PeerPlan(peer, "sender", assignment.to_payload()))
+    return plans
+
+
+def _client_connections(experiment: Experiment, first_sender: int, first_receiver: int) -> list[Connection]:
+    """What the ledger has to know of the clients: each sends, receives, or both, where its messages meet others."""
+    processes = experiment.peers.clients
+    connections: list[Connection] = []
+    before = 0
+    for group in experiment.clients:
+        for process in range(processes):
+            for index in group.share(process, processes):
+                place = group.meeting(index, processes)
+                common = (f"{CLIENT}-{process}", group.name, place, place.partition("://")[2])
+                number = before + index
+                if group.kind != ClientKind.CONSUMER:
+                    connections.append(Connection(first_sender + number, "sender", *common))
+                if group.kind != ClientKind.PRODUCER:
+                    connections.append(Connection(first_receiver + number, "receiver", *common, place))
+        before += group.count
+    return connections
 
 
 def _inspectors(experiment: Experiment, run_dir: str, system: SystemUnderTest) -> list[PeerPlan]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from crescendo.exporters.maestro.looks import Attributes
 from crescendo.exporters.maestro.window import SECOND_NS, Window
+from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.record.manifest import Manifest, PeerRecord
 
@@ -31,6 +32,8 @@ def write_properties(path: Path, properties: Properties) -> None:
 
 def load_properties(manifest: Manifest, experiment: Experiment, peer: PeerRecord, window: Window) -> Properties:
     """The load of one peer. Where it serves several groups, the first one speaks for all."""
+    if not experiment.workload:
+        raise ConfigError("maestro knows senders and receivers, and this run has MLMQ's clients only")
     mine = [item for item in manifest.connections if item.peer == peer.id and item.role == peer.role]
     groups = {group.name: group for group in experiment.workload}
     group = groups.get(mine[0].group if mine else "", experiment.workload[0])

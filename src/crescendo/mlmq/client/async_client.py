@@ -5,7 +5,7 @@ acknowledgement. Every request is repeated on another broker when its answer doe
 safe, so a time-out neither loses nor doubles a message. Pull only: nothing happens unless it is asked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -68,10 +68,12 @@ class AsyncClient:
         attempt_timeout_s: float = 2.0,
         backoff: Backoff | None = None,
         patient: bool = True,
+        impatient_of: Collection[Refusal] = (),
         observer: Observer | None = None,
     ) -> None:
         """`patient`: a broker that is overloaded or away is asked again until the time is over; else that is an error.
 
+        `impatient_of` names refusals that are an error even to a patient client.
         `observer` is told of every request that ended, with its tiers.
         """
         self.name = name
@@ -84,6 +86,7 @@ class AsyncClient:
             backoff=backoff,
             wants_times=observer is not None,
             patient=patient,
+            impatient_of=impatient_of,
         )
         self._registered: Registered | None = None
         self._slots: Slots | None = None
@@ -197,11 +200,11 @@ class AsyncClient:
         once = slots.reopen(request) or await slots.lend()
         try:
             answer = await self._ask(msgspec.structs.replace(request, once=once), Messages, wait_s=wait_ms / 1000)
-        except RefusedError:
-            slots.give_back(once)
-            raise
-        except BaseException:  # cancelled ones as well: the messages may be ours already
-            slots.keep_open(request, once)
+        except BaseException as err:  # cancelled ones as well: the messages may be ours already
+            if isinstance(err, RefusedError) and not err.outcome_unknown:
+                slots.give_back(once)
+            else:
+                slots.keep_open(request, once)
             raise
         slots.give_back(once)
         return answer.messages

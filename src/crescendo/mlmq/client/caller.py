@@ -6,11 +6,11 @@ Only requests that are safe to repeat may be given here. Knows no operation's me
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from time import monotonic
 
 from crescendo.mlmq.client.backoff import Backoff
-from crescendo.mlmq.client.errors import UnansweredError
+from crescendo.mlmq.client.errors import UNKNOWN, UnansweredError
 from crescendo.mlmq.client.link import Link, Reply, connect
 from crescendo.mlmq.operations import Refusal, Refused, Request
 from crescendo.model.errors import ConfigError, PeerError
@@ -32,6 +32,7 @@ class Caller:
         backoff: Backoff | None = None,
         wants_times: bool = False,
         patient: bool = True,
+        impatient_of: Collection[Refusal] = (),
     ) -> None:
         if not brokers:
             raise ConfigError("brokers: name at least one, for example 127.0.0.1:8099")
@@ -45,7 +46,7 @@ class Caller:
         self._backoff = backoff or Backoff()
         self._chance = random.Random()  # noqa: S311 - spreads clients in time, keeps no secret
         self._wants_times = wants_times
-        self._patient = patient
+        self._asked_again = PASSING - frozenset(impatient_of) if patient else frozenset()
         self._link: Link | None = None
         self._connecting: asyncio.Lock | None = None
         self.connects = 0
@@ -66,6 +67,7 @@ class Caller:
         """
         deadline_s = monotonic() + timeout_s
         attempts = 0
+        perhaps_served = False  # an attempt was lost: that the next one was shed does not mean that nothing was done
         why = "no broker was tried"
         while True:
             attempts += 1
@@ -74,10 +76,12 @@ class Caller:
             try:
                 if link is None or not link.open:
                     link = await self._connected(left_s)
+                lost, perhaps_served = perhaps_served, True
                 reply = await link.ask(request, min(self._attempt_timeout_s + wait_s, max(left_s, 0.0)))
                 refused = reply.answer if isinstance(reply.answer, Refused) else None
-                if refused is None or refused.reason not in PASSING or not self._patient:
+                if refused is None or refused.reason not in (PASSING if lost else self._asked_again):
                     return reply, attempts
+                perhaps_served = lost or refused.reason in UNKNOWN
                 why = f"{link.broker}: {refused.reason.name.lower()}: {refused.text}"
                 if refused.reason is Refusal.CLOSING:
                     link.close("left because its broker closes")

@@ -6,13 +6,20 @@ Two errors of the client, both kinds of those that all of Crescendo uses. Decide
 from crescendo.mlmq.operations import Refusal, Refused
 from crescendo.model.errors import LostError, PeerError
 
+UNKNOWN = frozenset({Refusal.UNAVAILABLE, Refusal.INTERNAL})
+
 
 class RefusedError(PeerError):
-    """A broker answered, and the answer was no. Nothing was stored and nothing was taken."""
+    """A broker answered, and the answer was no. Nothing was stored and nothing was taken, unless it could not tell."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(f"{refused.reason.name.lower().replace('_', ' ')}: {refused.text}")
         self.reason: Refusal = refused.reason
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """Whether the broker lost its database on the way: the request may have been served all the same."""
+        return self.reason in UNKNOWN
 
 
 class UnansweredError(LostError):

@@ -35,12 +35,14 @@ _AWAY = (
     asyncpg.TooManyConnectionsError,
     asyncpg.LockNotAvailableError,
 )
+_FULL = "the database's disk is full: make room there"
+_HINT_OF_A_FULL_DISK = "free disk space"  # given also where the code says no more than that something failed
 _REFUSES: tuple[tuple[type[Exception], str], ...] = (
     (
         asyncpg.ReadOnlySQLTransactionError,
         "the database is read-only: a standby? Name the primary, or make it writable",
     ),
-    (asyncpg.DiskFullError, "the database's disk is full: make room there"),
+    (asyncpg.DiskFullError, _FULL),
     (asyncpg.OutOfMemoryError, "the database is out of memory: raise max_locks_per_transaction or give it more"),
     (asyncpg.InsufficientPrivilegeError, f"the account may not use schema mlmq: grant it, or {INIT_HINT} as its owner"),
 )
@@ -57,5 +59,9 @@ def translated() -> Iterator[None]:
     except tuple(kind for kind, _ in _REFUSES) as err:
         cure = next(cure for kind, cure in _REFUSES if isinstance(err, kind))
         raise StorageRefuses(f"{cure} ({err})") from err
+    except asyncpg.InternalServerError as err:
+        if _HINT_OF_A_FULL_DISK not in (err.hint or ""):
+            raise
+        raise StorageRefuses(f"{_FULL} ({err})") from err
     except _AWAY as err:
         raise StorageAway(f"the database is away: {type(err).__name__}: {err}".rstrip(": ")) from err

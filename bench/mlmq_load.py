@@ -1,0 +1,172 @@
+"""How are clients of MLMQ's workloads put on brokers for a measurement, and what did they get?
+
+Brokers are processes of their own on one durable embedded PostgreSQL; clients are the workloads themselves, in this
+process. Warm-up is not counted. Nothing is recorded: rows go nowhere, requests are counted.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import uvloop
+
+from crescendo.mlmq.client import Exchange
+from crescendo.mlmq.workloads.assignment import assign, posts_of
+from crescendo.mlmq.workloads.company import Company
+from crescendo.mlmq.workloads.journal import EMPTY, OK, Journal, judged
+from crescendo.mlmq.workloads.parcel import Parcel
+from crescendo.model.experiment import experiment_from
+from crescendo.run.processes import die_with_parent
+
+WARM_UP_S = 2.0
+DRAIN_S = 20
+TIERS = ("network", "receive", "queue", "pool", "database", "send", "wait")
+MIX = (("one-way", 30), ("paired", 16), ("consumer", 10), ("producer", 5))
+
+
+class Nowhere:
+    """A recording that keeps nothing."""
+
+    def append(self, table: str, rows: int, *columns: object) -> None:
+        pass
+
+    def append_one(self, table: str, *values: int) -> None:
+        pass
+
+    def tick(self, now_ns: int) -> None:
+        pass
+
+
+class Tally(Journal):
+    """Counts what was answered since the warm-up was over, and keeps the tiers of sends."""
+
+    def __init__(self) -> None:
+        super().__init__(Nowhere())
+        self.counting = False
+        self.counted: Counter[str] = Counter()
+        self.sends: list[tuple[int, ...]] = []
+
+    def leave(self, parcel: Parcel, size: int, stored_ns: int | None) -> None:
+        self.sent += 1
+
+    def arrive(self, receiver: int, parcel: Parcel | None, size: int, redelivered: bool, now_ns: int) -> None:
+        self.received += 1
+
+    def request(self, source: str, exchange: Exchange, timeout_ns: int, breakup: bool) -> None:
+        if not self.counting:
+            return
+        outcome, duration_ns = judged(exchange, timeout_ns)
+        self.counted[outcome] += 1
+        if outcome == OK and exchange.kind == "Send" and exchange.times is not None:
+            self.sends.append((duration_ns, exchange.network_ns or 0, *exchange.times))
+
+
+@dataclass(frozen=True)
+class Result:
+    """Requests a second, medians in milliseconds."""
+
+    useful: float
+    empty: float
+    failed: int
+    batch: float  # requests a statement
+    send_ms: float
+    tiers_ms: dict[str, float]
+
+    @property
+    def breakup(self) -> str:
+        return " ".join(f"{name} {value:.2f}" for name, value in self.tiers_ms.items())
+
+
+def mix(wait: str = "0s") -> list[dict[str, Any]]:
+    """The seed's 61 clients."""
+    return [{"name": kind, "kind": kind, "count": count, "wait": wait, "timeout": "1s"} for kind, count in MIX]
+
+
+@contextmanager
+def brokers(url: str, count: int, **settings: int) -> Iterator[list[dict[str, str]]]:
+    """Their addresses and metrics pages."""
+    with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch:
+        config = Path(scratch) / "broker.yml"
+        config.write_text(json.dumps(settings))
+        command = [sys.executable, "-m", "crescendo.cli.main", "broker", "--database", url, "--config", str(config)]
+        command += ["--listen", "127.0.0.1:0", "--json"]
+        started = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent())  # noqa: PLW1509
+            for _ in range(count)
+        ]
+        try:
+            yield [json.loads(broker.stdout.readline()) for broker in started if broker.stdout]
+        finally:
+            for broker in started:
+                broker.terminate()
+                broker.wait()
+                if broker.stdout:
+                    broker.stdout.close()
+
+
+def measure(url: str, clients: list[dict[str, Any]], seconds: float, count: int = 1, **settings: int) -> Result:
+    """One load on so many brokers."""
+    with brokers(url, count, **settings) as places:
+        tally = Tally()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            took_s = runner.run(
+                _perform([place["url"].removeprefix("mlmq://") for place in places], clients, seconds, tally)
+            )
+        requests, statements = map(sum, zip(*(_statements(place["http"]) for place in places), strict=True))
+    sends = list(zip(*tally.sends, strict=True)) or [(0,)] * (1 + len(TIERS))
+    medians = [median(column) / 1e6 for column in sends]
+    return Result(
+        tally.counted[OK] / took_s,
+        tally.counted[EMPTY] / took_s,
+        sum(n for outcome, n in tally.counted.items() if outcome not in {OK, EMPTY}),
+        requests / max(statements, 1),
+        medians[0],
+        dict(zip(TIERS, medians[1:], strict=True)),
+    )
+
+
+async def _perform(places: list[str], clients: list[dict[str, Any]], seconds: float, tally: Tally) -> float:
+    document = {
+        "name": "bench",
+        "system": {"kind": "mlmq"},
+        "clients": clients,
+        "phases": {"warmup": f"{WARM_UP_S}s", "measure": f"{seconds}s", "drain": f"{DRAIN_S}s"},
+    }
+    experiment = experiment_from(document)
+    assignment = assign("bench", "", 1, places, experiment, 0, (0, 0))
+    company = Company(posts_of(assignment, experiment), places, 1, experiment, tally)
+    await company.assemble()
+    t0_ns = time.monotonic_ns()
+    begun_s = t0_ns / 1e9 + WARM_UP_S
+
+    def count(now_ns: int) -> None:
+        tally.counting = begun_s <= now_ns / 1e9 < begun_s + seconds
+
+    await company.perform(t0_ns, lambda: False, count)
+    await company.leave()
+    found = company.findings
+    if found.violations or found.unresolved:
+        raise SystemExit(f"the books do not balance: {found.violated} {found.untold}")
+    return seconds
+
+
+def _statements(http: str) -> tuple[int, int]:
+    """Requests and statements of a broker so far."""
+    with urllib.request.urlopen(f"{http}/metrics", timeout=10) as page:  # noqa: S310 - our own, on loopback
+        lines = page.read().decode().splitlines()
+
+    def total(name: str) -> int:
+        return sum(int(line.rpartition(" ")[2]) for line in lines if line.startswith(f"crescendo_mlmq_{name}_total"))
+
+    return total("requests"), total("statements")

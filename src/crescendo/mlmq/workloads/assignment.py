@@ -1,0 +1,57 @@
+"""What is one process of clients asked to do?
+
+The payload of its SET note: everything it needs to know, checked when it arrives. Clients are numbered through all
+groups; the number says which broker a client uses, and which connections of the recording it is.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from crescendo.mlmq.workloads.actor import Post
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import Experiment, experiment_from, to_document
+
+
+class Assignment(Struct, frozen=True):
+    """A process's share of the clients."""
+
+    peer: str
+    run_dir: str
+    tag: int
+    brokers: list[str]
+    experiment: dict[str, Any]
+    process: int
+    first_sender: int  # the numbers of client 0 in the recording; the others follow
+    first_receiver: int
+
+    def to_payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = msgspec.to_builtins(self)
+        return payload
+
+
+def read_assignment(payload: dict[str, Any]) -> tuple[Assignment, Experiment]:
+    try:
+        assignment = msgspec.convert(payload, Assignment)
+    except msgspec.ValidationError as err:
+        raise ConfigError(f"an assignment that cannot be read: {err}") from err
+    return assignment, experiment_from(assignment.experiment)
+
+
+def assign(
+    peer: str, run_dir: str, tag: int, brokers: list[str], experiment: Experiment, process: int, first: tuple[int, int]
+) -> Assignment:
+    return Assignment(peer, run_dir, tag, brokers, to_document(experiment), process, *first)
+
+
+def posts_of(assignment: Assignment, experiment: Experiment) -> Iterator[Post]:
+    """The clients of this process."""
+    before = 0
+    for group in experiment.clients:
+        for index in group.share(assignment.process, experiment.peers.clients):
+            number = before + index
+            sender, receiver = assignment.first_sender + number, assignment.first_receiver + number
+            yield Post(group, index, sender, receiver, number % len(assignment.brokers))
+        before += group.count

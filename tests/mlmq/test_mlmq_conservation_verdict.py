@@ -1,0 +1,77 @@
+"""What may be said of a run by what its clients say about their own messages? No Spark: values in, verdict out."""
+
+from typing import Any
+
+import pytest
+
+from crescendo.model.experiment import experiment_from, to_document
+from crescendo.pipeline.evidence import Evidence
+from crescendo.pipeline.verdicts import verdict_of
+from crescendo.record.manifest import Clock, Manifest, PeerRecord, State
+from crescendo.record.summary import Ledger, Rate
+
+EXPERIMENT = experiment_from(
+    {
+        "name": "e",
+        "system": {"kind": "mlmq"},
+        "clients": {"name": "relay", "kind": "one-way", "count": 8},
+        "peers": {"clients": 2},
+    }
+)
+BOOKS = {"violations": 0.0, "unresolved": 0.0, "stored": 500.0, "busy_share": 0.3}
+
+
+def process(number: int, ended: str = "finished", **statistics: float) -> PeerRecord:
+    return PeerRecord(f"client-{number}", "client", "here", 1, ended, "", BOOKS | statistics)
+
+
+def judge(*peers: PeerRecord, **counts: int) -> tuple[str, dict[str, str]]:
+    fields: dict[str, Any] = dict.fromkeys(Ledger.__struct_fields__[3:], 0)
+    total = Ledger("total", None, None, **(fields | {"sent": 1000, "owed": 1000, "delivered": 1000} | counts))
+    manifest = Manifest(
+        run="r", tag=1, experiment=to_document(EXPERIMENT), command=[], started_ns=0, state=State.SEALED,
+        clocks=[Clock("here", 0)], peers=list(peers),
+    )  # fmt: skip
+    evidence = Evidence(
+        manifest=manifest,
+        experiment=EXPERIMENT,
+        damaged={},
+        unlisted=0,
+        total=total,
+        rate=Rate(0.0, 100.0, 100.0, 10**10, 0.0),
+        latency={},
+    )
+    _, verdict = verdict_of(evidence)
+    return verdict.outcome.value, {check.metric: check.outcome.value for check in verdict.checks}
+
+
+def test_books_that_balance_pass() -> None:
+    assert judge(process(0), process(1)) == ("pass", {"conservation": "pass", "lost": "pass", "duplicated": "pass"})
+
+
+def test_one_violation_fails_the_run_whatever_else_is_unknown() -> None:
+    assert judge(process(0, violations=1), process(1))[0] == "fail"
+    assert judge(process(0, violations=1), process(1, unresolved=3))[1]["conservation"] == "fail"
+
+
+def test_what_nobody_can_tell_is_invalid_and_so_is_what_rests_on_it() -> None:
+    outcome, checks = judge(process(0), process(1, unresolved=2), lost_acknowledged=2)
+    assert outcome == "invalid"
+    assert checks == {"conservation": "invalid", "lost": "invalid", "duplicated": "pass"}
+
+
+@pytest.mark.parametrize("missing", ["violations", "unresolved"])
+def test_books_that_were_never_closed_are_invalid(missing: str) -> None:
+    without = {key: value for key, value in BOOKS.items() if key != missing}
+    silent = PeerRecord("client-1", "client", "here", 1, "finished", "", without)
+    assert judge(process(0), silent)[1]["conservation"] == "invalid"
+    assert judge(process(0))[1]["conservation"] == "invalid"  # of the second process nothing is known
+
+
+def test_a_lost_process_is_never_a_pass() -> None:
+    assert judge(process(0), process(1, ended="lost"))[0] == "invalid"
+
+
+def test_what_the_ledger_finds_fails_the_run_even_when_the_books_balance() -> None:
+    assert judge(process(0), process(1), lost_acknowledged=1)[0] == "fail"
+    assert judge(process(0), process(1), duplicated=1)[0] == "fail"
