@@ -1,38 +1,53 @@
-"""How fast is the pipeline, and where does the time go?
+"""What does the pipeline cost, and how does that grow with the number of messages?
 
-Generates a recording, analyses it in a fresh JVM and again in a warm one, times every table by itself, and lets DuckDB
-count the same on the same files: absolute numbers are this machine's, the ratios carry further. A short run is
-analysed in a process of its own, because there everything is cold.
+Generates recordings of 1, 10 and 100 million messages and analyses each in a process of its own: the core (histograms
+by second, ledger, throughput) cold and warm, the full set, and every table by itself; with the peak memory of the JVM
+and of the driver. DuckDB then counts the core on the same files. Absolute numbers are this machine's; ratios and slopes
+carry further. CRESCENDO_BENCH_MESSAGES=1000000 (or several, with commas) tries it with less.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
 import psutil
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.generate_recording import START_NS, Plan, generate
+from crescendo.pipeline import columns
 from crescendo.pipeline.accounts import accounts
 from crescendo.pipeline.archive import archive_options
+from crescendo.pipeline.balance import read_balance
 from crescendo.pipeline.histogram import latency_histogram
-from crescendo.pipeline.ingest import frames_of, readable_recording
+from crescendo.pipeline.ingest import readable_recording
 from crescendo.pipeline.java import use_java
-from crescendo.pipeline.job import analyze
-from crescendo.pipeline.messages import timeline_of
-from crescendo.pipeline.parties import parties_of
+from crescendo.pipeline.job import analyze, tabulate
+from crescendo.pipeline.ledger import ledger
+from crescendo.pipeline.scans import ACCOUNTS, Work, work_on
 from crescendo.pipeline.session import close_session, open_session
 from crescendo.pipeline.tables import Shelf
 from crescendo.pipeline.throughput import throughput
+from crescendo.record.manifest import read_manifest
 
+MESSAGES = (1_000_000, 10_000_000, 100_000_000)
+SIZES = "CRESCENDO_BENCH_MESSAGES"
+FLAWED = 2_000_000
 SHORT = Plan(messages=50_000, rate=1_000.0)
 """Ten seconds at 5,000 messages a second."""
+
+Measured = dict[str, Any]
 
 
 @contextmanager
@@ -49,69 +64,159 @@ def _cpu_seconds() -> float:
     return float(sum(t.user + t.system for t in times))
 
 
-def main(messages: int = 10_000_000) -> None:
+def main(*sizes: int) -> None:
+    sizes = sizes or tuple(int(float(text)) for text in os.environ.get(SIZES, "").split(",") if text) or MESSAGES
     use_java()
+    warm: list[tuple[int, float]] = []
     with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as directory:
-        clean, flawed = Path(directory) / "clean", Path(directory) / "flawed"
-        clean.mkdir()
-        flawed.mkdir()
-        generate(clean, Plan(messages))
-        generate(flawed, Plan(messages // 5, lost=500, duplicated=500))
-        seconds = _spark(clean, flawed)
-        with timed("duckdb", seconds):
-            _duckdb(clean)
-        short = _short(Path(directory) / "short")
-
-    def line(what: str, key: str, rest: str = "") -> None:
-        print(f"  {what:<38} {seconds[key]:6.2f} s {seconds[f'{key}, cpu']:7.2f} CPU s   {rest}".rstrip())
-
-    def speed(key: str, count: int) -> str:
-        return f"{count / seconds[key] / 1e6:.2f} M messages a second"
-
-    print(f"pipeline: {messages:,} messages, sent, settled and received")
-    line("session start", "start", f"class archive: {'yes' if archive_options() else 'no'}")
-    for what in ("first analysis", "second analysis"):
-        line(what, what, speed(what, messages))
-    for what in ("check hashes and footers", "latency_histogram", "ledger accounts", "throughput"):
-        line(f"  alone, warm: {what}", what)
-    line(f"{messages // 5:,}, every block suspect", "flawed", speed("flawed", messages // 5))
-    ratio = seconds["second analysis"] / seconds["duckdb"]
-    line("the same counts by DuckDB", "duckdb", f"Spark, warm, takes {ratio:.1f} times as long")
+        for messages in sizes:
+            run_dir = _generated(Path(directory) / str(messages), Plan(messages))
+            found = _apart("--measure", run_dir)
+            with timed("duckdb", found["seconds"]):
+                _duckdb(run_dir)
+            _tell(messages, sum(part.octets for part in read_manifest(run_dir).files), found)
+            warm.append((messages, found["seconds"]["core, warm"]))
+        flawed = _apart("--flawed", _generated(Path(directory) / "flawed", Plan(FLAWED, lost=500, duplicated=500)))
+        short = _apart("--short", _generated(Path(directory) / "short", SHORT))["seconds"]
+    print(f"{FLAWED:,} messages, every block suspect: ", end="")
+    print(f"{flawed['seconds']['flawed']:.1f} s ({flawed['seconds']['flawed, cpu']:.1f} CPU s), in a cold JVM")
     print(f"a short run, {SHORT.messages:,} messages, in a process of its own:", end=" ")
     print(f"start {short['start']:.2f} s, analysis {short['analysis']:.2f} s ({short['analysis, cpu']:.2f} CPU s)")
+    if len(warm) > 1:
+        slope, constant = np.polyfit(*np.array(warm).T, 1)
+        print(
+            f"cost against size, core, warm: {slope * 1e6:.2f} s a million messages, {constant:.1f} s whatever the size"
+        )
 
 
-def _spark(clean: Path, flawed: Path) -> dict[str, float]:
+def _generated(run_dir: Path, plan: Plan) -> Path:
+    run_dir.mkdir()
+    generate(run_dir, plan)
+    return run_dir
+
+
+def _tell(messages: int, octets: int, found: Measured) -> None:
+    seconds, memory = found["seconds"], found["megabytes"]
+
+    def line(what: str, key: str, rest: str = "") -> None:
+        print(f"  {what:<40} {seconds[key]:8.2f} s {seconds[f'{key}, cpu']:8.2f} CPU s   {rest}".rstrip())
+
+    def speed(key: str) -> str:
+        return f"{messages / seconds[key] / 1e6:.2f} M messages a second"
+
+    print(f"pipeline: {messages:,} messages, sent, settled and received, in {octets / 1e6:,.0f} MB")
+    line("session start", "start", f"class archive: {'yes' if archive_options() else 'no'}")
+    line("check hashes and footers", "check")
+    for what in ("core, cold", "core, warm", "full"):
+        line(what, what, speed(what))
+    for table in found["tables"]:
+        line(f"  alone: {table.lstrip('.')}", table)  # those with a dot are on the way to others
+    ratio = seconds["core, warm"] / seconds["duckdb"]
+    line("the core by DuckDB", "duckdb", f"Spark, warm, takes {ratio:.1f} times as long")
+    for when in ("core", "full"):
+        jvm, driver = memory[f"jvm, {when}"], memory[f"driver, {when}"]
+        print(f"  peak memory, {when:<27} {jvm:8,.0f} MB JVM, {driver:,.0f} MB driver")
+
+
+# -- in a process of its own ----------------------------------------------------------------------------------------
+
+
+def _apart(what: str, run_dir: Path) -> Measured:
+    command = [sys.executable, "-m", "bench.pipeline_bench", what, str(run_dir)]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    found: Measured = json.loads(answer.stdout)
+    return found
+
+
+def _measure(run_dir: Path, what: str) -> Measured:
     seconds: dict[str, float] = {}
+    megabytes: dict[str, float] = {}
+    tables: list[str] = []
+    use_java()
     with timed("start", seconds):
         spark = open_session()
     try:
-        for what in ("first analysis", "second analysis"):
-            with timed(what, seconds):
-                total = analyze(clean, spark, lambda _: None).total
-            assert total.delivered == total.owed == total.settled
-        _tables(clean, spark, seconds)
-        with timed("flawed", seconds):
-            total = analyze(flawed, spark, lambda _: None).total
-        assert (total.lost, total.duplicated) == (500, 500)
+        if what == "--short":
+            with timed("analysis", seconds):
+                analyze(run_dir, spark, lambda _: None)
+        elif what == "--flawed":
+            with timed("flawed", seconds):
+                total = analyze(run_dir, spark, lambda _: None).total
+            assert (total.lost, total.duplicated) == (500, 500)
+        else:
+            tables = _costs(run_dir, spark, seconds, megabytes)
     finally:
         close_session(spark)
-    return seconds
+    return {"seconds": seconds, "megabytes": megabytes, "tables": tables}
 
 
-def _tables(run_dir: Path, spark: SparkSession, seconds: dict[str, float]) -> None:
-    with timed("check hashes and footers", seconds):
+def _costs(run_dir: Path, spark: SparkSession, seconds: dict[str, float], megabytes: dict[str, float]) -> list[str]:
+    def peak(when: str) -> None:
+        me = psutil.Process()
+        jvm = next(child for child in me.children() if child.name() == "java")
+        megabytes[f"jvm, {when}"], megabytes[f"driver, {when}"] = _peak_megabytes(jvm), _peak_megabytes(me)
+
+    with timed("check", seconds):
         recording = readable_recording(run_dir)
-    parties, timeline = parties_of(recording.manifest), timeline_of(recording.manifest)
-    frames, shelf = frames_of(spark, recording), Shelf(run_dir)
+    for what in ("core, cold", "core, warm"):
+        with timed(what, seconds):
+            _core(work_on(recording, spark, full=False), Shelf(run_dir))
+    peak("core")
+    work = work_on(recording, spark, full=True)
+    with timed("full", seconds):
+        total = tabulate(work, Shelf(run_dir), lambda _: None).total
+    assert total.delivered == total.owed == total.settled
+    peak("full")
+    shelf = TimedShelf(run_dir, seconds)
+    tabulate(work, shelf, lambda _: None)
+    return shelf.written
+
+
+def _core(work: Work, shelf: Shelf) -> None:
+    """What every analysis begins with, and what DuckDB is asked for too."""
+    frames, timeline, parties = work.frames, work.timeline, work.parties
     tables: dict[str, Callable[[], DataFrame]] = {
-        "latency_histogram": lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
-        "ledger accounts": lambda: accounts(frames, timeline, parties),
-        "throughput": lambda: throughput(frames.sent, frames.received, timeline),
+        columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
+        ACCOUNTS: lambda: accounts(frames, timeline, parties),
+        columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
     }
-    for name, frame in tables.items():
-        with timed(name, seconds):
-            shelf.write_frame(name.replace(" ", "_"), frame)
+    with ThreadPoolExecutor(len(tables)) as pool:
+        for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in tables.items()]:
+            written.result()
+    total = ledger(read_balance(shelf.files(ACCOUNTS), parties), {}, parties)[0]
+    assert total.delivered == total.owed == total.settled
+
+
+class TimedShelf(Shelf):
+    """Takes one table at a time, and notes what it cost since the one before it."""
+
+    def __init__(self, run_dir: Path, seconds: dict[str, float]) -> None:
+        super().__init__(run_dir)
+        self.written: list[str] = []
+        self._seconds = seconds
+        self._turn = threading.Lock()
+        self._last, self._last_cpu = time.perf_counter(), _cpu_seconds()
+
+    def write_frame(self, name: str, frame: Callable[[], DataFrame]) -> None:
+        with self._turn:
+            super().write_frame(name, frame)
+            self._note(name)
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        with self._turn:
+            super().write_table(name, table)
+            self._note(name)
+
+    def _note(self, name: str) -> None:
+        now, cpu = time.perf_counter(), _cpu_seconds()
+        self._seconds[name], self._seconds[f"{name}, cpu"] = now - self._last, cpu - self._last_cpu
+        self._last, self._last_cpu = now, cpu
+        self.written.append(name)
+
+
+def _peak_megabytes(process: psutil.Process) -> float:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def _duckdb(run_dir: Path) -> None:
@@ -139,28 +244,8 @@ def _duckdb(run_dir: Path) -> None:
         ).fetchall()
 
 
-def _short(run_dir: Path) -> dict[str, float]:
-    run_dir.mkdir()
-    generate(run_dir, SHORT)
-    command = [sys.executable, "-m", "bench.pipeline_bench", "--short", str(run_dir)]
-    answer = subprocess.run(command, capture_output=True, check=True)
-    seconds: dict[str, float] = json.loads(answer.stdout)
-    return seconds
-
-
-def _analyse_short(run_dir: Path) -> None:
-    seconds: dict[str, float] = {}
-    use_java()
-    with timed("start", seconds):
-        spark = open_session()
-    with timed("analysis", seconds):
-        analyze(run_dir, spark, lambda _: None)
-    close_session(spark)
-    print(json.dumps(seconds))
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--short"]:
-        _analyse_short(Path(sys.argv[2]))
+    if sys.argv[1:2] and sys.argv[1].startswith("--"):
+        print(json.dumps(_measure(Path(sys.argv[2]), sys.argv[1])))
     else:
-        main(*(int(number) for number in sys.argv[1:2]))
+        main(*(int(float(number)) for number in sys.argv[1:]))

@@ -1,6 +1,5 @@
-"""One Spark and one import of each sample for all tests of importers: starting Spark costs more than all of them."""
+"""One import of each sample for all tests of importers."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,16 +8,6 @@ from pyspark.sql import SparkSession
 
 from crescendo.importers.harvest import Options
 from crescendo.importers.job import Imported, carry_out, order
-from crescendo.pipeline.java import use_java
-from crescendo.pipeline.session import close_session, open_session
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    use_java()
-    session = open_session()
-    yield session
-    close_session(session)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,10 @@
 """From a recording to tables and a summary: whole, repeatable, honest and quiet."""
 
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.job import analyze
 from crescendo.record.manifest import State, read_manifest, sha256_of, write_manifest
-from crescendo.record.summary import read_summary
+from crescendo.record.summary import Summary, read_summary
 
 TABLES = [
     "backlog", "checks", "effects", "latency", "latency_histogram", "ledger", "ledger_ranges", "little", "outages",
@@ -46,39 +48,57 @@ def flawed() -> Tiny:
     return tiny
 
 
-def test_the_summary_on_disk_is_the_summary_returned_and_nothing_else_is_left(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Analysed:
+    """A flawed run in a directory that a person might name like this, analysed once."""
+
+    run_dir: Path
+    summary: Summary
+    said: list[str]
+
+
+@pytest.fixture(scope="module")
+def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    run_dir = tmp_path_factory.mktemp("job") / "a run [1] {x,y} *? at 12:30 é %20"
+    run_dir.mkdir()
     said: list[str] = []
-    summary = analyze(flawed().write(tmp_path), spark, said.append)
-    assert read_summary(tmp_path) == summary
-    assert said
-    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == TABLES
-    hidden = [path for path in (tmp_path / "tables").rglob("*") if path.name.startswith((".", "_"))]
+    return Analysed(run_dir, analyze(flawed().write(run_dir), spark, said.append), said)
+
+
+def test_the_summary_on_disk_is_the_summary_returned_and_nothing_else_is_left(analysed: Analysed) -> None:
+    assert read_summary(analysed.run_dir) == analysed.summary
+    assert analysed.said
+    assert sorted(path.name for path in (analysed.run_dir / "tables").iterdir()) == TABLES
+    hidden = [path for path in (analysed.run_dir / "tables").rglob("*") if path.name.startswith((".", "_"))]
     assert hidden == []
 
 
-def test_analysing_twice_gives_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
-    flawed().write(tmp_path)
-    first = analyze(tmp_path, spark, silent)
-    tables = content(tmp_path)
+def test_a_directory_may_have_any_name(analysed: Analysed) -> None:
+    assert analysed.summary.total.lost == 4
+
+
+def test_analysing_twice_gives_the_same_tables(spark: SparkSession, analysed: Analysed) -> None:
+    tables = content(analysed.run_dir)
     assert {name for name, rows in tables.items() if not rows} == {"effects", "outages"}
-    assert analyze(tmp_path, spark, silent) == first
-    assert content(tmp_path) == tables
+    assert analyze(analysed.run_dir, spark, silent) == analysed.summary
+    assert content(analysed.run_dir) == tables
 
 
-def test_throughput_and_counts_are_those_of_the_raw_parts(spark: SparkSession, tmp_path: Path) -> None:
-    analyze(flawed().write(tmp_path), spark, silent)
+def test_throughput_and_counts_are_those_of_the_raw_parts(analysed: Analysed) -> None:
+    sent, received = (pq.read_table(analysed.run_dir / table) for table in ("sent", "received"))
     query = f"""
         SELECT (sent_ns - {START_NS}) // {SECOND_NS} AS second, 'sender' AS role, sender AS connection,
                count(*) AS messages, sum(size)::BIGINT AS bytes
-        FROM '{tmp_path}/sent/*.parquet' GROUP BY ALL
+        FROM sent GROUP BY ALL
         UNION ALL
         SELECT floor((received_ns - {START_NS}) / {SECOND_NS}), 'receiver', receiver, count(*), sum(size)::BIGINT
-        FROM '{tmp_path}/received/*.parquet' GROUP BY ALL
+        FROM received GROUP BY ALL
     """  # noqa: S608
-    expected = duckdb.execute(query).fetchall()
-    rows = pq.read_table(tmp_path / "tables" / "throughput").to_pylist()
+    with duckdb.connect() as asked:
+        asked.register("sent", sent)
+        asked.register("received", received)
+        expected = asked.execute(query).fetchall()
+    rows = pq.read_table(analysed.run_dir / "tables" / "throughput").to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
 
 
@@ -91,48 +111,41 @@ def test_an_empty_recording_is_analysed_and_proves_nothing(spark: SparkSession, 
     assert sorted(content(tmp_path)) == TABLES
 
 
-def test_a_part_with_one_flipped_byte_is_named_and_not_computed_with(spark: SparkSession, tmp_path: Path) -> None:
-    tiny = Tiny()
-    tiny.carry(20)
-    tiny.write(tmp_path)
-    part = tmp_path / "received" / f"{RECEIVER_PEER}-00000.parquet"
-    octets = bytearray(part.read_bytes())
-    octets[len(octets) // 2] ^= 1
-    part.write_bytes(octets)
-    summary = analyze(tmp_path, spark, silent)
-    intact = next(entry for entry in summary.validity if entry.name == "every part intact")
-    assert not intact.holds
-    assert part.name in intact.detail
-    assert summary.verdict.outcome is Outcome.INVALID
-
-
-def test_a_part_that_is_no_parquet_is_damaged_whatever_its_hash_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_parts_are_named_and_not_computed_with(spark: SparkSession, tmp_path: Path) -> None:
+    """One has a flipped byte; another is no Parquet, whatever its hash says."""
     tiny = Tiny()
     tiny.carry(20)
     manifest = read_manifest(tiny.write(tmp_path))
-    part = tmp_path / "sent" / f"{SENDER_PEER}-00000.parquet"
-    part.write_bytes(b"PAR1 but not really PAR1")
-    forged = {"octets": part.stat().st_size, "sha256": sha256_of(part)}
-    files = [replace(file, **forged) if file.table == "sent" else file for file in manifest.files]
+    flipped = tmp_path / "received" / f"{RECEIVER_PEER}-00000.parquet"
+    octets = bytearray(flipped.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    flipped.write_bytes(octets)
+    forged = tmp_path / "sent" / f"{SENDER_PEER}-00000.parquet"
+    forged.write_bytes(b"PAR1 but not really PAR1")
+    hashed = {"octets": forged.stat().st_size, "sha256": sha256_of(forged)}
+    files = [replace(file, **hashed) if file.table == "sent" else file for file in manifest.files]
     write_manifest(tmp_path, replace(manifest, files=files))
     summary = analyze(tmp_path, spark, silent)
     intact = next(entry for entry in summary.validity if entry.name == "every part intact")
+    assert not intact.holds
+    assert flipped.name in intact.detail
+    assert forged.name in intact.detail
     assert "is not readable as Parquet" in intact.detail
-
-
-def test_losing_a_peer_is_never_a_pass(spark: SparkSession, tmp_path: Path) -> None:
-    tiny = Tiny(group={"rate": 5.0}, ended={SENDER_PEER: "lost"}, state=State.INCOMPLETE)
-    tiny.carry(20)
-    summary = analyze(tiny.write(tmp_path), spark, silent)
+    assert (summary.total.sent, summary.total.delivered) == (0, 0)
     assert summary.verdict.outcome is Outcome.INVALID
-    assert any(SENDER_PEER in reason for check in summary.verdict.checks for reason in check.reasons)
 
 
-def test_a_proven_duplicate_fails_even_when_a_peer_was_lost(spark: SparkSession, tmp_path: Path) -> None:
-    tiny = Tiny(checks={"duplicated": 0}, ended={RECEIVER_PEER: "lost"}, state=State.INCOMPLETE)
+def test_a_lost_peer_undermines_what_rests_on_it_and_a_proven_duplicate_fails_all_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tiny = Tiny(checks={"lost": 0, "duplicated": 0}, ended={RECEIVER_PEER: "lost"}, state=State.INCOMPLETE)
     tiny.carry(20)
     tiny.deliver(0, 0, 7, MEASURE_NS + 7 * MS, MEASURE_NS + 100 * MS)
-    assert analyze(tiny.write(tmp_path), spark, silent).verdict.outcome is Outcome.FAIL
+    verdict = analyze(tiny.write(tmp_path), spark, silent).verdict
+    lost = next(check for check in verdict.checks if check.metric == "lost")
+    assert lost.outcome is Outcome.INVALID
+    assert any(RECEIVER_PEER in reason for reason in lost.reasons)
+    assert verdict.outcome is Outcome.FAIL
 
 
 def test_rate_batch_share_and_clock_bound_are_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -156,12 +169,6 @@ def test_a_run_without_phases_has_no_rate_to_judge(spark: SparkSession, tmp_path
     assert summary.verdict.outcome is Outcome.INVALID
 
 
-def test_a_directory_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
-    run_dir = tmp_path / "a run [1] {x,y} *? at 12:30 é %20"
-    run_dir.mkdir()
-    assert analyze(flawed().write(run_dir), spark, silent).total.lost == 4
-
-
 def test_what_is_no_recording_is_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text("mine")
     with pytest.raises(ConfigError, match="not a recording"):
@@ -170,9 +177,10 @@ def test_what_is_no_recording_is_refused_and_left_alone(spark: SparkSession, tmp
 
 
 def test_an_analysis_that_breaks_leaves_no_summary(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, analysed: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analyze(flawed().write(tmp_path), spark, silent)
+    shutil.copytree(analysed.run_dir, tmp_path, dirs_exist_ok=True)
+    assert read_summary(tmp_path) == analysed.summary
 
     def broken(*_: object) -> None:
         raise OSError("disk full")
@@ -191,6 +199,7 @@ def test_spark_is_silent_from_start_to_end_and_leaves_nothing_behind(tmp_path: P
     flawed().write(run_dir)
     program = """
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from crescendo.pipeline.java import use_java
 from crescendo.pipeline.job import analyze

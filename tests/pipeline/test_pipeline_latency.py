@@ -1,14 +1,8 @@
-"""Percentiles, phases and seconds against sorted lists."""
+"""Latencies, phases and seconds that can be worked out by hand. Any recording at all: test_pipeline_tables.py."""
 
-import math
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import numpy as np
 import pyarrow.parquet as pq
-import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tiny_recordings import END_NS, MEASURE_NS, MS, SECOND_NS, START_NS, Tiny, silent
 
@@ -93,28 +87,3 @@ def test_corrupt_and_stray_messages_have_no_latency_and_carry_nothing(spark: Spa
     assert sorted((row["second"], row["role"], row["connection"], row["messages"], row["bytes"]) for row in rows) == [
         (1, "receiver", 0, 3, 300), (1, "sender", 0, 3, 300),
     ]  # fmt: skip
-
-
-# Without shrinking: every try is a Spark job.
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
-@given(samples=st.lists(st.one_of(st.integers(-2_000, 5_000), st.integers(0, 2 * 10**9)), min_size=25, max_size=120))
-def test_percentiles_are_those_of_the_sorted_samples_within_a_bucket(spark: SparkSession, samples: list[int]) -> None:
-    tiny = Tiny()
-    for seq, latency_ns in enumerate(samples):
-        tiny.send(0, seq, MEASURE_NS + seq)
-        tiny.deliver(0, 0, seq, MEASURE_NS + seq, MEASURE_NS + seq + latency_ns)
-    with TemporaryDirectory() as directory:
-        row = latency(analyze(tiny.write(Path(directory)), spark, silent), "response")
-    ordered = sorted(samples)
-    assert (row.count, row.min_ns, row.max_ns) == (len(samples), ordered[0], ordered[-1])
-    assert row.mean_ns == pytest.approx(float(np.mean(samples)), rel=1e-12)
-    assert row.negative == sum(sample < 0 for sample in samples)
-    for name, percent in (("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0)):
-        rank = math.ceil(percent / 100 * len(samples))
-        value = row.percentiles_ns[name]
-        if len(samples) - rank < 10:
-            assert value is None
-        else:
-            true = ordered[rank - 1]
-            assert value is not None
-            assert true <= value <= min(true + abs(true) / 256, ordered[-1])

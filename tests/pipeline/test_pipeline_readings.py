@@ -167,8 +167,3 @@ def test_a_gap_lasts_from_the_failed_look_to_the_one_that_succeeds(spark: SparkS
         first | {"start_ns": MEASURE_NS + 11, "end_ns": None, "reason": "gone"},
     ]
     assert not (run_dir / "tables" / "readings").exists()
-
-
-def test_a_run_without_inspectors_has_no_such_tables(spark: SparkSession, tmp_path: Path) -> None:
-    analyze(Tiny().write(tmp_path), spark, silent)
-    assert [path.name for path in (tmp_path / "tables").iterdir() if path.name.startswith("reading")] == []

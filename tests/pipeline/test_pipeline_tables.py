@@ -4,15 +4,12 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import recounted
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tiny_recordings import MEASURE_NS, MS, RECEIVER_PEER, SECOND_NS, SENDER_PEER, START_NS, Tiny, silent
 
@@ -22,6 +19,7 @@ from crescendo.pipeline.job import analyze
 from crescendo.record.manifest import Phase as Stage
 from crescendo.record.manifest import State
 from crescendo.record.schema import Flag
+from crescendo.record.summary import Summary
 
 ACTIONS = ["round trip", "one way", "send", "send/database", "receive"]
 
@@ -34,20 +32,18 @@ def read(run_dir: Path, table: str) -> list[dict[str, Any]]:
 FATES = ["mixed, topic", "mixed, queue", "all lost", "all duplicated", "one message", "empty"]
 
 
-@st.composite
-def recordings(draw: st.DrawFn, fate: str) -> Tiny:
-    """What kind of run it was is drawn; its many rows come from a seed, so that percentiles have enough of them."""
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+def recording(fate: str, random: np.random.Generator) -> Tiny:
+    """A run of this kind: everything else of it, also how many there are of what, is thrown with dice."""
     mixed = fate.startswith("mixed")
-    topic = fate.endswith("topic") if mixed else draw(st.booleans())
-    unbounded = False if mixed else draw(st.booleans())
-    senders, receivers = draw(st.integers(2, 3)), draw(st.integers(2, 3))
+    topic = fate.endswith("topic") if mixed else bool(random.integers(2))
+    unbounded = False if mixed else bool(random.integers(2))
+    senders, receivers = random.integers(2, 4, 2).tolist()
     address = "topic://t" if topic else "queue://q"
     group = {"address": address, "senders": senders, "receivers": receivers, "rate": 0 if unbounded else 50.0}
     ended = {"all lost": {RECEIVER_PEER: "lost"}, "mixed, queue": {SENDER_PEER: "lost"}}.get(fate, {})
     tiny = Tiny(group=group, ended=ended, state=State.INCOMPLETE if ended else State.SEALED)
-    messages = {"empty": 0, "one message": 1}.get(fate, draw(st.integers(120, 200)))
-    spread_ns = draw(st.sampled_from([10**9, 10**4]))
+    messages = {"empty": 0, "one message": 1}.get(fate, int(random.integers(120, 201)))
+    spread_ns = int(random.choice([10**9, 10**4]))
     arrivals = []
     for sender in range(1 if fate == "one message" else senders):
         intended_ns = START_NS - SECOND_NS // 2 + np.sort(random.integers(0, 6 * SECOND_NS, messages))
@@ -92,24 +88,21 @@ def assert_described(row: dict[str, Any], values: list[int]) -> None:
             assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
 
 
-# Without shrinking, and twice for each fate: every try is a dozen Spark jobs, and the first is always the plainest.
+# One recording of each fate, and another one each time: every one is a dozen Spark jobs.
 @pytest.mark.parametrize("fate", FATES)
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
-@given(data=st.data())
-def test_every_table_of_any_recording_is_what_a_recount_gives(
-    spark: SparkSession, fate: str, data: st.DataObject
-) -> None:
-    tiny = data.draw(recordings(fate))
-    with TemporaryDirectory() as directory:
-        run_dir = Path(directory)
-        analyze(tiny.write(run_dir), spark, silent, full=True)
-        _compare_latency(run_dir, tiny)
-        _compare_jitter(run_dir, tiny)
-        _compare_spans(run_dir, tiny)
-        rows = read(run_dir, "errors") if (run_dir / "tables" / "errors").exists() else []
-        found = {(row["second"], row["sender"], row["outcome"], row["messages"], row["share"]) for row in rows}
-        assert found == recounted.error_rows(tiny)
-        backlog = {(row["subscription"], row["second"]): row for row in read(run_dir, "backlog")}
+def test_every_table_of_any_recording_is_what_a_recount_gives(spark: SparkSession, fate: str, tmp_path: Path) -> None:
+    seed = np.random.SeedSequence().entropy
+    print(f"made with np.random.default_rng({seed})")  # pytest shows it when the test fails
+    tiny = recording(fate, np.random.default_rng(seed))
+    summary = analyze(tiny.write(tmp_path), spark, silent, full=True)
+    _compare_latency(tmp_path, tiny)
+    _compare_summary(summary, tiny)
+    _compare_jitter(tmp_path, tiny)
+    _compare_spans(tmp_path, tiny)
+    rows = read(tmp_path, "errors") if (tmp_path / "tables" / "errors").exists() else []
+    found = {(row["second"], row["sender"], row["outcome"], row["messages"], row["share"]) for row in rows}
+    assert found == recounted.error_rows(tiny)
+    backlog = {(row["subscription"], row["second"]): row for row in read(tmp_path, "backlog")}
     expected = recounted.backlog_rows(tiny)
     assert {key: (row["sent"], row["received"], row["backlog"]) for key, row in backlog.items()} == expected
     assert all(row["peak"] >= row["backlog"] for row in backlog.values())
@@ -124,6 +117,28 @@ def _compare_latency(run_dir: Path, tiny: Tiny) -> None:
     assert rows.keys() == samples.keys()
     for key, values in samples.items():
         assert_described(rows[key], values)
+
+
+def _compare_summary(summary: Summary, tiny: Tiny) -> None:
+    """The rows that people see first, against the sorted samples of each phase."""
+    samples = recounted.latency_samples(tiny, unbounded=not tiny.group["rate"])
+    phases = {(key[1], key[4]): values for key, values in samples.items() if key[0] == "phase"}
+    assert {(row.phase, row.kind) for row in summary.latency} == phases.keys()
+    for row in summary.latency:
+        values = phases[row.phase, row.kind]
+        ordered = sorted(values)
+        assert (row.count, row.min_ns, row.max_ns) == (len(values), ordered[0], ordered[-1])
+        assert row.mean_ns == pytest.approx(float(np.mean(values)), rel=1e-12, abs=1e-3)
+        assert row.negative == sum(value < 0 for value in values)
+        for name, percent in PERCENTILES.items():
+            rank = max(math.ceil(round(percent * len(values) / 100, 6)), 1)
+            value = row.percentiles_ns[name]
+            if len(values) - rank < 10:
+                assert value is None
+            else:
+                true = ordered[rank - 1]
+                assert value is not None
+                assert true <= value <= min(true + abs(true) / 256 + 1, ordered[-1])
 
 
 def _compare_jitter(run_dir: Path, tiny: Tiny) -> None:

@@ -4,12 +4,13 @@ Written with the recorder that peers use. Knows nothing of the pipeline.
 """
 
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment import Experiment, experiment_from, to_document
 from crescendo.record.manifest import Clock, Connection, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import EVENTS, RECEIVED, SENT, SETTLED, SPANS, Settlement
@@ -30,6 +31,7 @@ class Tiny:
     """What to record. Rows are tuples in the order of the schema; times left out are the plain ones below."""
 
     group: dict[str, Any] = field(default_factory=dict)
+    more_groups: list[dict[str, Any]] = field(default_factory=list)  # their connections are numbered after its own
     checks: dict[str, Any] | None = None
     sent: list[tuple[int, ...]] = field(default_factory=list)
     settled: list[tuple[int, ...]] = field(default_factory=list)
@@ -56,17 +58,18 @@ class Tiny:
     def accept(self, sender: int, first_seq: int, last_seq: int, sent_ns: int, settled_ns: int) -> None:
         self.settled.append((sender, first_seq, last_seq, sent_ns, settled_ns, int(Settlement.ACCEPTED)))
 
-    def carry(self, count: int, *, sender: int = 0, receiver: int = 0, latency_ns: int = MS) -> None:
+    def carry(self, messages: int, *, sender: int = 0, receiver: int = 0, latency_ns: int = MS) -> None:
         """Messages that go right, one a millisecond from the start of the measure phase."""
-        for seq in range(count):
+        for seq in range(messages):
             intended_ns = MEASURE_NS + seq * MS
             self.send(sender, seq, intended_ns)
             self.deliver(receiver, sender, seq, intended_ns, intended_ns + latency_ns)
 
     def write(self, run_dir: Path) -> Path:
-        experiment = experiment_from(
-            {"name": "tiny", "workload": [self.group]} | ({} if self.checks is None else {"checks": self.checks})
-        )
+        document: dict[str, Any] = {"name": "tiny", "workload": [self.group, *self.more_groups]}
+        if self.checks is not None:
+            document["checks"] = self.checks
+        experiment = experiment_from(document)
         for peer, tables in (
             (SENDER_PEER, {SENT: self.sent, SETTLED: self.settled}),
             (RECEIVER_PEER, {RECEIVED: self.received, SPANS: self.spans, EVENTS: self.events}),
@@ -102,20 +105,7 @@ class Tiny:
                         (RECEIVER_PEER, "receiver", {"busy_share": 0.1, "batch_share": 0.5}),
                     )
                 ],
-                connections=[
-                    Connection(
-                        index,
-                        role,
-                        f"{role}-0",
-                        group.name,
-                        group.address,
-                        group.destination,
-                        group.subscription_of(index) if role == "receiver" else "",
-                    )
-                    for group in experiment.workload
-                    for role, count in (("sender", group.senders), ("receiver", group.receivers))
-                    for index in range(count)
-                ],
+                connections=_connections(experiment),
                 phases=[Phase("warmup", START_NS, MEASURE_NS), Phase("measure", MEASURE_NS, END_NS)]
                 if self.phases is None
                 else self.phases,
@@ -123,6 +113,24 @@ class Tiny:
             ),
         )
         return run_dir
+
+
+def _connections(experiment: Experiment) -> list[Connection]:
+    numbers = {"sender": count(), "receiver": count()}
+    return [
+        Connection(
+            next(numbers[role]),
+            role,
+            f"{role}-0",
+            group.name,
+            group.address,
+            group.destination,
+            group.subscription_of(index) if role == "receiver" else "",
+        )
+        for group in experiment.workload
+        for role, connections in (("sender", group.senders), ("receiver", group.receivers))
+        for index in range(connections)
+    ]
 
 
 def silent(_: str) -> None:

@@ -1,29 +1,153 @@
-"""The verb `analyze`: tables and verdicts from recordings."""
+"""The verb `analyze`: tables and verdicts from recordings; of several, a lake."""
 
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
+from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
-from crescendo.record.manifest import read_manifest
+from crescendo.pipeline.java import use_java
+from crescendo.pipeline.places import LAKE_MARKER, is_url
+from crescendo.pipeline.settings import check_master
+from crescendo.record.manifest import MANIFEST, read_manifest
+from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
+from crescendo.run.ceiling import with_ceiling
+
+if TYPE_CHECKING:
+    from crescendo.pipeline.gathering import Gathered
 
 _WORST_FIRST = (Outcome.FAIL, Outcome.INVALID, Outcome.PASS)
+_LAKE = "lake"
 
 
-def analyze(runs: list[Path], master: str | None, as_json: bool, full: bool = False) -> int:
-    for run_dir in runs:
-        read_manifest(run_dir)  # refuse all wrong paths before the first minute of work
-    summaries = []
-    with Progress() as progress, Analyst(master) as analyst:
-        for run_dir in runs:
-            summaries.append(analyst.analyze(run_dir, progress, full=full))
+@dataclass
+class _Named:
+    """What the person named: recordings, and what is none."""
+
+    runs: list[Path | str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = False, lake: str | None = None) -> int:
+    if master is not None:
+        check_master(master)
+    if len(runs) == 1 and lake is None and (is_url(runs[0]) or not _has_runs(Path(runs[0]))):
+        return _single(runs[0], master, as_json, full)
+    named = _named(runs)
+    if not named.runs:
+        raise ConfigError(named.faults[0] if named.faults else f"{runs[0]}: no recording in there")
+    lake_at: Path | str = _default_lake(named.runs) if lake is None else lake if is_url(lake) else Path(lake)
+    use_java()
+    with Progress() as progress:
+        progress("starting Spark")
+        # Not before here: whoever mistyped a path need not wait for Spark to be loaded.
+        from crescendo.pipeline.gathering import Gathered, gather
+        from crescendo.pipeline.session import close_session, open_session
+
+        spark = open_session(master)
+        try:
+            results = gather(named.runs, lake_at, spark, progress, full=full, finish=with_ceiling)
+        finally:
+            close_session(spark)
+    results += [Gathered(fault.partition(": ")[0], fault=fault) for fault in named.faults]
     if as_json:
-        print(msgspec.json.encode(summaries).decode())
+        print(_json(lake_at, results))
     else:
-        for run_dir, summary in zip(runs, summaries, strict=True):
-            print(run_dir)
-            print_verdict(summary)
-    outcomes = {summary.verdict.outcome for summary in summaries}
+        _print(lake_at, results)
+    outcomes = {Outcome.INVALID if one.summary is None else one.summary.verdict.outcome for one in results}
+    return _exit_code(outcomes)
+
+
+def _single(run: str, master: str | None, as_json: bool, full: bool) -> int:
+    """One run alone, as `crescendo run` does it: its own tables, and no lake."""
+    with Progress() as progress:
+        summary = _at_url(run, master, progress, full) if is_url(run) else _here(Path(run), master, progress, full)
+    if as_json:
+        print(msgspec.json.encode([summary]).decode())
+    else:
+        print(run)
+        print_verdict(summary)
+    return _exit_code({summary.verdict.outcome})
+
+
+def _here(run_dir: Path, master: str | None, progress: Progress, full: bool) -> Summary:
+    read_manifest(run_dir)  # refuse a wrong path before the first second of work
+    with Analyst(master) as analyst:
+        return analyst.analyze(run_dir, progress, full=full)
+
+
+def _at_url(run: str, master: str | None, progress: Progress, full: bool) -> Summary:
+    use_java()
+    progress("starting Spark")
+    from crescendo.pipeline.job import analyze as analyze_one
+    from crescendo.pipeline.session import close_session, open_session
+
+    spark = open_session(master)
+    try:
+        return analyze_one(run, spark, progress, full=full)
+    finally:
+        close_session(spark)
+
+
+def _named(names: list[str]) -> _Named:
+    """Recordings, and those in directories of recordings. A lake among them, as in runs/*, is passed over."""
+    named = _Named()
+    for name in names:
+        path = Path(name)
+        if is_url(name):
+            named.runs.append(name)
+        elif (path / MANIFEST).exists():
+            named.runs.append(path)
+        elif (path / LAKE_MARKER).exists():
+            continue
+        elif _has_runs(path):
+            named.runs += [child for child in sorted(path.iterdir()) if (child / MANIFEST).exists()]
+        else:
+            named.faults.append(f"{path}: not a recording, it has no {MANIFEST}")
+    named.runs = list(dict.fromkeys(named.runs))
+    return named
+
+
+def _has_runs(path: Path) -> bool:
+    """Whether this is no recording itself, but a directory of them."""
+    try:
+        return not (path / MANIFEST).exists() and any((child / MANIFEST).exists() for child in path.iterdir())
+    except OSError:
+        return False
+
+
+def _default_lake(runs: list[Path | str]) -> Path | str:
+    if all(isinstance(run, str) for run in runs):
+        return str(runs[0]).rstrip("/").rpartition("/")[0] + f"/{_LAKE}"
+    parents = [str(run.absolute().parent) for run in runs if isinstance(run, Path)]
+    shared = Path(os.path.commonpath(parents)) / _LAKE
+    return shared.relative_to(Path.cwd()) if shared.is_relative_to(Path.cwd()) else shared
+
+
+def _exit_code(outcomes: set[Outcome]) -> int:
     return EXIT_CODES[next(outcome for outcome in _WORST_FIRST if outcome in outcomes)]
+
+
+def _print(lake_at: Path | str, results: "list[Gathered]") -> None:
+    for one in results:
+        if one.summary is not None:
+            print(f"{one.run}{'' if one.computed else '  (unchanged)'}")
+            print_verdict(one.summary)
+    aside = [one for one in results if one.summary is None]
+    for one in aside:
+        print(f"set aside  {one.fault}")
+    computed = sum(one.computed for one in results)
+    unchanged = len(results) - len(aside) - computed
+    print(f"lake    {lake_at}: {computed} computed, {unchanged} unchanged, {len(aside)} set aside")
+
+
+def _json(lake_at: Path | str, results: "list[Gathered]") -> str:
+    runs = [
+        {"run": str(one.run), "computed": one.computed, "fault": one.fault, "summary": one.summary} for one in results
+    ]
+    return msgspec.json.encode({"lake": str(lake_at), "runs": runs}).decode()

@@ -73,6 +73,9 @@ def run(
     control: Annotated[
         str | None, typer.Option("--control", metavar="URL", help="An MQTT broker for control, instead of our own.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show live tables: each second's rates and percentiles, by Spark.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run one experiment, analyse it, write the report, print the verdict.
@@ -82,28 +85,55 @@ def run(
     """
     from crescendo.cli.run import run as verb
 
-    raise typer.Exit(verb(experiment, tuple(overrides or ()), out, control, json))
+    raise typer.Exit(verb(experiment, tuple(overrides or ()), out, control, json, live))
 
 
 @app.command()
 def analyze(
-    runs: Annotated[list[Path], typer.Argument(help="Recordings, such as runs/demo-20260102-030405.")],
+    runs: Annotated[
+        list[str], typer.Argument(help="Recordings, directories of them, or URLs such as hdfs://host/runs/a.")
+    ],
     master: Annotated[
         str | None, typer.Option("--master", help="A Spark master, e.g. spark://host:7077. Default: this machine.")
+    ] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", metavar="DIR", help="Where the tables of several runs go. Default: lake beside them."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Make every table, also jitter and latencies by connection.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Compute the tables and the verdict of recordings anew.
+    """Compute the tables and the verdict of recordings.
 
-    Writes RUN/tables/ and RUN/summary.json. Several recordings are analysed one after the other; the exit code is the
-    worst verdict among them.
+    Writes RUN/tables/ and RUN/summary.json. Of several recordings, those that have not changed are not computed again,
+    and the tables of all of them go into a lake. The exit code is the worst verdict among them.
     """
     from crescendo.cli.analyze import analyze as verb
 
-    raise typer.Exit(verb(runs, master, json, full))
+    raise typer.Exit(verb(runs, master, json, full, lake))
+
+
+@app.command()
+def compare(
+    baseline: Annotated[str, typer.Argument(help="A run, several by a pattern in quotes, or an experiment's name.")],
+    run: Annotated[str, typer.Argument(help="The same for what is compared with it.")],
+    lake: Annotated[
+        Path, typer.Option("--lake", metavar="DIR", help="Where experiments are looked up by their names.")
+    ] = Path("runs/lake"),
+    threshold: Annotated[
+        float, typer.Option("--threshold", metavar="PERCENT", help="A change up to this much is no difference.")
+    ] = 5.0,
+    json: Json = False,
+) -> None:
+    """Say whether a run is better or worse than a baseline, and why. Analysed runs only; several a side are repeats.
+
+    The exit code is 0 when nothing is worse, 1 when something is, 3 when the evidence does not allow to say.
+    """
+    from crescendo.cli.compare import compare as verb
+
+    raise typer.Exit(verb(baseline, run, lake, threshold, json))
 
 
 @app.command()
@@ -279,9 +309,61 @@ def import_(
     raise typer.Exit(verb(form, paths, out, period, clock_bound, master, json))
 
 
+@app.command()
+def logs(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Performance logs, at any depth, plain or packed.")],
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", metavar="BEGINNING", help="Actions whose names begin so, e.g. 'CSndReq#OK#'. Repeatable."
+        ),
+    ] = None,
+    window: Annotated[str, typer.Option("--window", help="Length of a window, e.g. 60s or 500ms.")] = "60s",
+    trim: Annotated[str, typer.Option("--trim", help="What to leave out at the start and at the end.")] = "0s",
+    form: Annotated[str, typer.Option("--format", help="csv, txt (a line a type), png or eps.")] = "csv",
+    show: Annotated[str, typer.Option("--show", help="What a picture shows: response or throughput.")] = "response",
+    centre: Annotated[str, typer.Option("--centre", help="The line of a picture: median or mean.")] = "median",
+    bars: Annotated[
+        str, typer.Option("--bars", help="Its bars: percentile (2.5 % to 97.5 %) or stddev (one either way).")
+    ] = "percentile",
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: the standard output.")] = None,
+) -> None:
+    """Analyse performance logs of MLMQ: how long actions took and how many there were, window by window.
+
+    Without --type it lists the actions that the logs hold. Then, for instance:
+
+    crescendo logs logs/run_56 --type 'CSndReq#OK#' --type BDb --trim 60s --format png --out plot.png
+
+    Lines that cannot be read are counted and shown on stderr; they stop nothing.
+    """
+    from crescendo.cli.logs import logs as verb
+
+    raise typer.Exit(verb(directory, list(types or ()), window, trim, form, show, centre, bars, out))
+
+
+@app.command()
+def watch(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A recording that grows; - reads its path from stdin.")],
+    period: Annotated[str, typer.Option("--period", help="What a row is about, e.g. 1s or 10s.")] = "1s",
+    late_after: Annotated[
+        str, typer.Option("--late-after", help="How far a part may lag behind the latest message and still count.")
+    ] = "15s",
+    json: Annotated[bool, typer.Option("--json", help="Print every change as a line of JSON.")] = False,
+) -> None:
+    """Follow a run while it goes on: messages sent, received and settled in each second, and how long they took.
+
+    Start it in another terminal, or let `crescendo run --live` do it. A second is closed when no part of the recording
+    can add to it any more, some 20 s later; what comes even later is counted as late. Ends with the run, or at Ctrl-C.
+    A run that is watched on its own machine is marked as observed: the watcher takes a core.
+    """
+    from crescendo.cli.watch import watch as verb
+
+    raise typer.Exit(verb(run, period, late_after, json))
+
+
 @app.command(hidden=True)
 def peer(
-    role: Annotated[str, typer.Argument(help="sender, receiver or inspector.")],
+    role: Annotated[str, typer.Argument(help="sender, receiver, inspector or client.")],
     control: Annotated[str, typer.Option("--control", metavar="URL", help="The MQTT broker of the run.")],
     id: Annotated[str, typer.Option("--id", help="The name that the conductor planned for this peer.")],
 ) -> None:

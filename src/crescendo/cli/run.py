@@ -12,25 +12,34 @@ import yaml
 
 from crescendo.cli.live import LiveView
 from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
-from crescendo.control.conductor import Mark
+from crescendo.cli.watch import LiveTables
+from crescendo.control.conductor import Mark, Run
+from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url_text
 from crescendo.model.verdict import Outcome
+from crescendo.pipeline.live.mark import take_up_note
 from crescendo.record.manifest import State
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
 from crescendo.run.perform import Performance, Watcher, perform
 
 
-def run(path: Path, overrides: tuple[str, ...], out: Path, control_url: str | None, as_json: bool) -> int:
+def run(
+    path: Path, overrides: tuple[str, ...], out: Path, control_url: str | None, as_json: bool, live: bool = False
+) -> int:
     experiment = load_experiment(path, overrides)
     command = ["crescendo", "run", str(path)]
     for override in overrides:
         command += ["--set", redact_url_text(override)]
+    if live:
+        command.append("--live")
     if experiment.search is not None:
+        if live:
+            raise ConfigError(f"--live: follows one run, but {path} searches with many; leave it out")
         from crescendo.cli.search import search
 
         return search(experiment, command, out, control_url, as_json)
-    return _carry_out(experiment, command, out, control_url, as_json)
+    return _carry_out(experiment, command, out, control_url, as_json, live)
 
 
 def demo(out: Path, as_json: bool) -> int:
@@ -52,10 +61,12 @@ class Interruption:
         self.asked = True
 
 
-def _carry_out(experiment: Experiment, command: list[str], out: Path, control_url: str | None, as_json: bool) -> int:
+def _carry_out(
+    experiment: Experiment, command: list[str], out: Path, control_url: str | None, as_json: bool, live: bool = False
+) -> int:
     interruption = Interruption()
     with Analyst() as analyst:  # says at once when there is no Java, not after the run
-        performance = perform_watched(experiment, command, out, control_url, analyst, interruption)
+        performance = perform_watched(experiment, command, out, control_url, analyst, interruption, live)
         if performance.state is State.INTERRUPTED:
             print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}", flush=True)
             print(f"  to look at it: crescendo analyze {shlex.quote(str(performance.run_dir))}", file=sys.stderr)
@@ -77,8 +88,9 @@ def perform_watched(
     control_url: str | None,
     analyst: Analyst,
     interruption: Interruption,
+    live: bool = False,
 ) -> Performance:
-    with Progress() as progress, LiveView() as view:
+    with Progress() as progress, LiveView() as view, LiveTables(live, view.say) as tables:
 
         def on_mark(mark: Mark) -> None:
             if mark.kind == "start":
@@ -89,10 +101,25 @@ def perform_watched(
         def interrupted() -> bool:
             return interruption.asked
 
-        watcher = Watcher(
-            interrupted, progress, view, on_mark, analyst.warm_up, lambda: analyst.wait(interrupted)
-        )  # fmt: skip
-        return perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
+        def prepare() -> None:
+            analyst.warm_up()
+            tables.start()
+
+        def await_prepared() -> None:
+            analyst.wait(interrupted)
+            if live:
+                progress("letting Spark practise for the live tables")
+            tables.wait_until_ready(interrupted)
+
+        def watch(state: Run) -> None:
+            view(state)
+            tables.follow(state)
+
+        watcher = Watcher(interrupted, progress, watch, on_mark, prepare, await_prepared)
+        performance = perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
+        tables.finish(interrupted)
+        take_up_note(performance.run_dir)  # whoever watched: this run's own tables, or somebody at another terminal
+        return performance
 
 
 def write_page(run_dir: Path) -> Path:

@@ -9,7 +9,7 @@ FIRST_SEQ, LAST_SEQ = "first_seq", "last_seq"
 INTENDED_NS, SENT_NS, RECEIVED_NS, SETTLED_NS = "intended_ns", "sent_ns", "received_ns", "settled_ns"
 ATTEMPT, ARRIVAL, SIZE, FLAGS, OUTCOME = "attempt", "arrival", "size", "flags", "outcome"
 T_NS, SOURCE, ENTITY, METRIC, VALUE, DETAIL = "t_ns", "source", "entity", "metric", "value", "detail"
-ACTION, DURATION_NS = "action", "duration_ns"
+ACTION, DURATION_NS, PEER = "action", "duration_ns", "peer"
 
 # Tables.
 THROUGHPUT, HISTOGRAM, LATENCY = "throughput", "latency_histogram", "latency"

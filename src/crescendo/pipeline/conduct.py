@@ -47,7 +47,7 @@ def write_conduct(shelf: Shelf, work: Work, found: Discrepancies, latency: list[
     shelf.write_rows(columns.STEADY, STEADY_SCHEMA, steady_rows(streams, ticks, histogram, timeline))
     interruptions = outages(streams, _lost(found), ticks, parties)
     shelf.write_rows(columns.OUTAGES, OUTAGES_SCHEMA, [asdict(outage) for outage in interruptions])
-    followed = effects(work.recording.files(EVENTS), streams, interruptions, ticks, timeline, histogram)
+    followed = effects(work.recording.near(EVENTS), streams, interruptions, ticks, timeline, histogram)
     shelf.write_rows(columns.EFFECTS, EFFECTS_SCHEMA, followed)
     if any(outage.end_ns is not None for outage in interruptions):
         shelf.write_frame(columns.BURSTS, lambda: bursts(work.frames.received, interruptions, parties))

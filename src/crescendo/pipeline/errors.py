@@ -29,6 +29,11 @@ def any_errors(files: Iterable[str]) -> bool:
     )
 
 
+def any_errors_in(settled: DataFrame) -> bool:
+    """The same, asked of Spark."""
+    return not settled.where(F.col(OUTCOME) != int(Settlement.ACCEPTED)).limit(1).isEmpty()
+
+
 def errors(settled: DataFrame, timeline: Timeline) -> DataFrame:
     """One row per second, sender and outcome other than accepted, by when the sender was told."""
     counts = settled.groupBy(

@@ -7,13 +7,16 @@ tables. Gives the value of any metric that a check may name. Judges nothing.
 from dataclasses import dataclass
 from functools import cached_property
 
+from crescendo.model.clients import CLIENT
 from crescendo.model.experiment import Experiment
-from crescendo.model.verdict import LATENCY_KINDS, PERCENTILES, Bound
+from crescendo.model.verdict import CONSERVATION, LATENCY_KINDS, PERCENTILES, Bound
+from crescendo.pipeline.aggregates import Aggregates
 from crescendo.pipeline.histogram import RESPONSE
 from crescendo.record.manifest import Manifest
 from crescendo.record.summary import Latency, Ledger, Rate
 
 RATE = "rate"
+VIOLATIONS = "violations"
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Evidence:
     total: Ledger
     rate: Rate
     latency: dict[str, Latency]
+    aggregates: Aggregates | None = None  # what there is instead of messages, in an import that has none
 
     @cached_property
     def checks(self) -> dict[str, Bound]:
@@ -38,7 +42,14 @@ class Evidence:
 
     @cached_property
     def unbounded(self) -> bool:
-        return any(group.senders and not group.rate for group in self.experiment.workload)
+        free = any(group.senders and not group.rate for group in self.experiment.workload)
+        return free or not self.experiment.workload  # clients alone have no schedule
+
+    @cached_property
+    def violations(self) -> float | None:
+        """What clients found wrong with their own messages; None when none of them told."""
+        told = [peer.statistics for peer in self.manifest.peers if peer.role == CLIENT]
+        return sum(each[VIOLATIONS] for each in told) if told and all(VIOLATIONS in each for each in told) else None
 
     def value_of(self, metric: str) -> float | None:
         """The measured value in base units, or None when there is none to tell."""
@@ -52,6 +63,10 @@ class Evidence:
             return float({"min": row.min_ns, "max": row.max_ns, "mean": row.mean_ns}[statistic])
         if metric == RATE:
             return self.rate.sustained if self.rate.duration_ns else None
+        if metric == CONSERVATION:
+            return self.violations
+        if self.aggregates is not None:
+            return None
         return float(getattr(self.total, metric))
 
     def unmeasured(self, metric: str, bound: Bound) -> str:
@@ -61,6 +76,9 @@ class Evidence:
             return "response needs a schedule, and the rate is unbounded; judge transfer instead"
         if kind and kind not in self.latency:
             return f"no {kind} latency was recorded in the measure phase"
+        if self.aggregates is not None and not kind and (metric != RATE or not self.aggregates.rated):
+            kept = " and ".join(self.aggregates.tables)
+            return f"the source kept no messages, only {kept}: {metric} does not follow from them"
         if metric == RATE and not self.rate.duration_ns:
             return "no measure phase was recorded"
         if metric == RATE and self.unbounded and bound.endswith("of offered"):

@@ -15,6 +15,8 @@ from crescendo.pipeline.columns import COUNT, MAX_NS, MIN_NS, SUM_NS
 SAMPLES = {COUNT: "sum", SUM_NS: "sum", MIN_NS: "min", MAX_NS: "max"}
 """How counts of samples add up."""
 
+_EXACT = pa.decimal128(38, 0)
+
 
 def dataset_of(files: list[Path]) -> ds.Dataset:
     return ds.dataset([str(file) for file in files], format="parquet")
@@ -46,9 +48,9 @@ def added(groups: pa.Table, more: pa.Table, keys: list[str], how: dict[str, str]
 
 def _wide(table: pa.Table) -> pa.Table:
     """The same rows in columns that tables from any file have in common."""
-    # Made anew, since one file says of a column that it holds no nulls and the next one does not. Sums as floats: the
-    # nanoseconds of a long run together need not fit into 64 bits.
+    # Made anew, since one file says of a column that it holds no nulls and the next one does not. The nanoseconds of a
+    # long run together need not fit into 64 bits, and sums of floats would depend on the order of the files.
     columns = {name: table[name] for name in table.column_names}
     if SUM_NS in columns:
-        columns[SUM_NS] = columns[SUM_NS].cast(pa.float64(), safe=False)
+        columns[SUM_NS] = columns[SUM_NS].cast(_EXACT)
     return pa.table(columns)

@@ -39,6 +39,11 @@ BLOCK_BITS = 16
 GAIN = 1 / 16
 """Of RFC 3550, section 6.4.1: each deviation moves the estimate by a sixteenth of what it is off."""
 
+FRACTIONS = 2**16
+"""The estimate is added up in fractions of a nanosecond."""
+
+_MOST_NS = 2**46  # most of a day, so that its fractions fit into 64 bits
+
 MEAN_ABS_NS, RFC_3550_NS = "mean_abs_ns", "rfc3550_ns"
 JITTER_SCHEMA = pa.schema(
     [(RECEIVER, pa.int32()), *STATISTICS, (MEAN_ABS_NS, pa.float64()), (RFC_3550_NS, pa.float64())]
@@ -66,16 +71,19 @@ def jitter_blocks(received: DataFrame) -> DataFrame:
         F.count("*").over(everyone).alias(_SIZE),
         F.max_by(_LATE_NS, ARRIVAL).over(everyone).alias(_LAST_NS),
     )
-    # What a deviation is still worth in the running estimate at the end of its block.
-    faded = F.abs(JITTER_NS) * GAIN * F.pow(F.lit(1 - GAIN), F.col(_SIZE) - F.col(_POSITION))
+    # What a deviation is still worth in the running estimate at the end of its block. In whole numbers, because sums of
+    # floats depend on the order of the files; all of them together are no more than the largest deviation.
+    # The first of a block has none; `least` alone would pass over that and take the limit.
+    deviation = F.when(F.col(JITTER_NS).isNotNull(), F.least(F.abs(JITTER_NS), F.lit(_MOST_NS)))
+    faded = F.round(deviation * (GAIN * FRACTIONS) * F.pow(F.lit(1 - GAIN), F.col(_SIZE) - F.col(_POSITION)))
     first = F.col(_POSITION) == 1
     return stepped.groupBy(RECEIVER, BLOCK, bucket_column(F.col(JITTER_NS)).alias(BUCKET)).agg(
         F.count("*").alias(COUNT),
         F.sum(JITTER_NS).alias(SUM_NS),
         F.min(JITTER_NS).alias(MIN_NS),
         F.max(JITTER_NS).alias(MAX_NS),
-        F.sum(F.abs(JITTER_NS).cast("double")).alias(_ABS_NS),
-        F.sum(faded).alias(FADED_NS),
+        F.sum(F.abs(JITTER_NS)).alias(_ABS_NS),
+        F.sum(faded.cast("long")).alias(FADED_NS),
         F.max(F.when(first, F.col(_LATE_NS))).alias(_FIRST_NS),
         F.max(F.when(first, F.col(_LAST_NS))).alias(_LAST_NS),
         F.max(F.when(first, F.col(_SIZE))).alias(_SIZE),
@@ -88,7 +96,7 @@ class _Receiver:
 
     last_ns: int | None = None  # the response of its last delivery so far
     estimate_ns: float = 0.0
-    abs_ns: float = 0.0
+    abs_ns: int = 0
 
 
 def jitter_tables(files: list[Path]) -> tuple[pa.Table, pa.Table]:
@@ -106,15 +114,15 @@ def jitter_tables(files: list[Path]) -> tuple[pa.Table, pa.Table]:
     return jitter.select(JITTER_SCHEMA.names).cast(JITTER_SCHEMA), histogram.cast(HISTOGRAM_SCHEMA)
 
 
-def _blocks(files: list[Path]) -> list[dict[str, float]]:
+def _blocks(files: list[Path]) -> list[dict[str, int]]:
     """One row a block, in order: its size, its edges, and what its deviations left in the estimate."""
     how = {_SIZE: "max", _FIRST_NS: "max", _LAST_NS: "max", _ABS_NS: "sum", FADED_NS: "sum"}
     blocks = folded(files, [RECEIVER, BLOCK], how).sort_by([(RECEIVER, "ascending"), (BLOCK, "ascending")])
-    rows: list[dict[str, float]] = blocks.to_pylist()
+    rows: list[dict[str, int]] = blocks.to_pylist()
     return rows
 
 
-def _walked(blocks: list[dict[str, float]]) -> tuple[dict[int, _Receiver], list[tuple[int, int]]]:
+def _walked(blocks: list[dict[str, int]]) -> tuple[dict[int, _Receiver], list[tuple[int, int]]]:
     """Follow each receiver through its blocks; gives its end, and the jitter between blocks."""
     state: dict[int, _Receiver] = {}
     edges: list[tuple[int, int]] = []
@@ -128,8 +136,8 @@ def _walked(blocks: list[dict[str, float]]) -> tuple[dict[int, _Receiver], list[
                 edges.append((receiver, step_ns))
                 now.abs_ns += abs(step_ns)
                 now.estimate_ns += abs(step_ns) * GAIN * (1 - GAIN) ** (size - 1)
-            now.abs_ns += block[_ABS_NS] or 0.0
-            now.estimate_ns += block[FADED_NS] or 0.0
+            now.abs_ns += block[_ABS_NS] or 0
+            now.estimate_ns += (block[FADED_NS] or 0) / FRACTIONS
             now.last_ns = int(block[_LAST_NS])
     return state, edges
 

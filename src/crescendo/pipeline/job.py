@@ -5,10 +5,12 @@ reads their small results. The summary is written last, so a run that has one ha
 where there is something to see in them, or when they are asked for. Decides nothing else.
 """
 
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -18,16 +20,19 @@ from pyspark.sql import DataFrame, SparkSession
 from crescendo.model.errors import LostError
 from crescendo.model.schedule import offered
 from crescendo.pipeline import accounts, columns, results
+from crescendo.pipeline.aggregates import Aggregates
 from crescendo.pipeline.balance import Balance, read_balance
 from crescendo.pipeline.conduct import write_conduct
 from crescendo.pipeline.discrepancies import discrepancies
 from crescendo.pipeline.evidence import Evidence
 from crescendo.pipeline.gaps import GAPS_SCHEMA, gaps
-from crescendo.pipeline.ingest import read_parquet, readable_recording
+from crescendo.pipeline.hadoop import HadoopPlace
+from crescendo.pipeline.ingest import Placed, read_parquet, readable_recording, remote_recording, without_unreadable
 from crescendo.pipeline.latency import latencies, latency_table, party_latency_table
 from crescendo.pipeline.ledger import Discrepancies, ledger, read_discrepancies
 from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline
 from crescendo.pipeline.parties import experiment_of
+from crescendo.pipeline.receipts import RECEIPT, write_receipt
 from crescendo.pipeline.scans import ACCOUNTS, PARTY_HISTOGRAM, Work, scans, work_on
 from crescendo.pipeline.spans import spans_table
 from crescendo.pipeline.suspicion import PIECE_BITS, WORTH_ROWS, rows_in, suspect_pieces
@@ -36,7 +41,7 @@ from crescendo.pipeline.verdicts import verdict_of
 from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, SPANS
-from crescendo.record.summary import SUMMARY, Latency, Ledger, Rate, Summary, write_summary
+from crescendo.record.summary import SUMMARY, Latency, Ledger, Rate, Summary
 
 Progress = Callable[[str], None]
 
@@ -45,25 +50,48 @@ _SUSPECTS, _PIECES = ".suspects", ".pieces"  # on the way to the ledger; removed
 _SUSPECT = f"{columns.SUBSCRIPTION} INT, {columns.SENDER} INT, {columns.BLOCK} BIGINT"
 
 
-def analyze(run_dir: Path, spark: SparkSession, progress: Progress, *, full: bool = False) -> Summary:
-    """Write `tables/` and `summary.json` of a run. Raises LostError when Spark gives up.
+def analyze(run: Path | str, spark: SparkSession, progress: Progress, *, full: bool = False) -> Summary:
+    """Write `tables/` and `summary.json` of a run, a directory or a URL. Raises LostError when Spark gives up.
 
     `full` asks for every table, however dear; without it long runs go without some, as docs/pipeline.md says.
     """
     progress("checking the recording")
-    recording = readable_recording(run_dir)
-    (run_dir / SUMMARY).unlink(missing_ok=True)
+    if isinstance(run, Path):
+        return analyze_recording(readable_recording(run), spark, progress, full=full)
+    with tempfile.TemporaryDirectory(prefix="crescendo-desk-") as desk:
+        place = HadoopPlace(run, spark, Path(desk))
+        return analyze_recording(remote_recording(place, Path(desk), spark), spark, progress, full=full)
+
+
+def analyze_recording(recording: Placed, spark: SparkSession, progress: Progress, *, full: bool = False) -> Summary:
+    """The same for a recording that is open already."""
+    place = recording.place
+    for stale in (RECEIPT, SUMMARY):
+        place.remove(stale)
     try:
-        summary = _analysed(work_on(recording, spark, full=full), progress)
+        summary = _in_spite_of_bad_parts(recording, spark, progress, full)
     except (PySparkException, Py4JError) as err:
-        raise LostError(f"the analysis of {run_dir} did not finish: {str(err).splitlines()[0]}") from err
-    write_summary(run_dir, summary)
+        raise LostError(f"the analysis of {place} did not finish: {str(err).splitlines()[0]}") from err
+    place.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    write_receipt(place, recording, full=full)
     return summary
 
 
-def _analysed(work: Work, progress: Progress) -> Summary:
+def _in_spite_of_bad_parts(recording: Placed, spark: SparkSession, progress: Progress, full: bool) -> Summary:
+    """A part may have the right hash and footer and rubbish in between: then it is found, and left out."""
+    try:
+        return tabulate(work_on(recording, spark, full=full), Shelf(recording.place), progress)
+    except (PySparkException, Py4JError, pa.ArrowException, OSError):
+        progress("looking for the part that cannot be read")
+        readable = without_unreadable(recording)
+        if len(readable.parts) == len(recording.parts):
+            raise
+    return tabulate(work_on(readable, spark, full=full), Shelf(readable.place), progress)
+
+
+def tabulate(work: Work, shelf: Shelf, progress: Progress) -> Summary:
+    """Put every table on the shelf, and judge."""
     recording, manifest, parties = work.recording, work.recording.manifest, work.parties
-    shelf = Shelf(recording.path)
     progress(f"counting {recording.rows(SENT):,} messages sent and {recording.rows(RECEIVED):,} received")
     _scan(shelf, work)
     balance = read_balance(shelf.files(ACCOUNTS), parties)
@@ -80,8 +108,9 @@ def _analysed(work: Work, progress: Progress) -> Summary:
         damaged=recording.damaged,
         unlisted=balance.unlisted,
         total=lines[0],
-        rate=_rate(balance, lines[0], work.timeline, offered(experiment_of(manifest))),
+        rate=_rate(balance, lines[0], work.timeline, offered(experiment_of(manifest)), work.aggregates),
         latency={row.kind: row for row in latency if row.phase == MEASURE},
+        aggregates=work.aggregates,
     )
     validity, verdict = verdict_of(evidence)
     shelf.write_rows(columns.LEDGER, results.LEDGER_SCHEMA, results.ledger_rows(lines))
@@ -109,7 +138,7 @@ def _scan(shelf: Shelf, work: Work) -> None:
     recording = work.recording
     # A run without inspectors has no table of what they could not see.
     if recording.files(READINGS) or any(peer.role == _INSPECTOR for peer in recording.manifest.peers):
-        shelf.write_rows(columns.READING_GAPS, GAPS_SCHEMA, gaps(recording.files(EVENTS)))
+        shelf.write_rows(columns.READING_GAPS, GAPS_SCHEMA, gaps(recording.near(EVENTS)))
     if recording.files(SPANS):
         shelf.write_table(columns.SPANS, spans_table(shelf.files(columns.SPAN_HISTOGRAM)))
 
@@ -147,12 +176,14 @@ def _read(shelf: Shelf, work: Work, name: str) -> DataFrame:
     return read_parquet(work.spark, _SUSPECT, [str(file) for file in shelf.files(name)])
 
 
-def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float) -> Rate:
+def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float, kept: Aggregates | None) -> Rate:
     measure = timeline.measure
     duration_ns = measure.end_ns - measure.start_ns if measure else 0
     if duration_ns <= 0:
         return Rate(offered=offered, sent=0.0, sustained=0.0, duration_ns=0, bytes_per_second=0.0)
     seconds = duration_ns / 1e9
+    if kept is not None:
+        return Rate(offered, kept.measured_sent / seconds, kept.measured_received / seconds, duration_ns, 0.0)
     fan_out = total.owed / total.sent if total.owed else 1.0
     return Rate(
         offered=offered,

@@ -31,6 +31,14 @@ class Timeline:
     def measure(self) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == MEASURE), None)
 
+    @property
+    def whole_seconds(self) -> range:
+        """The seconds that lie wholly within the measure phase; in a part of one there are fewer messages."""
+        if self.measure is None:
+            return range(0)
+        first = -((self.origin_ns - self.measure.start_ns) // _SECOND_NS)
+        return range(first, max((self.measure.end_ns - self.origin_ns) // _SECOND_NS, first))
+
     def second_of(self, t_ns: Column) -> Column:
         elapsed_ns = t_ns - F.lit(self.origin_ns).cast("long")
         # Division truncates towards zero; a message before the origin belongs to second -1, not to 0.

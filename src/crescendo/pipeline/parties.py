@@ -55,7 +55,9 @@ def parties_of(manifest: Manifest) -> Parties:
     by_address: dict[str, dict[int, None]] = {}
     for receiver in receivers:
         by_address.setdefault(receiver.address, {})[subscriptions[receiver.subscription]] = None
-    free = {group.name for group in experiment_of(manifest).workload if not group.rate}
+    experiment = experiment_of(manifest)
+    free = {group.name for group in experiment.workload if not group.rate}
+    free |= {group.name for group in experiment.clients}  # the next action follows the last, whenever that was
     return Parties(
         subscriptions=tuple(subscriptions),
         subscription_of={receiver.id: subscriptions[receiver.subscription] for receiver in receivers},

@@ -37,7 +37,8 @@ STATISTICS = pa.schema(
 
 def described(counts: pa.Table, keys: list[str]) -> pa.Table:
     """One row a group, in the order of its keys: the keys, then `STATISTICS`."""
-    counts = counts.sort_by([(name, "ascending") for name in (*keys, BUCKET)])
+    # Down to the sums: rows of one bucket then stand in the same order however the files were cut, and so add up alike.
+    counts = counts.sort_by([(name, "ascending") for name in (*keys, BUCKET, COUNT, SUM_NS)])
     first = _group_starts(counts, keys)
     bucket, samples = _ints(counts, BUCKET), _ints(counts, COUNT)
     total = np.add.reduceat(samples, first) if first.size else samples

@@ -67,8 +67,10 @@ def reading_summary(recorded: DataFrame, run: str, timeline: Timeline) -> DataFr
     # Seconds since the origin: squares of nanoseconds since the machine started would leave no digits for the slope.
     second = (F.col(T_NS) - F.lit(timeline.origin_ns).cast("long")) / F.lit(1e9)
     enough, varied = F.col("samples") >= TREND_SAMPLES, F.col("min") < F.col("peak")
+    # Sums of floats depend on their order: with each metric in one piece and sorted, they come out alike anywhere.
+    ordered = recorded.repartition(SOURCE, ENTITY, METRIC).sortWithinPartitions(SOURCE, ENTITY, METRIC, T_NS, VALUE)
     return (
-        recorded.groupBy(F.lit(run).alias(RUN), SOURCE, ENTITY, METRIC)
+        ordered.groupBy(F.lit(run).alias(RUN), SOURCE, ENTITY, METRIC)
         .agg(
             F.count(value).alias("samples"),
             F.min_by(value, F.when(measured, F.col(T_NS))).alias("first"),

@@ -12,19 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.pipeline import columns
 from crescendo.pipeline.accounts import accounts
-from crescendo.pipeline.errors import any_errors, errors
+from crescendo.pipeline.aggregates import Aggregates, aggregates_of, counted_throughput, kept_histogram
+from crescendo.pipeline.errors import any_errors, any_errors_in, errors
 from crescendo.pipeline.histogram import latency_histogram, lateness_histogram, trip_histogram
-from crescendo.pipeline.ingest import Frames, frame_of, frames_of
+from crescendo.pipeline.ingest import Frames, Placed, frame_of, frames_of
 from crescendo.pipeline.messages import Timeline, timeline_of
 from crescendo.pipeline.parties import Parties, parties_of
 from crescendo.pipeline.party_histogram import party_histogram
+from crescendo.pipeline.places import Directory
 from crescendo.pipeline.pulse import pulse, ticks_for
 from crescendo.pipeline.readings import metric_columns, reading_summary, readings
 from crescendo.pipeline.spans import span_histogram
 from crescendo.pipeline.throughput import throughput
 from crescendo.record.manifest import State
-from crescendo.record.reader import Recording
-from crescendo.record.schema import READINGS, SETTLED, SPANS
+from crescendo.record.schema import HISTOGRAMS, RATES, READINGS, SETTLED, SPANS
 
 # On the way to other tables; removed when those are written.
 ACCOUNTS, PULSE, PARTY_HISTOGRAM = ".accounts", ".pulse", ".party_histogram"
@@ -34,11 +35,12 @@ ACCOUNTS, PULSE, PARTY_HISTOGRAM = ".accounts", ".pulse", ".party_histogram"
 class Work:
     """One recording, opened for the analysis."""
 
-    recording: Recording
+    recording: Placed
     spark: SparkSession
     frames: Frames
     timeline: Timeline
     parties: Parties
+    aggregates: Aggregates | None  # what there is instead of messages, in an import that has none
     full: bool  # whether everything was asked for
 
     @property
@@ -47,9 +49,10 @@ class Work:
         return self.full or self.recording.manifest.state is State.SEALED
 
 
-def work_on(recording: Recording, spark: SparkSession, *, full: bool) -> Work:
-    manifest = recording.manifest
-    return Work(recording, spark, frames_of(spark, recording), timeline_of(manifest), parties_of(manifest), full)
+def work_on(recording: Placed, spark: SparkSession, *, full: bool) -> Work:
+    manifest, timeline = recording.manifest, timeline_of(recording.manifest)
+    kept = aggregates_of(recording, timeline)
+    return Work(recording, spark, frames_of(spark, recording), timeline, parties_of(manifest), kept, full)
 
 
 def scans(work: Work) -> dict[str, Callable[[], DataFrame]]:
@@ -58,18 +61,18 @@ def scans(work: Work) -> dict[str, Callable[[], DataFrame]]:
     tables: dict[str, Callable[[], DataFrame]] = {
         columns.HISTOGRAM: lambda: _histogram(work),
         ACCOUNTS: lambda: accounts(frames, timeline, parties),
-        columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
+        columns.THROUGHPUT: lambda: _throughput(work),
     }
     if work.thorough:
         tables[PULSE] = lambda: pulse(frames, ticks_for(timeline, parties), parties)
     if work.full:
         tables[PARTY_HISTOGRAM] = lambda: party_histogram(frames, timeline, parties)
-    if any_errors(work.recording.files(SETTLED)):
+    if _any_errors(work):
         tables[columns.ERRORS] = lambda: errors(frames.settled, timeline)
     if work.recording.files(SPANS):
         spans = frame_of(work.spark, work.recording, SPANS)
         tables[columns.SPAN_HISTOGRAM] = lambda: span_histogram(spans, timeline)
-    if looked_at := work.recording.files(READINGS):
+    if looked_at := work.recording.near(READINGS):
         run, recorded = work.recording.manifest.run, frame_of(work.spark, work.recording, READINGS)
         tables[columns.READINGS] = lambda: readings(recorded, run, metric_columns(looked_at))
         tables[columns.READING_SUMMARY] = lambda: reading_summary(recorded, run, timeline)
@@ -83,5 +86,24 @@ def _histogram(work: Work) -> DataFrame:
     if work.recording.files(SPANS):
         trips = trip_histogram(frame_of(work.spark, work.recording, SPANS), timeline)
         counts = counts.unionByName(trips)
+    # Beside messages they would count them a second time.
+    if work.aggregates is not None and work.recording.files(HISTOGRAMS):
+        counts = counts.unionByName(kept_histogram(frame_of(work.spark, work.recording, HISTOGRAMS), timeline))
     # In order, so that whoever reads it second by second need not hold it all.
     return counts.sortWithinPartitions(columns.SECOND)
+
+
+def _throughput(work: Work) -> DataFrame:
+    counts = throughput(work.frames.sent, work.frames.received, work.timeline)
+    if work.aggregates is not None and work.recording.files(RATES):
+        counts = counts.unionByName(
+            counted_throughput(frame_of(work.spark, work.recording, RATES), work.timeline)
+        )  # fmt: skip
+    return counts
+
+
+def _any_errors(work: Work) -> bool:
+    """From the parts themselves, where they are on this machine: asking Spark would be a job of its own."""
+    if isinstance(work.recording.place, Directory):
+        return any_errors(work.recording.files(SETTLED))
+    return any_errors_in(work.frames.settled)

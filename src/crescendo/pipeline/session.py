@@ -1,8 +1,8 @@
 """How does Spark start, quietly and quickly?
 
 One local session by default, or any cluster by its master URL. Everything the JVM prints goes to a file in a private
-directory, which disappears with the session. Every setting below has its reason and its measurement in
-docs/pipeline.md. Finds no Java and installs none: that is the caller's business.
+directory, which disappears with the session. What Spark is told is in `settings`. Finds no Java and installs none: that
+is the caller's business.
 """
 
 import atexit
@@ -11,30 +11,25 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.archive import archive_options
+from crescendo.pipeline.settings import check_master, in_one_process, on_this_machine, settings_for
 
 _LOG = "spark.log"
+_HOME = "crescendo-spark-"
 _EXIT_SECONDS = 120  # a JVM that writes a class archive takes its time
-_JAVA = (
-    "-XX:+UseSerialGC",  # the heap is small and the cores are few: collector threads would only compete
-    "-XX:MetaspaceSize=256m",  # Spark loads classes by the thousand: no full collection on the way there
-    "-XX:-UsePerfData",  # no file in /tmp for every JVM
-    # The optimising compiler only for what is hot for long: a short run then pays for less compilation, and the loops
-    # over millions of messages still get it.
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-)
 _LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"  # it lives for a third of a second
 _home: Path | None = None  # there is one Spark context in a process, so there is one private directory
 
@@ -43,13 +38,15 @@ def open_session(
     master: str | None = None,
     *,
     cores: int | None = None,
-    memory: str = "2g",
+    memory: str | None = None,
     java_options: tuple[str, ...] = (),
 ) -> SparkSession:
     """Start Spark. Without a master it runs in this machine's cores and listens on the loopback address only.
 
     A process has one Spark: while it runs, everybody who asks gets it.
     """
+    if master is not None:
+        check_master(master)
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
@@ -58,9 +55,13 @@ def open_session(
     # PySpark prints every failed query as JSON to stderr besides raising it.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
-    conf = _configuration(home, master, cores or os.cpu_count() or 1, memory, java_options)
+    # The class archive was made by one JVM that does everything; others load other classes.
+    archive = archive_options() if in_one_process(master) else ()
+    options = (*archive, *java_options)
+    settings = settings_for(master, cores=cores or os.cpu_count() or 1, memory=memory, home=home, java_options=options)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
-        with (home / _LOG).open("wb") as log:
+        with (home / _LOG).open("wb") as log, _surroundings(home, master):
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (PySparkException, Py4JError) as err:
@@ -74,6 +75,34 @@ def close_session(spark: SparkSession) -> None:
     if SparkContext._active_spark_context is not None:
         spark.stop()
     _end_jvm()
+
+
+@contextmanager
+def _surroundings(home: Path, master: str | None) -> Iterator[None]:
+    """The environment that a JVM on this machine is started in; it is put back afterwards."""
+    chosen = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine(master) else {}
+    if master is not None and master.startswith("local-cluster"):
+        # Its workers keep files of every executor in SPARK_HOME, and nothing tells them not to.
+        chosen["SPARK_HOME"] = str(_second_home(home / "spark"))
+    before = {name: os.environ.get(name) for name in chosen}
+    os.environ.update(chosen)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _second_home(folder: Path) -> Path:
+    """A directory that looks like Spark's, and in which what is new belongs to us."""
+    folder.mkdir()
+    for entry in Path(_find_spark_home()).iterdir():
+        if entry.name != "work":
+            (folder / entry.name).symlink_to(entry)
+    return folder
 
 
 def _end_jvm() -> None:
@@ -93,49 +122,19 @@ def _end_jvm() -> None:
 
 def _private_directory() -> Path:
     global _home  # noqa: PLW0603
-    _home = Path(tempfile.mkdtemp(prefix="crescendo-spark-"))
+    _sweep(Path(tempfile.gettempdir()))
+    _home = Path(tempfile.mkdtemp(prefix=f"{_HOME}{os.getpid()}-"))
     atexit.register(_remove_home)
     return _home
 
 
-def _configuration(home: Path, master: str | None, cores: int, memory: str, java_options: tuple[str, ...]) -> SparkConf:
-    log4j = Path(__file__).with_name("log4j2.properties")
-    java = (
-        *_JAVA,
-        *archive_options(),
-        f"-Djava.io.tmpdir={home}",
-        f"-Dlog4j2.configurationFile=file:{log4j}",
-        *java_options,
-    )
-    settings = {
-        "spark.app.name": "crescendo",
-        "spark.master": master or f"local[{cores}]",
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(home),
-        "spark.sql.warehouse.dir": str(home / "warehouse"),
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.session.timeZone": "UTC",
-        # Otherwise every column expression sends its stack trace to the JVM, twice, in case it might fail.
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # Recordings are zstd, so that library is loaded anyway; a second codec would be a second native library.
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.io.compression.codec": "zstd",
-        # Tables are written beside their place and renamed when whole, so the committer need not do it too.
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    }
-    if master is None or master.startswith("local"):
-        settings |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            # What is shuffled are counts, not messages: one partition a core, and nothing to adapt.
-            "spark.sql.shuffle.partitions": str(cores),
-            "spark.sql.adaptive.enabled": "false",
-        }
-    return SparkConf(loadDefaults=False).setAll(list(settings.items()))
+def _sweep(folder: Path) -> None:
+    """Remove what processes left that were killed and could not do it themselves."""
+    for left in folder.glob(f"{_HOME}*-*"):
+        pid = left.name.removeprefix(_HOME).partition("-")[0]
+        with suppress(OSError):
+            if pid.isdigit() and left.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _complaint(home: Path) -> str:

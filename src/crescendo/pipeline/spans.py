@@ -1,8 +1,9 @@
 """Where does the time of a request go?
 
 Spans are what clients and brokers timed themselves: whole requests, and the tiers inside them. Their durations are
-counted in the same buckets as latencies, by action and outcome; percentiles come from the counts. Where actions are
-tiers of one request, the one with the most time is the whole, and the share of the others in it is the breakup.
+counted in the same buckets as latencies, by action and outcome; percentiles come from the counts. A tier that is named
+by its request, a slash and its own name has its share in that request; the share of any other action is that in the
+one with the most time, which is the whole where actions are tiers of one request.
 """
 
 from pathlib import Path
@@ -31,6 +32,7 @@ from crescendo.pipeline.messages import Timeline
 from crescendo.pipeline.quantiles import STATISTICS, described
 
 TOTAL_NS, SHARE = "total_ns", "share"
+TIER = "/"
 SPANS_SCHEMA = pa.schema(
     [
         (PHASE, pa.string()), (ACTION, pa.string()), (OUTCOME, pa.string()), *STATISTICS,
@@ -68,13 +70,26 @@ def spans_table(files: list[Path]) -> pa.Table:
     by_outcome = described(counts, [PHASE, ACTION, OUTCOME])
     rows = by_action.append_column(OUTCOME, pa.nulls(by_action.num_rows, pa.string())).to_pylist()
     several = _several(by_outcome.to_pylist())
-    longest: dict[str, float] = {}
-    for row in rows:
-        longest[row[PHASE]] = max(longest.get(row[PHASE], 0.0), _total_ns(row))
+    wholes = _wholes(rows)
     for row in (*rows, *several):
+        whole_ns = wholes[row[PHASE], row[ACTION]]
         row[TOTAL_NS] = _total_ns(row)
-        row[SHARE] = row[TOTAL_NS] / longest[row[PHASE]] if longest[row[PHASE]] else None
+        row[SHARE] = row[TOTAL_NS] / whole_ns if whole_ns else None
     return pa.Table.from_pylist([*rows, *several], SPANS_SCHEMA)
+
+
+def _wholes(rows: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """The time of which each action of each phase has its share."""
+    totals = {(row[PHASE], row[ACTION]): _total_ns(row) for row in rows}
+    longest: dict[str, float] = {}
+    for (phase, _), total_ns in totals.items():
+        longest[phase] = max(longest.get(phase, 0.0), total_ns)
+    requests = {(phase, action.rpartition(TIER)[0]) for phase, action in totals if TIER in action}
+    wholes: dict[tuple[str, str], float] = {}
+    for phase, action in totals:
+        request = action if (phase, action) in requests else action.rpartition(TIER)[0]
+        wholes[phase, action] = totals.get((phase, request), longest[phase])
+    return wholes
 
 
 def _several(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

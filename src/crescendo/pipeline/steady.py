@@ -43,13 +43,12 @@ STEADY_SCHEMA = pa.schema(
 
 def steady_rows(streams: list[Stream], ticks: Ticks, histogram: list[Path], timeline: Timeline) -> list[dict[str, Any]]:
     """One row per metric that was measured; slopes are per second, `change` is over the phase, as a share."""
-    if timeline.measure is None or not streams:
+    seconds = timeline.whole_seconds
+    if not seconds or not streams:
         return []
-    # Only whole seconds: in a part of one there are fewer messages, and that is no trend.
-    first = -((timeline.origin_ns - timeline.measure.start_ns) // _SECOND_NS)
-    last = (timeline.measure.end_ns - timeline.origin_ns) // _SECOND_NS
-    step_s = max(-(-(last - first) // MAX_STEPS), 1, ticks.length_ns // _SECOND_NS)
-    steps = (last - first) // step_s
+    first = seconds.start
+    step_s = max(-(-len(seconds) // MAX_STEPS), 1, ticks.length_ns // _SECOND_NS)
+    steps = len(seconds) // step_s
     if steps < 1:
         return []
     edges = first + step_s * np.arange(steps + 1)

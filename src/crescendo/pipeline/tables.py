@@ -5,7 +5,7 @@ table or none. Large tables are written by Spark; what is as small as the number
 Reads nothing of what is in them.
 """
 
-import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,20 +13,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from crescendo.pipeline.places import Directory, Place
 from crescendo.record.summary import TABLES_DIR
+
+ONLY_PART = "part-00000.parquet"
 
 
 class Shelf:
     """The tables of one run. A new shelf is empty: tables of two analyses do not stand side by side."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self._dir = run_dir / TABLES_DIR
-        shutil.rmtree(self._dir, ignore_errors=True)
-        self._dir.mkdir()
+    def __init__(self, place: Place | Path) -> None:
+        self._place: Place = Directory(place) if isinstance(place, Path) else place
+        # The tasks of an analysis that was killed may outlive it for a moment: what they still write is not ours.
+        self._mark = uuid.uuid4().hex[:12]
+        self._place.remove(TABLES_DIR)
+        self._place.make(TABLES_DIR)
 
     def write_frame(self, name: str, frame: Callable[[], DataFrame]) -> None:
         """Describe a frame, run its job and keep its rows."""
-        frame().write.parquet(str(self._draft(name)))
+        frame().write.parquet(self._place.at(self._draft(name)))
         self._publish(name)
 
     def write_rows(self, name: str, schema: pa.Schema, rows: list[dict[str, object]]) -> None:
@@ -34,21 +39,27 @@ class Shelf:
 
     def write_table(self, name: str, table: pa.Table) -> None:
         draft = self._draft(name)
-        draft.mkdir()
-        pq.write_table(table, draft / "part-00000.parquet", compression="zstd")
+        self._place.make(draft)
+        self._place.write(f"{draft}/{ONLY_PART}", as_parquet(table))
         self._publish(name)
 
     def files(self, name: str) -> list[Path]:
-        return sorted((self._dir / name).glob("*.parquet"))
+        """The files of a table, on this machine."""
+        return self._place.near(f"{TABLES_DIR}/{name}")
 
     def remove(self, name: str) -> None:
-        shutil.rmtree(self._dir / name, ignore_errors=True)
+        self._place.remove(f"{TABLES_DIR}/{name}")
 
-    def _draft(self, name: str) -> Path:
-        return self._dir / f".{name}.tmp"
+    def _draft(self, name: str) -> str:
+        return f"{TABLES_DIR}/.{name}.{self._mark}.tmp"
 
     def _publish(self, name: str) -> None:
-        draft = self._draft(name)
-        for checksum in draft.glob(".*.crc"):
-            checksum.unlink()
-        draft.rename(self._dir / name)
+        self._place.rename(self._draft(name), f"{TABLES_DIR}/{name}")
+
+
+def as_parquet(table: pa.Table) -> bytes:
+    """A small table as the bytes of one file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -5,6 +5,7 @@ is proven in spite of doubt, are in `model.verdict`.
 """
 
 from crescendo.model.verdict import Check, Verdict, judge, judge_check, stopped_check
+from crescendo.pipeline.conservation import conservation
 from crescendo.pipeline.evidence import Evidence
 from crescendo.pipeline.validity import Finding, findings
 from crescendo.record.summary import Validity
@@ -12,12 +13,15 @@ from crescendo.record.summary import Validity
 
 def verdict_of(evidence: Evidence) -> tuple[list[Validity], Verdict]:
     """The validity list and the verdict."""
-    found = findings(evidence)
+    found = findings(evidence) + conservation(evidence)
     checks = [_check(metric, evidence, found) for metric in evidence.checks]
     if (end := evidence.manifest.exceeded) is not None:
         checks.append(stopped_check(end.metric, end.value_ns, end.limit_ns, end.peer))
     load = found[0].validity
-    return [finding.validity for finding in found], judge(checks, [] if load.holds else [load.detail])
+    doubts = [] if load.holds else [load.detail]
+    if evidence.aggregates is not None and not checks:
+        doubts.append("nothing to judge: the source kept no messages, and no check asks for what it did keep")
+    return [finding.validity for finding in found], judge(checks, doubts)
 
 
 def _check(metric: str, evidence: Evidence, found: list[Finding]) -> Check:

@@ -1,0 +1,64 @@
+"""The verb `compare`: better, worse, or no difference, with the reason."""
+
+import math
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import format_ns
+from crescendo.pipeline.regress import Compared, Comparison, Value, Word
+from crescendo.pipeline.regress import compare as compared
+from crescendo.pipeline.repeats import side_of
+
+_COLOURS = {Word.BETTER: "green", Word.WORSE: "red", Word.SAME: "default", Word.UNCLEAR: "yellow"}
+_EXIT_CODES = {Word.BETTER: 0, Word.SAME: 0, Word.WORSE: 1, Word.UNCLEAR: 3}
+
+
+def compare(baseline: str, run: str, lake: Path, threshold_percent: float, as_json: bool) -> int:
+    if not 0 <= threshold_percent < math.inf:
+        raise ConfigError(f"--threshold {threshold_percent}: must be a percentage from 0 up")
+    answer = compared(side_of(baseline, lake), side_of(run, lake), threshold_percent / 100)
+    if as_json:
+        print(msgspec.json.encode(answer).decode())
+    else:
+        _print(answer)
+    return _EXIT_CODES[answer.outcome]
+
+
+def _print(answer: Comparison) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for name, runs in (("baseline", answer.baseline), ("run", answer.run)):
+        console.print(f"{name:9} {_runs(runs)}", markup=False)
+    console.print(f"\n{'':14} {'baseline':>26} {'run':>26}", markup=False)
+    for one in answer.metrics:
+        values = f"{one.metric:14} {_told(one, one.baseline):>26} {_told(one, one.run):>26}"
+        word = f"[{_COLOURS[one.outcome]}]{one.outcome.value:13}[/]"
+        console.print(f"{values}  {word}  {escape(one.reason)}")
+    console.print()
+    for doubt in answer.doubts:
+        console.print(f"doubt     {doubt}", markup=False)
+    for note in answer.notes:
+        console.print(f"note      {note}", markup=False)
+    console.print(f"[bold]COMPARISON [{_COLOURS[answer.outcome]}]{answer.outcome.value}[/][/bold]")
+
+
+def _runs(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} repeats: {', '.join(names[:4])}{' …' * (len(names) > 4)}"
+
+
+def _told(one: Compared, side: Value) -> str:
+    if side.value is None:
+        return "–"
+    if one.unit == "share":
+        return f"{side.value:.4%}" if side.value else "none"
+    told = format_ns if one.unit == "ns" else _rate
+    if side.low is None or side.high is None:
+        return told(side.value)
+    return f"{told(side.value)} ({told(side.low)} – {told(side.high)})"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}"

@@ -1,0 +1,155 @@
+"""The verb `logs`: performance logs of MLMQ as numbers and pictures.
+
+The lines are read as `import mlmq-log` reads them. What cannot be read is counted and shown, and stops nothing.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from crescendo.cli.terminal import Progress
+from crescendo.importers.harvest import EMPTY, LINE, REASON, SOURCE, Desk, Harvest, Options, Source
+from crescendo.importers.mlmq_log import MLMQ_LOG
+from crescendo.importers.sources import Found, find, stage
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import Duration
+from crescendo.pipeline.java import use_java
+from crescendo.pipeline.logs.eps import as_eps
+from crescendo.pipeline.logs.figure import Bars, Centre, Drawing, Show, draw
+from crescendo.pipeline.logs.job import Question, Unread, actions, answer, translated, unread
+from crescendo.pipeline.logs.png import as_png
+from crescendo.pipeline.logs.texts import as_csv, as_text
+from crescendo.pipeline.logs.windows import Slot
+from crescendo.pipeline.session import close_session, open_session
+from crescendo.record.manifest import write_whole
+
+_TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}
+_PICTURES: dict[str, Callable[[Drawing], bytes]] = {"png": as_png, "eps": as_eps}
+_LISTED = 50
+_LEAST_NS = 10**6  # logs know no shorter time
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the answer is to be shown."""
+
+    form: str
+    show: Show
+    centre: Centre
+    bars: Bars
+    out: Path | None
+
+
+def logs(
+    directory: Path,
+    types: list[str],
+    window: str,
+    trim: str,
+    form: str,
+    show: str,
+    centre: str,
+    bars: str,
+    out: Path | None,
+) -> int:
+    look = _look(form, show, centre, bars, out)
+    window_ns = _duration("--window", window, _LEAST_NS)
+    # The text tells of all the time together, as the original did.
+    question = Question(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
+    if any(not name for name in types):
+        raise ConfigError("--type: is empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
+    found, skipped = find([directory], MLMQ_LOG)
+    use_java()
+    with Progress() as progress:
+        progress("starting Spark")
+        spark = open_session()
+        try:
+            with tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder, translated(f"reading {directory}"):
+                desk = Desk(spark, Path(folder), progress)
+                sources, read = read_logs(desk, found)
+                progress("computing")
+                if question.types:
+                    content = _shown(answer(read.frames[0][1], question), look)
+                else:
+                    content = _listing(actions(read.frames[0][1], _LISTED)).encode()
+                aside = unread(read.rejects, SOURCE, LINE, REASON)
+        finally:
+            close_session(spark)
+    _report(sources, read, aside, len(skipped))
+    _deliver(content, out)
+    return 0
+
+
+def _look(form: str, show: str, centre: str, bars: str, out: Path | None) -> Look:
+    _one_of("--format", form, (*_TEXTS, *_PICTURES))
+    _one_of("--show", show, get_args(Show))
+    _one_of("--centre", centre, get_args(Centre))
+    _one_of("--bars", bars, get_args(Bars))
+    if out is None and form in _PICTURES:
+        raise ConfigError(f"--format {form}: a picture needs a file; give one with --out, such as --out plot.{form}")
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no directory {out.parent}; create it first")
+    return Look(form, show, centre, bars, out)  # type: ignore[arg-type]
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{option} {value}: not known; choose one of {', '.join(known)}")
+
+
+def _duration(option: str, text: str, least_ns: int) -> int:
+    try:
+        duration = Duration.parse(text)
+    except ValueError as err:
+        raise ConfigError(f"{option}: {err}") from err
+    if duration < least_ns:
+        raise ConfigError(f"{option} {text}: is too short; the logs count in milliseconds, give at least 1ms")
+    return int(duration)
+
+
+def read_logs(desk: Desk, found: list[Found]) -> tuple[list[Source], Harvest]:
+    desk.progress(f"looking through {len(found):,} files")
+    sources = stage(found, desk.folder / "sources")
+    filled = [source for source in sources if source.kind != EMPTY]
+    if not filled:
+        raise ConfigError(f"{found[0].path.parent}: all logs in it are empty; give a directory with logs of a run")
+    return sources, MLMQ_LOG.harvest(desk, filled, Options())
+
+
+def _shown(slots: list[Slot], look: Look) -> bytes:
+    if look.form in _TEXTS:
+        return _TEXTS[look.form](slots).encode()
+    return _PICTURES[look.form](draw(slots, look.show, look.centre, look.bars))
+
+
+def _listing(named: list[tuple[str, int]]) -> str:
+    lines = "".join(f"{count:>12,}  {name}\n" for name, count in named)
+    return f"{lines}Give one or more of these, or how they begin, with --type.\n"
+
+
+def _report(sources: list[Source], read: Harvest, aside: Unread, skipped: int) -> None:
+    """To stderr: what was read, and what was not."""
+    said = [f"read {sum(read.records.values()):,} lines of {len(sources):,} files"]
+    if skipped:
+        said.append(f"skipped {skipped:,} files that are something else")
+    if aside.count:
+        said.append(f"could not read {aside.count:,} lines")
+    paths = {source.number: source.path for source in sources}
+    said += [f"  {paths[source]}:{line}: {reason}" for source, line, reason in aside.first]
+    if aside.count > len(aside.first) > 0:
+        said.append(f"  and {aside.count - len(aside.first):,} more")
+    said += [f"{source.path}: {source.fault}; what came before it was read" for source in sources if source.fault]
+    for sentence in said:
+        print(f"  {sentence}", file=sys.stderr)
+
+
+def _deliver(content: bytes, out: Path | None) -> None:
+    if out is None:
+        sys.stdout.write(content.decode())
+        return
+    try:
+        write_whole(out, content)
+    except OSError as err:
+        raise ConfigError(f"--out {out}: cannot be written: {err.strerror or err}") from err

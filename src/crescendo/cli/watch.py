@@ -1,0 +1,221 @@
+"""The verb `watch`: live tables of a run that goes on; and how `run --live` shows those of its companion.
+
+On a terminal the latest periods stand in a table that is redrawn. Elsewhere a line is printed when a period is closed:
+from then on nothing can change it.
+"""
+
+import signal
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from crescendo.cli.terminal import Progress
+from crescendo.control.conductor import Run, Stage
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import Duration, format_ns
+from crescendo.pipeline.live.companion import FROM_STDIN, READY, Companion
+from crescendo.pipeline.live.glance import Account, Glance, Period
+from crescendo.record.manifest import read_manifest
+from crescendo.run.processes import die_with_parent
+
+_ROWS = 15
+_LEAST_NS = 10**8
+_LAST_PARTS_S = 120.0
+_CORES = 1  # the others are for the run
+_JAVA = ("-XX:TieredStopAtLevel=1",)  # the quick compiler takes a third less from the run, and is quick enough
+
+
+def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
+    period_ns = _duration("--period", period, _LEAST_NS)
+    late_after_ns = _duration("--late-after", late_after, 0)
+    if run != FROM_STDIN:
+        read_manifest(Path(run))  # a directory that is no recording needs no Spark to be refused
+    from crescendo.cli.run import Interruption
+    from crescendo.pipeline.java import use_java
+    from crescendo.pipeline.live.practice import practise
+    from crescendo.pipeline.live.watch import watch as follow
+    from crescendo.pipeline.session import close_session, open_session
+
+    use_java()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with Progress() as progress:
+        progress("starting Spark")
+        spark = open_session(cores=_CORES, memory="1g", java_options=_JAVA)
+    try:
+        if run == FROM_STDIN:
+            practise(spark)
+            print(READY, flush=True)
+            run = sys.stdin.readline().strip()
+            if not run:
+                return 0  # there will be no run
+        interruption = Interruption()  # after Spark, which has a handler of its own
+        with View(as_json) as view:
+            follow(
+                Path(run),
+                spark,
+                view,
+                period_ns=period_ns,
+                late_after_ns=late_after_ns,
+                asked_to_end=lambda: interruption.asked,
+            )
+    finally:
+        close_session(spark)
+    return 0
+
+
+def _duration(option: str, text: str, least_ns: int) -> int:
+    try:
+        duration = Duration.parse(text)
+    except ValueError as err:
+        raise ConfigError(f"{option}: {err}") from err
+    if duration < least_ns:
+        raise ConfigError(f"{option} {text}: is too short; give at least {Duration(least_ns)}")
+    if duration % 1000:
+        raise ConfigError(f"{option} {text}: is finer than a microsecond; give whole microseconds")
+    return int(duration)
+
+
+class View:
+    """Shows what it is called with; a context manager around it."""
+
+    def __init__(self, as_json: bool) -> None:
+        console = Console(highlight=False)
+        self._as_json = as_json
+        self._latest: dict[int, Period] = {}
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
+
+    def __call__(self, glance: Glance) -> None:
+        if self._as_json:
+            print(msgspec.json.encode(glance).decode(), flush=True)
+        elif self._live is None:
+            for line in lines_of(glance):
+                print(line, flush=True)
+        else:
+            self._latest |= {period.start_ns: period for period in glance.periods}
+            self._latest = dict(sorted(self._latest.items())[-_ROWS:])
+            self._live.update(_table(glance, list(self._latest.values())), refresh=True)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+class LiveTables:
+    """What `run --live` shows: the lines of a companion process. Without it, nothing."""
+
+    def __init__(self, wanted: bool, say: Callable[[str], None]) -> None:
+        self._companion = Companion(die_with_parent()) if wanted else None
+        self._say = say
+
+    def start(self) -> None:
+        if self._companion is not None:
+            self._companion.start()
+
+    def wait_until_ready(self, interrupted: Callable[[], bool]) -> None:
+        if self._companion is not None:
+            self._companion.wait_until_ready(interrupted)
+
+    def follow(self, run: Run) -> None:
+        """Called again and again while the run goes on."""
+        if self._companion is not None and run.stage in {Stage.RUNNING, Stage.DRAINING, Stage.STOPPING}:
+            self._companion.look_at(Path(run.plan.peers[0].assignment["run_dir"]))
+            self._show(0.0)
+
+    def finish(self, interrupted: Callable[[], bool]) -> None:
+        """The run has ended: show what its last parts add."""
+        waited_s = 0.0
+        while self._companion is not None and waited_s < _LAST_PARTS_S and not interrupted():
+            self._show(0.2)
+            waited_s += 0.2
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
+        if self._companion is not None:
+            self._companion.stop()
+
+    def _show(self, wait_s: float) -> None:
+        if self._companion is None:
+            return
+        found = self._companion.lines(wait_s)
+        for line in found or ():
+            for sentence in lines_of(msgspec.json.decode(line, type=Glance)):
+                self._say(sentence)
+        if found is None:
+            if complaint := self._companion.complaint():
+                self._say(f"the live tables ended: {complaint}")
+            self._companion.stop()
+            self._companion = None
+
+
+def lines_of(glance: Glance) -> list[str]:
+    """A line for every period that was closed, and one for the end."""
+    lines = [_line(period) for period in glance.periods if period.closed]
+    return [*lines, _closing(glance.account)] if glance.ended else lines
+
+
+def _line(period: Period) -> str:
+    parts = [
+        _clock(period.start_ns),
+        *(f"{name} {period.rate(getattr(period, name)):,.0f}/s" for name in ("sent", "received", "settled")),
+        *(
+            f"{kind} p50 {_percentile(period, kind, 'p50')} p99 {_percentile(period, kind, 'p99')}"
+            for kind in _kinds(period)
+        ),
+    ]
+    return "  ".join(parts)
+
+
+def _closing(account: Account) -> str:
+    late = f", {account.late_parts:,} of {account.parts:,} parts late with {account.late_messages:,} messages"
+    counts = f"sent {account.sent:,}, received {account.received:,}, settled {account.settled:,}"
+    return f"live tables: {counts}{late if account.late_parts else f', {account.parts:,} parts, none late'}"
+
+
+def _table(glance: Glance, periods: list[Period]) -> Table:
+    table = Table(title=glance.run, caption=_closing(glance.account), box=box.SIMPLE_HEAD, title_justify="left")
+    kind = next((kind for period in reversed(periods) for kind in _kinds(period)), "response")
+    for name in ("", "sent/s", "received/s", "settled/s", f"{kind} p50", "p99", "max", "settle p99", ""):
+        table.add_column(name, justify="right")
+    for period in periods:
+        spread = period.latency.get(kind)
+        table.add_row(
+            _clock(period.start_ns),
+            *(f"{period.rate(count):,.0f}" for count in (period.sent, period.received, period.settled)),
+            _percentile(period, kind, "p50"),
+            _percentile(period, kind, "p99"),
+            format_ns(spread.max_ns) if spread else "–",
+            _percentile(period, "settle", "p99"),
+            "" if period.closed else "open",
+        )
+    return table
+
+
+def _kinds(period: Period) -> list[str]:
+    """Response where messages were due, transfer where they were not."""
+    return [next((kind for kind in ("response", "transfer") if kind in period.latency), "")] if period.received else []
+
+
+def _percentile(period: Period, kind: str, name: str) -> str:
+    spread = period.latency.get(kind)
+    value = spread.percentiles_ns[name] if spread else None
+    return "–" if value is None else format_ns(value)
+
+
+def _clock(t_ns: int) -> str:
+    return datetime.fromtimestamp(t_ns / 1e9).astimezone().strftime("%H:%M:%S")

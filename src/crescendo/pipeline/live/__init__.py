@@ -1,0 +1,1 @@
+"""Live tables: what a recording says while it grows."""

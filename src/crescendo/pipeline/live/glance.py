@@ -1,0 +1,53 @@
+"""What is told about a run while it goes on?
+
+Plain values that can be shown, sent as JSON, or published anywhere. They know neither Spark nor where they come from.
+"""
+
+from msgspec import Struct
+
+
+class Spread(Struct, frozen=True):
+    """How long it took; a percentile with too few samples beyond it is None."""
+
+    count: int
+    mean_ns: float
+    max_ns: int
+    percentiles_ns: dict[str, int | None]
+
+
+class Period(Struct, frozen=True):
+    """One stretch of time. Until it is closed, parts that are still open may add to it."""
+
+    start_ns: int  # since 1970
+    length_ns: int
+    closed: bool
+    sent: int = 0
+    received: int = 0
+    settled: int = 0
+    latency: dict[str, Spread] = {}  # response, transfer, settle
+
+    def rate(self, messages: int) -> float:
+        """Messages a second."""
+        return messages * 1e9 / self.length_ns
+
+
+class Account(Struct, frozen=True):
+    """Of all periods together, and of what is in none of them."""
+
+    batch: int = -1
+    sent: int = 0
+    received: int = 0
+    settled: int = 0
+    parts: int = 0
+    late_parts: int = 0
+    late_messages: int = 0
+
+
+class Glance(Struct, frozen=True):
+    """What one batch changed."""
+
+    run: str
+    periods: list[Period]  # those that changed or were closed, by time
+    account: Account
+    watermark_ns: int  # on the wall clock; no part can add to what lies before
+    ended: bool = False  # nothing will follow

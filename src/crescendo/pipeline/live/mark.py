@@ -1,0 +1,46 @@
+"""Was somebody computing on the machine while it was measured?
+
+A watcher leaves a note in the recording; whoever ends the run moves it into the manifest, as a fact about the host. A
+watcher on another machine, or of a run that has ended, disturbs nothing and leaves none. The manifest is written by
+one process only, the one that runs the experiment. Knows nothing of Spark.
+"""
+
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from crescendo.model.errors import ConfigError
+from crescendo.record.manifest import Manifest, State, read_manifest, write_manifest, write_whole
+
+OBSERVED = "observed"
+NOTE = "observed.txt"
+
+
+def has_ended(manifest: Manifest) -> bool:
+    """Whether everything is recorded. An incomplete recording lists its peers when it was given up."""
+    return manifest.state is not State.INCOMPLETE or bool(manifest.peers)
+
+
+def leave_note(run_dir: Path, manifest: Manifest, cores: int) -> None:
+    """Say that we are watching, if that can make a difference."""
+    if not has_ended(manifest) and manifest.host.get("name") == socket.gethostname():
+        since = datetime.now(UTC).strftime("%H:%M:%S UTC")
+        try:
+            write_whole(run_dir / NOTE, f"by live tables, on {cores} of the cores, since {since}".encode())
+        except OSError as err:
+            raise ConfigError(
+                f"{run_dir}: cannot be marked as observed: {err.strerror}; watch as a user who may write there"
+            ) from err
+
+
+def take_up_note(run_dir: Path) -> None:
+    """Move the note, if there is one, into the manifest."""
+    try:
+        said = (run_dir / NOTE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    manifest = read_manifest(run_dir)
+    write_manifest(run_dir, msgspec.structs.replace(manifest, host=manifest.host | {OBSERVED: said}))
+    (run_dir / NOTE).unlink(missing_ok=True)

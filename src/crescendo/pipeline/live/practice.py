@@ -1,0 +1,45 @@
+"""How is Spark made ready, so that it learns nothing while the run is measured?
+
+The first batch of a query costs ten times what the later ones do: classes are loaded, plans are made, code is compiled.
+So the whole of it is done once before, on a recording of three messages that is thrown away.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from crescendo.model.experiment import experiment_from, to_document
+from crescendo.pipeline.live.watch import watch
+from crescendo.record.manifest import Connection, Manifest, State, write_manifest
+from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
+from crescendo.record.writer import Recorder
+
+_PEER = "practice"
+_COUNT = 3
+
+
+def practise(spark: SparkSession) -> None:
+    """Watch a recording that is over before it began."""
+    with tempfile.TemporaryDirectory(prefix="crescendo-practice-") as directory:
+        _record(Path(directory))
+        watch(Path(directory), spark, lambda _: None)
+
+
+def _record(run_dir: Path) -> None:
+    now_ns = time.time_ns()
+    recorder = Recorder(run_dir, _PEER)
+    recorder.append(SENT, _COUNT, 0, range(_COUNT), 1, now_ns, now_ns, 32)
+    recorder.append(RECEIVED, _COUNT, 0, 0, range(_COUNT), now_ns, now_ns, now_ns, range(_COUNT), 32, 0)
+    recorder.append(SETTLED, 1, 0, 0, _COUNT - 1, now_ns, now_ns, int(Settlement.ACCEPTED))
+    recorder.close()
+    experiment = experiment_from({"name": _PEER})
+    group = experiment.workload[0]
+    where = {"peer": _PEER, "group": group.name, "address": group.address, "destination": group.destination}
+    sender = Connection(id=0, role="sender", **where)
+    receiver = Connection(id=0, role="receiver", subscription=group.address, **where)
+    document = to_document(experiment)
+    write_manifest(
+        run_dir, Manifest(_PEER, 0, document, [], now_ns, state=State.SEALED, connections=[sender, receiver])
+    )

@@ -1,0 +1,127 @@
+"""How does a growing recording become a stream of counts?
+
+One streaming query over the three tables of messages. Parts are renamed into place whole, so a file that is there can
+be read. Every message is counted in the period in which it happened: sent when it was sent, received when it arrived,
+settled when it was settled. A watermark follows the latest of these times; what comes for a period that it has passed
+is late, and Spark leaves it out. Each batch also tells which parts reached into which periods, so that nothing is left
+out without being counted.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from crescendo.pipeline.buckets import bucket_column
+from crescendo.pipeline.columns import (
+    BUCKET,
+    COUNT,
+    FIRST_SEQ,
+    INTENDED_NS,
+    KIND,
+    LAST_SEQ,
+    MAX_NS,
+    MIN_NS,
+    OUTCOME,
+    RECEIVED_NS,
+    SENDER,
+    SENT_NS,
+    SETTLED_NS,
+    SUM_NS,
+    T_NS,
+    VALUE_NS,
+    WEIGHT,
+)
+from crescendo.pipeline.histogram import RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.messages import deliveries
+from crescendo.pipeline.parties import Parties
+from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement, spark_ddl
+
+PERIOD, PART, PARTS, MESSAGES, SEEN = "period", "part", "parts", "messages", "seen"
+_MOMENT = "moment"
+_NS_PER_US = 1000
+_FILE = "_metadata.file_name"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How time is cut, and how long to wait."""
+
+    period_ns: int = 10**9
+    late_after_ns: int = 15 * 10**9  # a part is open for up to ten seconds, and not everybody closes at once
+    realtime_offset_ns: int = 0  # from the recording's clock to the wall clock
+    since_ns: int = 0  # on the wall clock; what happened before is not looked at
+
+
+def growing_counts(spark: SparkSession, run_dir: Path, parties: Parties, terms: Terms) -> DataFrame:
+    """A stream of one row per period (its start in µs), kind and bucket: counts so far. The kind `sent` has no value.
+
+    The name of the directory must have no characters that mean something in a pattern.
+    """
+    samples = (
+        _sent(_growing(spark, run_dir, SENT))
+        .unionByName(_received(_growing(spark, run_dir, RECEIVED), parties))
+        .unionByName(_settled(_growing(spark, run_dir, SETTLED)))
+    )
+    happened_ns = F.col(T_NS) + F.lit(terms.realtime_offset_ns).cast("long")
+    timed = samples.where(happened_ns >= F.lit(terms.since_ns).cast("long")).withColumn(
+        _MOMENT, F.timestamp_micros(F.call_function("div", happened_ns, F.lit(_NS_PER_US).cast("long")))
+    )
+    period = F.window(_MOMENT, f"{terms.period_ns // _NS_PER_US} microseconds")
+    watched = (
+        timed.withWatermark(_MOMENT, f"{terms.late_after_ns // _NS_PER_US} microseconds")
+        .withColumn(PERIOD, period)
+        .observe(
+            SEEN,
+            # Both samples of a delivery are one message.
+            F.sum(F.when(F.col(KIND) != RESPONSE, F.col(WEIGHT))).alias(MESSAGES),
+            # A part is open for seconds, so it reaches into a handful of periods.
+            F.collect_set(F.struct(PART, F.unix_micros(F.col(PERIOD).start).alias(PERIOD))).alias(PARTS),
+        )
+    )
+    counts = (
+        watched.withColumn(BUCKET, bucket_column(F.col(VALUE_NS)))
+        .groupBy(PERIOD, KIND, BUCKET)
+        .agg(
+            F.sum(WEIGHT).alias(COUNT),
+            F.sum(F.col(VALUE_NS).cast("double") * F.col(WEIGHT)).alias(SUM_NS),
+            F.min(VALUE_NS).alias(MIN_NS),
+            F.max(VALUE_NS).alias(MAX_NS),
+        )
+    )
+    return counts.withColumn(PERIOD, F.unix_micros(F.col(PERIOD).start))
+
+
+def _growing(spark: SparkSession, run_dir: Path, table: str) -> DataFrame:
+    # A pattern, because the directory of a table appears with its first part, or never.
+    parts = spark.readStream.schema(spark_ddl(table)).parquet(f"{run_dir}/{table}/*.parquet")
+    return parts.withColumn(PART, F.concat(F.lit(f"{table}/"), F.col(_FILE)))
+
+
+def _sent(sent: DataFrame) -> DataFrame:
+    return _samples(sent, F.col(SENT_NS), F.lit(SENT), F.lit(0).cast("long"), F.lit(1).cast("long"))
+
+
+def _received(received: DataFrame, parties: Parties) -> DataFrame:
+    response_ns = F.col(RECEIVED_NS) - F.col(INTENDED_NS)
+    if parties.unbounded:
+        # Without a schedule nothing was intended.
+        response_ns = F.when(parties.bounded_column(F.col(SENDER)), response_ns)
+    values = F.stack(F.lit(2), F.lit(RESPONSE), response_ns, F.lit(TRANSFER), F.col(RECEIVED_NS) - F.col(SENT_NS))
+    both = deliveries(received).select(PART, RECEIVED_NS, values.alias(KIND, VALUE_NS))
+    one = F.lit(1).cast("long")
+    return _samples(both.where(F.col(VALUE_NS).isNotNull()), F.col(RECEIVED_NS), F.col(KIND), F.col(VALUE_NS), one)
+
+
+def _settled(settled: DataFrame) -> DataFrame:
+    # What the sender's own buffer refused was never sent.
+    kept = settled.where(F.col(OUTCOME) != int(Settlement.SHED))
+    messages = F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1
+    return _samples(kept, F.col(SETTLED_NS), F.lit(SETTLE), F.col(SETTLED_NS) - F.col(SENT_NS), messages)
+
+
+def _samples(rows: DataFrame, t_ns: Column, kind: Column, value_ns: Column, weight: Column) -> DataFrame:
+    return rows.select(
+        PART, t_ns.alias(T_NS), kind.alias(KIND), value_ns.alias(VALUE_NS), weight.cast("long").alias(WEIGHT)
+    )

@@ -1,0 +1,112 @@
+"""Analysed runs that were never run: summaries and tables written by hand, with answers that are known beforehand."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.histogram import bucket_of
+from crescendo.model.verdict import PERCENTILES, Outcome, Verdict
+from crescendo.record.manifest import Manifest, Phase, State, write_manifest
+from crescendo.record.summary import Latency, Ledger, Rate, Summary, Validity, write_summary
+
+SECOND_NS = 10**9
+SECONDS = 40
+
+
+@dataclass(frozen=True)
+class Made:
+    """One run to make up. Latencies are log-normal; `wobble` is what differs from run to run."""
+
+    seed: int
+    median_ns: float = 1e6
+    wobble: float = 0.02
+    rate: float = 1000.0
+    rate_wobble: float = 0.001
+    lost: int = 0
+    name: str = "made"
+    state: State = State.SEALED
+    validity: tuple[Validity, ...] = ()
+    settings: dict[str, Any] | None = None
+    bound_ns: int = 0
+
+    def write(self, run_dir: Path) -> Path:
+        random = np.random.default_rng(self.seed)
+        median_ns = self.median_ns * np.exp(random.normal(0, self.wobble))
+        rate = self.rate * np.exp(random.normal(0, self.rate_wobble))
+        per_second = random.normal(rate, rate * 0.005, SECONDS).round().astype(np.int64)
+        samples = [random.lognormal(np.log(median_ns), 0.4, count).astype(np.int64) for count in per_second]
+        run_dir.mkdir(parents=True)
+        _write(run_dir, "latency_histogram", _histogram(samples))
+        _write(run_dir, "throughput", _throughput(per_second))
+        document = {"name": self.name, "workload": {"rate": self.rate}, **(self.settings or {})}
+        phase = Phase("measure", 0, SECONDS * SECOND_NS)
+        experiment = to_document(experiment_from(document))
+        manifest = Manifest(run_dir.name, self.seed, experiment, [], 0, state=self.state, phases=[phase])
+        write_manifest(run_dir, manifest)
+        write_summary(run_dir, self._summary(run_dir.name, np.sort(np.concatenate(samples)), per_second))
+        return run_dir
+
+    def _summary(self, run: str, ordered: np.ndarray, per_second: np.ndarray) -> Summary:
+        sent = int(per_second.sum()) + self.lost
+        counts = dict.fromkeys(Ledger.__struct_fields__[3:], 0)
+        counts |= {"sent": sent, "owed": sent, "delivered": sent - self.lost, "lost_unacknowledged": self.lost}
+        percentiles = {
+            name: int(ordered[int(np.ceil(ordered.size * percent / 100)) - 1]) for name, percent in PERCENTILES.items()
+        }
+        return Summary(
+            run=run,
+            state=self.state.value,
+            verdict=Verdict(Outcome.PASS, []),
+            validity=list(self.validity),
+            rate=Rate(self.rate, float(per_second.mean()), float(per_second.mean()), SECONDS * SECOND_NS, 0.0),
+            latency=[
+                Latency(
+                    "measure", "response", ordered.size, int(ordered[0]), int(ordered[-1]), float(ordered.mean()), 0,
+                    percentiles,
+                )
+            ],
+            ledger=[Ledger("total", None, None, **counts)],
+            clock_bound_ns=self.bound_ns,
+        )  # fmt: skip
+
+
+def _histogram(samples: list[np.ndarray]) -> pa.Table:
+    second = np.repeat(np.arange(len(samples)), [values.size for values in samples])
+    values = np.concatenate(samples)
+    bucket = bucket_of(values)
+    order = np.lexsort((values, bucket, second))
+    second, bucket, values = second[order], bucket[order], values[order]
+    starts = np.flatnonzero(np.diff(second, prepend=-1) | np.diff(bucket, prepend=-1))
+    ends = np.append(starts[1:], values.size)
+    size = starts.size
+    columns = {"second": second[starts], "phase": ["measure"] * size, "kind": ["response"] * size}
+    counts = {
+        "bucket": bucket[starts].astype(np.int32),
+        "count": ends - starts,
+        "sum_ns": np.add.reduceat(values, starts),
+    }
+    return pa.table(columns | counts | {"min_ns": values[starts], "max_ns": values[ends - 1]})
+
+
+def _throughput(per_second: np.ndarray) -> pa.Table:
+    size = per_second.size
+    return pa.table(
+        {
+            "second": np.arange(size),
+            "role": ["receiver"] * size,
+            "connection": np.zeros(size, np.int32),
+            "messages": per_second,
+            "bytes": per_second * 100,
+        }
+    )
+
+
+def _write(run_dir: Path, table: str, rows: pa.Table) -> None:
+    folder = run_dir / "tables" / table
+    folder.mkdir(parents=True)
+    pq.write_table(rows, folder / "part-00000.parquet")

@@ -1,0 +1,19 @@
+"""What is in the tables of a run, whatever way it lies in files?"""
+
+import hashlib
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+
+def hashes(tables: Path) -> dict[str, str]:
+    """Table -> hash of its rows, sorted. Numbers are compared to the last bit."""
+    found = {}
+    for table in sorted(tables.iterdir()):
+        rows = [
+            repr(sorted(row.items()))
+            for file in table.glob("*.parquet")
+            for row in pq.ParquetFile(file).read().to_pylist()
+        ]
+        found[table.name] = hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+    return found

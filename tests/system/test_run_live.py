@@ -1,0 +1,80 @@
+"""Does a person see a run while it goes on, is that noted, and does nothing of it stay behind?"""
+
+import json
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pytest
+from whole_runs import Launcher
+
+from crescendo.cli.run import run
+from crescendo.model.errors import ConfigError
+from crescendo.pipeline.live.glance import Glance
+from crescendo.record.manifest import Clock, Manifest, write_manifest
+from crescendo.record.schema import SENT
+from crescendo.record.writer import Recorder
+
+
+@pytest.mark.timeout(500)  # two JVMs beside a run, perhaps on a busy machine
+def test_a_run_with_live_tables_shows_every_second_and_is_marked_observed(
+    launch: Launcher, experiment: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    session = launch("run", str(experiment(phases={"measure": "4s"}, checks={"lost": 0})), "--live")
+    done = session.finish(timeout_s=450)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "VERDICT pass" in done.stdout
+    query = f"select count(*) from read_parquet('{session.run_dir()}/received/*.parquet')"  # noqa: S608
+    ((messages,),) = duckdb.sql(query).fetchall()
+    shown = re.findall(r"\d\d:\d\d:\d\d  sent ([\d,]+)/s  received ([\d,]+)/s .*response p50", done.stderr)
+    assert len(shown) >= 5, done.stderr
+    sums = [sum(int(line[column].replace(",", "")) for line in shown) for column in (0, 1)]
+    assert sums == [messages, messages]
+    assert f"live tables: sent {messages:,}, received {messages:,}" in done.stderr
+    manifest = session.manifest()
+    assert manifest["state"] == "sealed"
+    assert "live tables" in manifest["host"]["observed"]
+    assert "--live" in manifest["command"]
+    assert not (session.run_dir() / "observed.txt").exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_watch_and_leaves_nothing_behind(
+    launch: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    run_dir = tmp_path / "growing"
+    recorder = Recorder(run_dir, "sender-0")
+    now_ns = time.time_ns()
+    recorder.append(SENT, 3, 0, range(3), 1, now_ns, now_ns, 100)
+    recorder.close()
+    host = {"name": socket.gethostname()}
+    document = {"name": "growing", "workload": {"senders": 1, "receivers": 1}}
+    write_manifest(run_dir, Manifest("growing", 1, document, [], now_ns, host=host, clocks=[Clock("here", 0)]))
+    session = launch("watch", str(run_dir), "--json")
+    glance = msgspec.json.decode(session.read_until('"sent":3'), type=Glance)
+    assert (glance.run, glance.account.sent, glance.account.parts, glance.ended) == ("growing", 3, 1, False)
+    session.process.send_signal(signal.SIGINT)
+    done = session.finish()
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(temporary.iterdir()) == []
+    assert json.loads((run_dir / "manifest.json").read_text())["state"] == "incomplete"
+
+
+def test_live_tables_of_a_search_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    path = tmp_path / "how-much.yml"
+    path.write_text("search: {from: 1000, to: 2000, limits: {lost: 0}}\nphases: {measure: 10s}\n")
+    with pytest.raises(ConfigError, match=r"--live: follows one run, but .*how-much.yml searches with many"):
+        run(path, (), tmp_path / "runs", None, False, live=True)
+    assert not (tmp_path / "runs").exists()
