@@ -21,6 +21,7 @@ from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.model.errors import ConfigError, PeerError
 
 CONDUCTOR = Identity("conductor", "conductor", "host", 1)
+PATIENCE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +33,12 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def bus(broker: EmbeddedBroker) -> Iterator[Bus]:
     bus = Bus(broker.url, "conductor", (topics.REPLIES, topics.NOTIFICATIONS))
-    bus.connect(5)
+    bus.connect(PATIENCE_S)
     yield bus
     bus.close()
 
 
-def heard(bus: Bus, wanted: Callable[[Note], bool], timeout_s: float = 5.0) -> Note:
+def heard(bus: Bus, wanted: Callable[[Note], bool], timeout_s: float = PATIENCE_S) -> Note:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         note = bus.next(0.2)
@@ -63,7 +64,7 @@ def test_a_peer_joins_is_asked_answers_reports_and_leaves(broker: EmbeddedBroker
     assert abs(hello.realtime_offset_ns - (time.time_ns() - time.monotonic_ns())) < 10**9
 
     bus.publish(topics.peer("sender-0"), request(Command.START_SENDER, 11, Start(123).to_payload()), qos=1)
-    asked = peer.next_request(5)
+    asked = peer.next_request(PATIENCE_S)
     assert asked is not None
     assert (asked.command, asked.correlation, asked.payload) == (Command.START_SENDER, 11, {"t0_ns": 123})
     peer.accept(asked)
@@ -90,7 +91,7 @@ def test_a_refusal_says_whose_fault_it_is(broker: EmbeddedBroker, bus: Bus, faul
     peer = Peer(broker.url, Identity("receiver-0", "receiver", "h", 1))
     peer.join()
     bus.publish(topics.PEERS, request(Command.SET, 2), qos=1)
-    asked = peer.next_request(5)
+    asked = peer.next_request(PATIENCE_S)
     assert asked is not None
     failure = Failure("connection refused", fault)  # type: ignore[arg-type]
     peer.refuse(asked, failure)
@@ -104,7 +105,7 @@ def test_a_repeated_request_is_handled_once(broker: EmbeddedBroker, bus: Bus) ->
     peer.join()
     for correlation in (1, 1, 2, 1, 2, 3):
         bus.publish(topics.peer("sender-3"), request(Command.SET, correlation), qos=1)
-    taken = [peer.next_request(2) for _ in range(3)]
+    taken = [peer.next_request(PATIENCE_S) for _ in range(3)]
     assert [note.correlation for note in taken if note is not None] == [1, 2, 3]
     assert peer.next_request(0.3) is None
     peer.leave()
@@ -117,7 +118,7 @@ def test_a_waiting_peer_keeps_its_lease(broker: EmbeddedBroker, bus: Bus) -> Non
     assert peer.next_request(3.0) is None
     peer.leave()
     beats = [note for note in iter(lambda: bus.next(0.2), None) if note.command is Command.STATS]
-    assert len(beats) == 3  # its own report, and one after each 1.2 s of waiting
+    assert 2 <= len(beats) <= 4  # its own report, and one after each 1.2 s of waiting: on a busy machine not on the dot
     assert {note.payload["messages"] for note in beats} == {9}
 
 
@@ -137,14 +138,14 @@ def peer_process(url: str, peer_id: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", PEER_PROGRAM, url, peer_id])
 
 
-def test_the_last_will_of_a_killed_peer_arrives_within_a_second(broker: EmbeddedBroker, bus: Bus) -> None:
+def test_the_last_will_of_a_killed_peer_arrives_long_before_its_lease_ends(broker: EmbeddedBroker, bus: Bus) -> None:
     process = peer_process(broker.url, "sender-9")
     try:
-        heard(bus, of(Command.GROUP_JOIN), 15)
+        heard(bus, of(Command.GROUP_JOIN))
         process.send_signal(signal.SIGKILL)
         killed = time.monotonic()
         will = heard(bus, of(Command.ABNORMAL_DISCONNECT))
-        assert time.monotonic() - killed < 1.0
+        assert time.monotonic() - killed < 4.0  # a few milliseconds; a lease is six seconds
         assert (will.sender.id, will.sender.pid) == ("sender-9", process.pid)
         assert Failure.from_payload(will.payload).fault == "lost"
     finally:
@@ -156,11 +157,11 @@ def test_a_peer_whose_broker_dies_is_orphaned_and_ends_by_itself() -> None:
     with EmbeddedBroker() as broker:
         process = peer_process(broker.url, "sender-8")
         bus = Bus(broker.url, "watcher", (topics.NOTIFICATIONS,))
-        bus.connect(5)
+        bus.connect(PATIENCE_S)
         try:
-            heard(bus, of(Command.STATS), 15)
+            heard(bus, of(Command.STATS))
             os.kill(broker.pid, signal.SIGKILL)
-            assert process.wait(5) == 0
+            assert process.wait(PATIENCE_S) == 0
             assert not bus.connected
             assert bus.next(1.0) is None
             bus.publish(topics.PEERS, request(Command.HALT, 1), qos=1)  # does nothing, and does not raise
@@ -186,7 +187,7 @@ def test_a_note_of_nearly_a_mebibyte_gets_through(broker: EmbeddedBroker, bus: B
     peer = Peer(broker.url, Identity("sender-6", "sender", "h", 1))
     peer.join()
     bus.publish(topics.peer("sender-6"), request(Command.SET, 1, {"text": "x" * (2**20 - 200)}), qos=1)
-    asked = peer.next_request(10)
+    asked = peer.next_request(PATIENCE_S)
     assert asked is not None
     assert len(asked.payload["text"]) == 2**20 - 200
     peer.leave()
@@ -194,7 +195,7 @@ def test_a_note_of_nearly_a_mebibyte_gets_through(broker: EmbeddedBroker, bus: B
 
 def test_closing_sends_everything_first(broker: EmbeddedBroker, bus: Bus) -> None:
     other = Bus(broker.url, "hurried", ())
-    other.connect(5)
+    other.connect(PATIENCE_S)
     for number in range(200):
         other.publish(topics.REPLIES, Note(Kind.RESPONSE, Command.OK, number, CONDUCTOR, {}), qos=number % 2)
     other.close()
@@ -206,16 +207,18 @@ def test_small_notes_are_not_held_back(broker: EmbeddedBroker, bus: Bus) -> None
     peer = Peer(broker.url, Identity("sender-2", "sender", "h", 1))
     peer.join()
     round_trips = []
-    for correlation in range(21):
+    for correlation in range(41):
         began = time.monotonic()
         bus.publish(topics.peer("sender-2"), request(Command.SET, correlation), qos=1)
-        asked = peer.next_request(5)
+        asked = peer.next_request(PATIENCE_S)
         assert asked is not None
         peer.accept(asked)
         heard(bus, lambda note: note.kind is Kind.RESPONSE)
         round_trips.append(time.monotonic() - began)
     peer.leave()
-    assert sorted(round_trips)[10] < 0.040  # one delayed acknowledgement of the kernel; without Nagle it is about 5 ms
+    # The kernel's delayed acknowledgement takes 40 ms once a connection is no longer new; without Nagle a round trip is
+    # about 5 ms. All of them would be held back, so a busy machine may spoil most.
+    assert sorted(round_trips[20:])[4] < 0.040
 
 
 def test_an_unreachable_broker_is_one_clear_sentence() -> None:
@@ -245,7 +248,7 @@ def test_the_broker_leaves_nothing_behind() -> None:
     with EmbeddedBroker() as broker:
         assert broker.alive
         bus = Bus(broker.url, "short", (topics.PEERS,))
-        bus.connect(5)
+        bus.connect(PATIENCE_S)
         pid = broker.pid
         bus.close()
     assert not psutil.pid_exists(pid)
@@ -269,7 +272,7 @@ def test_the_broker_ends_when_its_parent_is_killed_and_prints_nothing() -> None:
     broker = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
     rest, errors = parent.communicate()
-    _, left = psutil.wait_procs([broker], timeout=5)
+    _, left = psutil.wait_procs([broker], timeout=PATIENCE_S)
     alive = [one for one in left if one.status() != psutil.STATUS_ZOMBIE]  # not every container's init collects
     for one in alive:
         one.kill()

@@ -115,8 +115,9 @@ def test_an_inspector_without_its_url_says_which_one_it_needs(kind: str) -> None
 
 
 def test_an_unknown_kind_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="artemis, mosquitto, process"):
+    with pytest.raises(ConfigError) as mistake:
         inspector_of("hornetq")
+    assert all(kind in str(mistake.value) for kind in ("artemis", "mosquitto", "process"))
 
 
 def test_every_inspector_has_its_module() -> None:

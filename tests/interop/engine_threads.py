@@ -2,14 +2,23 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from crescendo.control.notes import Statistics
+from crescendo.load.assignment import Quota
+from crescendo.load.protocols import driver_of
+from crescendo.load.receiver import Receiver, ReceiverEngine
+from crescendo.load.sender import SenderEngine
+from crescendo.load.sending import Sender
+from crescendo.model.pacer import UNLIMITED, pacer_for
+from crescendo.model.workload import Group
 from crescendo.record.writer import Log
 
 PATIENCE_S = 90.0
+TAG = 4711
 
 
 class Control:
@@ -62,6 +71,45 @@ class Rows(Log):
 
     def tick(self, now_ns: int) -> None:
         pass
+
+
+class Load:
+    """A sender and a receiver of one group that are ready, each with a thread to work in, and what they noted."""
+
+    def __init__(self, url: str, group: Group, count: int, *, redialling: bool = False) -> None:
+        def again(role: str) -> Callable[[str | None], Any] | None:
+            return (lambda _: driver_of(group.protocol, role)(url, group)) if redialling else None
+
+        self.rows, self.sending, self.receiving = Rows(), Control(), Control()
+        incoming = await_ready(driver_of(group.protocol, "receiver")(url, group))
+        outgoing = await_ready(driver_of(group.protocol, "sender")(url, group))
+        receiver = Receiver(0, group, incoming, redial=again("receiver"))
+        self._receivers = ReceiverEngine([receiver], self.rows, self.receiving, tag=TAG)
+        pacer, quota = pacer_for(group.rate), Quota(count, UNLIMITED)
+        sender = Sender(0, group, pacer, quota, outgoing, TAG, redial=again("sender"))
+        self._senders = SenderEngine([sender], self.rows, self.sending, drain_ns=int(PATIENCE_S * 1e9))
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        self._threads = [
+            threading.Thread(target=self._senders.run, args=(time.monotonic_ns(),)),
+            threading.Thread(target=self._receivers.run),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def await_sent(self) -> None:
+        """Until the sender has ended by itself, which it does when all is settled."""
+        self._threads[0].join(PATIENCE_S)
+        assert not self._threads[0].is_alive()
+
+    def close(self) -> None:
+        self.sending.stop.set()
+        self.receiving.stop.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        self._receivers.close()
+        self._senders.close()
 
 
 def await_ready(channel: Any) -> Any:

@@ -1,7 +1,6 @@
 """Do we, pika and Qpid Broker-J understand each other over AMQP 0-9-1? It shares no code with RabbitMQ."""
 
 import secrets
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -10,21 +9,16 @@ from pumping import ready, receive_all, send_all
 
 from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.record.schema import RECEIVED, SENT, SETTLED
-from crescendo.run.processes import die_with_parent
-from crescendo.systems.instance import start
-from crescendo.systems.registry import system_of
+from crescendo.systems.instance import RunningInstance
 
 COUNT = 20_000
 SIZES = [(1000, 32), (300, 256), (10, 300_000)]
 sizes = pytest.mark.parametrize(("count", "size"), SIZES, ids=[f"{size}B" for _, size in SIZES])
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("broker-j") / "instance"
-    instance = start(system_of("qpid-broker-j"), {}, directory=directory, on_fork=die_with_parent())
-    yield instance.endpoints["amqp091"]
-    instance.stop()
+@pytest.fixture
+def url(qpid_broker_j: RunningInstance) -> str:
+    return qpid_broker_j.endpoints["amqp091"]
 
 
 @pytest.fixture

@@ -31,15 +31,13 @@ from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
-from crescendo.run.processes import die_with_parent
-from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.registry import system_of
+from crescendo.systems.instance import RunningInstance
 from crescendo.wire.mqtt.events import Connected, Subscribed
 from crescendo.wire.mqtt.kinds import V3, V5
 from crescendo.wire.mqtt.packets import Connect, Filter
 from crescendo.wire.mqtt.properties import Property
 
-WAYS = [("roomy_mosquitto", V3), ("roomy_mosquitto", V5), ("rabbitmq", V3)]
+WAYS = [("roomy_mosquitto", V3), ("roomy_mosquitto", V5), ("rabbit", V3)]
 ways = pytest.mark.parametrize(("broker", "version"), WAYS, ids=[f"{name}-{v}" for name, v in WAYS])
 settling = pytest.mark.parametrize("settle", [Settle.AT_MOST_ONCE, Settle.AT_LEAST_ONCE])
 versions = pytest.mark.parametrize("version", [V3, V5])
@@ -51,16 +49,9 @@ def roomy_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.url
 
 
-@pytest.fixture(scope="module")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("systems") / "rabbitmq"
-    instance = start(
-        system_of("rabbitmq"), {"protocols": ["mqtt"]}, directory=directory, on_fork=die_with_parent()
-    )  # fmt: skip
-    try:
-        yield instance.endpoints["mqtt"]
-    finally:
-        instance.stop()
+@pytest.fixture
+def rabbit(rabbitmq: RunningInstance) -> str:
+    return rabbitmq.endpoints["mqtt"]
 
 
 @pytest.fixture
@@ -143,10 +134,10 @@ def test_exactly_once_is_once_and_settled(
     assert {outcome.settlement for outcome in outcomes} == {Settlement.ACCEPTED}
 
 
-def test_exactly_once_is_refused_where_the_system_grants_less(rabbitmq: str, topic: str) -> None:
+def test_exactly_once_is_refused_where_the_system_grants_less(rabbit: str, topic: str) -> None:
     load = group(f"topic://{topic}", settle=Settle.EXACTLY_ONCE)
     with (
-        closing(MqttReceiver(rabbitmq, load)) as receiver,
+        closing(MqttReceiver(rabbit, load)) as receiver,
         pytest.raises(AssertionError, match="exactly-once needs QoS 2; the system granted QoS 1"),
     ):
         ready(receiver)
@@ -312,9 +303,9 @@ def test_exactly_once_both_ways_with_paho(roomy_mosquitto: str, topic: str, vers
     assert ours.acknowledged == numbers
 
 
-def test_a_broker_that_only_pretends_exactly_once_is_found_out(rabbitmq: str, topic: str) -> None:
+def test_a_broker_that_only_pretends_exactly_once_is_found_out(rabbit: str, topic: str) -> None:
     """RabbitMQ takes messages of QoS 2 and acknowledges them as if they were of QoS 1."""
-    with Direct(rabbitmq, connect_of(rabbitmq, V3)) as ours:
+    with Direct(rabbit, connect_of(rabbit, V3)) as ours:
         ours.until(Connected)
         ours.connection.publish_one(topic, b"once", qos=2)
         with pytest.raises(PeerError, match="PUBACK for packet 1, which waits for no such answer"):
@@ -361,23 +352,23 @@ def test_a_retained_message_is_kept_for_those_who_come_later(roomy_mosquitto: st
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_a_system_that_cannot_share_says_so(rabbitmq: str) -> None:
-    with closing(MqttReceiver(rabbitmq, group("queue://x"))) as receiver:
+def test_a_system_that_cannot_share_says_so(rabbit: str) -> None:
+    with closing(MqttReceiver(rabbit, group("queue://x"))) as receiver:
         words = refusal_of(receiver)
     assert "MQTT 3.1.1, which has no shared subscriptions" in words
     assert "topic://x" in words
 
 
-def test_a_system_without_mqtt_5_is_asked_again_in_3_1_1(rabbitmq: str, topic: str) -> None:
+def test_a_system_without_mqtt_5_is_asked_again_in_3_1_1(rabbit: str, topic: str) -> None:
     payloads = payloads_of(100, 64)
     load = group(f"topic://{topic}", size=64)
-    with closing(MqttSender(rabbitmq, load)) as sender, closing(MqttReceiver(rabbitmq, load)) as receiver:
+    with closing(MqttSender(rabbit, load)) as sender, closing(MqttReceiver(rabbit, load)) as receiver:
         assert through(sender, [receiver], payloads, 100)[1] == [payloads]
 
 
 @pytest.mark.parametrize("kind", [MqttSender, MqttReceiver])
-def test_a_wrong_password_is_told_in_the_brokers_words(rabbitmq: str, kind: Any) -> None:
-    with closing(kind(rabbitmq.replace("@", "x@"), group("topic://x"))) as channel:
+def test_a_wrong_password_is_told_in_the_brokers_words(rabbit: str, kind: Any) -> None:
+    with closing(kind(rabbit.replace("@", "x@"), group("topic://x"))) as channel:
         assert "bad user name or password" in refusal_of(channel)
 
 
@@ -426,12 +417,14 @@ def test_a_topic_nobody_can_write_to_is_the_persons_mistake(roomy_mosquitto: str
 # -- silence ---------------------------------------------------------------------------------------------------------
 
 
-def lived(channel: Any, seconds: float) -> None:
+def lived(channels: list[Any], seconds: float) -> None:
+    """So long, or until all of them have ended."""
     end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s and channel.closed is None:
-        channel.flush()
-        list(channel.pump())
-        channel.keep_alive(time.monotonic_ns())
+    while time.monotonic() < end_s and (alive := [channel for channel in channels if channel.closed is None]):
+        for channel in alive:
+            channel.flush()
+            list(channel.pump())
+            channel.keep_alive(time.monotonic_ns())
         time.sleep(0.02)
 
 
@@ -444,29 +437,32 @@ def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
             os.kill(broker.pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("kind", [MqttSender, MqttReceiver])
-def test_idle_connections_stay_alive_on_both_sides(mortal: Broker, kind: Any) -> None:
-    with closing(kind(mortal.url, group("topic://x"))) as channel:
-        if isinstance(ready(channel), MqttReceiver):
-            channel.begin()
-        lived(channel, 3.0)  # mosquitto hangs up after one and a half times the keep-alive
-        assert channel.closed is None
+@pytest.fixture
+def channels(mortal: Broker) -> Iterator[list[Any]]:
+    """One of each kind, at work."""
+    with (
+        closing(MqttSender(mortal.url, group("topic://x"))) as sender,
+        closing(MqttReceiver(mortal.url, group("topic://x"))) as receiver,
+    ):
+        ready(sender)
+        ready(receiver).begin()
+        yield [sender, receiver]
 
 
-@pytest.mark.parametrize("kind", [MqttSender, MqttReceiver])
-def test_a_broker_that_falls_silent_is_noticed_within_the_keep_alive(mortal: Broker, kind: Any) -> None:
-    with closing(kind(mortal.url, group("topic://x"))) as channel:
-        if isinstance(ready(channel), MqttReceiver):
-            channel.begin()
-        lived(channel, 0.3)
-        os.kill(mortal.pid, signal.SIGSTOP)
-        lived(channel, 6.0)
-        assert "silent" in str(channel.closed)
+def test_idle_connections_stay_alive_on_both_sides(channels: list[Any]) -> None:
+    lived(channels, 3.0)  # mosquitto hangs up after one and a half times the keep-alive
+    assert [channel.closed for channel in channels] == [None, None]
 
 
-def test_a_broker_that_dies_is_noticed_at_once(mortal: Broker) -> None:
-    with closing(MqttReceiver(mortal.url, group("topic://x"))) as channel:
-        ready(channel).begin()
-        os.kill(mortal.pid, signal.SIGKILL)
-        lived(channel, 2.0)
+def test_a_broker_that_falls_silent_is_noticed_within_the_keep_alive(mortal: Broker, channels: list[Any]) -> None:
+    lived(channels, 0.3)
+    os.kill(mortal.pid, signal.SIGSTOP)
+    lived(channels, 20.0)
+    assert ["silent" in str(channel.closed) for channel in channels] == [True, True]
+
+
+def test_a_broker_that_dies_is_noticed_at_once(mortal: Broker, channels: list[Any]) -> None:
+    os.kill(mortal.pid, signal.SIGKILL)
+    lived(channels, 10.0)
+    for channel in channels:
         assert "closed the connection" in str(channel.closed) or "broke" in str(channel.closed)

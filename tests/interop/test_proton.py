@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from interop_peers import ProtonReceiver, ProtonSender, ProtonServer, bodies, free_port, running, wait
-from pumping import pumped, ready, receive_all, send_all
+from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
 from crescendo.load import amqp10
 from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
@@ -108,11 +108,11 @@ def test_a_proton_server_takes_what_we_send(count: int, size: int, presettled: b
     payloads = bodies(count, size)
     server = ProtonServer(free_port())
     with running(server):
-        assert server.listening.wait(5)
+        assert server.listening.wait(PATIENCE_S)
         url = f"amqp://127.0.0.1:{server.port}"
         with closing(Amqp10Sender(url, group(size, presettled=presettled), batching=batching)) as sender:
             outcomes = send_all(sender, payloads, settled=presettled)
-            deadline_s = time.monotonic() + 10
+            deadline_s = time.monotonic() + PATIENCE_S
             while len(server.received) < count and time.monotonic() < deadline_s:
                 pumped(sender)
     assert server.faults == []
@@ -131,12 +131,12 @@ def test_a_proton_server_reaches_our_receiver(count: int, size: int, presettled:
     payloads = bodies(count, size)
     server = ProtonServer(free_port(), payloads)
     with running(server):
-        assert server.listening.wait(5)
+        assert server.listening.wait(PATIENCE_S)
         url = f"amqp://127.0.0.1:{server.port}"
         with closing(Amqp10Receiver(url, group(size, presettled=presettled), batching=batching)) as receiver:
             ready(receiver).begin()
             assert receive_all(receiver, count) == payloads
-            deadline_s = time.monotonic() + 10
+            deadline_s = time.monotonic() + PATIENCE_S
             while not presettled and server.settled < count and time.monotonic() < deadline_s:
                 pumped(receiver)
     assert server.faults == []
@@ -154,7 +154,7 @@ def test_heartbeats_keep_idle_connections_alive_in_all_directions(
     server = ProtonServer(free_port(), idle_s=1.0)
     listener = ProtonReceiver(relay.url, queue, 1, heartbeat=1.0)
     with running(server), running(listener):
-        assert server.listening.wait(5)
+        assert server.listening.wait(PATIENCE_S)
         url = f"amqp://127.0.0.1:{server.port}"
         with (
             closing(Amqp10Sender(url, group(32, presettled=False))) as to_server,
@@ -186,13 +186,13 @@ def test_a_silent_system_is_noticed(relay: RunningInstance, monkeypatch: pytest.
         os.kill(pid, signal.SIGSTOP)
         try:
             start_s = time.monotonic()
-            while receiver.closed is None and time.monotonic() - start_s < 5:
+            while receiver.closed is None and time.monotonic() - start_s < PATIENCE_S:
                 list(receiver.pump())
                 receiver.keep_alive(time.monotonic_ns())
                 time.sleep(0.01)
         finally:
             os.kill(pid, signal.SIGCONT)
-        assert 0.3 < time.monotonic() - start_s < 3
+        assert 0.3 < time.monotonic() - start_s < 10  # 0.4 s, and a busy machine
         assert receiver.closed is not None
         assert "silent" in receiver.closed
 
@@ -224,7 +224,7 @@ def test_the_right_password_lets_everybody_in(locked_relay: RunningInstance) -> 
 def test_a_wrong_password_is_refused_in_words(locked_relay: RunningInstance, who: str) -> None:
     port = urlsplit(locked_relay.url).port
     with closing(Amqp10Sender(f"amqp://{who}127.0.0.1:{port}", group(32, presettled=False))) as sender:
-        deadline_s = time.monotonic() + 5
+        deadline_s = time.monotonic() + PATIENCE_S
         while sender.closed is None and time.monotonic() < deadline_s:
             sender.flush()
             sender.pump()

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,21 +23,12 @@ COUNT, SIZE = 5_000, 256
 ENDPOINTS = {"amqp10": "amqps", "amqp091": "amqp091s", "stomp": "stomp+ssl", "mqtt": "mqtts"}
 
 
-def _standing(kind: str, tls: Any, directory: Path) -> Iterator[RunningInstance]:
-    instance = start(system_of(kind), {"tls": tls}, directory=directory, on_fork=die_with_parent())
-    yield instance
-    instance.stop()
-
-
-@pytest.fixture(scope="module")
-def secure_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
-    yield from _standing("rabbitmq", True, tmp_path_factory.mktemp("rabbitmq") / "instance")
-
-
 @pytest.fixture(scope="module")
 def strict_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
-    tls = {"client_certificates": "required"}
-    yield from _standing("mosquitto", tls, tmp_path_factory.mktemp("mosquitto") / "instance")
+    tls, directory = {"client_certificates": "required"}, tmp_path_factory.mktemp("mosquitto") / "instance"
+    instance = start(system_of("mosquitto"), {"tls": tls}, directory=directory, on_fork=die_with_parent())
+    yield instance
+    instance.stop()
 
 
 def group_of(protocol: str) -> Group:
@@ -74,7 +64,7 @@ def until_ready(channel: Any) -> Any:
 
 @pytest.mark.parametrize("protocol", list(ENDPOINTS))
 def test_every_message_arrives_once_in_order_and_is_settled(secure_rabbitmq: RunningInstance, protocol: str) -> None:
-    url, group = secure_rabbitmq.endpoints[ENDPOINTS[protocol]], group_of(protocol)
+    url, group = secure_rabbitmq.endpoints[ENDPOINTS[protocol]].partition("&cert=")[0], group_of(protocol)
     bodies = np.random.default_rng(5).integers(0, 256, (COUNT, SIZE), np.uint8)
     with (
         closing(driver_of(protocol, "receiver")(url, group)) as receiver,

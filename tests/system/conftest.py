@@ -1,129 +1,18 @@
-"""Whole runs, started as a person would start them, and proof that nothing of them stays behind."""
+"""Whole runs for each test, in a directory of its own."""
 
-import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-import yaml
-
-MARK = "CRESCENDO_TEST_MARK"
-
-
-@dataclass
-class Session:
-    """One invocation of the command, and everything it started: all of them inherit the mark."""
-
-    process: subprocess.Popen[str]
-    mark: str
-    out: Path
-    started: float = field(default_factory=time.monotonic)
-
-    def finish(self, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-        try:
-            stdout, stderr = self.process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            stdout, stderr = self.process.communicate()
-            pytest.fail(f"did not end within {timeout_s} s\n{stdout}\n{stderr}")
-        return subprocess.CompletedProcess(self.process.args, self.process.returncode, stdout, stderr)
-
-    def read_until(self, word: str) -> str:
-        """What it prints, up to and with the line that has the word in it."""
-        said = ""
-        for line in self.process.stdout or ():
-            said += line
-            if word in line:
-                break
-        return said
-
-    def family(self) -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if _mark_of(process) == self.mark]
-
-    def peer(self, role: str) -> psutil.Process:
-        """The process of one role."""
-        for process in self.family():
-            with contextlib.suppress(psutil.Error):
-                if f"peer {role}" in " ".join(process.cmdline()):
-                    return process
-        pytest.fail(f"no {role} is running")
-
-    def run_dir(self) -> Path:
-        directories = [path for path in self.out.iterdir() if path.is_dir()]
-        assert len(directories) == 1, directories
-        return directories[0]
-
-    def manifest(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.run_dir() / "manifest.json").read_text())
-        return document
-
-    def wait_for_measure(self, timeout_s: float = 40) -> None:
-        """Until the run is in its measure phase: past the start by more than the warm-up."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, AssertionError, ValueError):
-                manifest = self.run_dir() / "manifest.json"
-                if manifest.exists():
-                    time.sleep(max(0.0, manifest.stat().st_mtime + 2.0 - time.time()))
-                    return
-            if self.process.poll() is not None:
-                pytest.fail(f"ended before the measure phase: {self.process.communicate()}")
-            time.sleep(0.02)
-        pytest.fail("never started")
-
-
-def _mark_of(process: psutil.Process) -> str | None:
-    try:
-        return process.environ().get(MARK) if process.status() != psutil.STATUS_ZOMBIE else None
-    except (psutil.Error, OSError):
-        return None
+from whole_runs import Launcher, launching, write_experiment
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[..., Session]]:
+def launch(tmp_path: Path) -> Iterator[Launcher]:
     """Start `crescendo ARGUMENTS --out …`; afterwards assert that no process of it is left."""
-    sessions: list[Session] = []
-
-    def start(*arguments: str, out: Path | None = None) -> Session:
-        mark = uuid.uuid4().hex
-        out = out or tmp_path / "runs"
-        words = [*arguments, "--out", str(out)] if arguments[0] in {"run", "demo"} else list(arguments)
-        process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("crescendo")), *words],
-            env={**os.environ, MARK: mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        session = Session(process, mark, out)
-        sessions.append(session)
-        return session
-
-    yield start
-    for session in sessions:
-        if session.process.poll() is None:
-            session.process.send_signal(signal.SIGTERM)
-            session.process.communicate(timeout=20)
-    deadline = time.monotonic() + 5
-    left = [process for session in sessions for process in session.family()]
-    while left and time.monotonic() < deadline:
-        time.sleep(0.1)
-        left = [process for session in sessions for process in session.family()]
-    named = [process.cmdline() for process in left if process.is_running()]
-    for process in left:
-        process.kill()
-    assert not named, f"left behind: {named}"
+    with launching(tmp_path) as launcher:
+        yield launcher
 
 
 @pytest.fixture
@@ -131,18 +20,6 @@ def experiment(tmp_path: Path) -> Callable[..., Path]:
     """Write an experiment file: a small steady load on the relay, changed by keywords."""
 
     def write(**changes: Any) -> Path:
-        document: dict[str, Any] = {
-            "name": "trial",
-            "workload": {"senders": 2, "receivers": 2, "rate": 500, "size": 256},
-            "phases": {"warmup": "1s", "measure": "10s", "drain": "5s"},
-        }
-        for key, value in changes.items():
-            document[key] = {**document[key], **value} if isinstance(document.get(key), dict) else value
-        # In a few seconds on a busy machine one late thread is a percent of the rate; that is not what a test is about.
-        if document["workload"].get("rate"):
-            document.setdefault("checks", {"lost": 0, "rate": ">= 0.8 of offered"})
-        path = tmp_path / "trial.yml"
-        path.write_text(yaml.safe_dump(document))
-        return path
+        return write_experiment(tmp_path / "trial.yml", **changes)
 
     return write

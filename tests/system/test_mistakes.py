@@ -75,18 +75,5 @@ def test_a_wrong_password_is_refused_and_never_shown(
     assert "sesame-open" not in complaint
 
 
-def test_the_right_password_is_let_in_and_never_written(
-    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: RunningInstance
-) -> None:
-    path = experiment(system={"url": locked_relay.url}, phases={"measure": "2s"})
-    session = launch("run", str(path))
-    done = session.finish()
-    assert "VERDICT pass" in done.stdout, done.stdout + done.stderr
-    for file in session.run_dir().rglob("*"):
-        if file.is_file():
-            content = file.read_bytes()
-            assert b"difference" not in content, file
-
-
 def test_analysing_something_else_is_refused(launch: Callable[..., Any], tmp_path: Path) -> None:
     assert "not a recording" in _refused(launch, "analyze", str(tmp_path))

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,15 @@ from urllib.parse import urlsplit
 import duckdb
 import psutil
 import pytest
+from pyspark.sql import SparkSession
+from whole_runs import Launcher, Session, judged
+
+from crescendo.model.verdict import Outcome
 
 AMQP10 = ["rabbitmq", "activemq", "artemis", "qpid-broker-j"]
 if shutil.which("qdrouterd"):
     AMQP10.append("qpid-dispatch")
-SHORT = {"warmup": "1s", "measure": "5s", "drain": "10s"}
+SHORT = {"warmup": "1s", "measure": "3s", "drain": "10s"}
 
 
 def ask(run_dir: Path, table: str, query: str) -> list[tuple[Any, ...]]:
@@ -23,20 +28,26 @@ def ask(run_dir: Path, table: str, query: str) -> list[tuple[Any, ...]]:
     return duckdb.sql(query.format(f"read_parquet('{run_dir / table}/*.parquet')")).fetchall()
 
 
+def performed(session: Session) -> None:
+    """Wait until a run without analysis is over, and all went well as far as the run itself is concerned."""
+    ended = session.finish(150)
+    assert (ended.returncode, ended.stdout) == (0, "sealed\n"), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("kind", AMQP10)
 def test_a_run_starts_the_system_inspects_it_and_leaves_nothing(
-    kind: str, launch: Callable[..., Any], experiment: Callable[..., Path]
+    kind: str, launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(
         system={"kind": kind},
         workload={"rate": 200},
         phases=SHORT,
-        inspect=[{"kind": kind, "every": "1s"}, {"kind": "process", "every": "500ms"}],
+        inspect=[{"kind": kind, "every": "500ms"}, {"kind": "process", "every": "250ms"}],
     )
-    session = launch("run", str(path))
-    ended = session.finish(150)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "VERDICT pass" in ended.stdout
+    session = launch.without_analysis(path)
+    performed(session)
+    assert judged(session, spark).verdict.outcome is Outcome.PASS
     manifest = session.manifest()
     system = manifest["system"]
     assert system["kind"] == kind
@@ -52,19 +63,20 @@ def test_a_run_starts_the_system_inspects_it_and_leaves_nothing(
 
 
 def test_a_system_that_hangs_for_a_while_is_a_gap_and_a_slow_response_and_not_an_invalid_run(
-    launch: Callable[..., Any], experiment: Callable[..., Path]
+    launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(
         system={"kind": "rabbitmq"},
         workload={"rate": 200},
-        phases={"warmup": "1s", "measure": "10s", "drain": "15s"},
+        phases={"warmup": "1s", "measure": "8s", "drain": "15s"},
         inspect=[{"kind": "rabbitmq", "every": "500ms"}],
         checks={"lost": 0, "response_p99": "<= 500ms"},
     )
-    session = launch("run", str(path))
+    session = launch.without_analysis(path)
     session.wait_for_measure()
     system = psutil.Process(session.manifest()["system"]["pid"])
     stopped = [system, *system.children(recursive=True)]
+    hung_ns = time.monotonic_ns()
     for process in stopped:
         process.suspend()
     try:
@@ -73,28 +85,29 @@ def test_a_system_that_hangs_for_a_while_is_a_gap_and_a_slow_response_and_not_an
     finally:
         for process in stopped:
             process.resume()
-    ended = session.finish(150)
-    assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert "VERDICT fail" in ended.stdout
-    gaps = "SELECT kind FROM {} WHERE source = 'inspector-rabbitmq' AND kind LIKE 'look-%' ORDER BY t_ns"
-    assert [kind for (kind,) in ask(session.run_dir(), "events", gaps)] == ["look-failed", "look-recovered"]
+    performed(session)
+    assert judged(session, spark).verdict.outcome is Outcome.FAIL
+    gaps = "SELECT t_ns, kind FROM {} WHERE source = 'inspector-rabbitmq' AND kind LIKE 'look-%' ORDER BY t_ns"
+    kinds = [kind for t_ns, kind in ask(session.run_dir(), "events", gaps) if t_ns >= hung_ns]
+    assert kinds[:2] == ["look-failed", "look-recovered"]  # on a busy machine there may be more of them later
 
 
 def test_a_system_that_dies_fails_the_run_and_its_inspector_says_when(
-    launch: Callable[..., Any], experiment: Callable[..., Path]
+    launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(
         system={"kind": "rabbitmq"},
         workload={"rate": 200},
-        phases={"warmup": "1s", "measure": "8s", "drain": "3s"},
+        phases={"warmup": "1s", "measure": "4s", "drain": "3s"},
         inspect=[{"kind": "rabbitmq", "every": "500ms"}, {"kind": "process", "every": "500ms"}],
     )
-    session = launch("run", str(path))
+    session = launch.without_analysis(path)
     session.wait_for_measure()
     os.kill(session.manifest()["system"]["pid"], signal.SIGKILL)
     ended = session.finish(150)
-    assert ended.returncode in {1, 3}, ended.stdout + ended.stderr
+    assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stdout + ended.stderr
+    assert judged(session, spark).verdict.outcome in {Outcome.FAIL, Outcome.INVALID}
     failed = "SELECT DISTINCT source FROM {} WHERE kind = 'look-failed' ORDER BY source"
     sources = [source for (source,) in ask(session.run_dir(), "events", failed)]
     assert sources == ["inspector-process", "inspector-rabbitmq"]
@@ -103,19 +116,19 @@ def test_a_system_that_dies_fails_the_run_and_its_inspector_says_when(
 
 
 def test_a_killed_inspector_costs_its_readings_and_not_the_verdict(
-    launch: Callable[..., Any], experiment: Callable[..., Path]
+    launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(phases=SHORT, workload={"rate": 200}, inspect=[{"kind": "process", "every": "200ms"}])
-    session = launch("run", str(path))
+    session = launch.without_analysis(path)
     session.wait_for_measure()
     session.peer("inspector").kill()
-    ended = session.finish(120)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    performed(session)
+    assert judged(session, spark).verdict.outcome is Outcome.PASS
     assert {peer["id"]: peer["ended"] for peer in session.manifest()["peers"]}["inspector-process"] == "lost"
 
 
 def test_wrong_credentials_for_the_management_are_said_before_anything_is_sent(
-    launch: Callable[..., Any], experiment: Callable[..., Path], rabbitmq: Any
+    launch: Launcher, experiment: Callable[..., Path], rabbitmq: Any
 ) -> None:
     parts = urlsplit(rabbitmq.endpoints["management"])
     wrong = f"http://{parts.username}:wrong@{parts.hostname}:{parts.port}"
@@ -129,16 +142,3 @@ def test_wrong_credentials_for_the_management_are_said_before_anything_is_sent(
     assert "inspector-rabbitmq" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert list(session.out.iterdir()) == []
-
-
-def test_ctrl_c_takes_the_system_down_too(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
-    path = experiment(system={"kind": "rabbitmq"}, workload={"rate": 200}, phases={"measure": "60s"})
-    session = launch("run", str(path))
-    session.wait_for_measure()
-    pid = session.manifest()["system"]["pid"]
-    session.process.send_signal(signal.SIGINT)
-    ended = session.finish(20)
-    assert ended.returncode == 3, ended.stdout + ended.stderr
-    assert session.manifest()["state"] == "interrupted"
-    assert not psutil.pid_exists(pid)
-    assert not (session.run_dir() / "system").exists()

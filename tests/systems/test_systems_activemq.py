@@ -1,27 +1,16 @@
-"""Does ActiveMQ Classic start as it was asked to, serve other people's clients, and leave nothing?"""
+"""Does ActiveMQ Classic get every setting into its files and its command?"""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-import pytest
-from broker_traces import AWKWARD_PASSWORD, ask, listening_addresses, traces_of
-from foreign_clients import send_amqp10, through_amqp10, through_mqtt, through_stomp
-from proton import ConnectionException
-
-from crescendo.run.processes import die_with_parent
 from crescendo.systems.activemq import ACTIVEMQ
 from crescendo.systems.base import Blueprint, Installation
-from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.settings import settings_of
 
 CORE = "{http://activemq.apache.org/schema/core}"
 PORTS = {"amqp": 7001, "stomp": 7002, "mqtt": 7003, "management": 7004}
 SOMEWHERE = Installation("5.18.3", Path("/opt/activemq"), "given", java=Path("/opt/java"), java_version="17")
-BODIES = [f"message {number}" for number in range(20)]
 
 
 def plan(**settings: Any) -> Blueprint:
@@ -54,65 +43,3 @@ def test_only_the_protocols_that_were_asked_for_have_a_listener() -> None:
 def test_no_secret_is_a_word_of_the_command() -> None:
     launch = plan(password="k33p-it").launches[0]
     assert "k33p-it" not in " ".join([*launch.argv, *launch.env.values()])
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
-    ACTIVEMQ.install(None, print)
-    settings = {"password": AWKWARD_PASSWORD, "queues": ["orders"], "threads": 4, "memory": "256MiB"}
-    directory = tmp_path_factory.mktemp("activemq") / "an instance"  # a space, which paths of people have too
-    instance = start(ACTIVEMQ, settings, directory=directory, on_fork=die_with_parent())
-    yield instance
-    instance.stop()
-
-
-def test_a_queue_gives_each_message_to_one_receiver(broker: RunningInstance) -> None:
-    assert through_amqp10(broker.endpoints["amqp"], "shared", BODIES, capability="queue") == [BODIES]
-    shares = through_amqp10(broker.endpoints["amqp"], "shared", BODIES, receivers=2, capability="queue")
-    assert sorted(shares[0] + shares[1]) == sorted(BODIES)
-
-
-def test_a_topic_by_its_full_name_gives_each_message_to_every_receiver(broker: RunningInstance) -> None:
-    got = through_amqp10(broker.endpoints["amqp"], "topic://news", BODIES, receivers=2, capability="topic")
-    assert got == [BODIES, BODIES]
-
-
-def test_stomp_and_mqtt_clients_are_served(broker: RunningInstance) -> None:
-    assert through_stomp(broker.endpoints["stomp"], "/queue/by-stomp", BODIES) == BODIES
-    assert through_mqtt(broker.endpoints["mqtt"], "by/mqtt", BODIES) == BODIES
-
-
-def test_management_counts_what_lies_in_a_queue_made_beforehand(broker: RunningInstance) -> None:
-    bean = "org.apache.activemq:type=Broker,brokerName=crescendo,destinationType=Queue,destinationName=orders"
-    assert ask(broker.endpoints["management"], f"/read/{bean}/QueueSize")[1]["value"] == 0
-    send_amqp10(broker.endpoints["amqp"], "orders", BODIES)
-    assert ask(broker.endpoints["management"], f"/read/{bean}/QueueSize")[1]["value"] == len(BODIES)
-
-
-def test_strangers_are_turned_away(broker: RunningInstance) -> None:
-    with pytest.raises(ConnectionException):
-        send_amqp10(f"amqp://{urlsplit(broker.endpoints['amqp']).netloc.rpartition('@')[2]}", "orders", ["x"])
-    assert ask(broker.endpoints["management"], "/version", password="wrong")[0] == 401
-
-
-def test_whoever_watches_can_only_read(broker: RunningInstance) -> None:
-    path = "/exec/org.apache.activemq:type=Broker,brokerName=crescendo/addQueue/mine"
-    assert ask(broker.endpoints["management"], path)[1]["status"] == 403
-
-
-def test_the_kernel_sees_it_listen_on_the_loopback_interface_only(broker: RunningInstance) -> None:
-    addresses = listening_addresses(broker.pid)
-    assert set(addresses) == set(broker.facts["ports"].values())
-    assert set(addresses.values()) == {"127.0.0.1"}
-
-
-def test_the_facts_name_the_release_and_no_secret(broker: RunningInstance) -> None:
-    assert re.fullmatch(r"[0-9a-f]{64}", broker.facts["sha256"])
-    assert broker.facts["origin"] == f"maven org.apache.activemq:apache-activemq:{broker.facts['version']}"
-    assert AWKWARD_PASSWORD not in repr(broker.facts)
-
-
-def test_stopped_it_leaves_nothing(broker: RunningInstance) -> None:
-    pid, directory = broker.pid, broker.directory
-    broker.stop()
-    assert traces_of(pid, directory) == []

@@ -1,22 +1,19 @@
 """Do systems with TLS let in whoever has the right certificates, as foreign clients see it, and nobody else?"""
 
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from secure_clients import BODY, doors_of, passed, stranger, why_not
+from certified import OPTIONAL, REQUIRED, check_who_comes_in
+from secure_clients import BODY, doors_of, passed, stranger
 
 from crescendo.client.amqp10 import Client, pass_a_message
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.run.processes import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
-
-REQUIRED, OPTIONAL = {"client_certificates": "required"}, {"client_certificates": "optional"}
 
 
 @contextmanager
@@ -29,58 +26,28 @@ def running(kind: str, directory: Path, tls: Any, **settings: Any) -> Iterator[R
     assert not directory.exists()
 
 
+# Artemis and Broker-J are asked the same where they stand for everything else, in test_systems_java_brokers.py.
 @pytest.mark.parametrize(
     ("kind", "tls", "schemes"),
     [
         ("mosquitto", True, {"mqtts"}),
         ("mosquitto", REQUIRED, {"mqtts"}),
-        ("rabbitmq", OPTIONAL, {"amqps", "amqp091s", "stomp+ssl", "mqtts"}),
         ("activemq", REQUIRED, {"amqps", "stomp+ssl", "mqtts"}),
-        ("artemis", OPTIONAL, {"amqps", "stomp+ssl", "mqtts"}),
-        ("qpid-broker-j", REQUIRED, {"amqps", "amqp091s"}),
         ("loopback", REQUIRED, {"amqps"}),
     ],
 )
 def test_who_has_the_certificates_comes_in_and_nobody_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, tls: Any, schemes: set[str]
 ) -> None:
-    unknown_ca, unknown_key = stranger(tmp_path)
     with running(kind, tmp_path / "a place" / "instance", tls) as instance:
-        doors = {door.scheme: door for door in doors_of(instance)}
-        assert set(doors) == schemes
-        for door in doors.values():
-            assert passed(door) == BODY
-            caplog.clear()
-            complaint = why_not(replace(door, ca=unknown_ca))
-            assert complaint
-            assert "verify failed" in complaint + caplog.text  # stomp.py says it in its log only
-        door = next(iter(doors.values()))  # what clients must show is the same for all listeners
-        assert bool(why_not(door.nameless)) == (tls == REQUIRED)
-        assert bool(why_not(replace(door, certificate=unknown_ca, key=unknown_key))) == isinstance(tls, dict)
-        if "amqps" in doors:
-            _our_client_says_the_same(instance, unknown_ca, required=tls == REQUIRED)
-        _keys_are_ours_alone(instance)
+        check_who_comes_in(instance, tls, schemes, tmp_path, caplog)
 
 
-def _our_client_says_the_same(instance: RunningInstance, unknown_ca: Path, *, required: bool) -> None:
-    url = instance.endpoints["amqps"]
-    pass_a_message(url, "tls-proof", 30.0)
-    with pytest.raises(PeerError, match="certificate verify failed: "):
-        Client(url.partition("?")[0] + f"?ca={unknown_ca}", 30.0)
-    nameless = url.partition("&cert=")[0]
-    if required:
-        with pytest.raises(PeerError, match=r"(certificate required|bad certificate|handshake failure|closed)"):
-            Client(nameless, 30.0)
-    else:
-        Client(nameless, 30.0).close()
-
-
-def _keys_are_ours_alone(instance: RunningInstance) -> None:
-    papers = sorted((instance.directory / "tls").iterdir())
-    assert {stat.S_IMODE(path.stat().st_mode) for path in papers} == {0o600}
-    # The authority's own key is nowhere, and none of the others is in what everybody may see.
-    assert not list(instance.directory.rglob("ca.key"))
-    assert "PRIVATE KEY" not in str(instance.facts)
+def test_who_has_the_certificates_comes_into_rabbitmq_and_nobody_else(
+    secure_rabbitmq: RunningInstance, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schemes = {"amqps", "amqp091s", "stomp+ssl", "mqtts"}
+    check_who_comes_in(secure_rabbitmq, OPTIONAL, schemes, tmp_path, caplog)
 
 
 def test_plain_listeners_stay_and_the_endpoints_say_which_is_which(tmp_path: Path) -> None:

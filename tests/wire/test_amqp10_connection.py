@@ -501,3 +501,11 @@ def test_a_topic_is_asked_for_by_capability() -> None:
     client.attach_sender("out", "news", settled=True, topic=True)
     receiver, sender = said(client, Attach)
     assert list(receiver.source.capabilities) == list(sender.target.capabilities) == ["topic"]
+
+
+def test_a_client_cannot_make_a_server_remember_without_end() -> None:
+    server = Connection(container_id="me", server=True)
+    list(events_of(server, AMQP_HEADER + opening() + beginning() + attach("same", 0, receives=False)))
+    with pytest.raises(PeerError):
+        list(events_of(server, b"".join(attach("same", handle, receives=False) for handle in range(1, 1000))))
+    assert len(server.links) == 1

@@ -1,5 +1,7 @@
 """Does a STOMP connection say what each version demands, and understand what follows from the answers?"""
 
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -272,3 +274,11 @@ def test_a_server_without_a_common_version_says_so() -> None:
 def test_whatever_a_client_may_not_say_is_its_fault(octets: bytes) -> None:
     with pytest.raises(PeerError):
         frames_of(ServerConnection(), octets)
+
+
+@pytest.mark.parametrize("octets", [b"\n" * 400_000, b"M\n\n\0" * 50_000, b"MESSAGE\r\na:\r\n\r\n\0" * 20_000])
+def test_many_small_things_take_bounded_time(octets: bytes) -> None:
+    start_s = time.process_time()
+    with contextlib.suppress(PeerError):
+        list(events_of(Connection(host="/"), connected("1.0") + octets))
+    assert time.process_time() - start_s < 10

@@ -1,0 +1,28 @@
+"""Does everything that `crescendo run EXPERIMENT --out DIR` does before Spark is asked, and nothing after.
+
+For tests of what happens while a run runs: they need a process that can be killed and looked at, and no JVM of its own.
+"""
+
+import sys
+from pathlib import Path
+
+from crescendo.cli.run import Interruption
+from crescendo.model.experiment import load_experiment
+from crescendo.run.perform import Watcher, perform
+
+
+def main(path: Path, out: Path) -> None:
+    interruption = Interruption()
+    watcher = Watcher(
+        interrupted=lambda: interruption.asked,
+        progress=lambda said: print(said, file=sys.stderr),
+        watch=lambda _run: None,
+        on_mark=lambda _mark: None,
+        prepare=lambda: None,
+        await_prepared=lambda: None,
+    )
+    print(perform(load_experiment(path), out=out, command=["crescendo", "run", str(path)], watcher=watcher).state.value)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
