@@ -116,7 +116,8 @@ def _connectors(spoken: list[str], ports: Mapping[str, int], settings: ActiveMQS
             if settings.secure.client_certificates is not None:
                 asks = "needClientAuth" if settings.secure.client_certificates == "required" else "wantClientAuth"
                 options += f"&transport.{asks}=true"
-            connectors.append({"name": secure, "uri": f"{scheme}+ssl://127.0.0.1:{ports[secure]}?{options}"})
+            # Never NIO: over TLS it has taken the first bytes of a connection for something else.
+            connectors.append({"name": secure, "uri": f"{name}+ssl://127.0.0.1:{ports[secure]}?{options}"})
     return connectors
 
 
