@@ -128,10 +128,12 @@ def test_the_recording_says_where_it_comes_from(maestro: Maestro) -> None:
     assert any("no messages" in caveat for caveat in system["caveats"])
 
 
-def test_counts_alone_can_be_analysed_and_claim_nothing(maestro: Maestro, spark: SparkSession) -> None:
+def test_counts_and_histograms_can_be_analysed_and_claim_no_ledger(maestro: Maestro, spark: SparkSession) -> None:
     summary = analyze(maestro[0], spark, lambda _: None)
     assert summary.verdict.outcome.value == "invalid"
-    assert not summary.latency
+    assert "nothing to judge" in summary.verdict.reasons[0]
+    ((samples,),) = rows_of(maestro[0], "histograms", "SELECT sum(count)::BIGINT FROM rows")
+    assert [(row.kind, row.count) for row in summary.latency] == [("transfer", samples)]
     assert summary.total.sent == 0
 
 

@@ -1,4 +1,4 @@
-"""Several small runs with something to see in every table."""
+"""Several small runs: some with something to see in every table, some that are quick to analyse."""
 
 import json
 from pathlib import Path
@@ -40,11 +40,32 @@ def eventful(seed: int = 1, messages: int = 400) -> Tiny:
     return tiny
 
 
-def write_run(folder: Path, name: str, tiny: Tiny, seed: int = 1) -> Path:
-    """A recording of this name, with readings of an inspector."""
+def plain(seed: int = 1, messages: int = 200) -> Tiny:
+    """One message lost, and nothing else that would need another job."""
+    random = np.random.default_rng(seed)
+    tiny = Tiny(group={"rate": 50.0})
+    for seq in range(messages):
+        due_ns = MEASURE_NS + seq * 15 * MS
+        tiny.send(0, seq, due_ns)
+        if seq != 7:
+            tiny.deliver(0, 0, seq, due_ns, due_ns + int(random.integers(MS, 40 * MS)))
+    tiny.accept(0, 0, messages - 1, MEASURE_NS, MEASURE_NS + MS)
+    return tiny
+
+
+def write_run(folder: Path, name: str, tiny: Tiny, seed: int = 1, *, inspected: bool = False) -> Path:
+    """A recording of this name, with readings of an inspector if it had one."""
     run_dir = folder / name
     run_dir.mkdir(parents=True)
     tiny.write(run_dir)
+    if inspected:
+        _inspect(run_dir, seed)
+    manifest = read_manifest(run_dir)
+    write_manifest(run_dir, replace(manifest, run=name, tag=seed, files=list(journalled_parts(run_dir))))
+    return run_dir
+
+
+def _inspect(run_dir: Path, seed: int) -> None:
     random = np.random.default_rng(seed)
     looks = np.arange(200)
     recorder = Recorder(run_dir, "inspector-0")
@@ -52,6 +73,3 @@ def write_run(folder: Path, name: str, tiny: Tiny, seed: int = 1) -> Path:
     entity = np.array([f"queue/{number % 3}" for number in looks], object)
     recorder.append(READINGS, looks.size, t_ns, "inspector-0", entity, "depth", random.random(looks.size) / 3)
     recorder.close()
-    manifest = read_manifest(run_dir)
-    write_manifest(run_dir, replace(manifest, run=name, tag=seed, files=list(journalled_parts(run_dir))))
-    return run_dir

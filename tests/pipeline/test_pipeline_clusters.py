@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from many_runs import eventful, write_run
+from many_runs import eventful, plain, write_run
 from pyspark.sql import SparkSession
 from table_hashes import hashes
-from tiny_recordings import silent
+from tiny_recordings import Tiny, silent
 
 from crescendo.pipeline.job import analyze
 from crescendo.record.summary import read_summary
@@ -27,10 +27,14 @@ PATIENCE_S = 300.0
 GIGABYTE = 2**30
 
 
-@pytest.fixture(scope="module")
-def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def recorded(folder: Path, tiny: Tiny) -> Path:
+    """The same recording, wherever."""
+    return write_run(folder, "run", tiny, inspected=True)
+
+
+def expected(tiny: Tiny, spark: SparkSession, folder: Path) -> dict[str, str]:
     """The hashes of all tables, computed in one process."""
-    run = write_run(tmp_path_factory.mktemp("here"), "run", eventful())
+    run = recorded(folder / "here", tiny)
     analyze(run, spark, silent, full=True)
     return hashes(run / "tables")
 
@@ -52,10 +56,11 @@ def analysed_apart(master: str, run: str, scratch: Path, **environment: str) -> 
     return taken
 
 
-def test_a_cluster_on_this_machine_gives_the_same_tables(expected: dict[str, str], tmp_path: Path) -> None:
-    run = write_run(tmp_path, "run", eventful())
+@pytest.mark.soak  # executors that start cold cost more than all other tests of many runs together
+def test_a_cluster_on_this_machine_gives_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+    run = recorded(tmp_path / "there", eventful())
     analysed_apart("local-cluster[2,1,1024]", str(run), tmp_path / "scratch")
-    assert hashes(run / "tables") == expected
+    assert hashes(run / "tables") == expected(eventful(), spark, tmp_path)
 
 
 @pytest.fixture
@@ -109,17 +114,18 @@ def said(log: Path, words: str) -> str:
     pytest.fail(f"{log.name} does not say {words!r}:\n{log.read_text(errors='replace')[-2000:]}")
 
 
+@pytest.mark.parametrize("tiny", [plain(), pytest.param(eventful(), marks=pytest.mark.soak)], ids=["plain", "eventful"])
 def test_a_standalone_cluster_gives_the_same_tables_at_a_url_and_its_driver_stays_small(
-    expected: dict[str, str], standalone: str, tmp_path: Path
+    spark: SparkSession, standalone: str, tmp_path: Path, tiny: Tiny
 ) -> None:
-    run = write_run(tmp_path / "a place with spaces", "run", eventful())
+    run = recorded(tmp_path / "a place with spaces", tiny)
     # What the person configures for a cluster is taken from where Spark looks for it.
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("spark.executor.memory 512m\nspark.executor.cores 1\n")
     taken = analysed_apart(standalone, f"file:{run}", tmp_path / "scratch", SPARK_CONF_DIR=str(conf))
-    assert hashes(run / "tables") == expected
-    assert read_summary(run).total.sent == 400
+    assert hashes(run / "tables") == expected(tiny, spark, tmp_path)
+    assert read_summary(run).total.sent == len(tiny.sent)
     assert sum(taken.values()) < GIGABYTE
     executors = list(tmp_path.glob("worker-*/app-*/*/stderr"))
     assert len(executors) == 2  # one in each worker: processes of their own

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from tiny_recordings import MEASURE_NS, SECOND_NS, START_NS, Tiny, silent
 from crescendo.model.histogram import bucket_of
 from crescendo.model.verdict import Check
 from crescendo.pipeline.job import analyze
+from crescendo.pipeline.latency import latency_table
 from crescendo.record.manifest import read_manifest, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import HISTOGRAMS, RATES
@@ -103,6 +105,24 @@ def test_counts_beside_messages_do_not_count_them_twice(spark: SparkSession, tmp
     assert sum(row["messages"] for row in read(run, "throughput")) == 40
     assert [(row.kind, row.count) for row in summary.latency] == [("transfer", 20)]
     assert summary.verdict.outcome.value == "pass"
+
+
+def test_counts_that_lie_years_apart_take_no_longer_than_others(tmp_path: Path) -> None:
+    """Ten minutes at a time, thirty years are a million and a half looks; this has two."""
+    seconds = [0, 30 * 365 * 86_400]
+    columns = {
+        "second": seconds,
+        "phase": ["measure"] * 2,
+        "kind": ["transfer"] * 2,
+        "bucket": [1, 2],
+        "count": [20, 20],
+    }
+    times = {name: [1, 2] for name in ("sum_ns", "min_ns", "max_ns")}
+    pq.write_table(pa.table(columns | times), tmp_path / "part.parquet")
+    rows = latency_table([tmp_path / "part.parquet"]).to_pylist()
+    assert [(row["second"], row["count"]) for row in rows if row["scope"] == "second"] == [
+        (each, 20) for each in seconds
+    ]
 
 
 def test_a_run_that_sent_nothing_is_no_import(spark: SparkSession, tmp_path: Path) -> None:

@@ -76,6 +76,9 @@ def run(
     live: Annotated[
         bool, typer.Option("--live", help="Show live tables: each second's rates and percentiles, by Spark.")
     ] = False,
+    master: Annotated[
+        str | None, typer.Option("--master", help="A Spark master for the analysis. Default: this machine.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run one experiment, analyse it, write the report, print the verdict.
@@ -85,7 +88,7 @@ def run(
     """
     from crescendo.cli.run import run as verb
 
-    raise typer.Exit(verb(experiment, tuple(overrides or ()), out, control, json, live))
+    raise typer.Exit(verb(experiment, tuple(overrides or ()), out, control, json, live, master))
 
 
 @app.command()

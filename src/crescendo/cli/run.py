@@ -18,6 +18,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url_text
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.live.mark import take_up_note
+from crescendo.pipeline.settings import check_master
 from crescendo.record.manifest import State
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
@@ -25,21 +26,31 @@ from crescendo.run.perform import Performance, Watcher, perform
 
 
 def run(
-    path: Path, overrides: tuple[str, ...], out: Path, control_url: str | None, as_json: bool, live: bool = False
+    path: Path,
+    overrides: tuple[str, ...],
+    out: Path,
+    control_url: str | None,
+    as_json: bool,
+    live: bool = False,
+    master: str | None = None,
 ) -> int:
+    if master is not None:
+        check_master(master)
     experiment = load_experiment(path, overrides)
     command = ["crescendo", "run", str(path)]
     for override in overrides:
         command += ["--set", redact_url_text(override)]
     if live:
         command.append("--live")
+    if master is not None:
+        command += ["--master", master]
     if experiment.search is not None:
         if live:
             raise ConfigError(f"--live: follows one run, but {path} searches with many; leave it out")
         from crescendo.cli.search import search
 
-        return search(experiment, command, out, control_url, as_json)
-    return _carry_out(experiment, command, out, control_url, as_json, live)
+        return search(experiment, command, out, control_url, as_json, master)
+    return _carry_out(experiment, command, out, control_url, as_json, live, master)
 
 
 def demo(out: Path, as_json: bool) -> int:
@@ -62,10 +73,16 @@ class Interruption:
 
 
 def _carry_out(
-    experiment: Experiment, command: list[str], out: Path, control_url: str | None, as_json: bool, live: bool = False
+    experiment: Experiment,
+    command: list[str],
+    out: Path,
+    control_url: str | None,
+    as_json: bool,
+    live: bool = False,
+    master: str | None = None,
 ) -> int:
     interruption = Interruption()
-    with Analyst() as analyst:  # says at once when there is no Java, not after the run
+    with Analyst(master) as analyst:  # says at once when there is no Java, not after the run
         performance = perform_watched(experiment, command, out, control_url, analyst, interruption, live)
         if performance.state is State.INTERRUPTED:
             print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}", flush=True)

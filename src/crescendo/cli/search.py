@@ -16,10 +16,17 @@ from crescendo.run.perform import new_run_dir
 from crescendo.run.search import FINDINGS, Findings, Finished, seek
 
 
-def search(experiment: Experiment, command: list[str], out: Path, control_url: str | None, as_json: bool) -> int:
+def search(
+    experiment: Experiment,
+    command: list[str],
+    out: Path,
+    control_url: str | None,
+    as_json: bool,
+    master: str | None = None,
+) -> int:
     interruption = Interruption()
     console = Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
-    with Analyst() as analyst:  # says at once when there is no Java, not after the first try
+    with Analyst(master) as analyst:  # says at once when there is no Java, not after the first try
         directory = new_run_dir(out, f"{experiment.name}-search")
 
         def carry_out(probe: Experiment, into: Path) -> Finished | None:
