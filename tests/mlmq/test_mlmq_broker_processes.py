@@ -37,7 +37,8 @@ def data() -> Iterator[Path]:
 
 def test_sigterm_finishes_what_was_taken_and_sends_the_waiting_away(database_url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
-        with process(database_url, tmp_path, drain_timeout="60s") as broker:
+        # No look of its own accord: it would find the table locked, and keep the second worker busy.
+        with process(database_url, tmp_path, drain_timeout="60s", poll="60s") as broker:
             async with (
                 client("worker", broker.address, patient=False) as worker,
                 client("waiter", broker.address, patient=False) as waiter,
