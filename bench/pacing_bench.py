@@ -30,6 +30,13 @@ CONNECTIONS = (10, 100)
 WANTED = "within 0.1 % of the rate, p50 ≤ 0.2 ms, p99 ≤ 1 ms, ≤ 35 % of a core"
 _NAP_S = 0.005
 _BUFFER_BYTES = 1 << 20
+_BEAT_S = 3.0
+_SIGNS_OF_LIFE = {
+    "amqp10": bytes.fromhex("0000000802000000"),
+    "amqp091": bytes.fromhex("08000000000000ce"),
+    "stomp": b"\n",
+    "mqtt": bytes.fromhex("d000"),  # the answer to a ping
+}
 TAG = 99
 
 
@@ -40,8 +47,12 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
     octets = left = 0
     with select.epoll() as epoll:
         epoll.register(listener, select.EPOLLIN)
+        next_beat_s = time.monotonic() + _BEAT_S
         while left < connections:
             time.sleep(_NAP_S)
+            if time.monotonic() > next_beat_s:
+                next_beat_s += _BEAT_S
+                _give_sign_of_life(protocol, clients)
             for number, _ in epoll.poll(1):
                 if number == listener.fileno():
                     client = prepared(listener.accept()[0])
@@ -56,6 +67,13 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
                     client.close()
                     left += 1
     return octets
+
+
+def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, End]]) -> None:
+    for client, end in clients.values():
+        if end.begun and client.fileno() >= 0:
+            with contextlib.suppress(OSError):
+                client.send(_SIGNS_OF_LIFE[protocol])
 
 
 def _take(client: socket.socket, end: End, buffer: bytearray) -> int | None:
