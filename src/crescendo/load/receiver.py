@@ -17,7 +17,7 @@ from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Octets, ReceiveChannel
 from crescendo.load.echo import Echo
 from crescendo.load.lifeline import Change, Diallers, Lifeline
-from crescendo.load.sender import UNHURRIED_S, Control
+from crescendo.load.sender import FEW_AT_ONCE, UNHURRIED_S, Control
 from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.load.summarizer import Summarizer
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES, Group
@@ -81,7 +81,7 @@ class ReceiverEngine:
         self._busy: list[tuple[int, int]] = []  # a heap: when a slow receiver is done, and which (its place)
         self._diallers = Diallers()
         self._unhurried = all(receiver.group.unhurried for receiver in receivers)
-        self._fruitful = False  # whether the last look found anything
+        self._taken = 0  # messages, by what the last look brought
         self._pulse = Pulse(time.monotonic_ns())
         self.draining = False
         self._answering: dict[int, Receiver] = {}
@@ -131,12 +131,12 @@ class ReceiverEngine:
         return None if any(not one.line.lost for one in self._receivers) else self._receivers[0].channel.closed
 
     def _poll(self) -> None:
-        if self._unhurried and self._fruitful:
+        if self._unhurried and 0 < self._taken < FEW_AT_ONCE:
             time.sleep(UNHURRIED_S)
+        self._taken = 0
         before_ns = time.monotonic_ns()
         wait_s = _WAIT_S if not self._busy else min(max((self._busy[0][0] - before_ns) / 1e9, 0.0), _WAIT_S)
         ready = self._epoll.poll(wait_s)
-        self._fruitful = bool(ready)
         woken_ns = time.monotonic_ns()
         for number, mask in ready:
             answering = self._answering.get(number)
@@ -163,6 +163,7 @@ class ReceiverEngine:
             if receiver.echo is not None:
                 receiver.echo.answer(arrived.payloads, time.monotonic_ns())
         taken = receiver.arrivals - before
+        self._taken += taken
         if taken and receiver.consuming_ns:
             receiver.resume_ns = receiver.channel.read_ns + taken * receiver.consuming_ns
             heapq.heappush(self._busy, (receiver.resume_ns, self._receivers.index(receiver)))

@@ -27,9 +27,10 @@ from crescendo.wire.stamp import MAGIC, STAMP_NUMBERS, STAMP_NUMBERS_AT
 QUANTUM_NS = 300_000
 """Shorter waits than this cost more CPU than the lateness they save."""
 
-UNHURRIED_S = 0.000_3
-"""At full speed nobody waits for a message, and a broker that writes one at a time would have us read so: this long
-between two reads lets a few gather. It is lost in the queueing that full speed means."""
+UNHURRIED_S = 0.001
+FEW_AT_ONCE = 256
+"""At full speed nobody waits for a message, and a broker that writes one at a time would have us read so: after a read
+that brought few, this long a pause lets more gather. It is lost in the queueing that full speed means."""
 
 ROUND_TRIP, ONE_WAY = "round trip", "one way"
 _FEW = 8
@@ -61,6 +62,7 @@ class SenderEngine:
         self._by_file: dict[int, int] = {}
         self._diallers = Diallers()
         self._unhurried = all(sender.group.unhurried for sender in senders)
+        self._settled = 0  # messages, by what the last look brought
         self._t0_ns = 0
         self._pulse = Pulse(time.monotonic_ns())
         self._waiting: list[tuple[int, int]] = []  # a heap: when the next message is due, and on which connection
@@ -256,9 +258,10 @@ class SenderEngine:
         sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
-        if self._unhurried and wait_ns > 0:
+        if self._unhurried and wait_ns > 0 and 0 < self._settled < FEW_AT_ONCE:
             time.sleep(UNHURRIED_S)  # let outcomes gather: reading and answering them one by one eats the CPU
         # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
+        self._settled = 0
         if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
             return
         for number, mask in self._epoll.poll(0):
@@ -290,6 +293,7 @@ class SenderEngine:
 
     def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
         for outcome in outcomes:
+            self._settled += outcome.last_seq - outcome.first_seq + 1
             for flight in sender.settled(outcome.first_seq, outcome.last_seq):
                 self._log.append_one(
                     SETTLED, sender.number, flight.first_seq, flight.last_seq, flight.sent_ns, settled_ns,
