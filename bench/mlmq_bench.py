@@ -21,9 +21,9 @@ from crescendo.mlmq import postgres
 from crescendo.mlmq.broker.database_pool import open_pool
 from crescendo.mlmq.broker.settings import Settings
 from crescendo.mlmq.broker.store import prepare
-from crescendo.mlmq.operations import Dequeue, Messages, Once, Query, Refused, Register, Registered, Send
 from crescendo.mlmq.storage import Database
 from crescendo.run.processes import die_with_parent
+from crescendo.wire.mlmq_operations import Dequeue, Messages, Once, Query, Refused, Register, Registered, Send
 
 SECONDS = float(os.environ.get("SECONDS", "8"))
 POINT_SECONDS = min(SECONDS, 4.0)

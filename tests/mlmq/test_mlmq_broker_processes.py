@@ -20,10 +20,10 @@ from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.broker.settings import Settings
 from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.client import AsyncClient, Backoff, Client, Query, RefusedError
-from crescendo.mlmq.operations import Refusal
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
 from crescendo.run.processes import die_with_parent
+from crescendo.wire.mlmq_operations import Refusal
 
 QUICK = Backoff(first_s=0.02, most_s=0.3)
 

@@ -12,9 +12,9 @@ from mlmq_brokers import client, play, serving
 
 from crescendo.mlmq.client import AsyncClient, Backoff, Client, Exchange, Query, RefusedError, UnansweredError
 from crescendo.mlmq.client.slots import Slots
-from crescendo.mlmq.operations import ANSWERS, MAX_SLOTS, Dequeue, Refusal, Refused
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.mlmq import Codec
+from crescendo.wire.mlmq_operations import ANSWERS, MAX_SLOTS, Dequeue, Refusal, Refused
 
 QUICK = Backoff(first_s=0.01, most_s=0.05)
 

@@ -9,8 +9,8 @@ import pytest
 from mlmq_brokers import client, play, serving
 
 from crescendo.mlmq.client import AsyncClient, Client, Order, Query, RefusedError
-from crescendo.mlmq.operations import MAX_CONTENT_BYTES, Refusal
 from crescendo.model.errors import ConfigError
+from crescendo.wire.mlmq_operations import MAX_CONTENT_BYTES, Refusal
 
 
 async def rows(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -13,7 +13,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from crescendo.mlmq.operations import (
+from crescendo.mlmq.storage import Database
+from crescendo.mlmq.storage.database import answer
+from crescendo.wire.mlmq_operations import (
     Acknowledge,
     Answer,
     CreateQueue,
@@ -37,8 +39,6 @@ from crescendo.mlmq.operations import (
     Send,
     Sent,
 )
-from crescendo.mlmq.storage import Database
-from crescendo.mlmq.storage.database import answer
 
 BLOCKED_S = 0.3  # how long a request is watched that must not be answered yet; a busy machine can only lengthen it
 

@@ -19,7 +19,10 @@ import asyncpg
 import pytest
 
 from crescendo.mlmq import postgres as embedded
-from crescendo.mlmq.operations import (
+from crescendo.mlmq.storage import StorageAway, initialise
+from crescendo.mlmq.storage.database import answer
+from crescendo.run.processes import die_with_parent
+from crescendo.wire.mlmq_operations import (
     Answer,
     CreateQueue,
     Dequeue,
@@ -33,9 +36,6 @@ from crescendo.mlmq.operations import (
     Send,
     Sent,
 )
-from crescendo.mlmq.storage import StorageAway, initialise
-from crescendo.mlmq.storage.database import answer
-from crescendo.run.processes import die_with_parent
 
 SENDERS = TAKERS = 4
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from crescendo.mlmq.operations import (
+from crescendo.mlmq.storage.database import answer
+from crescendo.wire.mlmq_operations import (
     Acknowledge,
     Answer,
     CreateQueue,
@@ -40,7 +41,6 @@ from crescendo.mlmq.operations import (
     Sent,
     Settled,
 )
-from crescendo.mlmq.storage.database import answer
 
 HOUR_MS = 3_600_000
 NOBODY = 999_999

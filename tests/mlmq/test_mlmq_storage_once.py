@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from test_mlmq_storage_concurrency import BLOCKED_S, contents, one, public, registered, with_pool
 
-from crescendo.mlmq.operations import (
+from crescendo.mlmq.storage import Database
+from crescendo.mlmq.storage.database import answer
+from crescendo.wire.mlmq_operations import (
     Acknowledge,
     Answer,
     Delivery,
@@ -27,8 +29,6 @@ from crescendo.mlmq.operations import (
     Sent,
     Settled,
 )
-from crescendo.mlmq.storage import Database
-from crescendo.mlmq.storage.database import answer
 
 HOUR_MS = 3_600_000
 

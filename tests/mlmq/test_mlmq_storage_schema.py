@@ -7,12 +7,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from crescendo.mlmq.operations import Dequeue, Query, Register
 from crescendo.mlmq.storage import Database, StorageAway, StorageRefuses, check_schema, initialise
 from crescendo.mlmq.storage.database import answer
 from crescendo.mlmq.storage.failures import translated
 from crescendo.mlmq.storage.schema import migrations
 from crescendo.model.errors import ConfigError
+from crescendo.wire.mlmq_operations import Dequeue, Query, Register
 
 
 def connected(url: str, work: Callable[[Any], Awaitable[None]]) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.mlmq.operations import (
+from crescendo.wire.mlmq import MAX_FRAME_BYTES, Codec, Frame, FrameError, Times, Unreadable
+from crescendo.wire.mlmq_operations import (
     ANSWERS,
     MAX_MESSAGES_PER_ANSWER,
     REQUESTS,
@@ -31,7 +32,6 @@ from crescendo.mlmq.operations import (
     Sent,
     Settled,
 )
-from crescendo.wire.mlmq import MAX_FRAME_BYTES, Codec, Frame, FrameError, Times, Unreadable
 
 TYPES = {**REQUESTS, **ANSWERS}
 TIMES = Times(1, 2, 3, 4, 5, 2**64 - 1)

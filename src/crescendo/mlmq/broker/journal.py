@@ -11,7 +11,7 @@ from crescendo.mlmq.broker import seed_names
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.metrics import Metrics
 from crescendo.mlmq.broker.settings import Settings
-from crescendo.mlmq.operations import Answer, Messages, Refused, Request
+from crescendo.wire.mlmq_operations import Answer, Messages, Refused, Request
 
 
 class Journal:

@@ -6,7 +6,7 @@ manner. Writes nothing.
 
 from typing import Final
 
-from crescendo.mlmq import operations as op
+from crescendo.wire import mlmq_operations as op
 
 REQUESTS: Final[dict[type, str]] = {
     op.Register: "RegistrationRequest",

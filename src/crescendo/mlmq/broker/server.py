@@ -21,8 +21,8 @@ from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.settings import Settings, address_of
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.workers import Workers
-from crescendo.mlmq.operations import Answer, Refusal, Refused
 from crescendo.model.errors import ConfigError
+from crescendo.wire.mlmq_operations import Answer, Refusal, Refused
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from crescendo.mlmq.broker.database_pool import connect, open_pool, patiently
 from crescendo.mlmq.broker.settings import Settings
-from crescendo.mlmq.operations import Request
 from crescendo.mlmq.storage import Database, Served, StorageAway, check_schema, initialise
 from crescendo.mlmq.storage.failures import translated
 from crescendo.model.errors import CrescendoError
+from crescendo.wire.mlmq_operations import Request
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from crescendo.mlmq.broker.journal import Journal
 from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.waiting_room import WaitingRoom
-from crescendo.mlmq.operations import Answer, Messages, Refusal, Refused, Request, Send
 from crescendo.model.errors import CrescendoError
+from crescendo.wire.mlmq_operations import Answer, Messages, Refusal, Refused, Request, Send
 
 log = logging.getLogger(__name__)
 

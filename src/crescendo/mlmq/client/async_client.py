@@ -18,7 +18,8 @@ from crescendo.mlmq.client.errors import RefusedError
 from crescendo.mlmq.client.exchange import Exchange
 from crescendo.mlmq.client.link import Reply
 from crescendo.mlmq.client.slots import Slots
-from crescendo.mlmq.operations import (
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.wire.mlmq_operations import (
     MAX_WAIT_MS,
     Acknowledge,
     Answer,
@@ -48,7 +49,6 @@ from crescendo.mlmq.operations import (
     Sent,
     Settled,
 )
-from crescendo.model.errors import ConfigError, PeerError
 
 A = TypeVar("A", bound=Answer)
 Observer = Callable[[Exchange], None]

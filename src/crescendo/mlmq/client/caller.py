@@ -12,8 +12,8 @@ from time import monotonic
 from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.errors import UNKNOWN, UnansweredError
 from crescendo.mlmq.client.link import Link, Reply, connect
-from crescendo.mlmq.operations import Refusal, Refused, Request
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.wire.mlmq_operations import Refusal, Refused, Request
 
 # Another broker, or the same one a little later, may do better.
 PASSING = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.CLOSING, Refusal.INTERNAL})

@@ -3,8 +3,8 @@
 Two errors of the client, both kinds of those that all of Crescendo uses. Decides nothing.
 """
 
-from crescendo.mlmq.operations import Refusal, Refused
 from crescendo.model.errors import LostError, PeerError
+from crescendo.wire.mlmq_operations import Refusal, Refused
 
 UNKNOWN = frozenset({Refusal.UNAVAILABLE, Refusal.INTERNAL})
 

@@ -8,9 +8,9 @@ import asyncio
 from time import monotonic_ns
 from typing import Any, NamedTuple, cast
 
-from crescendo.mlmq.operations import ANSWERS, REQUESTS, Answer, Refused, Request
 from crescendo.model.errors import PeerError
 from crescendo.wire.mlmq import Codec, FrameError, Times, Unreadable
+from crescendo.wire.mlmq_operations import ANSWERS, REQUESTS, Answer, Refused, Request
 
 _TYPES = {**REQUESTS, **ANSWERS}
 _BUFFER_BYTES = 64 * 1024

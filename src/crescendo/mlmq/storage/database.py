@@ -8,7 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from crescendo.mlmq.operations import (
+from crescendo.mlmq.storage import messages, registrations
+from crescendo.mlmq.storage.failures import translated
+from crescendo.wire.mlmq_operations import (
     MAX_BATCH,
     Acknowledge,
     Answer,
@@ -25,8 +27,6 @@ from crescendo.mlmq.operations import (
     Request,
     Send,
 )
-from crescendo.mlmq.storage import messages, registrations
-from crescendo.mlmq.storage.failures import translated
 
 MAX_ROWS: Final = 1_024  # messages that one statement may store, hand out or settle
 _Serve = Callable[[Any, Any], Awaitable[list[Answer]]]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from crescendo.mlmq.operations import (
+from crescendo.mlmq.storage.registrations import no_such_client, refused_reader
+from crescendo.wire.mlmq_operations import (
     Acknowledge,
     Answer,
     Delivery,
@@ -27,7 +28,6 @@ from crescendo.mlmq.operations import (
     Sent,
     Settled,
 )
-from crescendo.mlmq.storage.registrations import no_such_client, refused_reader
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = Messages()

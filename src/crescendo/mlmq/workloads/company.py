@@ -13,7 +13,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from crescendo.mlmq.client import RefusedError, UnansweredError
-from crescendo.mlmq.operations import Refusal
 from crescendo.mlmq.workloads.account import Account, Findings
 from crescendo.mlmq.workloads.actor import Actor, Hours, Post
 from crescendo.mlmq.workloads.journal import Journal
@@ -24,6 +23,7 @@ from crescendo.mlmq.workloads.simple_send import SimpleSend
 from crescendo.model.clients import QUEUEING, ClientKind
 from crescendo.model.errors import CrescendoError
 from crescendo.model.experiment import Experiment
+from crescendo.wire.mlmq_operations import Refusal
 
 R = TypeVar("R")
 _STEP_S = 0.05
