@@ -11,6 +11,7 @@ import pytest
 from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, talking
 
 from crescendo.load import stomp as driver
+from crescendo.load.farewell import part
 from crescendo.load.stomp import StompReceiver, StompSender
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
@@ -66,9 +67,10 @@ def test_acknowledged_messages_do_not_come_back(broker: RunningInstance) -> None
     bodies = payloads(300, 256)
     with closing(StompSender(url_of(broker), some)) as sender:
         send_all(sender, bodies[:200], settled=False)
-        with closing(ready(StompReceiver(url_of(broker), some))) as receiver:
-            receiver.begin()
-            assert receive_all(receiver, 200) == bodies[:200]
+        receiver = ready(StompReceiver(url_of(broker), some))
+        receiver.begin()
+        assert receive_all(receiver, 200) == bodies[:200]
+        part([receiver])
         send_all(sender, bodies[200:], settled=False)
     with closing(ready(StompReceiver(url_of(broker), some))) as receiver:
         receiver.begin()

@@ -46,8 +46,13 @@ class FakeChannel:
     def keep_alive(self, now_ns: int) -> None:
         assert now_ns > 0
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.good_byes += 1
+
+    def gone(self) -> bool:
+        return self.good_byes > 0
+
+    def close(self) -> None:
         self.release()
 
     def release(self) -> None:

@@ -124,7 +124,7 @@ def send(url: str, group: Group, quota: Quota, *, tag: int, log: Log | None = No
         statistics = engine.run(time.monotonic_ns())
     finally:
         cpu = cpu_seconds() - cpu_before
-        engine.close()
+        engine.close(patience_s=0)  # nobody at a null end hears a good-bye
     return _effort(statistics, cpu, counted)
 
 
@@ -150,7 +150,7 @@ def receive(
         statistics = engine.run()
     finally:
         cpu = cpu_seconds() - cpu_before
-        engine.close()
+        engine.close(patience_s=0)  # nobody at a null end hears a good-bye
     return _effort(statistics, cpu, counted)
 
 

@@ -276,9 +276,9 @@ class Amqp091Receiver(_Link):
         self._acknowledge()
         super().keep_alive(now_ns)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self._acknowledge()
-        super().close()
+        super().leave()
 
     def _acknowledge(self) -> None:
         """Everything that is done with: with one word, or one by one where that is asked for."""

@@ -23,6 +23,7 @@ from crescendo.wire.stamp import Stamps, stamps_of
 
 _NS_PER_S = 10**9
 _KEPT_BATCHES = 64
+_IGNORED = memoryview(bytearray(1 << 16))  # what comes after our good-bye, which nobody reads
 _SLOW_HOLDS_NS = 100_000_000  # a slow receiver takes no more than this much work at once
 
 
@@ -56,6 +57,7 @@ class Line(ABC):
         self._batching = batching
         self._waits_for_outcomes = group.settle is not Settle.AT_MOST_ONCE
         self._broken: str | None = None  # why nothing can be written any more
+        self._left = False
         self.ready = False
         self.closed: str | None = None
 
@@ -100,10 +102,26 @@ class Line(ABC):
             self._connection.heartbeat()
             self.flush()
 
-    def close(self) -> None:
-        if self.closed is None:
+    def leave(self) -> None:
+        if self.closed is None and not self._left:
+            self._left = True
             self._farewell()
             self.flush()
+
+    def gone(self) -> bool:
+        if self.closed is not None:
+            return True
+        try:
+            self.flush()
+            while count := self._transport.recv_into(_IGNORED):
+                pass
+        except PeerError:
+            return True
+        return count == 0
+
+    def close(self) -> None:
+        self.leave()
+        if self.closed is None:
             self.closed = "closed by us"
         self._transport.close()
 

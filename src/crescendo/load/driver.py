@@ -53,8 +53,16 @@ class Channel(Protocol):
         """Send and demand signs of life. Called a few times a second."""
         ...
 
+    def leave(self) -> None:
+        """Say good-bye: nothing more is sent, and what still comes is not for us."""
+        ...
+
+    def gone(self) -> bool:
+        """Whether the system has hung up after our good-bye, and so has heard all that we said."""
+        ...
+
     def close(self) -> None:
-        """Say good-bye and let go, without waiting for an answer."""
+        """Let go, with a good-bye if there was none yet, without waiting for an answer."""
         ...
 
 

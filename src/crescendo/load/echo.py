@@ -65,10 +65,6 @@ class Echo:
             channel.flush()
         self.go_on()
 
-    def close(self) -> None:
-        for channel in self.channels.values():
-            channel.close()
-
 
 class Answers(NamedTuple):
     """Answers that came with one read."""

@@ -116,6 +116,9 @@ class MlmqLine(Line):
     def take_spans(self) -> list[Spans]:
         return self._tiers.take()
 
+    def gone(self) -> bool:
+        return True  # whatever was received is no longer in the queue; there is nothing left to be heard
+
     def _farewell(self) -> None:
         """There is none: who hangs up has left."""
 

@@ -8,14 +8,15 @@ its sender already delivered here is out of order: all are recorded, none is dro
 import heapq
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
-from crescendo.load.driver import Arrived, Octets, ReceiveChannel
+from crescendo.load.driver import Arrived, Channel, Octets, ReceiveChannel
 from crescendo.load.echo import Echo
+from crescendo.load.farewell import PATIENCE_S, part
 from crescendo.load.lifeline import Change, Diallers, Lifeline
 from crescendo.load.sender import FEW_AT_ONCE, UNHURRIED_S, Control
 from crescendo.load.statistics import Distribution, Pulse, known
@@ -63,6 +64,15 @@ class Receiver:
     @property
     def channel(self) -> ReceiveChannel:
         return self.line.channel
+
+    @property
+    def channels(self) -> Iterator[Channel]:
+        """All that it holds: its own, and those on which it answers or sums up."""
+        yield self.channel
+        if self.summarizer is not None:
+            yield self.summarizer.channel
+        if self.echo is not None:
+            yield from self.echo.channels.values()
 
 
 class ReceiverEngine:
@@ -116,14 +126,9 @@ class ReceiverEngine:
                 self._log.tick(now_ns)
         return self.statistics(time.monotonic_ns())
 
-    def close(self) -> None:
+    def close(self, patience_s: float = PATIENCE_S) -> None:
         self._diallers.close()
-        for receiver in self._receivers:
-            receiver.channel.close()
-            if receiver.summarizer is not None:
-                receiver.summarizer.channel.close()
-            if receiver.echo is not None:
-                receiver.echo.close()
+        part((channel for receiver in self._receivers for channel in receiver.channels), patience_s)
         self._epoll.close()
 
     @property

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Outcome
+from crescendo.load.farewell import PATIENCE_S, part
 from crescendo.load.lifeline import Change, Diallers
 from crescendo.load.sending import FIRST_ATTEMPT, Sender, Stretch
 from crescendo.load.statistics import Distribution, Pulse, known
@@ -108,12 +109,9 @@ class SenderEngine:
                     break
         return self.statistics(time.monotonic_ns())
 
-    def close(self) -> None:
+    def close(self, patience_s: float = PATIENCE_S) -> None:
         self._diallers.close()
-        for sender in self._senders:
-            sender.channel.close()
-            if sender.replies is not None:
-                sender.replies.channel.close()
+        part((channel for sender in self._senders for channel in sender.channels), patience_s)
         self._epoll.close()
 
     @property

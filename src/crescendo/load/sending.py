@@ -5,13 +5,13 @@ lost; and with a bounded buffer only as many as fit, because the rest is shed. K
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from crescendo.load.assignment import Quota
-from crescendo.load.driver import Outcome, SendChannel
+from crescendo.load.driver import Channel, Outcome, SendChannel
 from crescendo.load.echo import Replies
 from crescendo.load.lifeline import Lifeline
 from crescendo.load.statistics import Stopwatch
@@ -88,6 +88,13 @@ class Sender:
     @property
     def channel(self) -> SendChannel:
         return self.line.channel
+
+    @property
+    def channels(self) -> Iterator[Channel]:
+        """All that it holds: its own, and the one on which answers come."""
+        yield self.channel
+        if self.replies is not None:
+            yield self.replies.channel
 
     def due(self, elapsed_ns: int) -> int:
         """How many messages wait to be sent."""

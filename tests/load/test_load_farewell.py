@@ -1,0 +1,58 @@
+"""Do connections end only when the system has heard our last words, or will not?"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from load_fakes import FakeChannel
+
+from crescendo.load.farewell import part
+
+
+class Leaving(FakeChannel):
+    """Gone when the other side says anything after the good-bye."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = False
+        self.let_go = False
+
+    def gone(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            self.heard = bool(self._ours.recv(1)) or self.heard
+        return self.heard
+
+    def close(self) -> None:
+        self.let_go = True
+        super().close()
+
+
+@pytest.fixture
+def channels() -> Iterator[list[Leaving]]:
+    made = [Leaving() for _ in range(20)]
+    yield made
+    for channel in made:
+        channel.release()
+
+
+def test_all_say_good_bye_before_anybody_waits(channels: list[Leaving]) -> None:
+    def hang_up() -> None:
+        while not all(channel.good_byes for channel in channels):
+            time.sleep(0.001)
+        for channel in reversed(channels):
+            channel.poke()
+
+    system = threading.Thread(target=hang_up)
+    system.start()
+    part(channels, patience_s=30)
+    system.join()
+    assert all(channel.heard and channel.let_go for channel in channels)
+
+
+def test_who_never_hangs_up_is_left_in_the_end(channels: list[Leaving]) -> None:
+    channels[3].poke()
+    part(channels, patience_s=0.05)
+    assert all(channel.let_go for channel in channels)
+    assert [channel.heard for channel in channels].count(True) == 1
