@@ -2,6 +2,7 @@
 
 import signal
 
+from crescendo.control.life import Life
 from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.model.errors import ConfigError
 
@@ -13,16 +14,20 @@ def peer(role: str, control_url: str, peer_id: str) -> int:
         raise ConfigError(f"no role is called {role!r}; choose from {', '.join(ROLES)}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor, which then tells us
     speaker = Peer(control_url, identity_of_this_process(peer_id, role))
-    if role == "inspector":
-        from crescendo.inspectors.worker import live_as_inspector
-
-        live_as_inspector(speaker)
-    elif role == "client":
-        from crescendo.mlmq.workloads.worker import live_as_clients
-
-        live_as_clients(speaker)
-    else:
-        from crescendo.load.worker import live_as_peer
-
-        live_as_peer(speaker, role)
+    _life_of(role, speaker).live()
     return 0
+
+
+def _life_of(role: str, speaker: Peer) -> Life:
+    """Only what the role needs is loaded."""
+    if role == "inspector":
+        from crescendo.inspectors.worker import InspectorWorker
+
+        return InspectorWorker(speaker)
+    if role == "client":
+        from crescendo.mlmq.workloads.worker import ClientWorker
+
+        return ClientWorker(speaker)
+    from crescendo.load.worker import Worker
+
+    return Worker(speaker, role)

@@ -6,11 +6,10 @@ arrives. The same on one machine and on twenty.
 
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
-from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, Phases, experiment_from, to_document
+from crescendo.control.notes import Payload
+from crescendo.model.experiment import Experiment, Phases, to_document
 from crescendo.model.pacer import UNLIMITED, Pacer, messages_within
 from crescendo.model.trace import TracePacer
 
@@ -23,7 +22,7 @@ class Place(Struct, frozen=True):
     index: int = 0  # which sender or receiver of its group
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(Payload, frozen=True):
     """A peer's share of a run."""
 
     peer: str
@@ -32,19 +31,9 @@ class Assignment(Struct, frozen=True):
     urls: dict[str, str]  # protocol -> where the system speaks it
     experiment: dict[str, Any]
     places: list[Place]
-    answered: dict[str, list[int]] = {}  # group -> the numbers of its senders, where receivers answer them
-
-    def to_payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = msgspec.to_builtins(self)
-        return payload
-
-
-def read_assignment(payload: dict[str, Any]) -> tuple[Assignment, Experiment]:
-    try:
-        assignment = msgspec.convert(payload, Assignment)
-    except msgspec.ValidationError as err:
-        raise ConfigError(f"an assignment that cannot be read: {err}") from err
-    return assignment, experiment_from(assignment.experiment)
+    answered: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # group -> the numbers of its senders, where receivers answer them
 
 
 def assign(

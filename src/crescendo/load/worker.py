@@ -1,8 +1,7 @@
 """How does a sender or receiver process live from its first note to its last?
 
-Join, prepare (connect to the system, attach), start at the moment all share, run the engine, close the recording, say
-so, and leave when told. Whatever goes wrong is said in a note with its reason; a peer that has lost its conductor
-stops by itself. One process, one role, many connections.
+It prepares by connecting to the system and attaching, runs its engine until that has nothing more to do or is told to
+stop, and closes the recording before it says so. One process, one role, many connections.
 """
 
 import ctypes
@@ -15,9 +14,10 @@ from typing import Any
 
 import msgspec
 
-from crescendo.control.notes import Command, Failure, Note, Start, Statistics
+from crescendo.control.life import Life
+from crescendo.control.notes import Command, Note, Statistics
 from crescendo.control.peer import Peer
-from crescendo.load.assignment import Assignment, Place, quota_of, read_assignment
+from crescendo.load.assignment import Assignment, Place, quota_of
 from crescendo.load.driver import Channel
 from crescendo.load.echo import Echo, Replies
 from crescendo.load.protocols import driver_of
@@ -27,8 +27,8 @@ from crescendo.load.sending import Sender
 from crescendo.load.summarizer import Summarizer
 from crescendo.load.tiers import Timed
 from crescendo.model.address import address_of
-from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
-from crescendo.model.experiment import Experiment
+from crescendo.model.errors import CrescendoError, LostError, PeerError
+from crescendo.model.experiment import Experiment, experiment_from
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import EVENTS, SPANS
 from crescendo.record.writer import Recorder
@@ -37,45 +37,19 @@ READY_TIMEOUT_S = 10.0
 _SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not keep the engine waiting for 5 ms
 _PR_SET_TIMERSLACK = 29
 
-_STOPS = {Command.STOP_SENDER, Command.STOP_RECEIVER, Command.HALT}
 
-
-class Worker:
-    """One peer process and what it is doing. Also the `Control` of its engine."""
+class Worker(Life):
+    """A sender or receiver process and what it is doing. Also the `Control` of its engine."""
 
     def __init__(self, peer: Peer, role: str) -> None:
-        self._peer = peer
+        sharpen_clocks()
+        super().__init__(peer)
         self._role = role
         self._recorder: Recorder | None = None
         self._engine: SenderEngine | ReceiverEngine | None = None
-        self._statistics = Statistics(t_ns=time.monotonic_ns())
-        self._stop_request: Note | None = None
         self._timed: list[Timed] = []  # connections that have spans to tell
 
-    def live(self) -> None:
-        """Serve requests until halted or orphaned."""
-        while not self._peer.orphaned:
-            note = self._stop_request or self._peer.next_request(1.0)
-            self._stop_request = None
-            if note is not None and not self._obey(note):
-                break
-        self._wind_up()
-
     # -- what the engine asks ------------------------------------------------------------------------------------
-
-    def should_stop(self) -> bool:
-        if self._peer.orphaned:
-            return True
-        note = self._peer.next_request(0.0)
-        if note is None:
-            return False
-        if note.command is Command.DRAIN and isinstance(self._engine, ReceiverEngine):
-            self._engine.draining = True
-            self._peer.accept(note)
-        elif note.command in _STOPS:
-            self._stop_request = note
-            return True
-        return False
 
     def report(self, statistics: Statistics) -> None:
         self._record_spans()
@@ -85,36 +59,15 @@ class Worker:
         if self._recorder is not None:
             self._recorder.append(EVENTS, 1, time.monotonic_ns(), self._peer.identity.id, kind, json.dumps(detail))
 
-    # -- requests ------------------------------------------------------------------------------------------------
+    # -- preparing -----------------------------------------------------------------------------------------------
 
-    def _obey(self, note: Note) -> bool:
-        """Carry out one request; False when it was the last."""
-        match note.command:
-            case Command.SET:
-                self._prepare(note)
-            case Command.START_SENDER | Command.START_RECEIVER:
-                self._peer.accept(note)
-                self._run(Start.from_payload(note.payload).t0_ns)
-            case Command.STOP_SENDER | Command.STOP_RECEIVER:
-                self._wind_up()
-                self._peer.accept(note, self._statistics)
-            case Command.HALT:
-                return False
-            case _:
-                self._peer.accept(note)
-        return True
-
-    def _prepare(self, note: Note) -> None:
-        try:
-            assignment, experiment = read_assignment(note.payload)
-            groups = {group.name: group for group in experiment.workload}
-            channels = self._connect(assignment, groups)
-            self._recorder = Recorder(Path(assignment.run_dir), assignment.peer)
-            self._engine = self._make_engine(assignment, experiment, groups, channels)
-        except CrescendoError as err:
-            self._peer.refuse(note, Failure(str(err), _fault_of(err)))
-            return
-        self._peer.accept(note)
+    def _prepare(self, assignment: dict[str, Any]) -> None:
+        given = Assignment.from_payload(assignment)
+        experiment = experiment_from(given.experiment)
+        groups = {group.name: group for group in experiment.workload}
+        channels = self._connect(given, groups)
+        self._recorder = Recorder(Path(given.run_dir), given.peer)
+        self._engine = self._make_engine(given, experiment, groups, channels)
 
     def _connect(self, assignment: Assignment, groups: dict[str, Group]) -> list[Any]:
         channels: list[Channel] = []
@@ -158,10 +111,7 @@ class Worker:
                 raise PeerError(f"the system did not answer {len(waiting)} connection(s) within {READY_TIMEOUT_S:g} s")
             if waiting:
                 time.sleep(0.002)
-                self._keep_lease()
-
-    def _keep_lease(self) -> None:
-        self._stop_request = self._stop_request or self._peer.next_request(0.0)
+                self._stop_request = self._stop_request or self._peer.next_request(0.0)  # which keeps the lease
 
     def _make_engine(
         self, assignment: Assignment, experiment: Experiment, groups: dict[str, Group], channels: list[Any]
@@ -224,23 +174,23 @@ class Worker:
 
     # -- running and ending --------------------------------------------------------------------------------------
 
-    def _run(self, t0_ns: int) -> None:
+    def _start(self, t0_ns: int) -> None:
         engine = self._engine
         if engine is None:
             return
-        try:
-            self._statistics = engine.run(t0_ns) if isinstance(engine, SenderEngine) else engine.run()
-            failure = engine.failure
-            self._wind_up()
-        except CrescendoError as err:
-            self._peer.fail(Failure(str(err), _fault_of(err)), self._statistics)
-            return
+        self._statistics = engine.run(t0_ns) if isinstance(engine, SenderEngine) else engine.run()
+        failure = engine.failure  # of its own, before we hang up
+        self._wind_up()
         if self._stop_request is not None:
-            return  # answered by the loop
+            return  # and that is answered next
         if failure is not None:
-            self._peer.fail(Failure(failure, "peer"), self._statistics)
-        else:
-            self._peer.finish(self._statistics)
+            raise PeerError(failure)
+        self._peer.finish(self._statistics)
+
+    def _hear(self, note: Note) -> None:
+        if note.command is Command.DRAIN and isinstance(self._engine, ReceiverEngine):
+            self._engine.draining = True
+        super()._hear(note)
 
     def _record_spans(self) -> None:
         log, source = self._recorder, self._peer.identity.id
@@ -250,7 +200,6 @@ class Worker:
             log.append(SPANS, len(ended_ns), ended_ns, source, action, duration_ns, float(of), outcome, "")
 
     def _wind_up(self) -> None:
-        """Close connections and recording; whatever is announced after this is on disk."""
         self._record_spans()
         engine, self._engine = self._engine, None
         recorder, self._recorder = self._recorder, None
@@ -260,24 +209,8 @@ class Worker:
             recorder.close()
 
 
-def live_as_peer(peer: Peer, role: str) -> None:
-    """The whole life of a sender or receiver process."""
-    sharpen_clocks()
-    peer.join()
-    try:
-        Worker(peer, role).live()
-    finally:
-        peer.leave()
-
-
 def sharpen_clocks() -> None:
     """Let no thread of ours wait long for another, and ask Linux to wake us when we said, not up to 50 µs later."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
-
-
-def _fault_of(err: CrescendoError) -> Any:
-    if isinstance(err, ConfigError):
-        return "config"
-    return "peer" if isinstance(err, PeerError) else "lost"

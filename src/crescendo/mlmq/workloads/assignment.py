@@ -7,15 +7,12 @@ groups; the number says which broker a client uses, and which connections of the
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
+from crescendo.control.notes import Payload
 from crescendo.mlmq.workloads.actor import Post
-from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, experiment_from, to_document
+from crescendo.model.experiment import Experiment, to_document
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(Payload, frozen=True):
     """A process's share of the clients."""
 
     peer: str
@@ -26,18 +23,6 @@ class Assignment(Struct, frozen=True):
     process: int
     first_sender: int  # the numbers of client 0 in the recording; the others follow
     first_receiver: int
-
-    def to_payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = msgspec.to_builtins(self)
-        return payload
-
-
-def read_assignment(payload: dict[str, Any]) -> tuple[Assignment, Experiment]:
-    try:
-        assignment = msgspec.convert(payload, Assignment)
-    except msgspec.ValidationError as err:
-        raise ConfigError(f"an assignment that cannot be read: {err}") from err
-    return assignment, experiment_from(assignment.experiment)
 
 
 def assign(
