@@ -1,10 +1,12 @@
 """What does looking cost the system, and what does it cost ourselves?
 
 Each system is started and left alone, then looked at every 5 s and every second, in one run. The CPU of its processes
-without a look is what it needs anyway; the rest is the inspector's doing. A Java system compiles what it does often, so
-the first looks cost it more than all later ones: they are measured apart, and a hundred go before the rest.
+without a look is what it needs anyway; the rest is the inspector's doing. A Java system compiles what it does often
+and goes on doing so for hundreds of looks: the first are measured apart, many go before the rest, and what its compiler
+threads still took in the end is said beside the whole.
 """
 
+import contextlib
 import tempfile
 import time
 from pathlib import Path
@@ -23,7 +25,7 @@ from crescendo.systems.registry import system_of
 KINDS = ("rabbitmq", "mosquitto", "activemq", "artemis", "qpid-broker-j", "qpid-dispatch")
 SECONDS = 40
 FIRST_LOOKS = 4
-EARLY_LOOKS = 100
+EARLY_LOOKS = 1000
 SETTLE_S = 12
 PERIODS_S = (5, 1)
 _STEP_S = 0.02
@@ -33,6 +35,18 @@ def _cpu_of(pid: int) -> float:
     root = psutil.Process(pid)
     times = [process.cpu_times() for process in (root, *root.children(recursive=True))]
     return sum(used.user + used.system for used in times)
+
+
+def _compiling(pid: int) -> float:
+    """CPU seconds of the threads in which Java compiles; 0 where there is no Java."""
+    root = psutil.Process(pid)
+    used_ns = 0
+    for process in (root, *root.children(recursive=True)):
+        for task in Path(f"/proc/{process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # a thread that is gone by now
+                if (task / "comm").read_text().startswith(("C1 Compiler", "C2 Compiler")):
+                    used_ns += int((task / "schedstat").read_text().split()[0])
+    return used_ns / 1e9
 
 
 def _watch(kind: str, target: Target, every_s: float) -> tuple[float, int]:
@@ -75,10 +89,16 @@ def _measure(kind: str, directory: Path) -> None:
         first = _first_looks(kind, target, instance.pid)
         print(f"   first looks {first * 1000:>4.0f} ms each", end="", flush=True)
         for every_s in PERIODS_S:
-            before = _cpu_of(instance.pid)
+            before, compiled = _cpu_of(instance.pid), _compiling(instance.pid)
             own, _ = _watch(kind, target, every_s)
             whole = (_cpu_of(instance.pid) - before) / SECONDS * 100
-            print(f"   every {every_s} s: system {whole - idle:>+6.2f} %, inspector {own:>5.2f} %", end="", flush=True)
+            compiling = (_compiling(instance.pid) - compiled) / SECONDS * 100
+            of_it = f" ({compiling:.2f} compiling)" if compiling > 0 else ""
+            print(
+                f"   every {every_s} s: system {whole - idle:>+6.2f} %{of_it}, inspector {own:>5.2f} %",
+                end="",
+                flush=True,
+            )
         print()
         own, looks = _watch("process", target, 1)
         print(f"  {'':<14} {'':>9}   its process every 1 s: inspector {own:.2f} % ({looks} looks)", flush=True)

@@ -17,7 +17,7 @@ from bench.engines import NO_LIMIT, Child
 from crescendo.calibrate.ends import ENDS, End
 from crescendo.calibrate.engine import Effort, send
 from crescendo.load.assignment import Quota
-from crescendo.load.worker import sharpen_clocks
+from crescendo.load.worker import be_punctual
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group, Settle
 from crescendo.net.sockets import fill, flush, listen, prepared
@@ -93,7 +93,7 @@ def _take(client: socket.socket, end: End, buffer: bytearray) -> int | None:
 
 
 def _send(url: str, group: Group) -> Effort:
-    sharpen_clocks()
+    be_punctual()
     quota = Quota(int(group.rate * SECONDS), NO_LIMIT)
     with (
         tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch,
