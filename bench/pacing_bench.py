@@ -4,6 +4,9 @@ One sender process at 20,000 msg/s in all, over few and over many connections, e
 that answers the handshake and then reads every few milliseconds and throws away: what is measured is the sender, and
 the machine is otherwise idle. Lateness is the generator's own, as it is reported in a run; CPU is the sender process,
 its recording thread included, from the kernel's accounting.
+
+Beside it stands what the machine itself allows: a bare loop that sends the same bytes at the same times over as many
+connections, and knows no protocol, no recording and no control.
 """
 
 import contextlib
@@ -12,11 +15,14 @@ import socket
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bench.engines import NO_LIMIT, Child
 from crescendo.calibrate.ends import ENDS, End
-from crescendo.calibrate.engine import Effort, send
+from crescendo.calibrate.engine import Effort, cpu_seconds, send
 from crescendo.load.assignment import Quota
+from crescendo.load.sender import QUANTUM_NS
+from crescendo.load.statistics import Distribution
 from crescendo.load.worker import be_punctual
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group, Settle
@@ -37,12 +43,13 @@ _SIGNS_OF_LIFE = {
     "stomp": b"\n",
     "mqtt": bytes.fromhex("d000"),  # the answer to a ping
 }
+BARE = "bare"
 TAG = 99
 
 
 def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
     """Take so many connections and what they send until all are gone; how many bytes that was."""
-    clients: dict[int, tuple[socket.socket, End]] = {}
+    clients: dict[int, tuple[socket.socket, End | None]] = {}
     buffer = bytearray(_BUFFER_BYTES)
     octets = left = 0
     with select.epoll() as epoll:
@@ -56,7 +63,7 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
             for number, _ in epoll.poll(1):
                 if number == listener.fileno():
                     client = prepared(listener.accept()[0])
-                    clients[client.fileno()] = client, ENDS[protocol](SIZE, source=False)
+                    clients[client.fileno()] = client, None if protocol == BARE else ENDS[protocol](SIZE, source=False)
                     epoll.register(client, select.EPOLLIN)
                     continue
                 client, end = clients[number]
@@ -69,16 +76,16 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
     return octets
 
 
-def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, End]]) -> None:
+def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, End | None]]) -> None:
     for client, end in clients.values():
-        if end.begun and client.fileno() >= 0:
+        if end is not None and end.begun and client.fileno() >= 0:
             with contextlib.suppress(OSError):
                 client.send(_SIGNS_OF_LIFE[protocol])
 
 
-def _take(client: socket.socket, end: End, buffer: bytearray) -> int | None:
+def _take(client: socket.socket, end: End | None, buffer: bytearray) -> int | None:
     """Shake hands, or throw away; 0 when the client has left."""
-    if end.begun:
+    if end is None or end.begun:
         try:
             return client.recv_into(buffer)
         except BlockingIOError:
@@ -102,9 +109,31 @@ def _send(url: str, group: Group) -> Effort:
         return send(url, group, quota, tag=TAG, log=recorder)
 
 
-def _measure(protocol: str, connections: int) -> None:
+def _send_bare(url: str, group: Group) -> Effort:
+    """As little as it takes to be on time."""
+    be_punctual()
+    port = urlsplit(url).port or 0
+    sockets = [prepared(socket.create_connection(("127.0.0.1", port))) for _ in range(group.senders)]
+    content, total, gap_ns = bytes(SIZE), RATE * SECONDS, 10**9 // RATE
+    lateness = Distribution()
+    cpu, begun_ns = cpu_seconds(), time.monotonic_ns()
+    sent, due_ns = 0, begun_ns
+    while sent < total:
+        now_ns = time.monotonic_ns()
+        while due_ns <= now_ns and sent < total:
+            sockets[sent % len(sockets)].send(content)
+            lateness.add_one(time.monotonic_ns() - due_ns)
+            sent, due_ns = sent + 1, due_ns + gap_ns
+        time.sleep(max(due_ns - time.monotonic_ns(), QUANTUM_NS) / 1e9)
+    seconds, cpu = (time.monotonic_ns() - begun_ns) / 1e9, cpu_seconds() - cpu
+    for one in sockets:
+        one.close()
+    return Effort(sent, seconds, cpu, 0.0, sent, lateness.overall(50), lateness.overall(99))
+
+
+def _measure(protocol: str, connections: int) -> Effort:
     group = Group(
-        protocol=protocol,
+        protocol=next(iter(ENDS)) if protocol == BARE else protocol,
         size=Payload.fixed(SIZE),
         senders=connections,
         rate=RATE / connections,
@@ -112,23 +141,33 @@ def _measure(protocol: str, connections: int) -> None:
     )
     with listen() as listener:
         sink = Child(_sink, listener, protocol, connections)
-        effort = Child(_send, f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}", group).result()
+        url = f"{PROTOCOLS[group.protocol]}://127.0.0.1:{listener.getsockname()[1]}"
+        effort = Child(_send_bare if protocol == BARE else _send, url, group).result()
         octets = sink.result()
     assert octets >= effort.messages * SIZE, f"{protocol}: {octets} bytes arrived of {effort.messages} messages"
+    return effort
+
+
+def _tell(protocol: str, connections: int, effort: Effort, bare: Effort | None) -> None:
     rate = effort.messages / (effort.seconds + 1 / RATE)  # the last message stands for the time up to the next one
+    share = effort.cpu_seconds / effort.seconds
+    p50_ms, p99_ms = ((late_ns or 0) / 1e6 for late_ns in (effort.lateness_p50_ns, effort.lateness_p99_ns))
+    times = "" if bare is None else f", {share / (bare.cpu_seconds / bare.seconds):.1f} times the bare loop's"
     print(
         f"  {protocol:8} {connections:>4} connections   {rate:>10,.1f} msg/s ({rate / RATE - 1:+.3%})   "
-        f"lateness p50 {effort.lateness_p50_ns / 1e6:.3f} ms, p99 {effort.lateness_p99_ns / 1e6:.3f} ms   "
-        f"{effort.cpu_seconds / effort.seconds:.1%} of a core",
+        f"lateness p50 {p50_ms:.3f} ms, p99 {p99_ms:.3f} ms   "
+        f"{share:.1%} of a core{times}",
         flush=True,
     )
 
 
 def main() -> None:
     print(f"{RATE:,} msg/s of {SIZE} B into a null sink, one sender process, {SECONDS} s each, every message recorded")
-    for protocol in ENDS:
-        for connections in CONNECTIONS:
-            _measure(protocol, connections)
+    for connections in CONNECTIONS:
+        bare = _measure(BARE, connections)
+        _tell("(bare)", connections, bare, None)
+        for protocol in ENDS:
+            _tell(protocol, connections, _measure(protocol, connections), bare)
     print(f"  wanted: {WANTED}")
 
 

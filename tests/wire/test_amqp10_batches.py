@@ -146,6 +146,7 @@ def test_a_batch_writes_the_bytes_that_the_scalar_codec_writes(
         for number in range(4)
     )
     assert bytes(batch.frames(first_id, 4)) == expected
+    assert bytes(batch.frames(first_id, 1)) == expected[: batch.frame_length]
 
 
 @given(st.integers(0, 400), st.booleans(), st.sampled_from([8, 256]))

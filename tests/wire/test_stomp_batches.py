@@ -126,9 +126,10 @@ def test_messages_that_all_differ_take_linear_time() -> None:
     st.booleans(),
     st.sampled_from(list(Version)),
     st.integers(0, 10**16 - 5) | st.sampled_from([0, 9997, 99_999_998, 10**16 - 4]),
+    st.integers(1, 4),
 )
 def test_a_batch_writes_the_bytes_that_the_scalar_codec_writes(
-    destination: str, body_length: int, receipts: bool, version: Version, first: int
+    destination: str, body_length: int, receipts: bool, version: Version, first: int, count: int
 ) -> None:
     batch = SendBatch(
         destination, body_length=body_length, receipts=receipts, version=version, persistent=True, capacity=4
@@ -136,11 +137,11 @@ def test_a_batch_writes_the_bytes_that_the_scalar_codec_writes(
     bodies = np.arange(4 * body_length, dtype=np.uint32).astype(np.uint8).reshape(4, body_length)
     batch.bodies[:] = bodies
     client = client_of(version.value)
-    for number in range(4):
+    for number in range(count):
         receipt = receipt_id(first + number) if receipts else None
         client.send(destination, bodies[number].tobytes(), persistent=True, receipt=receipt)
     expected = spoken(client)
-    client.send_batch(batch, first, 4)
+    client.send_batch(batch, first, count)
     assert spoken(client) == expected
 
 

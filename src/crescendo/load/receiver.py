@@ -17,8 +17,9 @@ from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Channel, Octets, ReceiveChannel
 from crescendo.load.echo import Echo
 from crescendo.load.farewell import PATIENCE_S, part
+from crescendo.load.gathering import Gathering
 from crescendo.load.lifeline import Change, Diallers, Lifeline
-from crescendo.load.sender import FEW_AT_ONCE, UNHURRIED_S, Control
+from crescendo.load.sender import Control
 from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.load.summarizer import Summarizer
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES, Group
@@ -90,8 +91,8 @@ class ReceiverEngine:
         self._by_file: dict[int, Receiver] = {}
         self._busy: list[tuple[int, int]] = []  # a heap: when a slow receiver is done, and which (its place)
         self._diallers = Diallers()
-        self._unhurried = all(receiver.group.unhurried for receiver in receivers)
-        self._taken = 0  # messages, by what the last look brought
+        self._gathering = Gathering(unhurried=all(receiver.group.unhurried for receiver in receivers))
+        self._response_ns = 0  # of the last message that arrived
         self._pulse = Pulse(time.monotonic_ns())
         self.draining = False
         self._answering: dict[int, Receiver] = {}
@@ -136,9 +137,8 @@ class ReceiverEngine:
         return None if any(not one.line.lost for one in self._receivers) else self._receivers[0].channel.closed
 
     def _poll(self) -> None:
-        if self._unhurried and 0 < self._taken < FEW_AT_ONCE:
-            time.sleep(UNHURRIED_S)
-        self._taken = 0
+        if pause_s := self._gathering.pause_s(time.monotonic_ns()):
+            time.sleep(pause_s)
         before_ns = time.monotonic_ns()
         wait_s = _WAIT_S if not self._busy else min(max((self._busy[0][0] - before_ns) / 1e9, 0.0), _WAIT_S)
         ready = self._epoll.poll(wait_s)
@@ -168,7 +168,7 @@ class ReceiverEngine:
             if receiver.echo is not None:
                 receiver.echo.answer(arrived.payloads, time.monotonic_ns())
         taken = receiver.arrivals - before
-        self._taken += taken
+        self._gathering.add(taken, self._response_ns)
         if taken and receiver.consuming_ns:
             receiver.resume_ns = receiver.channel.read_ns + taken * receiver.consuming_ns
             heapq.heappush(self._busy, (receiver.resume_ns, self._receivers.index(receiver)))
@@ -221,7 +221,7 @@ class ReceiverEngine:
             return False
         receiver.highest[sender] = first + count - 1
         intended_ns, sent_ns = words[:, 2], words[:, 3]
-        self._response.add(received_ns - intended_ns)
+        self._respond(received_ns - intended_ns)
         self._log.append(
             RECEIVED, count, receiver.number, sender, range(first, first + count), intended_ns, sent_ns, received_ns,
             range(first_arrival, first_arrival + count), payloads.shape[1], base,
@@ -238,11 +238,15 @@ class ReceiverEngine:
         sent_ns = stamps["sent_ns"].astype(np.int64)
         senders = stamps["sender"].astype(np.int16)
         flags = order_flags(senders, sequence, receiver.highest)
-        self._response.add(received_ns - intended_ns)
+        self._respond(received_ns - intended_ns)
         self._log.append(
             RECEIVED, count, receiver.number, the_only(senders), as_count(sequence), intended_ns, sent_ns, received_ns,
             range(first_arrival, first_arrival + count), size, base if flags is None else flags | base,
         )  # fmt: skip
+
+    def _respond(self, responses_ns: Int64s) -> None:
+        self._response_ns = int(responses_ns[-1])
+        self._response.add(responses_ns)
 
     def _all_ours(self, stamps: Stamps) -> bool:
         return bool(
@@ -265,7 +269,8 @@ class ReceiverEngine:
                 base |= Flag.OUT_OF_ORDER
             else:
                 receiver.highest[sender] = sequence
-            self._response.add_one(received_ns - intended_ns)
+            self._response_ns = received_ns - intended_ns
+            self._response.add_one(self._response_ns)
         else:
             base |= Flag.STRAY if sound else Flag.CORRUPT
             sender, sequence, intended_ns, sent_ns = NOBODY, NOBODY, received_ns, received_ns

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Outcome
 from crescendo.load.farewell import PATIENCE_S, part
+from crescendo.load.gathering import Gathering
 from crescendo.load.lifeline import Change, Diallers
 from crescendo.load.sending import FIRST_ATTEMPT, Sender, Stretch
 from crescendo.load.statistics import Distribution, Pulse, known
@@ -27,11 +28,6 @@ from crescendo.wire.stamp import MAGIC, STAMP_NUMBERS, STAMP_NUMBERS_AT
 
 QUANTUM_NS = 300_000
 """Shorter waits than this cost more CPU than the lateness they save."""
-
-UNHURRIED_S = 0.001
-FEW_AT_ONCE = 256
-"""At full speed nobody waits for a message, and a broker that writes one at a time would have us read so: after a read
-that brought few, this long a pause lets more gather. It is lost in the queueing that full speed means."""
 
 ROUND_TRIP, ONE_WAY = "round trip", "one way"
 _FEW = 8
@@ -62,8 +58,7 @@ class SenderEngine:
         self._epoll = select.epoll()
         self._by_file: dict[int, int] = {}
         self._diallers = Diallers()
-        self._unhurried = all(sender.group.unhurried for sender in senders)
-        self._settled = 0  # messages, by what the last look brought
+        self._gathering = Gathering(unhurried=all(sender.group.unhurried for sender in senders))
         self._t0_ns = 0
         self._pulse = Pulse(time.monotonic_ns())
         self._waiting: list[tuple[int, int]] = []  # a heap: when the next message is due, and on which connection
@@ -124,12 +119,28 @@ class SenderEngine:
     def _send_due(self, now_ns: int) -> None:
         """Offer their due messages to the connections whose time has come or whose way is free again."""
         runnable, self._runnable = self._runnable, set()
-        while self._waiting and self._waiting[0][0] <= now_ns:
-            index = heapq.heappop(self._waiting)[1]
-            self._scheduled.discard(index)
-            runnable.add(index)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= now_ns:
+            due_ns, index = waiting[0]
+            sender = self._senders[index]
+            if sender.may_leave_alone and (next_ns := self._t0_ns + sender.due_ns(sender.next_seq + 1)) > now_ns:
+                heapq.heapreplace(waiting, (next_ns, index))
+                self._send_single(sender, due_ns)
+            else:
+                heapq.heappop(waiting)
+                self._scheduled.discard(index)
+                runnable.add(index)
         for index in runnable:
             self._offer(index, now_ns)
+
+    def _send_single(self, sender: Sender, intended_ns: int) -> None:
+        """One message that is due by itself while nothing stands in its way: most of them, at moderate rates."""
+        sent_ns = time.monotonic_ns()
+        seq = sender.fly_alone(sent_ns)
+        self._lateness.add_one(sent_ns - max(intended_ns, sender.free_since_ns))
+        STAMP_NUMBERS.pack_into(sender.first_bodies[0], STAMP_NUMBERS_AT, seq, intended_ns, sent_ns)
+        self._log.append_one(SENT, sender.number, seq, FIRST_ATTEMPT, intended_ns, sent_ns, sender.fixed_size)
+        sender.send(seq, 1)
 
     def _offer(self, index: int, now_ns: int) -> None:
         sender = self._senders[index]
@@ -165,13 +176,13 @@ class SenderEngine:
         """Come back to this connection when its next message is due."""
         if index not in self._scheduled:
             self._scheduled.add(index)
-            heapq.heappush(self._waiting, (self._t0_ns + self._senders[index].next_due_ns, index))
+            heapq.heappush(self._waiting, (self._t0_ns + self._senders[index].await_next(), index))
 
     def _send(self, sender: Sender, count: int) -> int:
         """Send at most so many of the messages that are due; how many left."""
         stretch = sender.next_stretch(count)
         if sender.sizes is None:
-            self._send_alike(sender, stretch, int(sender.group.size))
+            self._send_alike(sender, stretch, sender.fixed_size)
             return stretch.length
         sizes = sender.sizes(stretch.first_seq, stretch.length)
         sent = 0
@@ -256,10 +267,9 @@ class SenderEngine:
         sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
-        if self._unhurried and wait_ns > 0 and 0 < self._settled < FEW_AT_ONCE:
-            time.sleep(UNHURRIED_S)  # let outcomes gather: reading and answering them one by one eats the CPU
+        if wait_ns > 0 and (pause_s := self._gathering.pause_s(time.monotonic_ns())):
+            time.sleep(pause_s)
         # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
-        self._settled = 0
         if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
             return
         for number, mask in self._epoll.poll(0):
@@ -291,8 +301,8 @@ class SenderEngine:
 
     def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
         for outcome in outcomes:
-            self._settled += outcome.last_seq - outcome.first_seq + 1
             for flight in sender.settled(outcome.first_seq, outcome.last_seq):
+                self._gathering.add(flight.last_seq - flight.first_seq + 1, settled_ns - flight.sent_ns)
                 self._log.append_one(
                     SETTLED, sender.number, flight.first_seq, flight.last_seq, flight.sent_ns, settled_ns,
                     int(outcome.settlement),

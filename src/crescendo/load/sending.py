@@ -72,6 +72,7 @@ class Sender:
         self.last_sent_ns = 0
         self.awaits_outcomes = group.settle is not Settle.AT_MOST_ONCE
         self.sizes = None if group.size.is_fixed else group.size.sizes(seed, number)
+        self.fixed_size = int(group.size)
         self.lines = group.size.lines
         self.dressed: object = None  # the batch whose stamps say whose they are
         self.first_bodies: list[memoryview] = []  # of that batch
@@ -84,6 +85,8 @@ class Sender:
         self._due_ns: list[int] = []  # of the messages from _due_from on
         self._due_from = 0
         self._allowed = 0  # that many may leave before `room` must be asked again
+        self._awaited = 0  # the message whose time the engine waits for
+        self._alike = pacer.bounded and group.size.is_fixed and group.buffer is None and replies is None
 
     @property
     def channel(self) -> SendChannel:
@@ -124,10 +127,33 @@ class Sender:
             self._due_from, place = seq, 0
         return self._due_ns[place]
 
-    @property
-    def next_due_ns(self) -> int:
-        """The intended offset of the next message."""
+    def await_next(self) -> int:
+        """The intended offset of the next message, for which somebody is going to wait."""
+        self._awaited = self.next_seq
         return self.due_ns(self.next_seq)
+
+    @property
+    def may_leave_alone(self) -> bool:
+        """Whether the message that was waited for is the next one, not the last one, and free to leave."""
+        return (
+            self._allowed > 0
+            and self._alike
+            and self._awaited == self.next_seq < self.total - 1
+            and not self._again
+            and self.line.channel.closed is None
+        )
+
+    def fly_alone(self, sent_ns: int) -> int:
+        """The message that was waited for leaves; its number. From now on the one behind it is waited for."""
+        seq = self.next_seq
+        self.next_seq = self._awaited = seq + 1
+        self._allowed -= 1
+        self.sent += 1
+        self.last_sent_ns = sent_ns
+        if self.awaits_outcomes:
+            self.flights.append(Flight(seq, seq, sent_ns, FIRST_ATTEMPT, sent_ns))
+            self.in_flight += 1
+        return seq
 
     @property
     def batched(self) -> int:

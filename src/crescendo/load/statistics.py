@@ -14,6 +14,8 @@ from crescendo.model.histogram import bucket_of, percentile
 
 Int64s = npt.NDArray[np.int64]
 
+_MIDDLE = 1 << 14  # more than the largest bucket of 64 bits
+
 
 class Distribution:
     """Samples of one second, folded into buckets; the whole run stays in a few thousand counts."""
@@ -21,47 +23,51 @@ class Distribution:
     def __init__(self) -> None:
         self._pending: list[Int64s] = []
         self._singles: list[int] = []
-        self._counts: dict[int, int] = {}
-        self._latest: tuple[Int64s, Int64s] | None = None
+        self._counts = np.zeros(2 * _MIDDLE, np.int64)  # by bucket, from -_MIDDLE on
+        self._latest: Int64s | None = None
 
     def add(self, samples_ns: Int64s) -> None:
         self._pending.append(samples_ns)
 
     def add_one(self, sample_ns: int) -> None:
-        # A damaged stamp can be further away than 64 bits say; it must not end the receiver that found it.
-        self._singles.append(min(max(sample_ns, -(2**63)), 2**63 - 1))
+        self._singles.append(sample_ns)
 
     def fold(self, percent: float) -> int | None:
         """Take in what came since the last fold and return its own percentile, None when nothing came."""
         if self._singles:
-            self._pending.append(np.array(self._singles, np.int64))
+            self._pending.append(_in_64_bits(self._singles))
             self._singles = []
         self._latest = None
         if not self._pending:
             return None
-        samples = np.concatenate(self._pending)
+        every = bucket_of(np.concatenate(self._pending))
         self._pending.clear()
-        every = bucket_of(samples)
-        lowest = int(every.min())
-        counts = np.bincount(every - lowest)  # a few thousand buckets: counting beats sorting the samples
-        buckets = np.flatnonzero(counts) + lowest
-        counts = counts[buckets - lowest]
-        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
-            self._counts[bucket] = self._counts.get(bucket, 0) + count
-        self._latest = (buckets, counts)
-        return percentile(buckets, counts, percent)
+        # A few thousand buckets: counting beats sorting the samples.
+        self._latest = np.bincount(every + _MIDDLE, minlength=2 * _MIDDLE)
+        self._counts += self._latest
+        return _percentile(self._latest, percent)
 
     def latest(self, percent: float) -> int | None:
         """Another percentile of what the last fold took in."""
-        return None if self._latest is None else percentile(*self._latest, percent)
+        return None if self._latest is None else _percentile(self._latest, percent)
 
     def overall(self, percent: float) -> int | None:
         """The percentile over the whole run."""
         self.fold(percent)
-        if not self._counts:
-            return None
-        buckets = np.fromiter(self._counts.keys(), np.int64)
-        return percentile(buckets, np.fromiter(self._counts.values(), np.int64), percent)
+        return _percentile(self._counts, percent) if self._counts.any() else None
+
+
+def _percentile(counts: Int64s, percent: float) -> int:
+    used = np.flatnonzero(counts)
+    return percentile(used - _MIDDLE, counts[used], percent)
+
+
+def _in_64_bits(samples_ns: list[int]) -> Int64s:
+    try:
+        return np.array(samples_ns, np.int64)
+    except OverflowError:
+        # A damaged stamp can be further away than 64 bits say; it must not end the receiver that found it.
+        return np.array([min(max(sample, -(2**63)), 2**63 - 1) for sample in samples_ns], np.int64)
 
 
 class Stopwatch:

@@ -5,6 +5,7 @@ stop, and closes the recording before it says so. One process, one role, many co
 """
 
 import ctypes
+import gc
 import json
 import sys
 import time
@@ -42,7 +43,7 @@ class Worker(Life):
     """A sender or receiver process and what it is doing. Also the `Control` of its engine."""
 
     def __init__(self, peer: Peer, role: str) -> None:
-        sharpen_clocks()
+        be_punctual()
         super().__init__(peer)
         self._role = role
         self._recorder: Recorder | None = None
@@ -209,8 +210,10 @@ class Worker(Life):
             recorder.close()
 
 
-def sharpen_clocks() -> None:
-    """Let no thread of ours wait long for another, and ask Linux to wake us when we said, not up to 50 µs later."""
+def be_punctual() -> None:
+    """Let no thread of ours wait long for another, let nobody look through all that was imported for garbage, and ask
+    Linux to wake us when we said, not up to 50 µs later."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.freeze()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -57,9 +57,10 @@ def flush(target: socket.socket, outgoing: deque[memoryview]) -> bool:
     while outgoing:
         try:
             if len(outgoing) == 1:
-                written = target.send(outgoing[0])
-                if written == len(outgoing[0]):
-                    outgoing.popleft()
+                only = outgoing[0]
+                written = target.send(only)
+                if written == len(only):
+                    outgoing.clear()
                     return True
             else:
                 written = target.sendmsg([outgoing[index] for index in range(min(len(outgoing), _MAX_VECTORS))])

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
@@ -79,6 +80,7 @@ class Plain:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self.flush = partial(sockets.flush, connected)  # for each message there is one: spare it a call
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -93,9 +95,6 @@ class Plain:
             return 0
         except OSError as err:
             raise PeerError(f"the connection broke: {err.strerror or err}") from err
-
-    def flush(self, outgoing: deque[memoryview]) -> bool:
-        return sockets.flush(self._socket, outgoing)
 
     def close(self) -> None:
         shut(self._socket)

@@ -8,6 +8,7 @@ the disk refuses, the next call raises LostError.
 
 import queue
 import threading
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +26,7 @@ PART_ROWS = 4_000_000
 PART_NS = 8 * 10**9  # ticks come about once a second, so that no part spans more than ten
 BLOCK_ROWS = 131_072  # reused: in fresh memory, filling and encoding took 2.5 times as long
 _LONG = (np.ndarray, range)
-_SINGLES = 1024
+_SINGLES = 1 << 13  # numbers, of all columns together
 _QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
 
 
@@ -103,7 +104,7 @@ class Recorder(Log):
         self._part_ns = part_ns
         self._block_rows = min(block_rows, part_rows)
         self._blocks: dict[str, Block] = {}
-        self._singles: dict[str, list[tuple[int, ...]]] = {table: [] for table in TABLES}
+        self._singles: dict[str, array[int]] = {table: array("q") for table in TABLES}  # row after row
         self._spare: dict[str, queue.SimpleQueue[Block]] = {table: queue.SimpleQueue() for table in TABLES}
         self._opened_ns: dict[str, int] = {}
         self._jobs: queue.Queue[Block | _Cut | None] = queue.Queue(_QUEUED_BLOCKS)
@@ -129,15 +130,14 @@ class Recorder(Log):
     def append_one(self, table: str, *values: int) -> None:
         """Add a row of integers. Kept aside until there are many: a block takes a thousand nearly as fast as one."""
         singles = self._singles[table]
-        singles.append(values)
+        singles.extend(values)
         if len(singles) >= _SINGLES:
             self._take_singles(table)
 
     def _take_singles(self, table: str) -> None:
-        singles = self._singles[table]
-        self._singles[table] = []
-        columns = np.array(singles, np.int64).T
-        self._fill(table, len(singles), tuple(map(in_few_words, columns)))
+        rows = np.frombuffer(self._singles[table], np.int64).reshape(-1, len(TABLES[table]))
+        self._singles[table] = array("q")
+        self._fill(table, len(rows), tuple(map(in_few_words, rows.T)))
 
     def _fill(self, table: str, rows: int, values: tuple[Any, ...]) -> None:
         block = self._blocks.get(table) or self._fresh(table)

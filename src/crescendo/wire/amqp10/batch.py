@@ -6,6 +6,7 @@ whose bytes equal the first one's, apart from id, tag and body, are rows of one 
 decides what a frame means; this module only recognises more of the same.
 """
 
+import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ _STRIDE_GROWTH = 16
 # Any id and tag of full width will do: both are found by these values and overwritten.
 _MARK_ID = 0x7EAD_BEE1
 _MARK_TAG = b"\x7e\xad\xbe\xe2"
+_NUMBER = struct.Struct("!I")
 
 
 class TransferBatch:
@@ -57,16 +59,20 @@ class TransferBatch:
         self._tags = rows[:, tag_at : tag_at + TAG_BYTES].view(">u4")[:, 0]
         self.bodies: Octets = rows[:, len(frame) - body_length :]
         self._numbers = np.arange(self.capacity, dtype=np.uint32)
+        self._view = self._octets.data
+        self._first_frame = self._view[: len(frame)]
+        self._id_at, self._tag_at = id_at, tag_at
 
     def frames(self, first_id: int, count: int) -> memoryview:
         """Number the first `count` frames and return their bytes; the bodies are the caller's business."""
-        if count == 1:
-            self._ids[0] = self._tags[0] = first_id & 0xFFFF_FFFF
-        else:
-            numbers = self._numbers[:count] + np.uint32(first_id & 0xFFFF_FFFF)
-            self._ids[:count] = numbers
-            self._tags[:count] = numbers
-        return self._octets.data[: count * self.frame_length]
+        if count == 1:  # arrays would cost more than all the rest
+            _NUMBER.pack_into(self._first_frame, self._id_at, first_id & 0xFFFF_FFFF)
+            _NUMBER.pack_into(self._first_frame, self._tag_at, first_id & 0xFFFF_FFFF)
+            return self._first_frame
+        numbers = self._numbers[:count] + np.uint32(first_id & 0xFFFF_FFFF)
+        self._ids[:count] = numbers
+        self._tags[:count] = numbers
+        return self._view[: count * self.frame_length]
 
 
 class Layout(NamedTuple):

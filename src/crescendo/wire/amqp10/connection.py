@@ -272,7 +272,7 @@ class Connection:
 
     def transfer(self, batch: TransferBatch, handle: int, count: int) -> None:
         """Queue a batch whose bodies are filled in. The batch must not be touched until `outgoing` is empty."""
-        self.outgoing.append(batch.frames(self.next_delivery_id, count))
+        self.outgoing.append(batch.frames(self.deliveries_sent & _SERIAL, count))
         self.deliveries_sent += count
         self._next_outgoing_id = (self._next_outgoing_id + count) & _SERIAL
         self._remote_window -= count

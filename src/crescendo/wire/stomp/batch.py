@@ -67,18 +67,21 @@ class SendBatch:
         rows = self._octets.reshape(self.capacity, len(frame))
         body_start = len(frame) - 1 - body_length
         self.bodies: Octets = rows[:, body_start : body_start + body_length]
-        receipt_at = body_start - 2 - RECEIPT_DIGITS  # it is the last header
+        self._view = self._octets.data
+        self._receipt_at = receipt_at = body_start - 2 - RECEIPT_DIGITS  # it is the last header
         self._receipts = rows[:, receipt_at : receipt_at + RECEIPT_DIGITS].view(np.uint32) if receipts else None
         self._numbers = np.arange(self.capacity, dtype=np.int64)
 
     def frames(self, first_number: int, count: int) -> memoryview:
         """Number the first `count` frames and return their bytes; the bodies are the caller's business."""
-        if self._receipts is not None:
+        if count == 1 and self._receipts is not None:  # arrays would cost more than all the rest
+            self._view[self._receipt_at : self._receipt_at + RECEIPT_DIGITS] = receipt_id(first_number).encode()
+        elif self._receipts is not None:
             rest = self._numbers[:count] + first_number
             for column in range(RECEIPT_DIGITS // _GROUP - 1, -1, -1):
                 rest, group = np.divmod(rest, 10**_GROUP)
                 self._receipts[:count, column] = _digit_groups()[group]
-        return self._octets.data[: count * self.frame_length]
+        return self._view[: count * self.frame_length]
 
 
 def receipt_id(number: int) -> str:

@@ -1,0 +1,36 @@
+"""Does reading wait only where nobody minds, and never long?"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crescendo.load.gathering import FEW, LEAST_NS, MOST_NS, SHARE, Gathering
+
+LOOKS = st.lists(st.tuples(st.integers(0, 2 * FEW), st.integers(-(10**9), 10**10)), max_size=8)
+
+
+@given(LOOKS, st.integers(0, 10**9))
+def test_a_pause_is_a_small_share_of_what_messages_take_anyway(looks: list[tuple[int, int]], since_ns: int) -> None:
+    some = Gathering(unhurried=True)
+    some.pause_s(10**12)
+    for messages, took_ns in looks:
+        some.add(messages, took_ns)
+    pause_ns = round(some.pause_s(10**12 + since_ns) * 1e9)
+    messages, took_ns = sum(count for count, _ in looks), looks[-1][1] if looks else 0
+    if pause_ns:
+        assert 0 < messages < FEW
+        assert LEAST_NS <= pause_ns <= min(took_ns // SHARE, MOST_NS)
+        assert pause_ns * messages // max(since_ns, 1) <= FEW, "at their pace no more than worth a look gather"
+    assert some.pause_s(10**12 + 2 * since_ns) == 0, "what came was before the last pause"
+
+
+def test_few_messages_of_a_busy_system_are_worth_a_pause() -> None:
+    some = Gathering(unhurried=True)
+    some.pause_s(10**12)
+    some.add(FEW // 4, 10**9)
+    assert some.pause_s(10**12 + 1_000_000) == 4_000_000 / 1e9
+
+
+def test_whoever_paces_never_waits() -> None:
+    some = Gathering(unhurried=False)
+    some.add(1, 10**10)
+    assert some.pause_s(10**12) == 0
