@@ -50,7 +50,7 @@ JITTER_SCHEMA = pa.schema(
 )
 HISTOGRAM_SCHEMA = pa.schema([(RECEIVER, pa.int32()), (BUCKET, pa.int32()), (COUNT, pa.int64())])
 
-_LATE_NS, _POSITION, _SIZE, _ABS_NS = "late_ns", "position", "size", "abs_ns"
+_LATE_NS, _FROM_END, _ABS_NS = "late_ns", "from_end", "abs_ns"
 _FIRST_NS, _LAST_NS = "first_ns", "last_ns"
 
 
@@ -60,23 +60,20 @@ def jitter_blocks(received: DataFrame) -> DataFrame:
     late_ns = (F.col(RECEIVED_NS) - F.col(INTENDED_NS)).alias(_LATE_NS)
     block = F.shiftright(ARRIVAL, BLOCK_BITS).alias(BLOCK)
     arrived = deliveries(received).select(F.col(RECEIVER).cast("int").alias(RECEIVER), block, ARRIVAL, late_ns)
-    everyone = Window.partitionBy(RECEIVER, BLOCK)
-    order = everyone.orderBy(ARRIVAL)
+    # Backwards, so that one pass knows both the delivery before and how far it is to the end of the block.
+    backwards = Window.partitionBy(RECEIVER, BLOCK).orderBy(F.desc(ARRIVAL))
     stepped = arrived.select(
         RECEIVER,
         BLOCK,
         _LATE_NS,
-        (F.col(_LATE_NS) - F.lag(_LATE_NS).over(order)).alias(JITTER_NS),
-        F.row_number().over(order).alias(_POSITION),
-        F.count("*").over(everyone).alias(_SIZE),
-        F.max_by(_LATE_NS, ARRIVAL).over(everyone).alias(_LAST_NS),
+        (F.col(_LATE_NS) - F.lead(_LATE_NS).over(backwards)).alias(JITTER_NS),
+        F.row_number().over(backwards).alias(_FROM_END),
     )
     # What a deviation is still worth in the running estimate at the end of its block. In whole numbers, because sums of
     # floats depend on the order of the files; all of them together are no more than the largest deviation.
     # The first of a block has none; `least` alone would pass over that and take the limit.
     deviation = F.when(F.col(JITTER_NS).isNotNull(), F.least(F.abs(JITTER_NS), F.lit(_MOST_NS)))
-    faded = F.round(deviation * (GAIN * FRACTIONS) * F.pow(F.lit(1 - GAIN), F.col(_SIZE) - F.col(_POSITION)))
-    first = F.col(_POSITION) == 1
+    faded = F.round(deviation * (GAIN * FRACTIONS) * F.pow(F.lit(1 - GAIN), F.col(_FROM_END) - 1))
     return stepped.groupBy(RECEIVER, BLOCK, bucket_column(F.col(JITTER_NS)).alias(BUCKET)).agg(
         F.count("*").alias(COUNT),
         F.sum(JITTER_NS).alias(SUM_NS),
@@ -84,9 +81,8 @@ def jitter_blocks(received: DataFrame) -> DataFrame:
         F.max(JITTER_NS).alias(MAX_NS),
         F.sum(F.abs(JITTER_NS)).alias(_ABS_NS),
         F.sum(faded.cast("long")).alias(FADED_NS),
-        F.max(F.when(first, F.col(_LATE_NS))).alias(_FIRST_NS),
-        F.max(F.when(first, F.col(_LAST_NS))).alias(_LAST_NS),
-        F.max(F.when(first, F.col(_SIZE))).alias(_SIZE),
+        F.max(F.when(F.col(JITTER_NS).isNull(), F.col(_LATE_NS))).alias(_FIRST_NS),
+        F.max(F.when(F.col(_FROM_END) == 1, F.col(_LATE_NS))).alias(_LAST_NS),
     )
 
 
@@ -116,7 +112,7 @@ def jitter_tables(files: list[Path]) -> tuple[pa.Table, pa.Table]:
 
 def _blocks(files: list[Path]) -> list[dict[str, int]]:
     """One row a block, in order: its size, its edges, and what its deviations left in the estimate."""
-    how = {_SIZE: "max", _FIRST_NS: "max", _LAST_NS: "max", _ABS_NS: "sum", FADED_NS: "sum"}
+    how = {COUNT: "sum", _FIRST_NS: "max", _LAST_NS: "max", _ABS_NS: "sum", FADED_NS: "sum"}
     blocks = folded(files, [RECEIVER, BLOCK], how).sort_by([(RECEIVER, "ascending"), (BLOCK, "ascending")])
     rows: list[dict[str, int]] = blocks.to_pylist()
     return rows
@@ -129,7 +125,7 @@ def _walked(blocks: list[dict[str, int]]) -> tuple[dict[int, _Receiver], list[tu
     for receiver, mine in groupby(blocks, key=lambda block: int(block[RECEIVER])):
         now = state[receiver] = _Receiver()
         for block in mine:
-            size = int(block[_SIZE])
+            size = int(block[COUNT])
             now.estimate_ns *= (1 - GAIN) ** size
             if now.last_ns is not None:
                 step_ns = int(block[_FIRST_NS]) - now.last_ns

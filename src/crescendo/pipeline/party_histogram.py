@@ -37,25 +37,12 @@ from crescendo.pipeline.parties import Parties
 from crescendo.record.schema import Settlement
 
 _KEYS = (PHASE, KIND, ROLE, CONNECTION, BUCKET)
+_SUMS = (COUNT, SUM_NS, MIN_NS, MAX_NS)
 
 
 def party_histogram(frames: Frames, timeline: Timeline, parties: Parties) -> DataFrame:
     """One row per phase, kind, role, connection and bucket."""
     bounded = parties.bounded_column(F.col(SENDER)) if parties.unbounded else F.lit(True)
-    response_ns = F.when(bounded, F.col(RECEIVED_NS) - F.col(INTENDED_NS))
-    transfer_ns = F.col(RECEIVED_NS) - F.col(SENT_NS)
-    sender, receiver = F.col(SENDER).cast("int"), F.col(RECEIVER).cast("int")
-    delivered = deliveries(frames.received).select(
-        timeline.phase_of(F.col(INTENDED_NS)).alias(PHASE),
-        F.stack(
-            F.lit(4),
-            *(F.lit(RESPONSE), F.lit(SENDER), sender, response_ns),
-            *(F.lit(RESPONSE), F.lit(RECEIVER), receiver, response_ns),
-            *(F.lit(TRANSFER), F.lit(SENDER), sender, transfer_ns),
-            *(F.lit(TRANSFER), F.lit(RECEIVER), receiver, transfer_ns),
-        ).alias(KIND, ROLE, CONNECTION, VALUE_NS),
-        F.lit(1).cast("long").alias(WEIGHT),
-    )
     sent = _of_sender(
         first_attempts(frames.sent).where(bounded),
         LATENESS,
@@ -70,26 +57,55 @@ def party_histogram(frames: Frames, timeline: Timeline, parties: Parties) -> Dat
         F.col(SETTLED_NS) - F.col(SENT_NS),
         F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1,
     )
-    samples = delivered.where(F.col(VALUE_NS).isNotNull()).unionByName(sent).unionByName(settled)
-    counts = (
+    counts = _of_both(deliveries(frames.received), timeline, bounded).unionByName(sent).unionByName(settled)
+    return counts.withColumn(PHASE, timeline.phase_name(F.col(PHASE)))
+
+
+def _of_both(received: DataFrame, timeline: Timeline, bounded: Column) -> DataFrame:
+    """Counted by pairs of sender and receiver at first: each message is looked at once for both of them."""
+    response_ns = F.when(bounded, F.col(RECEIVED_NS) - F.col(INTENDED_NS))
+    transfer_ns = F.col(RECEIVED_NS) - F.col(SENT_NS)
+    samples = received.select(
+        timeline.phase_of(F.col(INTENDED_NS)).alias(PHASE),
+        F.col(SENDER).cast("int").alias(SENDER),
+        F.col(RECEIVER).cast("int").alias(RECEIVER),
+        # The kind stays a number until the counts are small.
+        F.stack(F.lit(2), F.lit(0), response_ns, F.lit(1), transfer_ns).alias(KIND, VALUE_NS),
+        F.lit(1).cast("long").alias(WEIGHT),
+    ).where(F.col(VALUE_NS).isNotNull())
+    pairs = _counted(samples, PHASE, KIND, SENDER, RECEIVER, BUCKET)
+    roles = pairs.select(
+        PHASE,
+        F.when(F.col(KIND) == 0, RESPONSE).otherwise(TRANSFER).alias(KIND),
+        F.stack(F.lit(2), F.lit(SENDER), F.col(SENDER), F.lit(RECEIVER), F.col(RECEIVER)).alias(ROLE, CONNECTION),
+        BUCKET,
+        *_SUMS,
+    )
+    return roles.groupBy(*_KEYS).agg(
+        F.sum(COUNT).alias(COUNT), F.sum(SUM_NS).alias(SUM_NS), F.min(MIN_NS).alias(MIN_NS), F.max(MAX_NS).alias(MAX_NS)
+    )
+
+
+def _of_sender(rows: DataFrame, kind: str, phase: Column, value_ns: Column, weight: Column) -> DataFrame:
+    samples = rows.select(
+        phase.alias(PHASE),
+        F.col(SENDER).cast("int").alias(CONNECTION),
+        value_ns.alias(VALUE_NS),
+        weight.alias(WEIGHT),
+    )
+    return _counted(samples, PHASE, CONNECTION, BUCKET).select(
+        PHASE, F.lit(kind).alias(KIND), F.lit(SENDER).alias(ROLE), CONNECTION, BUCKET, *_SUMS
+    )
+
+
+def _counted(samples: DataFrame, *keys: str) -> DataFrame:
+    return (
         samples.withColumn(BUCKET, bucket_column(F.col(VALUE_NS)))
-        .groupBy(*_KEYS)
+        .groupBy(*keys)
         .agg(
             F.sum(WEIGHT).alias(COUNT),
             F.sum(F.col(VALUE_NS) * F.col(WEIGHT)).alias(SUM_NS),
             F.min(VALUE_NS).alias(MIN_NS),
             F.max(VALUE_NS).alias(MAX_NS),
         )
-    )
-    return counts.withColumn(PHASE, timeline.phase_name(F.col(PHASE)))
-
-
-def _of_sender(rows: DataFrame, kind: str, phase: Column, value_ns: Column, weight: Column) -> DataFrame:
-    return rows.select(
-        phase.alias(PHASE),
-        F.lit(kind).alias(KIND),
-        F.lit(SENDER).alias(ROLE),
-        F.col(SENDER).cast("int").alias(CONNECTION),
-        value_ns.alias(VALUE_NS),
-        weight.alias(WEIGHT),
     )
