@@ -96,6 +96,8 @@ class FakeSendChannel(FakeChannel):
 class FakeReceiveChannel(FakeChannel):
     """Hands out what it was given, all of it at the first read."""
 
+    window = 1000
+
     def __init__(self, batches: list[Arrived]) -> None:
         super().__init__()
         self._batches = batches

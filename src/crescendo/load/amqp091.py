@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
 
-from crescendo.load.channel import Line, SendLine, prefetch_of
+from crescendo.load.channel import UNLIMITED, Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import STAMP_BYTES, Group
@@ -250,6 +250,7 @@ class Amqp091Receiver(_Link):
         self._ack = group.where.options.ack or ("multiple" if self._waits_for_outcomes else "none")
         self._unacked: list[int] = []
         self._prefetch = prefetch_of(group, PREFETCH)
+        self.window = UNLIMITED if self._ack == "none" else self._prefetch
         self._last_tag = 0  # handed out
         self._done_tag = 0  # done with
         self._acked_tag = 0  # and said so

@@ -203,7 +203,7 @@ class Amqp10Receiver(_Link):
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
-        self._most = prefetch_of(group, CREDIT)
+        self.window = self._most = prefetch_of(group, CREDIT)
         self._credit = 0
         self._begun = False
         self._unsettled: list[np.ndarray] = []  # delivery ids of what was handed out

@@ -195,6 +195,10 @@ class Line(ABC):
         """After how long a silence we say something; 0 when nobody waits for it."""
 
 
+UNLIMITED = 2**31
+"""The window of a connection on which nothing is settled."""
+
+
 def prefetch_of(group: Group, default: int) -> int:
     """How many messages may be on their way to one receiver: as asked, few for a slow one, else many."""
     asked = group.where.options.prefetch

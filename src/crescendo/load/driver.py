@@ -97,6 +97,8 @@ class SendChannel(Channel, Protocol):
 class ReceiveChannel(Channel, Protocol):
     """One receiving connection that grants its own credit."""
 
+    window: int  # messages that may be on their way before something is settled; 0 when the system does not tell
+
     def begin(self) -> None:
         """Let messages come. Before this none may, because nobody records them yet."""
         ...

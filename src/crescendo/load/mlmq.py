@@ -115,6 +115,7 @@ class MlmqReceiver(MlmqLine):
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
         prefetch = prefetch_of(group, PREFETCH)
+        self.window = prefetch
         self._idle = min(DEQUEUES, prefetch)  # dequeues that may be asked
         self._most = min(-(-prefetch // self._idle), MAX_MESSAGES_PER_ANSWER)
         self._lease_ms = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from crescendo.load.channel import Line, SendLine, prefetch_of
+from crescendo.load.channel import UNLIMITED, Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.workload import Group, Settle
@@ -228,6 +228,7 @@ class MqttReceiver(_Client):
         if fault is not None:
             raise ConfigError(f"address {group.address!r}: {fault}")
         super().__init__(url, group, batching=batching, version=version)
+        self.window = 0 if self._qos else UNLIMITED  # servers have windows of their own, and keep them to themselves
         self._call(self._version)
 
     def begin(self) -> None:

@@ -92,6 +92,7 @@ class ReceiverEngine:
         self._busy: list[tuple[int, int]] = []  # a heap: when a slow receiver is done, and which (its place)
         self._diallers = Diallers()
         self._gathering = Gathering(unhurried=all(receiver.group.unhurried for receiver in receivers))
+        self._window = min((receiver.channel.window for receiver in receivers), default=0)
         self._response_ns = 0  # of the last message that arrived
         self._pulse = Pulse(time.monotonic_ns())
         self.draining = False
@@ -137,7 +138,7 @@ class ReceiverEngine:
         return None if any(not one.line.lost for one in self._receivers) else self._receivers[0].channel.closed
 
     def _poll(self) -> None:
-        if pause_s := self._gathering.pause_s(time.monotonic_ns()):
+        if pause_s := self._gathering.pause_s(time.monotonic_ns(), self._window):
             time.sleep(pause_s)
         before_ns = time.monotonic_ns()
         wait_s = _WAIT_S if not self._busy else min(max((self._busy[0][0] - before_ns) / 1e9, 0.0), _WAIT_S)

@@ -267,7 +267,7 @@ class SenderEngine:
         sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
-        if wait_ns > 0 and (pause_s := self._gathering.pause_s(time.monotonic_ns())):
+        if wait_ns > 0 and (pause_s := self._gathering.pause_s(time.monotonic_ns(), self._window)):
             time.sleep(pause_s)
         # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
         if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
@@ -286,6 +286,11 @@ class SenderEngine:
                     self._settle(sender, outcomes, sender.channel.read_ns)
             if sender.blocked.running:
                 self._runnable.add(index)
+
+    @property
+    def _window(self) -> int:
+        """What is under way on the connection with the least."""
+        return min((sender.in_flight for sender in self._senders if sender.in_flight), default=0)
 
     def _take_answers(self, index: int) -> None:
         """How long the whole way took, and the way there: from the intended time, or from the send time without one."""

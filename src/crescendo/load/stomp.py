@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.load.channel import Line, SendLine, prefetch_of
+from crescendo.load.channel import UNLIMITED, Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
 from crescendo.model.errors import PeerError
 from crescendo.model.workload import Group
@@ -200,6 +200,8 @@ class StompReceiver(_Channel):
         self._begun = False
         default = Ack.CLIENT if self._waits_for_outcomes else Ack.AUTO
         self._ack = Ack(group.where.options.ack or default)
+        in_bytes = _WINDOW_BYTES // int(group.size)  # which is how Artemis counts
+        self.window = UNLIMITED if self._ack is Ack.AUTO else min(prefetch_of(group, PREFETCH), in_bytes)
         self._unacked: list[str] = []  # the last of these stands for all, unless each is acknowledged by itself
         self._call()
 
