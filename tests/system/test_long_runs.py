@@ -21,6 +21,7 @@ SPOKEN = {
     "mqtt": ("mosquitto", "rabbitmq", "activemq", "artemis"),
 }
 MEETINGS = [(protocol, kind) for protocol, kinds in SPOKEN.items() for kind in kinds]
+SHUFFLED = {("mqtt", "artemis")}  # docs/systems.md says how paho-mqtt sees it
 FLAT_MESSAGES = 5_000_000
 FLAT_BYTES = 40 * 2**20
 
@@ -34,7 +35,7 @@ def test_every_one_of_many_messages_is_settled_and_arrives_once(
         system={"kind": kind},
         workload={"protocol": protocol, "address": address, "rate": 0, "senders": 1, "receivers": 1},
         phases={"warmup": "0s", "measure": MANY, "drain": "60s"},
-        checks={"lost": 0, "duplicated": 0, "reordered": 0, "corrupt": 0},
+        checks={"lost": 0, "duplicated": 0, "corrupt": 0} | ({} if (protocol, kind) in SHUFFLED else {"reordered": 0}),
     )
     session = launch.without_analysis(path)
     ended = session.finish(600)
