@@ -51,11 +51,6 @@ def test_every_message_arrives_once_and_in_order_through_a_topic(url: str, name:
     check_ledger(url, f"topic://{name}", COUNT // 4)
 
 
-@pytest.mark.soak
-def test_every_one_of_many_messages_arrives_once_and_in_order(url: str, name: str) -> None:
-    check_ledger(url, f"queue://{name}", 10 * COUNT)
-
-
 def test_at_most_once_claims_no_outcomes_and_loses_nothing_on_a_healthy_broker(url: str, name: str) -> None:
     load = group(f"queue://{name}", at_most_once=True)
     sent, received, _ = through(url, load, COUNT, expected=COUNT)

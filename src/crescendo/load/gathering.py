@@ -19,7 +19,7 @@ class Gathering:
     """What the last look brought, and the pause before the next one."""
 
     def __init__(self, *, unhurried: bool) -> None:
-        self._unhurried = unhurried
+        self.unhurried = unhurried
         self._messages = 0
         self._took_ns = 0
         self._looked_ns = 0
@@ -37,7 +37,7 @@ class Gathering:
         messages, self._messages = self._messages, 0
         since_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
         enough = min(FEW, window // WINDOW_SHARE)
-        if not self._unhurried or not 0 < messages < enough:
+        if not self.unhurried or not 0 < messages < enough:
             return 0.0
         pause_ns = min(since_ns * enough // messages, self._took_ns // SHARE, MOST_NS)
         return pause_ns / 1e9 if pause_ns >= LEAST_NS else 0.0

@@ -267,8 +267,10 @@ class SenderEngine:
         sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
-        if wait_ns > 0 and (pause_s := self._gathering.pause_s(time.monotonic_ns(), self._window)):
-            time.sleep(pause_s)
+        if wait_ns > 0 and self._gathering.unhurried:  # else nobody counts what is under way, tick by tick
+            pause_s = self._gathering.pause_s(time.monotonic_ns(), self._window)
+            if pause_s:
+                time.sleep(pause_s)
         # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
         if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
             return
