@@ -162,7 +162,7 @@ class Sending:
             self._sent += count
         for outcome in pumped(self.channel, wait_s):
             self.outcomes.append(outcome)
-            self._done += outcome.last_seq - outcome.first_seq + 1
+            self._done += len(outcome.seqs)
 
     def run(self) -> list[Outcome]:
         deadline_s = time.monotonic() + PATIENCE_S

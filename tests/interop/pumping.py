@@ -46,7 +46,7 @@ def send_all(channel: Any, payloads: list[bytes], *, settled: bool) -> list[tupl
             sent += count
         for outcome in pumped(channel, 0 if count else 0.02):
             outcomes.append(tuple(outcome))
-            done += outcome.last_seq - outcome.first_seq + 1
+            done += len(outcome.seqs)
     return outcomes
 
 

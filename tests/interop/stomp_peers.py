@@ -114,7 +114,7 @@ def send_all(
             channel.send(sent, count)
             sent += count
         for outcome in pumped(channel, 0 if count or receiver else 0.02):
-            done += range(outcome.first_seq, outcome.last_seq + 1)
+            done += map(int, outcome.seqs)
         for arrived in pumped(receiver, 0.001) if receiver is not None else ():
             received += arrived
     return done, received

@@ -87,9 +87,9 @@ def test_pika_receives_what_we_send(
     if at_most_once:
         assert outcomes == []
     else:
-        settled = sorted(seq for first, last, _ in outcomes for seq in range(first, last + 1))
+        settled = sorted(int(seq) for seqs, _ in outcomes for seq in seqs)
         assert settled == list(range(count))
-        assert {settlement for _, _, settlement in outcomes} == {Settlement.ACCEPTED}
+        assert {settlement for _, settlement in outcomes} == {Settlement.ACCEPTED}
 
 
 @paths
@@ -157,8 +157,8 @@ def test_a_full_queue_that_rejects_is_told_message_by_message(url: str, name: st
         channel.queue_declare(name, arguments={"x-max-length": 10, "x-overflow": "reject-publish"})
         with closing(Amqp091Sender(url, group(name, 64))) as sender:
             outcomes = send_all(sender, bodies(500, 64), settled=False)
-        accepted = sum(last - first + 1 for first, last, how in outcomes if how is Settlement.ACCEPTED)
-        rejected = sum(last - first + 1 for first, last, how in outcomes if how is Settlement.REJECTED)
+        accepted = sum(len(seqs) for seqs, how in outcomes if how is Settlement.ACCEPTED)
+        rejected = sum(len(seqs) for seqs, how in outcomes if how is Settlement.REJECTED)
         assert accepted + rejected == 500
         assert accepted == channel.queue_declare(name, passive=True).method.message_count < 500
 
@@ -176,7 +176,7 @@ def test_messages_for_a_queue_that_vanished_are_released_not_accepted(url: str, 
         while len(outcomes) < 50 and time.monotonic() < deadline_s:
             outcomes += pumped(sender)
         outcomes += pumped(sender, 0.2)
-    assert outcomes == [(seq, seq, Settlement.RELEASED) for seq in range(50)]
+    assert outcomes == [(range(seq, seq + 1), Settlement.RELEASED) for seq in range(50)]
 
 
 def test_a_queue_that_vanishes_under_a_receiver_is_noticed(url: str, name: str) -> None:

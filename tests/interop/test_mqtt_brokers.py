@@ -89,7 +89,7 @@ def through(
 
 
 def sequences(outcomes: list[Outcome]) -> list[int]:
-    return [seq for outcome in outcomes for seq in range(outcome.first_seq, outcome.last_seq + 1)]
+    return [int(seq) for outcome in outcomes for seq in outcome.seqs]
 
 
 # -- ours with ours --------------------------------------------------------------------------------------------------

@@ -120,9 +120,9 @@ def test_a_proton_server_takes_what_we_send(count: int, size: int, presettled: b
     if size <= 4096:  # larger ones leave by the batch path only where the server takes such frames
         assert sender.batched == (count if batching else 0)
     if not presettled:
-        settled = [seq for first, last, _ in outcomes for seq in range(first, last + 1)]
+        settled = [int(seq) for seqs, _ in outcomes for seq in seqs]
         assert sorted(settled) == list(range(count))
-        assert {settlement for _, _, settlement in outcomes} == {Settlement.ACCEPTED}
+        assert {settlement for _, settlement in outcomes} == {Settlement.ACCEPTED}
 
 
 @paths

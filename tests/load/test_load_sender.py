@@ -2,20 +2,17 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from load_fakes import FakeControl, FakeLog, FakeSendChannel
 
 from crescendo.load.assignment import Quota, quota_of
 from crescendo.load.driver import Outcome
 from crescendo.load.sender import SenderEngine
-from crescendo.load.sending import Flight, Sender, take_flights
+from crescendo.load.sending import Sender
 from crescendo.model.experiment import experiment_from
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import Payload
@@ -194,7 +191,7 @@ def test_outcomes_become_ranges_with_their_send_times(stage: Stage) -> None:
     channel = FakeSendChannel(capacity=10)
 
     def settle() -> None:
-        channel.outcomes = [Outcome(0, 14, 1), Outcome(15, 29, 3)]
+        channel.outcomes = [Outcome(range(15), 1), Outcome(range(15, 30), 3)]
         channel.poke()
 
     stage.later(0.1, settle)
@@ -231,7 +228,7 @@ class SlowlySettling(FakeSendChannel):
         first, self._settled = self._settled, min(self._settled + self._step, len(self.taken))
         if self._settled < len(self.taken):
             self.poke()
-        return [Outcome(first, self._settled - 1, 1)]
+        return [Outcome(range(first, self._settled), 1)]
 
 
 @pytest.mark.parametrize(("size", "step", "rate"), [(1, 1, 0), (7, 3, 0), (40, 64, 0), (10, 2, 5000)])
@@ -268,31 +265,6 @@ def test_messages_that_were_due_but_not_sent_are_counted(stage: Stage) -> None:
     stage.control = FakeControl(stop=lambda: time.monotonic_ns() > t0_ns + 150 * MS)
     statistics = stage.engine(sender(channel, rate=1000, total=100)).run(t0_ns)
     assert (statistics.messages, statistics.values["unsent"]) == (20, 80)
-
-
-# -- settled ranges --------------------------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.integers(1, 6), max_size=8),
-    st.lists(st.tuples(st.integers(-3, 45), st.integers(-3, 45)), max_size=6),
-)
-def test_flights_are_taken_like_single_messages_would_be(sizes: list[int], outcomes: list[tuple[int, int]]) -> None:
-    flights: deque[Flight] = deque()
-    in_flight: dict[int, int] = {}
-    for index, size in enumerate(sizes):
-        first = len(in_flight)
-        flights.append(Flight(first, first + size - 1, index))
-        in_flight.update(dict.fromkeys(range(first, first + size), index))
-    for first, last in outcomes:
-        taken = take_flights(flights, first, last)
-        expected = {seq: sent for seq, sent in in_flight.items() if first <= seq <= last}
-        found = [(seq, flight.sent_ns) for flight in taken for seq in range(flight.first_seq, flight.last_seq + 1)]
-        assert found == sorted(expected.items())
-        for seq in expected:
-            del in_flight[seq]
-        left = [(seq, flight.sent_ns) for flight in flights for seq in range(flight.first_seq, flight.last_seq + 1)]
-        assert left == sorted(in_flight.items())
 
 
 # -- how much is sent ------------------------------------------------------------------------------------------------

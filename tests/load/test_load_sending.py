@@ -1,13 +1,12 @@
 """Is every message sent once, again when it must be, or shed and counted?"""
 
-from collections import deque
-
 from hypothesis import given
 from hypothesis import strategies as st
 from load_fakes import FakeSendChannel
 
 from crescendo.load.assignment import Quota
-from crescendo.load.sending import Flight, Sender, Stretch
+from crescendo.load.flights import Stretch
+from crescendo.load.sending import Sender
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
 
@@ -37,11 +36,12 @@ def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int
                 assert seq not in unsettled | settled
                 unsettled.add(seq)
             sender.flew(stretch, 5)
-        for flight in sender.settled(first, last):
-            for seq in range(flight.first_seq, flight.last_seq + 1):
-                unsettled.remove(seq)
-                settled.add(seq)
-        assert not any(first <= seq <= last for seq in unsettled)
+        found = {seq for seq in unsettled if first <= seq <= last}
+        before = sender.in_flight
+        sender.settled(range(first, last + 1))
+        assert before - sender.in_flight == len(found)
+        unsettled -= found
+        settled |= found
         if breaks:
             assert sender.interrupted() == len(unsettled)
             unsettled.clear()
@@ -53,12 +53,13 @@ def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int
 def test_what_is_sent_again_keeps_the_time_of_its_first_attempt() -> None:
     sender = a_sender()
     sender.flew(sender.next_stretch(10), 111)
-    sender.settled(2, 4)
+    sender.settled(range(2, 5))
     sender.interrupted()
     again = [sender.next_stretch(100), sender.next_stretch(100)]
     assert again == [Stretch(0, 2, 2, 111), Stretch(5, 5, 2, 111)]
     sender.flew(again[0], 222)
-    assert sender.flights == deque([Flight(0, 1, 222, 2, 111)])
+    sender.interrupted()
+    assert sender.next_stretch(100) == Stretch(0, 2, 3, 111)
 
 
 def test_a_full_buffer_sheds_the_newest() -> None:

@@ -74,7 +74,8 @@ class RelayClient:
             elif isinstance(event, Refused):
                 raise PeerError(event.reason)
             elif isinstance(event, Settled):
-                self.settled.update(range(event.first, event.last + 1))
+                for first, last in event.stretches:
+                    self.settled.update(range(first, last + 1))
             else:
                 self.events.append(event)
         flush(self.socket, self.connection.outgoing)

@@ -309,7 +309,7 @@ def flattened(event: Event) -> list[tuple[Any, ...]]:
             for number, body in zip(event.ids.tolist(), event.bodies, strict=True)
         ]
     if isinstance(event, Settled):
-        return [("settled", event.role, event.first, event.last, event.settled)]
+        return [("settled", event.role, first, last, event.settled) for first, last in event.stretches]
     if isinstance(event, Credited):
         return [("credited", event.handle)]
     return []

@@ -415,7 +415,7 @@ def test_outcomes_name_their_range_and_state() -> None:
     client = sender_on(entrance())
     first, second = events_of(client, disposition(3, 9) + disposition(4, 4, settled=False, state=0x26))
     assert isinstance(first, Settled)
-    assert (first.role, first.first, first.last, first.settled) == (RECEIVER, 3, 9, True)
+    assert (first.role, first.stretches, first.settled) == (RECEIVER, [(3, 9)], True)
     assert isinstance(second, Settled)
     assert (second.settled, type(second.state)) == (False, Released)
 

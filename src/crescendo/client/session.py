@@ -175,12 +175,13 @@ class Session:
                     link.attached = True
             case Deliveries():
                 self._take_deliveries(event)
-            case Settled(role=role, first=first, last=last, settled=settled, state=state) if role is RECEIVER:
-                if isinstance(state, _TERMINAL) or settled:
-                    for delivery in [known for known in self.outcomes if first <= known <= last]:
-                        self.outcomes[delivery] = state or Accepted()
-                if not settled:
-                    self._wire.settle(first, last, state, role=SENDER)
+            case Settled(role=role, stretches=stretches, settled=settled, state=state) if role is RECEIVER:
+                for first, last in stretches:
+                    if isinstance(state, _TERMINAL) or settled:
+                        for delivery in [known for known in self.outcomes if first <= known <= last]:
+                            self.outcomes[delivery] = state or Accepted()
+                    if not settled:
+                        self._wire.settle(first, last, state, role=SENDER)
             case Refused(reason=reason):
                 raise PeerError(reason)
             case Detached(error=error):

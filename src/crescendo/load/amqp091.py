@@ -12,6 +12,8 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
 
+import numpy as np
+
 from crescendo.load.channel import UNLIMITED, Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
 from crescendo.model.errors import ConfigError
@@ -205,27 +207,20 @@ class Amqp091Sender(SendLine, _Link):
             match event:
                 case Confirmed(stretches=stretches, accepted=accepted):
                     settlement = Settlement.ACCEPTED if accepted else Settlement.REJECTED
-                    for first, last in stretches:
-                        for outcome in self._outcomes(first - 1, last - 1, settlement):
-                            outcomes += self._without_returned(outcome)
+                    for outcome in self._outcomes(((first - 1, last - 1) for first, last in stretches), settlement):
+                        outcomes += self._without_returned(outcome)
                 case Returned(body=body):
                     outcomes += self._take_back(body)
         return outcomes
 
     def _without_returned(self, confirmed: Outcome) -> list[Outcome]:
         """What a confirm says about messages that did not come back before it."""
-        first_seq, last_seq, settlement = confirmed
-        outcomes = []
-        if self._returned:
-            for seq in range(first_seq, last_seq + 1):
-                if seq in self._returned:
-                    self._returned.remove(seq)
-                    if first_seq < seq:
-                        outcomes.append(Outcome(first_seq, seq - 1, settlement))
-                    first_seq = seq + 1
-        if first_seq <= last_seq:
-            outcomes.append(Outcome(first_seq, last_seq, settlement))
-        return outcomes
+        if not self._returned:
+            return [confirmed]
+        returned = self._returned.intersection(confirmed.seqs)
+        self._returned -= returned
+        kept = np.array([seq for seq in confirmed.seqs if seq not in returned], np.int64)
+        return [Outcome(kept, confirmed.settlement)] if len(kept) else []
 
     def _take_back(self, body: bytes) -> list[Outcome]:
         """A message that no queue took. It is confirmed right after this, which then counts for nothing."""
@@ -234,7 +229,7 @@ class Amqp091Sender(SendLine, _Link):
             self._fail("the system returned a message that we did not send")
             return []
         self._returned.add(seq)
-        return [Outcome(seq, seq, Settlement.RELEASED)]
+        return [Outcome(range(seq, seq + 1), Settlement.RELEASED)]
 
     def _preparation(self) -> list[Method]:
         steps: list[Method] = [] if self._group.is_topic else [self._declare()]

@@ -46,6 +46,7 @@ IDLE_TIME_OUT_MS = 10_000
 TOPIC_PREFIXES = {"ActiveMQ": "topic://", "RabbitMQ": "/topic/"}
 _IDLE_PATIENCE = 2  # the specification: announce half of the time after which you give up
 _SERIAL = 0xFFFF_FFFF
+_FEW = 8  # below this, setting up arrays would cost more than all the rest
 _APPLICATION_PROPERTIES = ULong(0x74)
 _SETTLEMENTS: dict[type, Settlement] = {
     Accepted: Settlement.ACCEPTED,
@@ -173,17 +174,20 @@ class Amqp10Sender(SendLine, _Link):
             if isinstance(event, Settled) and event.role is RECEIVER:
                 settlement = _SETTLEMENTS.get(type(event.state))
                 if settlement is not None or event.settled:
-                    first = self._place(event.first)
-                    last = first + ((event.last - event.first) & _SERIAL)
-                    outcomes += self._outcomes(first, last, settlement or Settlement.ACCEPTED)
-                    if not event.settled:
-                        self._connection.settle(event.first, event.last, event.state, role=not RECEIVER)
+                    outcomes += self._settled_outcomes(event.stretches, settlement or Settlement.ACCEPTED)
+                    for first, last in event.stretches if not event.settled else ():
+                        self._connection.settle(first, last, event.state, role=not RECEIVER)
         return outcomes
 
-    def _place(self, delivery_id: int) -> int:
+    def _settled_outcomes(self, stretches: list[tuple[int, int]], settlement: Settlement) -> list[Outcome]:
         """Delivery ids are places modulo 2^32, because this connection has one link and sends in order."""
         sent = self._connection.deliveries_sent
-        return sent - ((sent - delivery_id) & _SERIAL)
+        if len(stretches) > _FEW:
+            firsts, lasts = np.array(stretches, np.int64).T
+            if (firsts == lasts).all():
+                return [self._outcome_at(sent - ((sent - firsts) & _SERIAL), settlement)]
+        places = [(sent - ((sent - first) & _SERIAL), (last - first) & _SERIAL) for first, last in stretches]
+        return self._outcomes(((first, first + more) for first, more in places), settlement)
 
     def _attach(self) -> int:
         return self._connection.attach_sender(

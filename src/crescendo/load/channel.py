@@ -8,9 +8,12 @@ words mean is left to the protocol.
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import numpy.typing as npt
 
 from crescendo.load.driver import Octets, Outcome
 from crescendo.load.numbering import Numbering
@@ -254,9 +257,13 @@ class SendLine(Line):
                 place += 1
         return self.flush() and self._broken is None
 
-    def _outcomes(self, first: int, last: int, settlement: int) -> list[Outcome]:
-        """What became of the messages with these numbers on this connection."""
-        return [Outcome(low, high, settlement) for low, high in self._numbering.sequences(first, last)]
+    def _outcomes(self, stretches: Iterable[tuple[int, int]], settlement: int) -> list[Outcome]:
+        """What became of the messages from each first to its last place on this connection."""
+        return [Outcome(seqs, settlement) for seqs in self._numbering.sequences(stretches)]
+
+    def _outcome_at(self, places: npt.NDArray[np.int64], settlement: int) -> Outcome:
+        """What became of the messages at these places on this connection, in any order."""
+        return Outcome(self._numbering.at(places), settlement)
 
     def _fits_a_frame(self) -> bool:
         """Whether a message of this size needs no splitting, which batches cannot do."""

@@ -16,10 +16,9 @@ Octets = npt.NDArray[np.uint8]
 
 
 class Outcome(NamedTuple):
-    """Messages first_seq to last_seq (inclusive) reached this settlement."""
+    """The messages with these sequence numbers reached this settlement."""
 
-    first_seq: int
-    last_seq: int
+    seqs: range | npt.NDArray[np.int64]
     settlement: int
 
 

@@ -76,12 +76,7 @@ class MlmqSender(SendLine, MlmqLine):
                     self._fail(f"the system answered a message with {type(other).__name__}")
         if not self._waits_for_outcomes:
             return []
-        return [
-            outcome
-            for settlement, found in places.items()
-            for first, last in _ranges(found)
-            for outcome in self._outcomes(first, last, settlement)
-        ]
+        return [self._outcome_at(np.array(found, np.int64), settlement) for settlement, found in places.items()]
 
     def _enter(self) -> None:
         for batch in self._batches.values():
@@ -207,15 +202,3 @@ def _arrived(messages: Iterable[Message]) -> Iterator[Arrived]:
     for (size, again), alike in itertools.groupby(messages, lambda one: (len(one.content), one.redelivered)):
         contents = [message.content for message in alike]
         yield Arrived(np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), size), again, False)
-
-
-def _ranges(places: list[int]) -> Iterator[tuple[int, int]]:
-    """Answers come in any order; what is consecutive becomes one range."""
-    places.sort()
-    first = last = places[0]
-    for place in places[1:]:
-        if place != last + 1:
-            yield first, last
-            first = place
-        last = place
-    yield first, last

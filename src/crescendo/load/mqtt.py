@@ -187,14 +187,17 @@ class MqttSender(SendLine, _Client):
 
     def pump(self) -> list[Outcome]:
         """Messages are all that takes numbers on this connection, so their numbers are their places."""
-        outcomes: list[Outcome] = []
+        found: dict[Settlement, list[tuple[int, int]]] = {}
         for event in self._events():
             if isinstance(event, Acknowledged):
                 settlement = Settlement.ACCEPTED if event.code < FAILURE else Settlement.REJECTED
                 for first, last in event.ranges:
-                    for outcome in self._outcomes(first, last, settlement):
-                        _extend(outcomes, outcome)
-        return outcomes
+                    _extend(found.setdefault(settlement, []), first, last)
+        return [
+            outcome
+            for settlement, stretches in found.items()
+            for outcome in self._outcomes(stretches, settlement)
+        ]  # fmt: skip
 
     def _enter(self) -> None:
         terms, length = self._connection.terms, self._batch.packet_length
@@ -208,13 +211,12 @@ class MqttSender(SendLine, _Client):
             self.ready = True
 
 
-def _extend(outcomes: list[Outcome], more: Outcome) -> None:
-    """Acknowledgements come one by one; what is consecutive becomes one outcome."""
-    before = outcomes[-1] if outcomes else None
-    if before is not None and before.last_seq + 1 == more.first_seq and before.settlement == more.settlement:
-        outcomes[-1] = Outcome(before.first_seq, more.last_seq, more.settlement)
+def _extend(stretches: list[tuple[int, int]], first: int, last: int) -> None:
+    """Acknowledgements come one by one; what is consecutive becomes one stretch."""
+    if stretches and stretches[-1][1] + 1 == first:
+        stretches[-1] = (stretches[-1][0], last)
     else:
-        outcomes.append(more)
+        stretches.append((first, last))
 
 
 class MqttReceiver(_Client):

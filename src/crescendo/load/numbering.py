@@ -5,6 +5,12 @@ anew, some are sent again, and some are never sent. Both count up by one nearly 
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
 
 
 class Numbering:
@@ -22,16 +28,29 @@ class Numbering:
             self._sequences.append(first_seq)
         self.count += count
 
-    def sequences(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The sequence numbers at places first to last (inclusive), as stretches. What was never sent is left out."""
-        last = min(last, self.count - 1)
-        found = []
+    def sequences(self, stretches: Iterable[tuple[int, int]]) -> Iterator[range]:
+        """The sequence numbers from each first to its last place (inclusive). What was never sent is left out."""
+        for first, last in stretches:
+            yield from self._stretch(first, min(last, self.count - 1))
+
+    def _stretch(self, first: int, last: int) -> Iterator[range]:
         stretch = bisect_right(self._places, first) - 1
         while 0 <= stretch < len(self._places) and first <= last:
             end = self._places[stretch + 1] - 1 if stretch + 1 < len(self._places) else last
             offset = self._sequences[stretch] - self._places[stretch]
-            found.append((first + offset, min(end, last) + offset))
+            yield range(first + offset, min(end, last) + offset + 1)
             first, stretch = end + 1, stretch + 1
+
+    def at(self, places: Int64s) -> range | Int64s:
+        """The sequence numbers at these places, in any order. What was never sent is left out."""
+        if len(places) and int(places[-1] - places[0]) == len(places) - 1 and (np.diff(places) == 1).all():
+            ranges = list(self.sequences(((int(places[0]), int(places[-1])),)))
+            if len(ranges) == 1:
+                return ranges[0]
+        places = places[(places >= 0) & (places < self.count)]
+        begins, sequences = np.array(self._places, np.int64), np.array(self._sequences, np.int64)
+        stretches = np.searchsorted(begins, places, "right") - 1
+        found: Int64s = places + (sequences - begins)[stretches]
         return found
 
     def includes(self, seq: int) -> bool:

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Outcome
 from crescendo.load.farewell import PATIENCE_S, part
+from crescendo.load.flights import FIRST_ATTEMPT, Landed, Scattered, Stretch
 from crescendo.load.gathering import Gathering
 from crescendo.load.lifeline import Change, Diallers
-from crescendo.load.sending import FIRST_ATTEMPT, Sender, Stretch
+from crescendo.load.sending import Sender
 from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
@@ -308,12 +309,14 @@ class SenderEngine:
 
     def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
         for outcome in outcomes:
-            for flight in sender.settled(outcome.first_seq, outcome.last_seq):
-                self._gathering.add(flight.last_seq - flight.first_seq + 1, settled_ns - flight.sent_ns)
-                self._log.append_one(
-                    SETTLED, sender.number, flight.first_seq, flight.last_seq, flight.sent_ns, settled_ns,
-                    int(outcome.settlement),
-                )  # fmt: skip
+            settlement = int(outcome.settlement)
+            match sender.settled(outcome.seqs):
+                case Landed(first, last, sent_ns):
+                    self._gathering.add(last - first + 1, settled_ns - sent_ns)
+                    self._log.append_one(SETTLED, sender.number, first, last, sent_ns, settled_ns, settlement)
+                case Scattered(messages, firsts, lasts, sent):
+                    self._gathering.add(messages, settled_ns - int(sent[-1]))
+                    self._log.append(SETTLED, len(sent), sender.number, firsts, lasts, sent, settled_ns, settlement)
 
     # -- once in a while -----------------------------------------------------------------------------------------
 

@@ -1,44 +1,24 @@
 """Which messages does one connection send next?
 
 Those that are due and were never sent, in order; before them those that were on their way when the connection was
-lost; and with a bounded buffer only as many as fit, because the rest is shed. Keeps what is unsettled. Sends nothing.
+lost; and with a bounded buffer only as many as fit, because the rest is shed. Sends nothing.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from crescendo.load.assignment import Quota
 from crescendo.load.driver import Channel, Outcome, SendChannel
 from crescendo.load.echo import Replies
+from crescendo.load.flights import FIRST_ATTEMPT, Flights, Int64s, Landed, Scattered, Stretch
 from crescendo.load.lifeline import Lifeline
 from crescendo.load.statistics import Stopwatch
 from crescendo.model.pacer import Pacer
 from crescendo.model.workload import Group, PingPong, Settle
 
-FIRST_ATTEMPT = 1
 _AHEAD = 64  # due times are asked for in bulk: one at a time, the asking would cost more than the sending
-
-
-class Flight(NamedTuple):
-    """Messages that left together and are not settled yet."""
-
-    first_seq: int
-    last_seq: int
-    sent_ns: int
-    attempt: int = FIRST_ATTEMPT
-    first_sent_ns: int = 0  # when they left for the first time
-
-
-class Stretch(NamedTuple):
-    """Messages to send, in one go if there is room."""
-
-    first_seq: int
-    length: int
-    attempt: int = FIRST_ATTEMPT
-    first_sent_ns: int = 0
 
 
 class Sender:
@@ -77,8 +57,7 @@ class Sender:
         self.dressed: object = None  # the batch whose stamps say whose they are
         self.first_bodies: list[memoryview] = []  # of that batch
         self.replies = replies
-        self.flights: deque[Flight] = deque()
-        self.in_flight = 0
+        self.flights = Flights()
         self._batched_before = 0  # on connections that are gone
         self._again: deque[Stretch] = deque()  # before anything new
         self._waiting = 0  # messages in it
@@ -151,9 +130,13 @@ class Sender:
         self.sent += 1
         self.last_sent_ns = sent_ns
         if self.awaits_outcomes:
-            self.flights.append(Flight(seq, seq, sent_ns, FIRST_ATTEMPT, sent_ns))
-            self.in_flight += 1
+            self.flights.add_one(seq, sent_ns)
         return seq
+
+    @property
+    def in_flight(self) -> int:
+        """How many have left and are not settled."""
+        return self.flights.count
 
     @property
     def batched(self) -> int:
@@ -196,7 +179,7 @@ class Sender:
         if self.line.lost:
             return True
         answered = self.replies is None or self.replies.count >= self.sent
-        return answered and not self.flights and not self._waiting and self.channel.flush()
+        return answered and not self.in_flight and not self._waiting and self.channel.flush()
 
     def next_stretch(self, limit: int) -> Stretch:
         """At most `limit` messages, of those that are due."""
@@ -239,45 +222,17 @@ class Sender:
         self.sent += stretch.length if stretch.attempt == FIRST_ATTEMPT else 0
         self.last_sent_ns = sent_ns
         if self.awaits_outcomes:
-            first_sent_ns = stretch.first_sent_ns or sent_ns
-            last = stretch.first_seq + stretch.length - 1
-            self.flights.append(Flight(stretch.first_seq, last, sent_ns, stretch.attempt, first_sent_ns))
-            self.in_flight += stretch.length
+            self.flights.add(stretch, sent_ns)
 
-    def settled(self, first_seq: int, last_seq: int) -> list[Flight]:
-        """Take the sequence numbers first to last out of what is unsettled."""
-        taken = take_flights(self.flights, first_seq, last_seq)
-        self.in_flight -= sum(flight.last_seq - flight.first_seq + 1 for flight in taken)
-        return taken
+    def settled(self, seqs: range | Int64s) -> Landed | Scattered | None:
+        """Take these messages out of what is unsettled."""
+        return self.flights.take(seqs)
 
     def interrupted(self) -> int:
         """The connection is gone: what was unsettled will be sent again, oldest first. How many."""
         self._allowed = 0
         self._batched_before, self.channel.batched = self.batched, 0
-        flights, self.flights = sorted(self.flights), deque()
-        count, self.in_flight = self.in_flight, 0
-        for flight in reversed(flights):
-            length = flight.last_seq - flight.first_seq + 1
-            self._again.appendleft(Stretch(flight.first_seq, length, flight.attempt + 1, flight.first_sent_ns))
-            self._waiting += length
+        count = self.in_flight
+        self._again.extendleft(reversed(self.flights.give_up()))
+        self._waiting += count
         return count
-
-
-def take_flights(flights: deque[Flight], first_seq: int, last_seq: int) -> list[Flight]:
-    """Take the sequence numbers first to last out of what is in flight, cut where the send time changes."""
-    taken: list[Flight] = []
-    skipped: list[Flight] = []
-    while flights and flights[0].first_seq <= last_seq:
-        flight = flights.popleft()
-        low, high = max(flight.first_seq, first_seq), min(flight.last_seq, last_seq)
-        if low > high:
-            skipped.append(flight)
-            continue
-        taken.append(flight._replace(first_seq=low, last_seq=high))
-        if flight.first_seq < low:
-            skipped.append(flight._replace(last_seq=low - 1))
-        if flight.last_seq > high:
-            flights.appendleft(flight._replace(first_seq=high + 1))
-            break
-    flights.extendleft(reversed(skipped))
-    return taken

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from crescendo.load.channel import UNLIMITED, Line, SendLine, prefetch_of
 from crescendo.load.driver import Arrived, Outcome
@@ -170,18 +169,13 @@ class StompSender(SendLine, _Channel):
         return outcomes
 
     def _receipted(self, receipts: Receipts) -> list[Outcome]:
-        """One for each stretch of consecutive numbers; almost always that is one."""
         numbers = receipts.numbers
         if numbers is None:
             numbers = np.array([self._number(receipt) for receipt in receipts.ids], np.int64)
         elif numbers.max() >= self._numbering.count:
             raise PeerError(f"a receipt {int(numbers.max())} that nobody asked for")
         self._settled += len(numbers)
-        return [
-            outcome
-            for stretch in _stretches(numbers)
-            for outcome in self._outcomes(int(stretch[0]), int(stretch[-1]), Settlement.ACCEPTED)
-        ]
+        return [self._outcome_at(numbers, Settlement.ACCEPTED)]
 
     def _number(self, receipt: str) -> int:
         if not (
@@ -272,8 +266,3 @@ class StompReceiver(_Channel):
             receipt=_SUBSCRIBED,
             more=more,
         )
-
-
-def _stretches(numbers: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-    return np.split(numbers, breaks) if len(breaks) else [numbers]

@@ -187,9 +187,9 @@ class Relay:
         match event:
             case Deliveries():
                 self._store(client, event)
-            case Settled(role=role, first=first, last=last, settled=settled, state=state):
-                if role is RECEIVER and (settled or state is not None):
-                    self._settle(client, event)
+            case Settled(role=role, stretches=stretches, settled=settled, state=state):
+                for first, last in stretches if role is RECEIVER and (settled or state is not None) else ():
+                    self._settle(client, first, last, given_back=isinstance(state, Released | Modified))
                     if not settled:
                         client.connection.settle(first, last, state, role=not RECEIVER)
             case Attached(handle=handle, attach=attach):
@@ -281,11 +281,10 @@ class Relay:
             )  # fmt: skip
         return batch
 
-    def _settle(self, client: Client, settled: Settled) -> None:
+    def _settle(self, client: Client, first: int, last: int, *, given_back: bool) -> None:
         """Forget the deliveries that were settled; offer those again that the receiver gave back."""
-        given_back = isinstance(settled.state, Released | Modified)
         for consumer in client.consumers.values():
-            taken = take_settled(consumer.unsettled, settled.first, settled.last)
+            taken = take_settled(consumer.unsettled, first, last)
             for bodies in reversed(taken) if given_back else ():
                 consumer.queue.put_back(bodies)
 

@@ -394,20 +394,18 @@ class Connection:
         return self._deliver(layout, rows[:count], batched=True) if count else None
 
     def _take_settling(self, settling: Settling) -> Settled | None:
-        """Settlements that go on from one another, as one."""
+        """Settlements that are alike, as one."""
         length = settling.length
         if self._end - self._start < 2 * length:
             alone = settling.one(bytes(self._view[self._start : self._start + length]))
-            if alone is None:
-                return None
-            count, (first, last) = 1, alone
+            count, stretches = (1, [alone]) if alone else (0, [])
         else:
-            count, first, last = settling.run(rows_of(self._view[: self._end], self._start, length))
-            if not count:
-                return None
+            count, stretches = settling.run(rows_of(self._view[: self._end], self._start, length))
+        if not count:
+            return None
         self._start += count * length
         like = settling.disposition
-        return Settled(like.role, first, last, bool(like.settled), like.state)
+        return Settled(like.role, stretches, bool(like.settled), like.state)
 
     def _take_frame(self, length: int) -> Event | None:
         octets = self._view[self._start : self._start + length]
@@ -443,7 +441,7 @@ class Connection:
             case Flow():
                 return self._take_flow(performative)
             case Disposition(role=role, first=first, last=last, settled=settled, state=state):
-                return Settled(role, first, first if last is None else last, bool(settled), state)
+                return Settled(role, [(first, first if last is None else last)], bool(settled), state)
             case Detach(handle=remote, closed=closed, error=error):
                 link = self._remote_link(remote)
                 self._forget(link)

@@ -60,11 +60,13 @@ class Deliveries(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The other side has settled, or reached an outcome for, the deliveries first to last (inclusive)."""
+    """The other side has settled, or reached an outcome for, these deliveries.
+
+    Each stretch is the id of a first and of a last delivery (inclusive); ids wrap at 2^32.
+    """
 
     role: bool
-    first: int
-    last: int
+    stretches: list[tuple[int, int]]
     settled: bool
     state: Any
 

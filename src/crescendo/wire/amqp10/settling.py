@@ -1,8 +1,9 @@
 """How do a thousand settlements become one?
 
-Many brokers settle each delivery with a frame of its own. Those frames are alike but for the number, and the numbers
-count up; so a run of them means one settlement of a range. Only the scalar codec decides what a frame means; this
-module only recognises more of the same.
+Many brokers settle each delivery with a frame of its own. Those frames are alike but for the number; so many of them
+mean one settlement of a few stretches, of one where the numbers count up. A router with several receivers behind it
+settles in no order at all: sorting costs less than each by itself. Only the scalar codec decides what a frame means;
+this module only recognises more of the same.
 """
 
 from typing import NamedTuple
@@ -14,11 +15,13 @@ from crescendo.wire.amqp10.batch import field_at
 from crescendo.wire.amqp10.performatives import Disposition
 
 Octets = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
 
 _UINT = 0x70
 _UINT_BYTES = 4
 _FIRST, _LAST = 1, 2  # which fields of the performative
 _SERIAL = 0xFFFF_FFFF
+_HALF = 0x8000_0000
 _FIRST_STRIDE = 16
 _STRIDE_GROWTH = 16
 
@@ -27,7 +30,7 @@ class Settling(NamedTuple):
     """Where the numbers stand in dispositions that look alike, and what all other bytes must be."""
 
     head: Octets
-    fixed: npt.NDArray[np.bool_]  # false where the numbers stand
+    fixed: Octets  # zero where the numbers stand, all bits elsewhere
     first_at: int
     last_at: int | None  # None: each settles one delivery
     disposition: Disposition
@@ -47,31 +50,44 @@ class Settling(NamedTuple):
             return first, first
         return first, int.from_bytes(octets[self.last_at : self.last_at + _UINT_BYTES], "big")
 
-    def run(self, rows: Octets) -> tuple[int, int, int]:
-        """How many rows from the first go on from one another, and the deliveries that they settle together.
+    def run(self, rows: Octets) -> tuple[int, list[tuple[int, int]]]:
+        """How many rows from the first are alike, and the stretches of deliveries that they settle together.
 
         In growing strides: looking at all that has arrived for each that stands alone would take quadratic time.
         """
-        count, stride, first, last = 0, _FIRST_STRIDE, 0, 0
+        count, stride = 0, _FIRST_STRIDE
         while count < len(rows):
             some = rows[count : count + stride]
-            firsts = self._numbers(some, self.first_at)
-            lasts = firsts if self.last_at is None else self._numbers(some, self.last_at)
-            if not count:
-                first = last = int(firsts[0])
-            expected = np.concatenate(([last + 1 if count else first], lasts[:-1] + 1)) & _SERIAL
-            breaks = (firsts != expected) | ((some != self.head) & self.fixed).any(axis=1)
-            taken = int(breaks.argmax()) if breaks.any() else len(some)
-            if taken:
-                last = int(lasts[taken - 1])
-            count += taken
-            if taken < len(some):
+            strange = ((some ^ self.head) & self.fixed).any(axis=1)
+            alike = int(strange.argmax()) if strange.any() else len(some)
+            count += alike
+            if alike < len(some):
                 break
             stride *= _STRIDE_GROWTH
-        return count, first, last
+        if not count:
+            return 0, []
+        firsts = self._numbers(rows[:count], self.first_at)
+        lasts = firsts if self.last_at is None else self._numbers(rows[:count], self.last_at)
+        return count, merged(firsts, lasts)
 
-    def _numbers(self, rows: Octets, at: int) -> npt.NDArray[np.int64]:
+    def _numbers(self, rows: Octets, at: int) -> Int64s:
         return rows[:, at : at + _UINT_BYTES].view(">u4")[:, 0].astype(np.int64)
+
+
+def merged(firsts: Int64s, lasts: Int64s) -> list[tuple[int, int]]:
+    """The same deliveries as few stretches, in order of their ids, which wrap."""
+    origin = int(firsts[0])
+    begins = ((firsts - origin + _HALF) & _SERIAL) - _HALF  # as far before or behind the first one
+    ends = begins + ((lasts - firsts) & _SERIAL)
+    if not (begins[1:] == ends[:-1] + 1).all():
+        order = begins.argsort(kind="stable")
+        begins, ends = begins[order], np.maximum.accumulate(ends[order])
+        gaps = np.flatnonzero(begins[1:] > ends[:-1] + 1)
+        begins, ends = begins[np.append(0, gaps + 1)], ends[np.append(gaps, len(ends) - 1)]
+    else:
+        begins, ends = begins[:1], ends[-1:]
+    numbers = ((column + origin) & _SERIAL for column in (begins, ends))
+    return list(zip(*(column.tolist() for column in numbers), strict=True))
 
 
 def settling_of(octets: memoryview, disposition: Disposition) -> Settling | None:
@@ -81,9 +97,9 @@ def settling_of(octets: memoryview, disposition: Disposition) -> Settling | None
         places.append(field_at(octets, _LAST))
     if any(octets[place] != _UINT for place in places):
         return None
-    fixed = np.ones(len(octets), bool)
+    fixed = np.full(len(octets), 0xFF, np.uint8)
     for place in places:
-        fixed[place + 1 : place + 1 + _UINT_BYTES] = False
+        fixed[place + 1 : place + 1 + _UINT_BYTES] = 0
     last_at = places[1] + 1 if len(places) > 1 else None
     whole = bytes(octets)
     starts, ends = [0, *(place + 1 + _UINT_BYTES for place in places)], [*(place + 1 for place in places), len(whole)]
