@@ -18,26 +18,64 @@ from crescendo.model.errors import ConfigError
 
 def test_a_full_queue_says_no_and_a_worker_takes_all_that_waits() -> None:
     async def play() -> None:
-        queue: RequestQueue[int] = RequestQueue(5)
+        queue: RequestQueue[int] = RequestQueue(5, batch=3)
         assert [queue.put(n) for n in range(7)] == [True] * 5 + [False] * 2
-        assert await queue.take(3) == [0, 1, 2]
+        assert await queue.take() == (None, [0, 1, 2])
         assert queue.put(9)
-        assert await queue.take(100) == [3, 4, 9]
+        assert await queue.take() == (None, [3, 4, 9])  # a full batch needs not wait for the one before
         assert len(queue) == 0
+
+    asyncio.run(play())
+
+
+def test_each_kind_has_its_lane_and_the_one_that_waits_longest_comes_first() -> None:
+    async def play() -> None:
+        queue: RequestQueue[int] = RequestQueue(10, batch=10)
+        for n in range(6):
+            queue.put(n, "odd" if n % 2 else "even")
+        assert await queue.take() == ("even", [0, 2, 4])
+        queue.put(6, "even")
+        assert await queue.take() == ("odd", [1, 3, 5])
+        queue.put(7, "odd")
+        queue.done("odd")
+        queue.done("even")
+        assert await queue.take() == ("even", [6])
+
+    asyncio.run(play())
+
+
+def test_what_comes_while_its_lane_is_served_gathers() -> None:
+    async def play() -> None:
+        queue: RequestQueue[int] = RequestQueue(10, batch=3)
+        queue.put(1)
+        assert await queue.take() == (None, [1])
+        second = asyncio.create_task(queue.take())
+        queue.put(2)
+        queue.put(3)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not second.done()
+        queue.put(4)  # now it is a batch
+        async with asyncio.timeout(10):
+            assert await second == (None, [2, 3, 4])
+        queue.put(5)
+        queue.done(None)
+        queue.done(None)
+        assert await queue.take() == (None, [5])
 
     asyncio.run(play())
 
 
 def test_sleeping_workers_are_woken_and_a_cancelled_one_loses_nothing() -> None:
     async def play() -> None:
-        queue: RequestQueue[int] = RequestQueue(10)
-        doomed = asyncio.create_task(queue.take(1))
-        heir = asyncio.create_task(queue.take(1))
+        queue: RequestQueue[int] = RequestQueue(10, batch=1)
+        doomed = asyncio.create_task(queue.take())
+        heir = asyncio.create_task(queue.take())
         await asyncio.sleep(0)
         queue.put(1)  # wakes the doomed one, which is cancelled before it runs
         doomed.cancel()
         async with asyncio.timeout(10):
-            assert await heir == [1]
+            assert await heir == (None, [1])
         with pytest.raises(asyncio.CancelledError):
             await doomed
 
@@ -46,13 +84,13 @@ def test_sleeping_workers_are_woken_and_a_cancelled_one_loses_nothing() -> None:
 
 def test_what_one_worker_leaves_wakes_the_next() -> None:
     async def play() -> None:
-        queue: RequestQueue[int] = RequestQueue(10)
-        takers = [asyncio.create_task(queue.take(2)) for _ in range(2)]
+        queue: RequestQueue[int] = RequestQueue(10, batch=2)
+        takers = [asyncio.create_task(queue.take()) for _ in range(2)]
         await asyncio.sleep(0)
         for n in range(4):
             queue.put(n)
         async with asyncio.timeout(10):
-            assert await asyncio.gather(*takers) == [[0, 1], [2, 3]]
+            assert await asyncio.gather(*takers) == [(None, [0, 1]), (None, [2, 3])]
 
     asyncio.run(play())
 

@@ -265,3 +265,62 @@ def test_batches_larger_than_a_statement_are_served_in_order(database_url: str) 
         assert (await database.serve([])).answers == []
 
     with_pool(database_url, work)
+
+
+def test_those_who_ask_one_queue_together_get_only_what_they_may_see(database_url: str) -> None:
+    async def work(_pool: Any, database: Database) -> None:
+        sender, *askers = await registered(database, "t-sender", "t-a", "t-b", "t-c", "t-d")
+        queue = await public(database, sender.client, "t-shared")
+        for content, receiver in (
+            (b"for c", askers[2].client),
+            (b"1", None),
+            (b"for a", askers[0].client),
+            (b"2", None),
+        ):
+            await one(database, Send(sender.client, content, queues=(queue,), receiver=receiver))
+        asked = [Dequeue(asker.client, Query(queue=queue), lease_ms=0) for asker in askers]
+        found = [contents(answer) for answer in (await database.serve(asked)).answers]
+        assert found == [[b"1"], [b"2"], [b"for c"], []]
+        assert [contents(answer) for answer in (await database.serve(asked)).answers] == [[b"for a"], [], [], []]
+
+    with_pool(database_url, work)
+
+
+def test_what_others_give_back_in_the_middle_is_handed_out_once(database_url: str) -> None:
+    """Somebody locks messages and lets them go again, all the time, while many ask one queue in one statement."""
+
+    async def work(pool: Any, database: Database) -> None:
+        [sender], askers = await registered(database, "m-sender"), await registered(
+            database, *(f"m-{n}" for n in range(20))
+        )  # fmt: skip
+        queue = await public(database, sender.client, "m-shared")
+        messages = 2000
+        for first in range(0, messages, 200):
+            await database.send(
+                [Send(sender.client, b"%d" % n, queues=(queue,)) for n in range(first, first + 200)]
+            )  # fmt: skip
+        found: Counter[bytes] = Counter()
+        asked = [Dequeue(asker.client, Query(queue=queue), lease_ms=0) for asker in askers]
+
+        async def disturb() -> None:
+            async with pool.acquire() as connection:
+                while found.total() < messages:
+                    transaction = connection.transaction()
+                    await transaction.start()
+                    await connection.fetch(
+                        "SELECT id FROM mlmq.message WHERE queue = $1 ORDER BY priority DESC, sent_at, id LIMIT 8 "
+                        "FOR UPDATE SKIP LOCKED",
+                        queue,
+                    )
+                    await transaction.rollback()
+
+        async def take() -> None:
+            while found.total() < messages:
+                for answer_ in (await database.serve(asked)).answers:
+                    found.update(contents(answer_))
+
+        await asyncio.wait_for(asyncio.gather(disturb(), disturb(), take(), take()), 60)
+        assert set(found.values()) == {1}
+        assert len(found) == messages
+
+    with_pool(database_url, work)

@@ -76,11 +76,11 @@ class BusyWorker:
         self._take = broker.queue.take
         broker.queue.take = self._slowly  # type: ignore[method-assign]
 
-    async def _slowly(self, most: int) -> list[Call]:
-        calls = await self._take(most)
+    async def _slowly(self) -> tuple[Any, list[Call]]:
+        taken = await self._take()
         if self.planting:
             await asyncio.sleep(PLANTED_S)
-        return calls
+        return taken
 
 
 class ExhaustedPool:

@@ -1,55 +1,85 @@
-"""What waits for a worker, and who is turned away?
+"""What waits for a worker, what does a worker take, and who is turned away?
 
-A bounded first-in first-out queue from which a worker takes everything that waits, up to a limit, in one go: that is
-where batches come from. It never blocks who puts: a full queue says no, and the caller says "overloaded".
+A bounded queue with a lane for each kind of request. A worker takes everything that waits in one lane, up to a limit,
+in one go: that is where batches come from, for one kind is one statement. While a lane is being served what comes next
+gathers in it, unless it is enough for a full batch of its own: many small statements cost far more than few large ones.
+It never blocks who puts: a full queue says no, and the caller says "overloaded".
 """
 
 import asyncio
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+_NONE = object()  # no lane
+
 
 class RequestQueue(Generic[T]):
-    """At most `limit` items wait. One thread, many tasks."""
+    """At most `limit` items wait, at most `batch` are taken at once. One thread, many tasks."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, batch: int) -> None:
         self.limit = limit
-        self._items: deque[T] = deque()
+        self._batch = batch
+        self._waiting = 0
+        self._arrivals = 0
+        self._lanes: dict[Any, deque[tuple[int, T]]] = {}  # with the order of arrival
+        self._served: dict[Any, int] = {}  # how many workers are at it
         self._takers: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
-        return len(self._items)
+        return self._waiting
 
-    def put(self, item: T) -> bool:
+    def put(self, item: T, lane: Any = None) -> bool:
         """False: full, and nothing was done."""
-        if len(self._items) >= self.limit:
+        if self._waiting >= self.limit:
             return False
-        self._items.append(item)
-        self._wake_one()
+        self._arrivals += 1
+        self._waiting += 1
+        waiting = self._lanes.get(lane)
+        if waiting is None:
+            waiting = self._lanes[lane] = deque()
+        waiting.append((self._arrivals, item))
+        if self._may_be_taken(lane, waiting):
+            self._wake_one()
         return True
 
-    async def take(self, most: int) -> list[T]:
-        """All that waits, at most `most`; sleeps while nothing does."""
-        items = self._items
-        while not items:
+    async def take(self) -> tuple[Any, list[T]]:
+        """What waits in the lane that has waited longest, at most a batch; sleeps while there is none.
+
+        Whoever takes calls `done` with the lane afterwards, and then takes again.
+        """
+        while (lane := self._next()) is _NONE:
             taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._takers.append(taker)
             try:
                 await taker
             except asyncio.CancelledError:
                 # The wake-up that came with the cancellation belongs to somebody else now.
-                if taker.done() and not taker.cancelled() and items:
+                if taker.done() and not taker.cancelled():
                     self._wake_one()
                 raise
-        if len(items) <= most:
-            taken = list(items)
-            items.clear()
-            return taken
-        taken = [items.popleft() for _ in range(most)]
-        self._wake_one()  # what is left is for the next one
-        return taken
+        waiting = self._lanes[lane]
+        taken = [waiting.popleft()[1] for _ in range(min(self._batch, len(waiting)))]
+        self._waiting -= len(taken)
+        self._served[lane] = self._served.get(lane, 0) + 1
+        if self._takers and self._next() is not _NONE:
+            self._wake_one()  # what is left is for the next one
+        return lane, taken
+
+    def done(self, lane: Any) -> None:
+        """What was taken from this lane has been served."""
+        self._served[lane] -= 1
+
+    def _next(self) -> Any:
+        oldest, found = self._arrivals + 1, _NONE
+        for lane, waiting in self._lanes.items():
+            if waiting and waiting[0][0] < oldest and self._may_be_taken(lane, waiting):
+                oldest, found = waiting[0][0], lane
+        return found
+
+    def _may_be_taken(self, lane: Any, waiting: deque[tuple[int, T]]) -> bool:
+        return not self._served.get(lane) or len(waiting) >= self._batch
 
     def _wake_one(self) -> None:
         while self._takers:

@@ -38,9 +38,9 @@ class Broker:
         self.settings = settings
         self.metrics = Metrics()
         self.journal = Journal(self.metrics)
-        self.queue: RequestQueue[Call] = RequestQueue(settings.request_queue)
+        self.queue: RequestQueue[Call] = RequestQueue(settings.request_queue, settings.batch)
         self.store = Store(database_url, settings)
-        self.workers = Workers(self.queue, settings.waiting, self.store, self.journal, settings.batch)
+        self.workers = Workers(self.queue, settings.waiting, self.store, self.journal)
         self.connections: set[Connection] = set()
         self.port = 0
         self.http = HttpFace({"/health": self._health, "/metrics": self._metrics})
@@ -117,7 +117,7 @@ class Broker:
         return _CLOSING if self._draining else None
 
     def submit(self, call: Call) -> bool:
-        if self.queue.put(call):
+        if self.workers.submit(call):
             return True
         self.metrics.shed += 1
         return False

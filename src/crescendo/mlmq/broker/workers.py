@@ -1,8 +1,8 @@
 """Who takes requests from the queue, and how do many of them become one statement?
 
-A worker takes all that waits, up to a limit, groups it by kind, and serves each group with one statement on one
-connection of the pool. A dequeue that found nothing and may wait goes to the waiting room, and the worker on to the
-next. Knows no socket; knows the database only by what it answers.
+A worker takes all that waits of one kind, up to a limit, and serves it with one statement on one connection of the
+pool. A dequeue that found nothing and may wait goes to the waiting room, and the worker on to the next. Knows no
+socket; knows the database only by what it answers.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Tell = Callable[[int, int], None]
 class Workers:
     """W tasks on one queue, with the waiting room between them."""
 
-    def __init__(self, queue: RequestQueue[Call], room_limit: int, store: Store, journal: Journal, batch: int) -> None:
+    def __init__(self, queue: RequestQueue[Call], room_limit: int, store: Store, journal: Journal) -> None:
         self.queue = queue
         self.room: WaitingRoom[Call] = WaitingRoom(room_limit, self._waited_in_vain)
         self.busy = 0
@@ -36,20 +36,23 @@ class Workers:
         self.tell_others: Tell = _tell_nobody
         self._store = store
         self._journal = journal
-        self._batch = batch
+
+    def submit(self, call: Call) -> bool:
+        """Let it wait for a worker. False: too many do."""
+        return self.queue.put(call, type(call.request))
 
     async def work(self) -> None:
         """One worker. Ends only by cancellation."""
         while True:
-            calls = await self.queue.take(self._batch)
+            kind, calls = await self.queue.take()
             self.busy += 1
             try:
-                for group in groups_of(calls):
-                    await self._serve(group)
+                await self._serve(calls)
             except Exception:
                 log.exception("a worker failed to hand out answers")  # it must live on: others depend on it
             finally:
                 self.busy -= 1
+                self.queue.done(kind)
 
     async def poll(self, every_s: float) -> None:
         """Let those who wait look again now and then: for what comes back when leases end, and for lost notices."""
@@ -124,7 +127,7 @@ class Workers:
         elif self.room.full:
             self._journal.metrics.shed += 1
             call.connection.answer(call, Refused(Refusal.OVERLOADED, "too many dequeues wait; ask again later"))
-        elif self.room.arrivals(call.keys) == call.arrivals or not self.queue.put(call):
+        elif self.room.arrivals(call.keys) == call.arrivals or not self.submit(call):
             self.room.park(call, call.keys, left_ns / 1e9)
             call.connection.parked.add(call)
 
@@ -132,7 +135,7 @@ class Workers:
         now_ns = monotonic_ns()
         for call in calls:
             call.waited(now_ns)
-            if self.queue.put(call):
+            if self.submit(call):
                 call.connection.parked.discard(call)
             else:  # the poll will find it here
                 self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9)
@@ -162,14 +165,6 @@ class Workers:
             self._look_again(woken)
             if left:
                 self.tell_others(key, left)
-
-
-def groups_of(calls: list[Call]) -> list[list[Call]]:
-    """Calls of one kind together, in their order; kinds in the order in which they first appear."""
-    groups: dict[type, list[Call]] = {}
-    for call in calls:
-        groups.setdefault(type(call.request), []).append(call)
-    return list(groups.values())
 
 
 def _refuse(group: list[Call], reason: Refusal, text: str) -> list[Answer]:
