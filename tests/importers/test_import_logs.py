@@ -5,16 +5,20 @@ Expected numbers come from the csv module, from arithmetic by hand, or from how 
 
 import csv
 import gzip
+import json
 import lzma
 import math
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from imported_runs import SAMPLES, Run, rejected_lines, rows_of
 from pyspark.sql import SparkSession
 
 from crescendo.importers.harvest import Options
+from crescendo.model.errors import ConfigError
 from crescendo.pipeline.job import analyze
 
 MS = 10**6
@@ -164,6 +168,65 @@ def test_a_pair_of_quivers_arrows_is_joined_by_its_directory(importing: Run, tmp
         (0, 1, 8 * MS),
         (1, 1, 8 * MS),
     ]
+
+
+def test_transfers_without_numbers_have_the_times_that_quiver_summed_up(importing: Run, tmp_path: Path) -> None:
+    """Files as quiver itself left them; what to expect is in its own summaries."""
+    sender, receiver = (
+        json.loads((SAMPLES / f"quiver/{role}-summary.json").read_text())["results"] for role in ("sender", "receiver")
+    )
+    account = importing("quiver", [SAMPLES / "quiver"], tmp_path / "run")
+    assert sorted(Path(path).name for path in account.skipped) == ["receiver-snapshots.csv", "sender-snapshots.csv"]
+    query = "SELECT count(*), min(seq), max(seq), min(sent_ns), max(sent_ns), min(size), max(size) FROM rows"
+    count, first_ns, last_ns = sender["message_count"], sender["first_send_time"] * MS, sender["last_send_time"] * MS
+    assert rows_of(tmp_path / "run", "sent", query) == [(count, 0, count - 1, first_ns, last_ns, 100, 100)]
+    query = (
+        "SELECT count(*), count(DISTINCT seq), max(seq), min(received_ns), max(received_ns), "
+        "avg(received_ns - sent_ns), quantile_cont(received_ns - sent_ns, [0, 0.25, 0.5, 0.75, 1]) FROM rows"
+    )
+    count, first_ns, last_ns = (
+        receiver["message_count"], receiver["first_receive_time"] * MS, receiver["last_receive_time"] * MS
+    )  # fmt: skip
+    (*counts, average_ns, quartiles_ns) = rows_of(tmp_path / "run", "received", query)[0]
+    assert counts == [count, count, count - 1, first_ns, last_ns]
+    assert math.isclose(average_ns, receiver["latency_average"] * MS)
+    assert [int(quartile_ns / MS) for quartile_ns in quartiles_ns] == receiver["latency_quartiles"]
+
+
+def test_messages_without_numbers_are_counted_past_a_line_that_is_set_aside(importing: Run, tmp_path: Path) -> None:
+    (tmp_path / "sender-transfers.csv").write_text("".join(f"{T_MS + n},0\n" for n in range(9)))
+    received = [f"{T_MS + n},{T_MS + n + 4}\n" for n in range(7)]
+    received.insert(3, f"{T_MS},0\n")
+    (tmp_path / "receiver-transfers.csv").write_text("".join(received))
+    importing("quiver", [tmp_path], tmp_path / "run")
+    assert [row["line"] for row in rejected_lines(tmp_path / "run")] == [4]
+    assert rows_of(tmp_path / "run", "sent", "SELECT seq FROM rows ORDER BY sent_ns") == [(n,) for n in range(9)]
+    query = "SELECT seq, sent_ns, received_ns - sent_ns, flags FROM rows ORDER BY arrival"
+    assert rows_of(tmp_path / "run", "received", query) == [(n, (T_MS + n) * MS, 4 * MS, 0) for n in range(7)]
+
+
+def test_a_receiver_without_numbers_and_without_its_sender_says_what_was_sent(importing: Run, tmp_path: Path) -> None:
+    (tmp_path / "receiver-transfers.csv").write_text("".join(f"{T_MS + n},{T_MS + n + 4}\n" for n in range(7)))
+    importing("quiver", [tmp_path], tmp_path / "run")
+    query = "SELECT seq, sent_ns FROM rows ORDER BY seq"
+    assert rows_of(tmp_path / "run", "sent", query) == [(n, (T_MS + n) * MS) for n in range(7)]
+
+
+def test_two_versions_of_quiver_are_no_pair(importing: Run, tmp_path: Path) -> None:
+    (tmp_path / "sender-transfers.csv").write_text(f"1,{T_MS}\n")
+    (tmp_path / "receiver-transfers.csv").write_text(f"{T_MS},{T_MS + 1}\n")
+    with pytest.raises(ConfigError, match="two versions of quiver do not make a pair"):
+        importing("quiver", [tmp_path], tmp_path / "run")
+
+
+def test_of_a_torn_zstd_file_the_sound_part_is_read(importing: Run, tmp_path: Path) -> None:
+    whole = "".join(f"{T_MS + n},{T_MS + n * n % 1009}\n" for n in range(50_000)).encode()
+    packed = pa.Codec("zstd").compress(whole, asbytes=True)
+    (tmp_path / "receiver-transfers.csv.zst").write_bytes(packed[: len(packed) // 2])
+    importing("quiver", [tmp_path], tmp_path / "run")
+    ((rows,),) = rows_of(tmp_path / "run", "received", "SELECT count(*) FROM rows")
+    assert 0 < rows < 50_000
+    assert any("breaks off" in row["reason"] for row in rejected_lines(tmp_path / "run"))
 
 
 TRANSFER = (

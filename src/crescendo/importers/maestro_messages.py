@@ -8,7 +8,7 @@ one, so that losses show as a difference of counts. Which were lost, repeated or
 
 import re
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from crescendo.importers.harvest import (
@@ -23,13 +23,13 @@ from crescendo.importers.harvest import (
     first_line,
     peer,
 )
-from crescendo.importers.lines import Parsed, first_fault, parse_lines, skipped, small_frame
+from crescendo.importers.lines import first_fault, parse_lines, skipped, small_frame
+from crescendo.importers.messages import counted
 from crescendo.importers.times import US_NS, calendar, milliseconds_then_us
 from crescendo.record.schema import RECEIVED, SENT
 
 SENDER, RECEIVER = "sender messages", "receiver messages"
 DESTINATION = "maestro"
-_PIECE_LINES = 1_000_000
 _HEADER = re.compile(r"et[ad][;,]at[ad]")
 _TIME = r'"?([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})\.([0-9]+)"?'
 _LINE = rf"^\s*{_TIME}[;,]\s*{_TIME}\s*$"
@@ -60,7 +60,7 @@ def harvest_messages(desk: Desk, sources: list[Source], size: int) -> Harvest:
     senders = [source for source in sources if source.kind == SENDER]
     receivers = [source for source in sources if source.kind == RECEIVER]
     if senders:
-        rows = _counted(parsed, senders)
+        rows = counted(parsed.rows, [[source.number for source in senders]])
         result.frames.append((SENT, rows.select(
             F.lit(0).alias("sender"), "seq", F.lit(1).alias("attempt"), F.col("first_ns").alias("intended_ns"),
             F.col("second_ns").alias("sent_ns"), F.lit(size).alias("size"),
@@ -70,7 +70,7 @@ def harvest_messages(desk: Desk, sources: list[Source], size: int) -> Harvest:
         result.peers.append(peer(name, "sender"))
     if receivers:
         numbers = [{SOURCE: source.number, "receiver": index} for index, source in enumerate(receivers)]
-        rows = _counted(parsed, receivers).join(
+        rows = counted(parsed.rows, [[source.number for source in receivers]]).join(
             F.broadcast(small_frame(desk.spark, f"{SOURCE} INT, receiver INT", numbers)), on=SOURCE, how="inner"
         )
         result.frames.append((RECEIVED, rows.select(
@@ -95,27 +95,6 @@ def with_times(lines: DataFrame) -> DataFrame:
     )
     header = F.trim(TEXT).rlike(f"^{_HEADER.pattern}$")
     return lines.withColumns({REASON: skipped(header, reason), "first_ns": first_ns, "second_ns": second_ns})
-
-
-def _counted(parsed: Parsed, sources: list[Source]) -> DataFrame:
-    """Good lines of these files with a number each, without a gap, from one file to the next.
-
-    The numbers of lines will not do: where one was rejected they have a hole, and a hole would look like a loss.
-    """
-    mine = parsed.rows.where(F.col(SOURCE).isin([source.number for source in sources])).withColumn(
-        "piece", F.call_function("div", F.col(LINE), F.lit(_PIECE_LINES))
-    )
-    offsets, total = [], 0
-    for row in sorted(mine.groupBy(SOURCE, "piece").count().collect()):
-        offsets.append({SOURCE: row[SOURCE], "piece": row["piece"], "offset": total})
-        total += row["count"]
-    lookup = small_frame(mine.sparkSession, f"{SOURCE} INT, piece BIGINT, offset BIGINT", offsets)
-    within = F.row_number().over(Window.partitionBy(SOURCE, "piece").orderBy(LINE))
-    return (
-        mine.withColumn("rank", within)
-        .join(F.broadcast(lookup), on=[SOURCE, "piece"], how="inner")
-        .withColumn("seq", F.col("offset") + F.col("rank") - 1)
-    )
 
 
 def _moment(group: int) -> Column:

@@ -2,7 +2,8 @@
 
 A consumer's log proves more than it says: each number in it was sent, at the time that the message carried, and so was
 each number that is missing between two others. Lines stand in the order of arrival, so a number below an earlier one
-arrived out of order. Both need the messages of a sender side by side, which is the dear part of an import.
+arrived out of order. Both need the messages of a sender side by side, which is the dear part of an import. Where
+messages have no numbers they are counted, and none of this follows.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -15,6 +16,7 @@ from crescendo.record.schema import Flag
 MAX_HOLE = 1_000_000
 """Numbers in a row that may be missing. More than that is a number that was misread or belongs to something else."""
 
+_PIECE_LINES = 1_000_000
 _NEXT_SEQ, _NEXT_NS, _HOLE = "_next_seq", "_next_ns", "_hole"
 
 
@@ -27,6 +29,31 @@ def connected(rows: DataFrame, numbers: dict[int, int], sizes: dict[int, int] | 
     table = [{SOURCE: source, "connection": number, "size": known.get(source, 0)} for source, number in numbers.items()]
     lookup = small_frame(rows.sparkSession, f"{SOURCE} INT, connection INT, size INT", table)
     return rows.join(F.broadcast(lookup), on=SOURCE, how="inner")
+
+
+def counted(rows: DataFrame, chains: list[list[int]]) -> DataFrame:
+    """Rows of the sources in these chains with `seq`: from 0, without a gap, from one source of a chain to the next.
+
+    The numbers of lines will not do: where one was rejected they have a hole, and a hole would look like a loss.
+    """
+    mine = rows.where(F.col(SOURCE).isin([source for chain in chains for source in chain])).withColumn(
+        "piece", F.call_function("div", F.col(LINE), F.lit(_PIECE_LINES))
+    )
+    pieces = sorted(mine.groupBy(SOURCE, "piece").count().collect())
+    offsets = []
+    for chain in chains:
+        total = 0
+        for row in (row for source in chain for row in pieces if row[SOURCE] == source):
+            offsets.append({SOURCE: row[SOURCE], "piece": row["piece"], "offset": total})
+            total += row["count"]
+    lookup = small_frame(mine.sparkSession, f"{SOURCE} INT, piece BIGINT, offset BIGINT", offsets)
+    within = F.row_number().over(Window.partitionBy(SOURCE, "piece").orderBy(LINE))
+    return (
+        mine.withColumn("rank", within)
+        .join(F.broadcast(lookup), on=[SOURCE, "piece"], how="inner")
+        .withColumn("seq", F.col("offset") + F.col("rank") - 1)
+        .drop("piece", "offset", "rank")
+    )
 
 
 def arrivals(rows: DataFrame) -> DataFrame:

@@ -1,8 +1,9 @@
 """What did quiver's arrows transfer?
 
-`sender-transfers.csv` has `id,send-time` and, for some messages, `Sid,settle-time`; `receiver-transfers.csv` has
-`id,send-time,receive-time`, all since 1970. Numbers begin anew with every sender and a receiver does not say whose they
-are, so the files of one directory are one pair. A pair without its sender's file is known by what arrived.
+Since June 2022 `sender-transfers.csv` has `send-time,0` and `receiver-transfers.csv` has `send-time,receive-time`, all
+since 1970: messages have no numbers, so they are counted. Before, they had `id,send-time`, for some messages
+`Sid,settle-time`, and `id,send-time,receive-time`. Numbers begin anew with every sender and a receiver does not say
+whose they are, so the files of one directory are one pair. A pair without its sender's file is known by what arrived.
 """
 
 import re
@@ -24,27 +25,32 @@ from crescendo.importers.harvest import (
     first_line,
     peer,
 )
-from crescendo.importers.lines import first_fault, parse_lines
-from crescendo.importers.messages import arrivals, connected, in_order_of_arrival, sent_by
+from crescendo.importers.lines import Parse, first_fault, parse_lines
+from crescendo.importers.messages import arrivals, connected, counted, in_order_of_arrival, sent_by
 from crescendo.importers.times import MS_NS, epoch, whole
 from crescendo.model.errors import ConfigError
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 
 SENDER, RECEIVER, SUMMARY = "sender", "receiver", "summary"
-_SENT = re.compile(r"S?[0-9]+,[0-9]{10,19}")
+COUNTED_SENDER, COUNTED_RECEIVER = _COUNTED = ("sender without numbers", "receiver without numbers")
+_SENT = re.compile(r"S?[0-9]{1,9},[0-9]{10,19}")  # ids begin with 1: a first one of more digits is a time
 _RECEIVED = re.compile(r"[0-9]+,[0-9]{10,19},[0-9]{10,19}")
+_COUNTED_SENT = re.compile(r"[0-9]{10,19},0")
+_COUNTED_RECEIVED = re.compile(r"[0-9]{10,19},[0-9]{10,19}")
 _SIZE = re.compile(rb'"(?:body_size|payload_size|body-size)":\s*([0-9]{1,9})\b')
 _COLUMNS = ("sender", "seq", "attempt", "intended_ns", "sent_ns", "size")
 
-Pair = dict[str, Source]  # kind -> file
+_ROLES = {SENDER: SENDER, COUNTED_SENDER: SENDER, RECEIVER: RECEIVER, COUNTED_RECEIVER: RECEIVER}
+
+Pair = dict[str, Source]  # role, or the name of a summary -> file
 
 
 def kind_of(name: str, head: bytes) -> str | None:
     line = first_line(head)
-    if _SENT.fullmatch(line):
-        return SENDER
-    if _RECEIVED.fullmatch(line):
-        return RECEIVER
+    kinds = {_SENT: SENDER, _RECEIVED: RECEIVER, _COUNTED_SENT: COUNTED_SENDER, _COUNTED_RECEIVED: COUNTED_RECEIVER}
+    for pattern, kind in kinds.items():
+        if pattern.fullmatch(line):
+            return kind
     return SUMMARY if name.endswith("-summary.json") and line.startswith("{") else None
 
 
@@ -53,24 +59,39 @@ def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
     numbers = {source.number: index for index, pair in enumerate(pairs.values()) for source in pair.values()}
     sizes = {source.number: _size(pair) for pair in pairs.values() for source in pair.values()}
     result = Harvest(resolution_ns=MS_NS)
+
+    def parsed(kind: str, parse: Parse) -> DataFrame | None:
+        """The messages in all files of a kind, None when there is no such file."""
+        files = [source for pair in pairs.values() for source in pair.values() if source.kind == kind]
+        if not files:
+            return None
+        lines = parse_lines(desk, kind, files, parse)
+        result.rejects += lines.rejects
+        result.records |= lines.lines
+        rows = counted(lines.rows, [[file.number] for file in files]) if kind in _COUNTED else lines.rows
+        return connected(rows, numbers, sizes)
+
     sent: list[DataFrame] = []
-    if senders := [pair[SENDER] for pair in pairs.values() if SENDER in pair]:
-        parsed = parse_lines(desk, SENDER, senders, with_sendings)
-        rows = connected(parsed.rows, numbers, sizes)
+    received: list[DataFrame] = []
+    if (rows := parsed(SENDER, with_sendings)) is not None:
         sent.append(_sent(rows))
         result.frames.append((SETTLED, _settled(rows)))
-        result.rejects += parsed.rejects
-        result.records |= parsed.lines
         result.caveats.append("quiver notes when every 256th message was settled: most losses count as unacknowledged")
-    if receivers := [pair[RECEIVER] for pair in pairs.values() if RECEIVER in pair]:
-        parsed = parse_lines(desk, RECEIVER, receivers, with_arrivals)
-        received = arrivals(connected(parsed.rows, numbers, sizes))
-        result.frames.append((RECEIVED, in_order_of_arrival(received)))
-        result.rejects += parsed.rejects
-        result.records |= parsed.lines
-        if alone := [numbers[pair[RECEIVER].number] for pair in pairs.values() if SENDER not in pair]:
-            sent.append(sent_by(received.where(F.col("sender").isin(alone))))
-            result.caveats.append("where the sender's file is missing, what was sent follows from what arrived")
+    if (rows := parsed(COUNTED_SENDER, with_counted_sendings)) is not None:
+        sent.append(_sent(rows))
+    if (rows := parsed(RECEIVER, with_arrivals)) is not None:
+        received.append(in_order_of_arrival(arrivals(rows)))
+    if (rows := parsed(COUNTED_RECEIVER, with_counted_arrivals)) is not None:
+        received.append(arrivals(rows).withColumn("flags", F.lit(0)))
+    if any(source.kind in _COUNTED for pair in pairs.values() for source in pair.values()):
+        result.caveats.append(
+            "quiver gives messages no numbers and does not note settlements: a loss is a difference of counts, and "
+            "which messages were lost, repeated or overtaken is not known"
+        )
+    result.frames += [(RECEIVED, frame) for frame in received]
+    if alone := [numbers[pair[RECEIVER].number] for pair in pairs.values() if SENDER not in pair]:
+        sent += [sent_by(frame.where(F.col("sender").isin(alone))) for frame in received]
+        result.caveats.append("where the sender's file is missing, what was sent follows from what arrived")
     if sent:
         result.frames.append((SENT, reduce(DataFrame.unionByName, (frame.select(*_COLUMNS) for frame in sent))))
     for folder, pair in pairs.items():
@@ -100,6 +121,27 @@ def with_arrivals(lines: DataFrame) -> DataFrame:
         (received_ns.isNull(), "the receive time is no moment since 1970"),
     )
     return lines.withColumns({REASON: reason, "seq": seq, "sent_ns": sent_ns, "received_ns": received_ns})
+
+
+def with_counted_sendings(lines: DataFrame) -> DataFrame:
+    cells = F.split(F.trim(F.col(TEXT)), ",")
+    t_ns = epoch(F.get(cells, F.lit(0)))
+    reason = first_fault(
+        (F.size(cells) != 2, "not two columns: send time, 0"),
+        (t_ns.isNull(), "the send time is no moment since 1970"),
+    )
+    return lines.withColumns({REASON: reason, "t_ns": t_ns, "settles": F.lit(False)})
+
+
+def with_counted_arrivals(lines: DataFrame) -> DataFrame:
+    cells = F.split(F.trim(F.col(TEXT)), ",")
+    sent_ns, received_ns = epoch(F.get(cells, F.lit(0))), epoch(F.get(cells, F.lit(1)))
+    reason = first_fault(
+        (F.size(cells) != 2, "not two columns: send time, receive time"),
+        (sent_ns.isNull(), "the send time is no moment since 1970"),
+        (received_ns.isNull(), "the receive time is no moment since 1970"),
+    )
+    return lines.withColumns({REASON: reason, "sent_ns": sent_ns, "received_ns": received_ns})
 
 
 def _sent(rows: DataFrame) -> DataFrame:
@@ -134,12 +176,18 @@ def _pairs(sources: list[Source]) -> dict[str, Pair]:
     pairs: dict[str, Pair] = {}
     for source in sources:
         pair = pairs.setdefault(source.folder, {})
-        kind = f"{source.kind}-{source.path.name}" if source.kind == SUMMARY else source.kind
-        if kind in pair:
+        role = _ROLES.get(source.kind) or f"{source.kind}-{source.path.name}"
+        if role in pair:
             raise ConfigError(
-                f"{source.path}: a second {kind} file beside {pair[kind].path}; give each pair a directory of its own"
+                f"{source.path}: a second {role} file beside {pair[role].path}; give each pair a directory of its own"
             )
-        pair[kind] = source
+        pair[role] = source
+    for pair in pairs.values():
+        if len({source.kind in _COUNTED for role, source in pair.items() if role in (SENDER, RECEIVER)}) > 1:
+            raise ConfigError(
+                f"{pair[SENDER].path}: its messages have numbers and those of {pair[RECEIVER].path} have none, or the "
+                "other way round: two versions of quiver do not make a pair; give each file a directory of its own"
+            )
     return {folder: pair for folder, pair in pairs.items() if pair.keys() & {SENDER, RECEIVER}}
 
 
@@ -172,7 +220,10 @@ def _compact(head: bytes) -> str:
 
 QUIVER = Format(
     name="quiver",
-    expected="transfers of quiver-arrow: sender-transfers.csv (id,time) and receiver-transfers.csv (id,time,time)",
+    expected=(
+        "transfers of quiver-arrow: sender-transfers.csv (time,0 or id,time) and receiver-transfers.csv "
+        "(time,time or id,time,time)"
+    ),
     kind_of=kind_of,
     harvest=harvest,
 )

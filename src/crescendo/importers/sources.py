@@ -11,7 +11,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import pyarrow as pa
 
 from crescendo.importers.harvest import EMPTY, Format, Source
 from crescendo.model.errors import ConfigError
@@ -25,6 +27,8 @@ _PACKED: dict[bytes, Callable[[], Any]] = {
     b"\xfd7zXZ\x00": lzma.LZMADecompressor,
     b"BZh": bz2.BZ2Decompressor,
 }
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_READ_BYTES = 4 * 1024  # of a torn file the last read is lost
 
 
 class Torn(Exception):
@@ -82,7 +86,7 @@ def stage(found: list[Found], folder: Path) -> list[Source]:
         try:
             octets, sha256 = item.path.stat().st_size, sha256_of(item.path)
             fault = ""
-            if _unpacker(item.path) is None:
+            if not _is_packed(item.path):
                 staged.symlink_to(paths[number])
             else:
                 fault = _unpack(item.path, staged)
@@ -128,16 +132,23 @@ def _head(path: Path) -> bytes:
     return head[:HEAD_BYTES]
 
 
-def _unpacker(path: Path) -> Callable[[], Any] | None:
+def _magic(path: Path) -> bytes:
     with path.open("rb") as file:
-        magic = file.read(6)
-    return next((unpacker for mark, unpacker in _PACKED.items() if magic.startswith(mark)), None)
+        return file.read(6)
+
+
+def _is_packed(path: Path) -> bool:
+    return _magic(path).startswith((_ZSTD, *_PACKED))
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
     """The content, unpacked when it is packed. An archive may be several, one after the other."""
-    unpacker = _unpacker(path)
+    magic = _magic(path)
+    unpacker = next((unpacker for mark, unpacker in _PACKED.items() if magic.startswith(mark)), None)
     with path.open("rb") as file:
+        if magic.startswith(_ZSTD):
+            yield from _zstd_pieces(file)
+            return
         stream = unpacker() if unpacker else None
         while piece := file.read(_CHUNK_BYTES):
             if stream is None:
@@ -152,6 +163,15 @@ def _pieces(path: Path) -> Iterator[bytes]:
                 piece = stream.unused_data if stream.eof else b""
         if stream is not None and not stream.eof:
             raise Torn("the compressed file breaks off")
+
+
+def _zstd_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    try:
+        with pa.CompressedInputStream(file, "zstd") as stream:
+            while piece := stream.read(_ZSTD_READ_BYTES):
+                yield piece
+    except OSError as err:
+        raise Torn(f"the compressed file is damaged or breaks off: {err}") from err
 
 
 def _unpack(path: Path, staged: Path) -> str:
