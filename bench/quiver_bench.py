@@ -1,18 +1,22 @@
 """How do we compare with a client in C? Quiver's arrow, when QUIVER_ARROW names one.
 
 QUIVER_ARROW is the path of an implementation, such as quiver-arrow-qpid-proton-c: one process that sends, one that
-receives, with quiver's own named arguments. Both go through the same system, AMQP 1.0, unsettled, 100 B: a router where
-`qdrouterd` is on the PATH, else the loopback relay. CPU is the kernel's account of the client processes.
+receives, with quiver's own named arguments. Both go through the same system, AMQP 1.0, unsettled, 100 B, with the same
+credit: the system that QUIVER_SYSTEM names, else a router where `qdrouterd` is on the PATH, else the loopback relay.
+An arrow always writes its transfers, so ours is measured twice, without and with a recording. Rates are from the first
+arrival to the last; CPU is the kernel's account of the client processes.
 """
 
 import os
 import resource
 import statistics
 import subprocess
+import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, Child, through
@@ -24,67 +28,87 @@ from crescendo.model.workload import Group
 
 SIZE = 100
 MESSAGES = 500_000
-TURNS = 3
-CREDIT = 1000
+TURNS = 5
+CREDIT = 1000  # what quiver does unless told otherwise
 WANTED_RATE, WANTED_CPU = 1.2, 0.6
-Pair = tuple[Effort, Effort]
+SYSTEMS = ("qpid-dispatch", "loopback")
+OURS, QUIVER, RECORDED = SIDES = ("ours", "quiver", "ours, recorded")
+Pair = tuple[Effort, Effort]  # sender, receiver
 
 
-def _arrow(arrow: str, url: str, operation: str, path: str) -> Effort:
+def _arrow(arrow: str, url: str, operation: str, transfers: Path) -> Effort:
     """One arrow from beginning to end. It is the only child of this process, so the children's CPU is its own."""
     parts = urlsplit(url)
     words = {
         "connection-mode": "client", "channel-mode": "active", "operation": operation,
-        "id": f"{operation}-{uuid.uuid4().hex[:8]}", "host": parts.hostname, "port": parts.port, "path": path,
-        "duration": 0, "count": MESSAGES, "body-size": SIZE, "credit-window": CREDIT, "transaction-size": 0,
-        "durable": 0, "settlement": 0,
+        "id": f"{operation}-{uuid.uuid4().hex[:8]}", "host": parts.hostname, "port": parts.port, "path": "quiver",
+        "duration": 0, "count": MESSAGES, "rate": 0, "body-size": SIZE, "credit-window": CREDIT,
+        "transaction-size": 0, "durable": 0, "set-message-id": 0,
     }  # fmt: skip
-    begun = time.monotonic()
-    subprocess.run(
-        [arrow, *(f"{name}={value}" for name, value in words.items())], stdout=subprocess.DEVNULL, check=True
-    )
-    seconds = time.monotonic() - begun
+    if parts.username is not None:
+        words |= {"username": unquote(parts.username), "password": unquote(parts.password or "")}
+    with transfers.open("wb") as file:
+        subprocess.run([arrow, *(f"{name}={value}" for name, value in words.items())], stdout=file, check=True)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Effort(MESSAGES, seconds, usage.ru_utime + usage.ru_stime, 0.0, MESSAGES)
+    messages, seconds = _transferred(transfers)
+    return Effort(messages, seconds, usage.ru_utime + usage.ru_stime, 0.0, messages)
 
 
-def _theirs(arrow: str, url: str, path: str) -> Pair:
-    receiver = Child(_arrow, arrow, url, "receive", path)
+def _transferred(transfers: Path) -> tuple[int, float]:
+    """How many messages, and how long from the first to the last. Lines are `sent,0` or `sent,received`, in ms."""
+    lines = transfers.read_bytes().splitlines()
+    first, last = (max(map(int, line.split(b","))) for line in (lines[0], lines[-1]))
+    return len(lines), (last - first) / 1000
+
+
+def _theirs(arrow: str, url: str, scratch: Path) -> Pair:
+    receiver = Child(_arrow, arrow, url, "receive", scratch / "receiver-transfers.csv")
     time.sleep(0.5)  # an arrow does not say when it is attached; a router holds senders back until it is
-    sender = Child(_arrow, arrow, url, "send", path)
+    sender = Child(_arrow, arrow, url, "send", scratch / "sender-transfers.csv")
     return sender.result(), receiver.result()
 
 
-def _ours(url: str, path: str) -> Pair:
-    group = Group(size=Payload.fixed(SIZE), rate=0, address=f"queue://{path}")
-    return through(url, group, Quota(MESSAGES, NO_LIMIT))
+def _ours(url: str, record: Path | None) -> Pair:
+    group = Group(size=Payload.fixed(SIZE), rate=0, address=f"queue://ours?prefetch={CREDIT}")
+    return through(url, group, Quota(MESSAGES, NO_LIMIT), record=record)
 
 
 def _cost(pair: Pair) -> float:
     return pair[0].cpu_us + pair[1].cpu_us
 
 
-def _rate(pair: Pair, side: int) -> float:
-    """What got through: an arrow that sends ends when all is settled, our receiver with the last message."""
-    return pair[1 - side].rate
+def _turns(arrow: str, system: str) -> list[dict[str, Pair]]:
+    """All sides once a turn; who begins changes from turn to turn."""
+    turns: list[dict[str, Pair]] = []
+    with broker(system, ("quiver", "ours")) as instance, tempfile.TemporaryDirectory() as folder:
+        sides: list[tuple[str, Callable[[], Pair]]] = [
+            (OURS, lambda: _ours(instance.url, None)),
+            (QUIVER, lambda: _theirs(arrow, instance.url, Path(folder))),
+            (RECORDED, lambda: _ours(instance.url, Path(folder) / uuid.uuid4().hex)),
+        ]
+        for turn in range(TURNS):
+            results = {name: measure() for name, measure in (sides if turn % 2 == 0 else sides[::-1])}
+            for name, pair in results.items():
+                if {effort.messages for effort in pair} != {MESSAGES}:
+                    raise RuntimeError(f"{name}: {pair[0].messages:,} sent and {pair[1].messages:,} received")
+            turns.append(results)
+    return turns
 
 
 def _measure(arrow: str, system: str) -> None:
-    turns: list[tuple[Pair, Pair]] = []
-    with broker(system, ("quiver", "ours")) as instance:
-        for turn in range(TURNS):
-            first_theirs = _theirs(arrow, instance.url, "quiver") if turn % 2 else None
-            ours = _ours(instance.url, "ours")
-            turns.append((ours, first_theirs or _theirs(arrow, instance.url, "quiver")))
-    print(f"{SIZE} B unsettled through {system}, {MESSAGES:,} messages, {TURNS} turns, against {Path(arrow).name}")
-    for side, name in ((0, "ours"), (1, "quiver")):
-        rate = statistics.median(_rate(turn[side], side) for turn in turns)
-        cpu = statistics.median(_cost(turn[side]) for turn in turns)
-        print(f"  {name:7} {rate:>10,.0f} msg/s   {cpu:.3f} µs CPU a message, send and receive")
-    rates = statistics.median(_rate(ours, 0) / _rate(theirs, 1) for ours, theirs in turns)
-    costs = statistics.median(_cost(ours) / _cost(theirs) for ours, theirs in turns)
-    print(f"  rate: ours ÷ quiver = {rates:.2f}, wanted ≥ {WANTED_RATE}", end="; ")
-    print(f"CPU: ours ÷ quiver = {costs:.2f}, wanted ≤ {WANTED_CPU}")
+    turns = _turns(arrow, system)
+    print(f"{SIZE} B unsettled through {system}, {MESSAGES:,} messages, credit {CREDIT:,}, against {Path(arrow).name}")
+    print(f"  {'':15} {'msg/s':>9}   µs CPU a message: send + receive")
+    for number, turn in enumerate(turns, 1):
+        for name in SIDES:
+            sent, received = turn[name]
+            costs = f"{sent.cpu_us:.2f} + {received.cpu_us:.2f} = {_cost(turn[name]):.2f}"
+            print(f"  {number} {name:13} {received.rate:>9,.0f}   {costs}")
+    for name in (OURS, RECORDED):
+        rates = statistics.median(turn[name][1].rate / turn[QUIVER][1].rate for turn in turns)
+        costs = statistics.median(_cost(turn[name]) / _cost(turn[QUIVER]) for turn in turns)
+        print(f"  {name} ÷ quiver, median of {len(turns)} turns: rate {rates:.2f}, wanted ≥ {WANTED_RATE}", end="; ")
+        print(f"CPU {costs:.2f}, wanted ≤ {WANTED_CPU}")
 
 
 def main() -> None:
@@ -92,7 +116,8 @@ def main() -> None:
     if not arrow:
         print("  not measured: QUIVER_ARROW names no arrow")
         return
-    for system in ("qpid-dispatch", "loopback"):
+    asked = os.environ.get("QUIVER_SYSTEM")
+    for system in (asked,) if asked else SYSTEMS:
         try:
             _measure(arrow, system)
         except ConfigError as err:
