@@ -22,7 +22,7 @@ DEPTH_LIMIT = 100_000
 class Routing:
     """Queues and topics, and the links of all clients to them."""
 
-    def __init__(self, clients: Mapping[int, Client], flush: Callable[[Client], None]) -> None:
+    def __init__(self, clients: Mapping[int, Client], flush: Callable[[Client], bool]) -> None:
         self._clients = clients
         self._flush = flush
         self._queues: dict[str, Queue] = {}

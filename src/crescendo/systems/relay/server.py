@@ -125,21 +125,31 @@ class Relay:
 
     def _serve_out(self, client: Client) -> None:
         """Credit, room in a socket or new messages: whatever came, move what can move now."""
-        self._flush(client)  # first: messages are sent only where nothing else waits
+        if self._flush(client):  # first: messages are sent only where nothing else waits
+            self._watch_room(client, False)
         self._routing.serve(client)
         self._flush(client)
 
-    def _flush(self, client: Client) -> None:
+    def _flush(self, client: Client) -> bool:
+        """Write what waits; whether that was all.
+
+        Room is still watched for when it was all: messages that were held back meanwhile are woken by nothing else.
+        """
         if client.connection.outgoing:
             client.written_s = time.monotonic()
         try:
             done = client.transport.flush(client.connection.outgoing)
         except PeerError:
             self._drop(client)
-            return
-        if done == client.writable_watched and client.transport.fileno() >= 0:
-            self._epoll.modify(client.transport, select.EPOLLIN | (0 if done else select.EPOLLOUT))
-            client.writable_watched = not done
+            return False
+        if not done:
+            self._watch_room(client, True)
+        return done
+
+    def _watch_room(self, client: Client, wanted: bool) -> None:
+        if wanted != client.writable_watched and client.transport.fileno() >= 0:
+            self._epoll.modify(client.transport, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+            client.writable_watched = wanted
 
     def _drop(self, client: Client) -> None:
         number = client.transport.fileno()
