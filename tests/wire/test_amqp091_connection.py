@@ -15,7 +15,6 @@ from amqp091_streams import (
     channel_open_ok,
     client_of,
     close,
-    events_of,
     frame,
     listen,
     long,
@@ -23,10 +22,10 @@ from amqp091_streams import (
     open_ok,
     prologue,
     short,
-    spoken,
     start,
     tune,
 )
+from feeding import events_of, spoken
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp091.connection import Connection

@@ -2,7 +2,8 @@
 
 import time
 
-from amqp10_streams import boolean, client_of, disposition, events_of, frame, prologue, uint
+from amqp10_streams import boolean, client_of, disposition, frame, prologue, uint
+from feeding import events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
