@@ -31,7 +31,3 @@ class FrameBuffer:
     def filled(self, count: int) -> None:
         """`count` bytes have been put into the space."""
         self.end += count
-
-    @property
-    def waiting(self) -> int:
-        return self.end - self.start

@@ -168,7 +168,7 @@ class Connection:
 
     def _take_greeting(self) -> bool:
         buffer = self._buffer
-        if buffer.waiting < _PROTOCOL_BYTES:
+        if buffer.end - buffer.start < _PROTOCOL_BYTES:
             return False
         octets = bytes(buffer.view[buffer.start : buffer.start + _PROTOCOL_BYTES])
         if isinstance(self._handshake, ServerHandshake):
