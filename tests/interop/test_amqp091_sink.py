@@ -18,14 +18,13 @@ from crescendo.load import amqp091
 from crescendo.load.amqp091 import Amqp091Sender
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp091.connection import Connection
+from crescendo.wire.amqp091.connection_methods import ConnectionBlocked, ConnectionUnblocked
 from crescendo.wire.amqp091.events import Deliveries, Said
 from crescendo.wire.amqp091.methods import (
     BasicAck,
     BasicReturn,
     ConfirmSelect,
     ConfirmSelectOk,
-    ConnectionBlocked,
-    ConnectionUnblocked,
     QueueDeclare,
     QueueDeclareOk,
 )

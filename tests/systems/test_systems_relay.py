@@ -15,8 +15,9 @@ from relay_client import RelayClient
 
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import flush, listen
-from crescendo.systems import relay as relay_module
-from crescendo.systems.relay import Relay, take_settled
+from crescendo.systems.relay import routing
+from crescendo.systems.relay.server import Relay
+from crescendo.systems.relay.unsettled import take_settled
 from crescendo.wire.amqp10.handshake import Credentials
 from crescendo.wire.amqp10.performatives import Rejected, Released
 
@@ -231,8 +232,8 @@ def test_presettled_messages_are_not_kept(join: Connect) -> None:
 def test_credit_is_withheld_at_the_depth_limit_and_granted_again(
     join: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay_module, "DEPTH_LIMIT", 100)
-    monkeypatch.setattr(relay_module, "CREDIT", 40)
+    monkeypatch.setattr(routing, "DEPTH_LIMIT", 100)
+    monkeypatch.setattr(routing, "CREDIT", 40)
     sender, receiver = join(), join()
     handle = sender.sender("q")
     sent = 0
@@ -250,8 +251,8 @@ def test_credit_is_withheld_at_the_depth_limit_and_granted_again(
 
 
 def test_a_subscriber_that_dies_does_not_stop_its_topic(join: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "DEPTH_LIMIT", 100)
-    monkeypatch.setattr(relay_module, "CREDIT", 40)
+    monkeypatch.setattr(routing, "DEPTH_LIMIT", 100)
+    monkeypatch.setattr(routing, "CREDIT", 40)
     sender, stuck, awake = join(), join(), join()
     stuck.receiver("news", topic=True)  # never any credit
     awake.receiver("news", topic=True, credit=5000)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from feeding import events_of
 from hypothesis import strategies as st
 
 from crescendo.wire.amqp091.connection import Connection
@@ -164,29 +165,6 @@ def scripts(draw: st.DrawFn) -> Script:
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
-
-
-def spoken(connection: Connection) -> bytes:
-    """What the connection wants to write, taken from it."""
-    octets = b"".join(connection.outgoing)
-    connection.outgoing.clear()
-    return octets
-
-
-def events_of(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> Iterator[Event]:
-    """Feed the data in pieces and yield every event before the next piece is read."""
-    places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    for begin, end in itertools.pairwise(places):
-        position = begin
-        while position < end:
-            buffer = connection.receive_buffer()
-            count = min(len(buffer), end - position)
-            assert count, "the receive buffer is full and nothing can be read from it"
-            buffer[:count] = data[position : position + count]
-            connection.received(count)
-            position += count
-            while (event := connection.next_event()) is not None:
-                yield event
 
 
 def flattened(event: Event) -> list[tuple[Any, ...]]:

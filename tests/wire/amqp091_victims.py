@@ -1,27 +1,12 @@
 """Streams of AMQP 0-9-1 in both directions, and connections that read them as the load does."""
 
-import contextlib
 import random
 from functools import partial
 
-from amqp091_streams import (
-    HEARTBEAT,
-    PUBLISH,
-    SHAPES,
-    Script,
-    ack,
-    client_of,
-    close,
-    events_of,
-    method,
-    nack,
-    prologue,
-    short,
-    spoken,
-)
-from bombardment import Victim, cuts_in, overwrite_length
+from amqp091_streams import HEARTBEAT, PUBLISH, SHAPES, Script, ack, client_of, close, method, nack, prologue, short
+from bombardment import Victim, live_through, overwrite_length
+from feeding import events_of, spoken
 
-from crescendo.model.errors import PeerError
 from crescendo.wire.amqp091.batch import PublishBatch
 from crescendo.wire.amqp091.connection import Connection
 from crescendo.wire.amqp091.events import ChannelClosed, ChannelOpened, Confirmed, Deliveries, Opened, Returned, Said
@@ -63,12 +48,7 @@ def client_stream() -> bytes:
 def survive(stream: bytes, dice: random.Random, *, server: bool) -> int:
     batching = dice.random() < 0.8
     connection = Connection(server=True, batching=batching) if server else client_of(batching=batching, published=100)
-    said = 0
-    with contextlib.suppress(PeerError):  # the end of this connection, and of nothing else
-        for event in events_of(connection, stream, cuts_in(stream, dice)):
-            react(connection, event, server=server)
-            said += len(spoken(connection))
-    return said + len(spoken(connection))
+    return live_through(connection, stream, dice, partial(react, server=server))
 
 
 def react(connection: Connection, event: object, *, server: bool) -> None:

@@ -4,12 +4,12 @@ Frames are written here by hand from the specification, so that neither the scal
 witness. A script is a stream of bytes together with the events that it must yield, whatever way it is cut.
 """
 
-import itertools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from feeding import events_of
 from hypothesis import strategies as st
 
 from crescendo.wire.amqp10.connection import Connection
@@ -276,21 +276,6 @@ def client_of(*, batching: bool = True) -> Connection:
     return Connection(container_id="client", batching=batching)
 
 
-def events_of(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> Iterator[Event]:
-    """Feed the bytes, cut in these places, and yield what they meant. Event views are valid until the next one."""
-    borders = sorted({0, len(data), *(cut for cut in cuts if 0 < cut < len(data))})
-    for start, end in itertools.pairwise(borders):
-        rest = data[start:end]
-        while rest:
-            buffer = connection.receive_buffer()
-            count = min(len(buffer), len(rest))
-            buffer[:count] = rest[:count]
-            connection.received(count)
-            rest = rest[count:]
-            while (event := connection.next_event()) is not None:
-                yield event
-
-
 def listen(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
     """As a client that attaches its receiving links once the session stands: what it heard, message by message."""
     heard: list[tuple[Any, ...]] = []
@@ -313,10 +298,3 @@ def flattened(event: Event) -> list[tuple[Any, ...]]:
     if isinstance(event, Credited):
         return [("credited", event.handle)]
     return []
-
-
-def spoken(connection: Connection) -> bytes:
-    """Everything that waits to be written."""
-    octets = b"".join(connection.outgoing)
-    connection.outgoing.clear()
-    return octets

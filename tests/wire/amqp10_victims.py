@@ -1,6 +1,5 @@
 """Streams of AMQP 1.0 in both directions, and connections that read them as the load and the relay do."""
 
-import contextlib
 import random
 from functools import partial
 
@@ -17,15 +16,13 @@ from amqp10_streams import (
     detach,
     disposition,
     error,
-    events_of,
     flow,
     opening,
     prologue,
-    spoken,
 )
-from bombardment import Victim, cuts_in, overwrite_length
+from bombardment import Victim, live_through, overwrite_length
+from feeding import events_of
 
-from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.connection import RECEIVER, Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Deliveries, Detached, Settled
 from crescendo.wire.amqp10.performatives import Source, Target
@@ -57,12 +54,7 @@ def client_stream() -> bytes:
 
 def survive(stream: bytes, dice: random.Random, *, server: bool) -> int:
     connection = Connection(container_id="me", server=server, batching=dice.random() < 0.8)
-    said = 0
-    with contextlib.suppress(PeerError):  # the end of this connection, and of nothing else
-        for event in events_of(connection, stream, cuts_in(stream, dice)):
-            react(connection, event, server=server)
-            said += len(spoken(connection))
-    return said + len(spoken(connection))
+    return live_through(connection, stream, dice, partial(react, server=server))
 
 
 def react(connection: Connection, event: object, *, server: bool) -> None:

@@ -3,10 +3,16 @@
 Knows no protocol: what a stream is made of, and how a connection reacts to what it reads, comes with the victim.
 """
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from feeding import events_of, spoken
+
+from crescendo.model.errors import PeerError
 
 SURVIVAL_LIMIT_S = 2.0  # of CPU time: far more than any stream needs, far less than a loop without end
 SMALL_TALK_BYTES = 4096
@@ -65,6 +71,16 @@ def bombard(victim: Victim, mutations: int, seed: int) -> None:
         spent_s = time.process_time() - start_s
         assert said <= SMALL_TALK_BYTES + victim.allowance * len(stream), f"{number} made us say {said}: {stream.hex()}"
         assert spent_s < SURVIVAL_LIMIT_S, f"{number} took {spent_s:.1f} s: {stream.hex()}"
+
+
+def live_through(connection: Any, stream: bytes, dice: random.Random, react: Callable[[Any, object], None]) -> int:
+    """Read a stream in pieces and react to every event; how many bytes that made the connection say."""
+    said = 0
+    with contextlib.suppress(PeerError):  # the end of this connection, and of nothing else
+        for event in events_of(connection, stream, cuts_in(stream, dice)):
+            react(connection, event)
+            said += len(spoken(connection))
+    return said + len(spoken(connection))
 
 
 def cuts_in(stream: bytes, dice: random.Random) -> list[int]:

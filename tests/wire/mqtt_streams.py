@@ -3,12 +3,12 @@
 Nothing here uses the codec under test to write: lengths, texts and flags are put together from the printed layouts.
 """
 
-import itertools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from feeding import events_of
 from hypothesis import strategies as st
 
 from crescendo.wire.mqtt.connection import Connection
@@ -158,21 +158,6 @@ def client_of(version: int, *, batching: bool = True, unacknowledged: int = 0) -
     return connection
 
 
-def events_of(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> Iterator[Event]:
-    """Feed the bytes, cut in these places, and yield what they meant. Event views are valid until the next one."""
-    borders = sorted({0, len(data), *(cut for cut in cuts if 0 < cut < len(data))})
-    for start, end in itertools.pairwise(borders):
-        rest = data[start:end]
-        while rest:
-            buffer = connection.receive_buffer()
-            count = min(len(buffer), len(rest))
-            buffer[:count] = rest[:count]
-            connection.received(count)
-            rest = rest[count:]
-            while (event := connection.next_event()) is not None:
-                yield event
-
-
 def listen(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
     """What was heard, one entry a message or acknowledgement; messages are acknowledged as they come."""
     heard: list[tuple[Any, ...]] = []
@@ -194,10 +179,3 @@ def flattened(event: Event) -> list[tuple[Any, ...]]:
             ("acknowledged", number, event.code) for first, last in event.ranges for number in range(first, last + 1)
         ]
     return [(type(event).__name__, *event)]
-
-
-def spoken(connection: Connection) -> bytes:
-    """Everything that waits to be written."""
-    octets = b"".join(connection.outgoing)
-    connection.outgoing.clear()
-    return octets

@@ -5,6 +5,7 @@ import random
 from functools import partial
 
 from bombardment import Victim, cuts_in
+from feeding import events_of
 from mqtt_streams import (
     CONNACKS,
     CONNECTS,
@@ -17,7 +18,6 @@ from mqtt_streams import (
     Script,
     Shape,
     ack,
-    events_of,
     packet,
     text,
 )

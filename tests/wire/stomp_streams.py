@@ -6,9 +6,9 @@ witness. A script is a stream of bytes together with the events that it must yie
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
+from feeding import events_of, spoken
 from hypothesis import strategies as st
 
 from crescendo.wire.stomp.connection import Connection
@@ -34,22 +34,6 @@ def client_of(version: str = "1.2", *, batching: bool = True, **options: Any) ->
     return client
 
 
-def events_of(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> Iterator[Event]:
-    """Feed the data in pieces; yield each event while its views are valid."""
-    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    for start, end in pairwise(places):
-        position = start
-        while position < end:
-            buffer = connection.receive_buffer()
-            count = min(len(buffer), end - position)
-            assert count, "a connection that has no room cannot go on"
-            buffer[:count] = data[position : position + count]
-            connection.received(count)
-            position += count
-            while (event := connection.next_event()) is not None:
-                yield event
-
-
 def flattened(event: Event) -> Iterator[tuple[Any, ...]]:
     """An event as values, one a message, so that batches and single messages compare."""
     match event:
@@ -69,13 +53,6 @@ def flattened(event: Event) -> Iterator[tuple[Any, ...]]:
 
 def listen(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
     return [entry for event in events_of(connection, data, cuts) for entry in flattened(event)]
-
-
-def spoken(connection: Any) -> bytes:
-    """What waits to be written."""
-    said = b"".join(connection.outgoing)
-    connection.outgoing.clear()
-    return said
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import contextlib
 import random
 
-from bombardment import Victim, cuts_in
-from stomp_streams import CONNECTED_1_2, Script, Shape, events_of, raw, spoken
+from bombardment import Victim, live_through
+from feeding import events_of, spoken
+from stomp_streams import CONNECTED_1_2, Script, Shape, raw
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.stomp.connection import Connection
@@ -49,17 +50,15 @@ def client_stream() -> bytes:
 
 def survive_as_client(stream: bytes, dice: random.Random) -> int:
     """Read the stream as we would in earnest; how many bytes it made us say."""
-    client = Connection(host="/", batching=dice.random() < 0.8)
-    said = len(spoken(client))
-    with contextlib.suppress(PeerError):  # the end of this connection, and of nothing else
-        for event in events_of(client, stream, cuts_in(stream, dice)):
-            if isinstance(event, Deliveries):
-                assert event.bodies.sum() >= 0  # every byte that is promised is there
-                client.ack(event.subscription, event.ids[-1])
-            elif isinstance(event, Receipts):
-                assert len(list(event.ids)) >= 1
-            said += len(spoken(client))
-    return said
+    return live_through(Connection(host="/", batching=dice.random() < 0.8), stream, dice, react)
+
+
+def react(client: Connection, event: object) -> None:
+    if isinstance(event, Deliveries):
+        assert event.bodies.sum() >= 0  # every byte that is promised is there
+        client.ack(event.subscription, event.ids[-1])
+    elif isinstance(event, Receipts):
+        assert len(list(event.ids)) >= 1
 
 
 def survive_as_server(stream: bytes, dice: random.Random) -> int:

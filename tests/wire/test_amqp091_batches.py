@@ -19,15 +19,14 @@ from amqp091_streams import (
     ack,
     client_of,
     close,
-    events_of,
     flattened,
     frame,
     listen,
     nack,
     prologue,
     scripts,
-    spoken,
 )
+from feeding import events_of, spoken
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -15,7 +15,6 @@ from amqp091_streams import (
     channel_open_ok,
     client_of,
     close,
-    events_of,
     frame,
     listen,
     long,
@@ -23,13 +22,14 @@ from amqp091_streams import (
     open_ok,
     prologue,
     short,
-    spoken,
     start,
     tune,
 )
+from feeding import events_of, spoken
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp091.connection import Connection
+from crescendo.wire.amqp091.connection_methods import ConnectionStartOk
 from crescendo.wire.amqp091.content import MAX_MESSAGE_BYTES
 from crescendo.wire.amqp091.events import (
     Blocked,
@@ -46,6 +46,7 @@ from crescendo.wire.amqp091.events import (
 )
 from crescendo.wire.amqp091.frames import MIN_FRAME_MAX
 from crescendo.wire.amqp091.handshake import Limits, SignIn, agreed, external, plain
+from crescendo.wire.amqp091.method_table import decode_method
 from crescendo.wire.amqp091.methods import (
     BasicAck,
     BasicCancel,
@@ -55,12 +56,10 @@ from crescendo.wire.amqp091.methods import (
     BasicQos,
     BasicReturn,
     ChannelFlow,
-    ConnectionStartOk,
     ExchangeDeclare,
     QueueBind,
     QueueDeclare,
     QueueDeclareOk,
-    decode_method,
 )
 from crescendo.wire.amqp091.properties import Properties
 

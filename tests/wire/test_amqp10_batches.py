@@ -8,20 +8,8 @@ import time
 
 import numpy as np
 import pytest
-from amqp10_streams import (
-    LINKS,
-    Script,
-    Shape,
-    attach,
-    client_of,
-    detach,
-    events_of,
-    flattened,
-    listen,
-    prologue,
-    scripts,
-    spoken,
-)
+from amqp10_streams import LINKS, Script, Shape, attach, client_of, detach, flattened, listen, prologue, scripts
+from feeding import events_of, spoken
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -16,7 +16,6 @@ from amqp10_streams import (
     detach,
     disposition,
     error,
-    events_of,
     flattened,
     flow,
     frame,
@@ -25,9 +24,9 @@ from amqp10_streams import (
     opening,
     outcome,
     prologue,
-    spoken,
     uint,
 )
+from feeding import events_of, spoken
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.batch import TransferBatch

@@ -4,7 +4,8 @@ import itertools
 import time
 
 import pytest
-from amqp10_streams import boolean, client_of, disposition, events_of, frame, prologue, uint
+from amqp10_streams import boolean, client_of, disposition, frame, prologue, uint
+from feeding import events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.errors import PeerError
+from crescendo.wire.amqp10.decoding import MAX_DEPTH, decode, skip
 from crescendo.wire.amqp10.types import (
-    MAX_DEPTH,
     Array,
     Byte,
     Char,
@@ -29,9 +29,7 @@ from crescendo.wire.amqp10.types import (
     UInt,
     ULong,
     UShort,
-    decode,
     encode,
-    skip,
 )
 
 # Written by hand from part 1.6 of the specification; the book is its own example of a described list (figure 1.3).

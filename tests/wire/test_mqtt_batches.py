@@ -2,21 +2,10 @@
 
 import numpy as np
 import pytest
+from feeding import events_of, spoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mqtt_streams import (
-    PUBACK,
-    PUBREL,
-    Script,
-    Shape,
-    ack,
-    client_of,
-    events_of,
-    listen,
-    publish,
-    scripts,
-    spoken,
-)
+from mqtt_streams import PUBACK, PUBREL, Script, Shape, ack, client_of, listen, publish, scripts
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.mqtt.batch import PublishBatch, acknowledgements

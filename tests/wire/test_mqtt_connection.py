@@ -1,6 +1,7 @@
 """Do a client and a server that know only bytes keep the promises of the protocol?"""
 
 import pytest
+from feeding import events_of, spoken
 from mqtt_streams import (
     CONNACK_3,
     CONNACK_5,
@@ -14,12 +15,10 @@ from mqtt_streams import (
     PUBREL,
     ack,
     client_of,
-    events_of,
     flattened,
     listen,
     packet,
     publish,
-    spoken,
     text,
 )
 

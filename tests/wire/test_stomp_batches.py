@@ -8,9 +8,10 @@ import time
 
 import numpy as np
 import pytest
+from feeding import events_of, spoken
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stomp_streams import Script, Shape, client_of, events_of, listen, raw, scripts, spoken
+from stomp_streams import Script, Shape, client_of, listen, raw, scripts
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.stomp.batch import SendBatch, receipt_id

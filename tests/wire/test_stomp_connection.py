@@ -5,7 +5,8 @@ import time
 from typing import Any
 
 import pytest
-from stomp_streams import CONNECTED_1_2, Shape, client_of, connected, events_of, listen, raw, spoken
+from feeding import events_of, spoken
+from stomp_streams import CONNECTED_1_2, Shape, client_of, connected, listen, raw
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.stomp.commands import Ack, Broker, durable

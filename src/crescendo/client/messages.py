@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp10.types import Described, ULong, decode, encode
+from crescendo.wire.amqp10.decoding import decode
+from crescendo.wire.amqp10.types import Described, ULong, encode
 
 _PROPERTIES, _APPLICATION_PROPERTIES, _DATA, _SEQUENCE, _VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
 _NAMES = {

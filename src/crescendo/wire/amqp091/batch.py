@@ -19,6 +19,7 @@ from crescendo.wire.amqp091.frames import (
     encode_frame,
     encode_method_frame,
 )
+from crescendo.wire.amqp091.method_table import CODE_BYTES
 from crescendo.wire.amqp091.methods import BasicAck, BasicDeliver, BasicPublish, Content
 from crescendo.wire.amqp091.properties import NO_PROPERTIES, Properties, encode_header
 
@@ -28,13 +29,12 @@ Tags = npt.NDArray[np.uint64]
 BATCH_BYTES = 256 * 1024
 MAX_BATCH = 4096
 _WORD = 8
-_CODE_BYTES = 4
 _FIRST_STRIDE = 64
 _STRIDE_GROWTH = 16
 
 ACK = encode_method_frame(0, BasicAck())
 """A confirm; all of them have this length."""
-_ACK_TAG = START_BYTES + _CODE_BYTES
+_ACK_TAG = START_BYTES + CODE_BYTES
 _ACK_MASK = np.ones(len(ACK), bool)
 _ACK_MASK[_ACK_TAG : _ACK_TAG + 9] = False  # the tag, and the octet with the bit "multiple"
 _CHANNEL = slice(1, 3)
@@ -119,7 +119,7 @@ def layout_of(
         return None  # too short to pad the head to whole words
     tag_start = None
     if isinstance(method, BasicDeliver):
-        tag_start = START_BYTES + _CODE_BYTES + 1 + octets[START_BYTES + _CODE_BYTES]  # behind the consumer's tag
+        tag_start = START_BYTES + CODE_BYTES + 1 + octets[START_BYTES + CODE_BYTES]  # behind the consumer's tag
     body_start = len(octets) - 1 - body_length
     words = -(-body_start // _WORD)
     mask = np.full(words * _WORD, 0xFF, np.uint8)

@@ -5,7 +5,7 @@ nothing is copied. In every other case an `Assembly` takes one frame after the o
 or with other channels' frames in between, costs one copy and no second look.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp091.frames import (
@@ -16,13 +16,13 @@ from crescendo.wire.amqp091.frames import (
     Frame,
     frame_length,
 )
-from crescendo.wire.amqp091.methods import CONTENT_METHODS, Content
+from crescendo.wire.amqp091.method_table import CODE_BYTES, CODES
+from crescendo.wire.amqp091.methods import Content
 from crescendo.wire.amqp091.properties import Header, decode_header
 
 MAX_MESSAGE_BYTES = 128 * 2**20
 
-_CODES = frozenset(method.code for method in CONTENT_METHODS)
-_CODE_BYTES = 4
+_CODES = frozenset(CODES[method] for method in get_args(Content))
 _BODY_SIZE = slice(START_BYTES + 4, START_BYTES + 12)  # in a header frame
 
 
@@ -36,7 +36,7 @@ class Whole(NamedTuple):
 
 def announces_content(frame: memoryview) -> bool:
     """Whether this method frame is followed by a header and a body."""
-    return int.from_bytes(frame[START_BYTES : START_BYTES + _CODE_BYTES], "big") in _CODES
+    return int.from_bytes(frame[START_BYTES : START_BYTES + CODE_BYTES], "big") in _CODES
 
 
 def whole_content(buffer: memoryview, start: int, method_end: int, frame_max: int) -> Whole | bool:

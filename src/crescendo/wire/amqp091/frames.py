@@ -8,7 +8,8 @@ import struct
 from typing import NamedTuple
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp091.methods import Method, encode_method
+from crescendo.wire.amqp091.method_table import encode_method
+from crescendo.wire.amqp091.methods import Method
 from crescendo.wire.amqp091.properties import Properties, encode_header
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"

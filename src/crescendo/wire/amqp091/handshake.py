@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp091.frames import METHOD_FRAME, MIN_FRAME_MAX, PROTOCOL_HEADER
-from crescendo.wire.amqp091.methods import (
+from crescendo.wire.amqp091.connection_methods import (
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionSecure,
@@ -17,8 +16,9 @@ from crescendo.wire.amqp091.methods import (
     ConnectionStartOk,
     ConnectionTune,
     ConnectionTuneOk,
-    Method,
 )
+from crescendo.wire.amqp091.frames import METHOD_FRAME, MIN_FRAME_MAX, PROTOCOL_HEADER
+from crescendo.wire.amqp091.methods import Method
 from crescendo.wire.amqp091.types import Table
 
 PLAIN, EXTERNAL, ANONYMOUS = "PLAIN", "EXTERNAL", "ANONYMOUS"

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from crescendo.wire.amqp10.decoding import skip
 from crescendo.wire.amqp10.frames import Body, Frame, encode_frame, encode_message
 from crescendo.wire.amqp10.performatives import Transfer
-from crescendo.wire.amqp10.types import skip
 
 Octets = npt.NDArray[np.uint8]
 

@@ -8,8 +8,9 @@ import struct
 from typing import NamedTuple
 
 from crescendo.model.errors import PeerError
+from crescendo.wire.amqp10.constructors import encode_binary
+from crescendo.wire.amqp10.decoding import decode, skip
 from crescendo.wire.amqp10.performatives import Composite, Header, composed, decode_composite, encode_composite
-from crescendo.wire.amqp10.types import decode, encode_binary, skip
 
 FRAME_HEADER = struct.Struct(">IBBH")
 HEADER_BYTES = 8

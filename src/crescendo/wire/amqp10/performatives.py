@@ -11,26 +11,18 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp10.types import (
+from crescendo.wire.amqp10.constructors import (
     EMPTY_LIST,
     NULL,
-    Array,
-    Described,
-    Symbol,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-    decode,
-    encode,
     encode_binary,
     encode_bool,
-    encode_items,
     encode_string,
     encode_symbol,
     encode_uint,
     encode_ulong,
 )
+from crescendo.wire.amqp10.decoding import decode
+from crescendo.wire.amqp10.types import Array, Described, Symbol, UByte, UInt, ULong, UShort, encode, encode_items
 
 
 class Composite(Struct):

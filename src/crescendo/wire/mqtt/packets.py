@@ -123,3 +123,8 @@ Packet = (
     Connect | Connack | Publish | Ack | Subscribe | Suback | Unsubscribe | Unsuback
     | Pingreq | Pingresp | Disconnect | Auth
 )  # fmt: skip
+
+
+def name_of(packet: Packet) -> str:
+    """What the specification calls it."""
+    return packet.kind.name if isinstance(packet, Ack) else type(packet).__name__.upper()

@@ -19,6 +19,11 @@ _BUSY = b"\x01"
 Range = tuple[int, int]
 
 
+def id_of(number: int) -> int:
+    """The identifier of the packet with this number."""
+    return number % IDS + 1
+
+
 def ids_of(first_number: int, count: int) -> npt.NDArray[np.uint16]:
     """The identifiers of the packets with these numbers."""
     numbers = np.arange(first_number, first_number + count, dtype=np.int64)

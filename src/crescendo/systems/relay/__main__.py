@@ -1,0 +1,54 @@
+"""How is the relay started, and when does it end?
+
+`python -m crescendo.systems.relay`: listens, says on which port, and serves until SIGTERM.
+"""
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from crescendo.net.sockets import listen
+from crescendo.net.tls import server_context
+from crescendo.systems.relay.server import Relay
+from crescendo.wire.amqp10.handshake import Credentials
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until told to stop. Credentials come in a file, never as words."""
+    parser = argparse.ArgumentParser(prog="crescendo.systems.relay")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--credentials", type=Path, help='a file with ["user", "password"] in it')
+    parser.add_argument("--tls-port", type=int, help="where to listen for TLS")
+    parser.add_argument("--certificate", type=Path)
+    parser.add_argument("--key", type=Path)
+    parser.add_argument("--ca", type=Path, help="who signs the certificates of clients")
+    parser.add_argument("--client-certificates", choices=("required", "optional"))
+    options = parser.parse_args(arguments)
+    secret = options.credentials and options.credentials.read_text(encoding="utf-8")
+    credentials = Credentials(*json.loads(secret)) if secret else None
+    listener = listen(options.host, options.port)
+    secure = None
+    if options.tls_port is not None:
+        context = server_context(options.certificate, options.key, options.ca, options.client_certificates)
+        secure = (listen(options.host, options.tls_port), context)
+    relay = Relay(listener, credentials, secure=secure)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        relay.stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the conductor's business
+    print(f"serving on port {listener.getsockname()[1]}", flush=True)
+    try:
+        relay.serve()
+    finally:
+        relay.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""Who sends to the relay, who receives from it, and what waits between them?
+
+The books of the relay: connections with their links, and queues of messages. They decide nothing.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from crescendo.net.transport import Transport
+from crescendo.wire.amqp10.batch import TransferBatch
+from crescendo.wire.amqp10.connection import Connection
+
+Octets = npt.NDArray[np.uint8]
+
+
+@dataclass(eq=False)
+class Client:
+    """One connection to the relay."""
+
+    transport: Transport
+    connection: Connection
+    producers: dict[int, "Producer"] = field(default_factory=dict)
+    consumers: dict[int, "Consumer"] = field(default_factory=dict)
+    writable_watched: bool = False
+    written_s: float = 0.0
+
+
+@dataclass(eq=False)
+class Producer:
+    """A link on which somebody sends to us."""
+
+    client: Client
+    handle: int
+    queues: "list[Queue]"
+    credit: int = 0
+
+
+@dataclass(eq=False)
+class Consumer:
+    """A link on which we send to somebody."""
+
+    client: Client
+    handle: int
+    queue: "Queue"
+    settled: bool
+    batch: TransferBatch | None = None
+    unsettled: deque[tuple[int, Octets]] = field(default_factory=deque)
+
+
+@dataclass(eq=False)
+class Queue:
+    """Messages that wait, in batches of equal size."""
+
+    waiting: deque[Octets] = field(default_factory=deque)
+    depth: int = 0
+    consumers: deque[Consumer] = field(default_factory=deque)
+
+    def put(self, bodies: Octets) -> None:
+        self.waiting.append(bodies)
+        self.depth += len(bodies)
+
+    def put_back(self, bodies: Octets) -> None:
+        self.waiting.appendleft(bodies)
+        self.depth += len(bodies)
+
+    def take(self, count: int) -> Octets:
+        """Up to `count` messages from the front, all of one size."""
+        head = self.waiting.popleft()
+        if len(head) > count:
+            self.waiting.appendleft(head[count:])
+            head = head[:count]
+        self.depth -= len(head)
+        return head

@@ -1,0 +1,155 @@
+"""Which message goes to whom, and who may send more?
+
+A message to a queue goes to one of its receivers, in turns; a message to a topic to all of them. It is kept until its
+receiver has settled it, and offered again when that receiver gives it back or goes away. Senders get credit only while
+their queues are short. Knows connections but no sockets: whoever owns them says how a client is flushed.
+"""
+
+from collections.abc import Callable, Mapping
+
+from crescendo.model.errors import PeerError
+from crescendo.systems.relay.links import Client, Consumer, Producer, Queue
+from crescendo.systems.relay.unsettled import take_settled
+from crescendo.wire.amqp10.batch import TransferBatch
+from crescendo.wire.amqp10.connection import RECEIVER, SETTLE_SETTLED, TOPIC
+from crescendo.wire.amqp10.events import Deliveries, Settled
+from crescendo.wire.amqp10.performatives import Attach, Modified, Released, Source, Target
+
+CREDIT = 4000
+DEPTH_LIMIT = 100_000
+
+
+class Routing:
+    """Queues and topics, and the links of all clients to them."""
+
+    def __init__(self, clients: Mapping[int, Client], flush: Callable[[Client], bool]) -> None:
+        self._clients = clients
+        self._flush = flush
+        self._queues: dict[str, Queue] = {}
+        self._topics: dict[str, list[Queue]] = {}
+
+    def serve(self, client: Client) -> None:
+        """Credit or new messages: whatever came from this client, move what can move now."""
+        for consumer in list(client.consumers.values()):
+            self._dispatch(consumer.queue)
+        for producer in list(client.producers.values()):
+            for queue in list(producer.queues):
+                self._dispatch(queue)
+            self._top_up(producer)
+
+    # -- messages in ---------------------------------------------------------------------------------------------
+
+    def store(self, client: Client, arrived: Deliveries) -> None:
+        producer = client.producers.get(arrived.handle)
+        if producer is None:
+            raise PeerError("a message on a link where nobody sends")
+        bodies = arrived.bodies.copy()  # the view dies with the next read
+        for queue in producer.queues:
+            queue.put(bodies)
+        producer.credit -= len(bodies)
+        if not arrived.settled:
+            client.connection.settle(int(arrived.ids[0]), int(arrived.ids[-1]))
+
+    def _top_up(self, producer: Producer) -> None:
+        if producer.credit <= CREDIT // 2 and all(queue.depth < DEPTH_LIMIT for queue in producer.queues):
+            producer.credit = CREDIT
+            producer.client.connection.grant(producer.handle, CREDIT)
+
+    # -- messages out --------------------------------------------------------------------------------------------
+
+    def _dispatch(self, queue: Queue) -> None:
+        was_full = queue.depth >= DEPTH_LIMIT
+        for consumer in list(queue.consumers):
+            if queue.waiting and consumer in queue.consumers:  # sending to one may show that another is gone
+                queue.consumers.rotate(-1)  # the next one first next time: receivers share fairly
+                self._send(consumer)
+        if was_full and queue.depth < DEPTH_LIMIT:
+            self._revive()
+
+    def _revive(self) -> None:
+        """A queue is short again, or gone: senders who had to wait for it get credit."""
+        for client in list(self._clients.values()):
+            for producer in list(client.producers.values()):
+                self._top_up(producer)
+            self._flush(client)
+
+    def _send(self, consumer: Consumer) -> None:
+        connection = consumer.client.connection
+        queue = consumer.queue
+        while queue.waiting and not connection.outgoing:
+            length = queue.waiting[0].shape[1]
+            batch = self._batch_for(consumer, length)
+            room = min(connection.sendable(consumer.handle, length), batch.capacity)
+            if room == 0:
+                break
+            bodies = queue.take(room)
+            first = connection.next_delivery_id
+            if batch.frame_length <= connection.remote_max_frame_size:
+                batch.bodies[: len(bodies)] = bodies
+                connection.transfer(batch, consumer.handle, len(bodies))
+            else:
+                for body in bodies:
+                    connection.transfer_one(consumer.handle, body.tobytes(), settled=consumer.settled)
+            if not consumer.settled:
+                consumer.unsettled.append((first, bodies))
+            self._flush(consumer.client)
+
+    def _batch_for(self, consumer: Consumer, length: int) -> TransferBatch:
+        batch = consumer.batch
+        if batch is None or batch.bodies.shape[1] != length:
+            batch = consumer.batch = TransferBatch(
+                handle=consumer.handle, body_length=length, settled=consumer.settled
+            )  # fmt: skip
+        return batch
+
+    def settle(self, client: Client, settled: Settled) -> None:
+        """Forget the deliveries that were settled; offer those again that the receiver gave back."""
+        given_back = isinstance(settled.state, Released | Modified)
+        for consumer in client.consumers.values():
+            for first, last in reversed(settled.stretches):
+                taken = take_settled(consumer.unsettled, first, last)
+                for bodies in reversed(taken) if given_back else ():
+                    consumer.queue.put_back(bodies)
+
+    # -- links ---------------------------------------------------------------------------------------------------
+
+    def attach(self, client: Client, handle: int, attach: Attach) -> None:
+        terminus = attach.source if attach.role is RECEIVER else attach.target
+        address = getattr(terminus, "address", None)
+        if not isinstance(terminus, Source | Target) or not isinstance(address, str) or not address:
+            client.connection.refuse_attach(handle, attach, "amqp:invalid-field", "the relay needs an address")
+            return
+        topic = TOPIC in (terminus.capabilities or ())
+        client.connection.accept_attach(handle, attach)
+        if attach.role is RECEIVER:
+            queue = Queue() if topic else self._queues.setdefault(address, Queue())
+            if topic:
+                self._topics.setdefault(address, []).append(queue)
+            consumer = Consumer(client, handle, queue, attach.snd_settle_mode == SETTLE_SETTLED)
+            client.consumers[handle] = consumer
+            queue.consumers.append(consumer)
+        else:
+            queues = self._topics.setdefault(address, []) if topic else [self._queues.setdefault(address, Queue())]
+            producer = Producer(client, handle, queues)
+            client.producers[handle] = producer
+            self._top_up(producer)
+
+    def detach(self, client: Client, handle: int) -> None:
+        producer = client.producers.pop(handle, None)
+        for queue in list(producer.queues) if producer is not None else ():
+            self._dispatch(queue)  # its last messages may have come together with its good-bye
+        consumer = client.consumers.pop(handle, None)
+        if consumer is None:
+            return
+        consumer.queue.consumers.remove(consumer)
+        for _, bodies in reversed(consumer.unsettled):
+            consumer.queue.put_back(bodies)
+        for queues in self._topics.values():
+            if consumer.queue in queues:
+                queues.remove(consumer.queue)
+                self._revive()
+        self._dispatch(consumer.queue)
+
+    def detach_all(self, client: Client) -> None:
+        for handle in [*client.producers, *client.consumers]:
+            self.detach(client, handle)

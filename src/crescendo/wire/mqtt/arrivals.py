@@ -1,0 +1,154 @@
+"""Which messages and acknowledgements have arrived, and which of them look alike?
+
+The batch path: packets that equal the last one but for identifier and payload are taken together, all others one by
+one. Handshakes of QoS 2 are carried on here. Only the scalar codec decides what a packet means.
+"""
+
+import numpy as np
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.mqtt.batch import Ids, Octets, Pattern, pattern_of_ack, pattern_of_publish, rows_of
+from crescendo.wire.mqtt.buffer import ReceiveBuffer
+from crescendo.wire.mqtt.events import Acknowledged, Deliveries, Event
+from crescendo.wire.mqtt.incoming import Incoming
+from crescendo.wire.mqtt.kinds import Kind
+from crescendo.wire.mqtt.packets import Ack, Packet, Publish, name_of
+from crescendo.wire.mqtt.properties import Property
+from crescendo.wire.mqtt.reading import decode
+from crescendo.wire.mqtt.reasons import FAILURE, Reason
+from crescendo.wire.mqtt.voice import Voice
+from crescendo.wire.mqtt.window import Range, Window
+
+_FEWEST_ACKS = 8  # to read fewer of them one by one costs less than to set arrays up
+
+
+class Arrivals:
+    """Takes messages and acknowledgements from the buffer, and answers what wants an answer at once."""
+
+    def __init__(
+        self, buffer: ReceiveBuffer, voice: Voice, window: Window, incoming: Incoming, *, batching: bool
+    ) -> None:
+        self._buffer = buffer
+        self._voice = voice
+        self._window = window  # of our messages, which acknowledgements are for
+        self._incoming = incoming  # the other side's messages
+        self._batching = batching
+        self._like_publish: tuple[Pattern, Publish] | None = None
+        self._like_ack: tuple[Pattern, Ack] | None = None
+        self._one_by_one = 0  # packets to go before runs are looked for again
+
+    def take_publish(self, octets: memoryview) -> Event | None:
+        buffer = self._buffer
+        length = len(octets)
+        # A message that is alone costs less when it is simply decoded.
+        several = buffer.end - buffer.start >= 2 * length and self._looks_for_runs()
+        known = self._like_publish
+        if several and known is not None and known[0].length == length:
+            rows = rows_of(buffer.view, buffer.start, buffer.end, length)
+            if count := known[0].matches(rows):
+                return self._deliver_run(*known, rows[:count])
+        publish = decode(octets, self._voice.version)
+        assert isinstance(publish, Publish)  # noqa: S101 - narrows the type for mypy
+        if Property.TOPIC_ALIAS in publish.properties:
+            raise PeerError("a topic alias, where none was allowed")
+        if several:
+            pattern = pattern_of_publish(octets, publish)
+            rows = rows_of(buffer.view, buffer.start, buffer.end, length)
+            count = pattern.matches(rows)
+            if count > 1:
+                self._like_publish = pattern, publish
+                return self._deliver_run(pattern, publish, rows[:count])
+        return self._deliver_one(publish, length)
+
+    def _deliver_run(self, pattern: Pattern, publish: Publish, rows: Octets) -> Event | None:
+        ids = pattern.ids(rows)
+        if publish.qos:
+            if not ids.all():
+                raise PeerError("a packet identifier is 0")
+            if publish.qos == 2 and self._incoming.repeats(ids):
+                self._one_by_one = len(ids)
+                return None  # the loop comes back to the first of them, and takes them apart
+            self._incoming.came(ids, publish.qos)
+        self._buffer.start += rows.size
+        bodies = rows[:, pattern.body_start :]
+        return Deliveries(
+            publish.topic, publish.qos, publish.retain, publish.dup, ids, bodies, publish.properties, True
+        )  # fmt: skip
+
+    def _deliver_one(self, publish: Publish, length: int) -> Event | None:
+        self._buffer.start += length
+        ids = np.array([publish.packet_id], np.uint16)
+        if publish.qos == 2 and self._incoming.holds(publish.packet_id):
+            # It was handed out before and is not released yet: only its acknowledgement got lost.
+            self._voice.acknowledge(Kind.PUBREC, ids)
+            return None
+        if publish.qos:
+            self._incoming.came(ids, publish.qos)
+        body = np.frombuffer(publish.payload, np.uint8).reshape(1, -1)
+        return Deliveries(
+            publish.topic, publish.qos, publish.retain, publish.dup, ids, body, publish.properties, False
+        )  # fmt: skip
+
+    def take_acks(self, octets: memoryview) -> Event | None:
+        buffer = self._buffer
+        length = len(octets)
+        if buffer.end - buffer.start >= _FEWEST_ACKS * length and self._looks_for_runs():
+            rows = rows_of(buffer.view, buffer.start, buffer.end, length)
+            known = self._like_ack
+            count = known[0].matches(rows) if known is not None and known[0].length == length else 0
+            if not count and (pattern := pattern_of_ack(octets)) is not None:
+                self._like_ack = known = pattern, _as_ack(decode(octets, self._voice.version))
+                count = pattern.matches(rows)
+            if count > 1 and known is not None:
+                ids = known[0].ids(rows[:count])
+                if not ids.all():
+                    raise PeerError("a packet identifier is 0")
+                if known[1].kind is not Kind.PUBREL or self._incoming.holds_all(ids):
+                    buffer.start += count * length
+                    return self._answered(known[1], ids)
+                self._one_by_one = count - 1
+        buffer.start += length
+        return self._answered_one(_as_ack(decode(octets, self._voice.version)))
+
+    def _answered(self, ack: Ack, ids: Ids) -> Event | None:
+        """A run of equal acknowledgements."""
+        kind = ack.kind
+        if kind is Kind.PUBREL:
+            self._incoming.released(ids)
+            self._voice.acknowledge(Kind.PUBCOMP, ids)
+            return None
+        if kind is Kind.PUBREC and ack.code < FAILURE:
+            self._window.answered(ids, kind, then=Kind.PUBCOMP)
+            self._voice.acknowledge(Kind.PUBREL, ids)
+            return None
+        return Acknowledged(self._window.answered(ids, kind), ack.code, True)
+
+    def _answered_one(self, ack: Ack) -> Event | None:
+        kind, packet_id = ack.kind, ack.packet_id
+        if kind is Kind.PUBREL:
+            # A session that was kept may release what an earlier connection received.
+            known = self._incoming.holds(packet_id)
+            if known:
+                self._incoming.released(np.array([packet_id], np.uint16))
+            self._voice.say(Ack(Kind.PUBCOMP, packet_id, Reason.SUCCESS if known else Reason.ID_NOT_FOUND))
+            return None
+        if kind is Kind.PUBREC and ack.code < FAILURE:
+            self._window.answered_one(packet_id, kind, then=Kind.PUBCOMP)
+            self._voice.say(Ack(Kind.PUBREL, packet_id))
+            return None
+        number: int = self._window.answered_one(packet_id, kind)
+        done: list[Range] = [(number, number)]
+        return Acknowledged(done, ack.code, False)
+
+    def _looks_for_runs(self) -> bool:
+        """A run that had to be taken apart is not looked at again for each of its packets: that would be quadratic."""
+        if self._one_by_one:
+            self._one_by_one -= 1
+            return False
+        return self._batching
+
+
+def _as_ack(packet: Packet) -> Ack:
+    if not isinstance(packet, Ack):
+        raise PeerError(f"{name_of(packet)} where an acknowledgement was announced")
+    return packet
