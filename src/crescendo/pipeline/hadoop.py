@@ -2,7 +2,8 @@
 
 Through the file systems that Spark's JVM knows: file:, hdfs:, and s3a: or others where their libraries are on Spark's
 class path; credentials come from Spark's own configuration and are never seen here. What the driver wants to look at is
-copied into a directory of this machine first. Renaming is one step on file: and hdfs:; an object store copies.
+copied into a directory of this machine first. Renaming is one step on file: and hdfs:; an object store copies file by
+file, so that a directory of several may be seen in part. Who needs all of it asks for what is written last.
 """
 
 import shutil
@@ -15,6 +16,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError, LostError
+
+_NO_CLASS = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 
 
 class HadoopPlace:
@@ -31,7 +34,7 @@ class HadoopPlace:
             # No checksum files beside what is written: parts have hashes of their own.
             self._files.setWriteChecksum(False)
         except Py4JJavaError as err:
-            raise ConfigError(f"{url}: this file system cannot be used: {reason(err)}") from err
+            raise ConfigError(f"{url}: this file system cannot be used: {reason(err)}{self._cure(err)}") from err
 
     def __str__(self) -> str:
         return self._url
@@ -66,7 +69,11 @@ class HadoopPlace:
 
     def put(self, local: Path, path: str) -> None:
         with _told(self.at(path)):
-            self._files.copyFromLocalFile(False, True, self._local(local), self._path(path))
+            # As a stream, as Spark's tasks write: copyFromLocalFile has a second way into S3, with a client that takes
+            # a repeated "100 Continue" for the answer.
+            hadoop = self._jvm.org.apache.hadoop.fs
+            here = hadoop.FileSystem.getLocal(self._conf).getRaw()
+            hadoop.FileUtil.copy(here, self._local(local), self._files, self._path(path), False, True, self._conf)
 
     def names(self, path: str) -> list[str]:
         with _told(self.at(path)):
@@ -104,6 +111,16 @@ class HadoopPlace:
             finally:
                 stream.close()
 
+    def _cure(self, err: Py4JJavaError) -> str:
+        """What to do where Java has no class for this file system."""
+        if not any(name in reason(err) for name in _NO_CLASS):
+            return ""
+        version = self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+        if self._url.startswith("s3a:"):
+            library = f"org.apache.hadoop:hadoop-aws:{version}"
+            return f"; write spark.jars.packages {library} into the spark-defaults.conf that SPARK_CONF_DIR leads to"
+        return f"; its library, for Hadoop {version}, must be on Spark's class path"
+
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.at(path))
 
@@ -123,3 +140,8 @@ def _told(url: str) -> Iterator[None]:
 def reason(err: Py4JJavaError) -> str:
     """The first line of what Java said: the lines after it are where, not what."""
     return str(err.java_exception.toString()).splitlines()[0]
+
+
+def first_words(err: Exception) -> str:
+    """What went wrong, in one line. Py4J's own first line says only which of its objects was called."""
+    return reason(err) if isinstance(err, Py4JJavaError) else str(err).splitlines()[0]

@@ -26,7 +26,7 @@ from crescendo.pipeline.conduct import write_conduct
 from crescendo.pipeline.discrepancies import discrepancies
 from crescendo.pipeline.evidence import Evidence
 from crescendo.pipeline.gaps import GAPS_SCHEMA, gaps
-from crescendo.pipeline.hadoop import HadoopPlace
+from crescendo.pipeline.hadoop import HadoopPlace, first_words
 from crescendo.pipeline.ingest import Placed, read_parquet, readable_recording, remote_recording, without_unreadable
 from crescendo.pipeline.latency import latencies, latency_table, party_latency_table
 from crescendo.pipeline.ledger import Discrepancies, ledger, read_discrepancies
@@ -71,7 +71,7 @@ def analyze_recording(recording: Placed, spark: SparkSession, progress: Progress
     try:
         summary = _in_spite_of_bad_parts(recording, spark, progress, full)
     except (PySparkException, Py4JError) as err:
-        raise LostError(f"the analysis of {place} did not finish: {str(err).splitlines()[0]}") from err
+        raise LostError(f"the analysis of {place} did not finish: {first_words(err)}") from err
     place.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
     write_receipt(place, recording, full=full)
     return summary

@@ -1,8 +1,9 @@
 """How does a table get to its place, whole or not at all?
 
 Everything is written into a hidden directory beside its place and renamed when it is complete, so a reader finds a
-table or none. Large tables are written by Spark; what is as small as the number of connections is written from here.
-Reads nothing of what is in them.
+table or none. In an object store a rename copies file by file; there only the summary, which is written when all tables
+are in place, tells that they are whole. Large tables are written by Spark; what is as small as the number of
+connections is written from here. Reads nothing of what is in them.
 """
 
 import uuid
