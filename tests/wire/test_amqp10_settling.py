@@ -85,8 +85,12 @@ def test_a_thousand_single_settlements_are_one_event(step: int) -> None:
 def test_settling_twice_is_settling_once() -> None:
     client = client_of()
     list(events_of(client, prologue(())))
-    data = b"".join(disposition(first, last) for first, last in [(5, 9), (1, 3), (2, 6), (12, 12), (5, 9)])
-    assert [event.stretches for event in events_of(client, data) if isinstance(event, Settled)] == [[(1, 9), (12, 12)]]
+    data = b"".join(
+        disposition(first, last) for first, last in [(505, 509), (501, 503), (502, 506), (512, 512), (505, 509)]
+    )
+    assert [event.stretches for event in events_of(client, data) if isinstance(event, Settled)] == [
+        [(501, 509), (512, 512)]
+    ]
 
 
 def test_settlements_that_are_never_alike_take_linear_time() -> None:

@@ -115,12 +115,11 @@ def layout_of(octets: memoryview, frame: Frame, body: Body) -> Layout | None:
     transfer = frame.performative
     message_start = len(octets) - len(frame.payload)
     body_start = message_start + body.start
-    if not isinstance(transfer, Transfer) or transfer.more or transfer.delivery_id is None:
+    if not isinstance(transfer, Transfer) or transfer.more or None in (transfer.delivery_id, transfer.delivery_tag):
         return None
     if body.length < _WORD or body_start + body.length != len(octets):
         return None  # something follows the body, or the body is too short to pad the head to whole words
-    id_at = field_at(octets, 1)
-    tag_at = field_at(octets, 2)
+    _, id_at, tag_at = fields_of(octets, 3)
     id_width = {0x52: 1, 0x70: 4}.get(octets[id_at])
     if id_width is None or octets[tag_at] != 0xA0:
         return None
@@ -141,10 +140,17 @@ def rows_of(buffer: memoryview, position: int, length: int) -> Octets:
     return np.frombuffer(buffer, np.uint8, count * length, position).reshape(count, length)
 
 
-def field_at(octets: memoryview, index: int) -> int:
-    """Where field `index` of a performative's list begins. The list was decoded before, so it is well formed."""
+def fields_of(octets: memoryview, most: int) -> list[int]:
+    """Where the first fields of a performative's list begin. The list was decoded before, so it is well formed."""
     position = skip(octets, octets[4] * 4 + 1)  # behind the descriptor
-    position += {0xC0: 3, 0xD0: 9}[octets[position]]
-    for _ in range(index):
+    if octets[position] == 0xC0:
+        count, position = octets[position + 2], position + 3
+    elif octets[position] == 0xD0:
+        count, position = _NUMBER.unpack_from(octets, position + 5)[0], position + 9
+    else:
+        count = 0  # a list of nothing
+    places = []
+    for _ in range(min(count, most)):
+        places.append(position)
         position = skip(octets, position)
-    return position
+    return places

@@ -60,6 +60,7 @@ from crescendo.wire.amqp10.performatives import (
     encode_composite,
 )
 from crescendo.wire.amqp10.settling import Settling, settling_of
+from crescendo.wire.amqp10.shapes import FlowShape, Memory
 from crescendo.wire.amqp10.types import Described, Symbol, ULong
 
 MAX_FRAME_SIZE = 64 * 1024
@@ -137,8 +138,9 @@ class Connection:
         self.deliveries_sent = 0  # counts messages, on all links; the next delivery id is this modulo 2^32
         self._remote_window = 0
         self._next_incoming_id = 0
-        self._layout: Layout | None = None
-        self._settling: Settling | None = None
+        self._layouts: Memory[Layout] = Memory()
+        self._settlings: Memory[Settling] = Memory()
+        self._flows: Memory[FlowShape] = Memory()
         self._partials = 0
         self._sasl: ClientSasl | ServerSasl
         if server:
@@ -381,28 +383,34 @@ class Connection:
     # -- frames in -----------------------------------------------------------------------------------------------
 
     def _take_run(self, length: int) -> Event | None:
-        """Recognise transfers, or settlements, that look like the last one; the batch path."""
-        if self._settling is not None and self._settling.length == length:
-            settled = self._take_settling(self._settling)
+        """Recognise transfers, settlements and flows that look like earlier ones; the batch path."""
+        settling = self._settlings.recall(length)
+        if settling is not None:
+            settled = self._take_settling(settling, length)
             if settled is not None:
                 return settled
-        layout = self._layout
-        if layout is None or layout.length != length or self._partials:
+        shape = self._flows.recall(length)
+        if shape is not None:
+            flow = shape.read(bytes(self._view[self._start : self._start + length]))
+            if flow is not None:
+                self._start += length
+                return self._take_flow(flow)
+        layout = self._layouts.recall(length)
+        if layout is None or self._partials:
             return None
         rows = rows_of(self._view[: self._end], self._start, length)
         count = layout.matches(rows)
         return self._deliver(layout, rows[:count], batched=True) if count else None
 
-    def _take_settling(self, settling: Settling) -> Settled | None:
+    def _take_settling(self, settling: Settling, length: int) -> Settled | None:
         """Settlements that are alike, as one."""
-        length = settling.length
-        if self._end - self._start < 2 * length:
-            alone = settling.one(bytes(self._view[self._start : self._start + length]))
-            count, stretches = (1, [alone]) if alone else (0, [])
-        else:
-            count, stretches = settling.run(rows_of(self._view[: self._end], self._start, length))
-        if not count:
+        start, following = self._start, self._start + length
+        alone = settling.one(bytes(self._view[start:following]))
+        if alone is None:
             return None
+        count, stretches = 1, [alone]
+        if following + length <= self._end and settling.one(bytes(self._view[following : following + length])):
+            count, stretches = settling.run(rows_of(self._view[: self._end], start, length))
         self._start += count * length
         like = settling.disposition
         return Settled(like.role, stretches, bool(like.settled), like.state)
@@ -420,9 +428,14 @@ class Connection:
         if isinstance(performative, Transfer):
             return self._take_transfer(octets, frame, performative)
         if isinstance(performative, Disposition) and self._batching:
-            self._settling = settling_of(octets, performative)
-            if self._settling is not None:
-                return self._take_settling(self._settling)
+            settling = settling_of(octets, performative)
+            if settling is not None:
+                self._settlings.learn(length, settling)
+                taken = self._take_settling(settling, length)
+                if taken is not None:
+                    return taken
+        if isinstance(performative, Flow) and self._batching:
+            self._flows.learn(length, FlowShape(octets, performative))
         self._start += length
         return self._take_performative(frame.channel, performative)
 
@@ -468,7 +481,7 @@ class Connection:
         if link.remote_handle is not None:
             del self._by_remote[link.remote_handle]
         del self._by_name[link.name, link.role], self.links[link.handle]
-        self._layout = None  # it may be this link's, and the next link of this handle need not be the same
+        self._layouts.forget()  # some may be this link's, and the next link of this handle need not be the same
 
     def _take_begin(self, channel: int, begin: Begin) -> Event:
         if self._begun:
@@ -527,8 +540,8 @@ class Connection:
             raise PeerError("a message without a delivery id")
         body = find_body(frame.payload)
         layout = layout_of(octets, frame, body) if self._batching else None
-        self._layout = layout
         if layout is not None:
+            self._layouts.learn(layout.length, layout)
             rows = rows_of(self._view[: self._end], self._start, len(octets))
             count = layout.matches(rows)
             return self._deliver(layout, rows[:count], batched=count > 1)

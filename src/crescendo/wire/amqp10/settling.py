@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.wire.amqp10.batch import field_at
+from crescendo.wire.amqp10.batch import fields_of
 from crescendo.wire.amqp10.performatives import Disposition
+from crescendo.wire.amqp10.shapes import UINT, Shape
 
 Octets = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
-_UINT = 0x70
 _UINT_BYTES = 4
 _FIRST, _LAST = 1, 2  # which fields of the performative
 _SERIAL = 0xFFFF_FFFF
@@ -34,21 +34,12 @@ class Settling(NamedTuple):
     first_at: int
     last_at: int | None  # None: each settles one delivery
     disposition: Disposition
-    pieces: tuple[tuple[int, bytes], ...]  # the other bytes again: where each stretch of them stands
-
-    @property
-    def length(self) -> int:
-        return len(self.head)
+    shape: Shape
 
     def one(self, octets: bytes) -> tuple[int, int] | None:
         """The deliveries that a single frame settles; for one, setting up arrays would cost more than all the rest."""
-        for at, piece in self.pieces:
-            if not octets.startswith(piece, at):
-                return None
-        first = int.from_bytes(octets[self.first_at : self.first_at + _UINT_BYTES], "big")
-        if self.last_at is None:
-            return first, first
-        return first, int.from_bytes(octets[self.last_at : self.last_at + _UINT_BYTES], "big")
+        numbers = self.shape.read(octets)
+        return None if numbers is None else (numbers[0], numbers[-1])
 
     def run(self, rows: Octets) -> tuple[int, list[tuple[int, int]]]:
         """How many rows from the first are alike, and the stretches of deliveries that they settle together.
@@ -92,16 +83,17 @@ def merged(firsts: Int64s, lasts: Int64s) -> list[tuple[int, int]]:
 
 def settling_of(octets: memoryview, disposition: Disposition) -> Settling | None:
     """The layout of a decoded disposition, or None when its numbers are not of full width."""
-    places = [field_at(octets, _FIRST)]
-    if disposition.last is not None:
-        places.append(field_at(octets, _LAST))
-    if any(octets[place] != _UINT for place in places):
+    numbers = (_FIRST,) if disposition.last is None else (_FIRST, _LAST)
+    fields = fields_of(octets, _LAST + 1)
+    if numbers[-1] >= len(fields):
+        return None
+    places = [fields[number] for number in numbers]
+    if any(octets[place] != UINT for place in places):
         return None
     fixed = np.full(len(octets), 0xFF, np.uint8)
     for place in places:
         fixed[place + 1 : place + 1 + _UINT_BYTES] = 0
     last_at = places[1] + 1 if len(places) > 1 else None
     whole = bytes(octets)
-    starts, ends = [0, *(place + 1 + _UINT_BYTES for place in places)], [*(place + 1 for place in places), len(whole)]
-    pieces = tuple((start, whole[start:end]) for start, end in zip(starts, ends, strict=True))
-    return Settling(np.frombuffer(whole, np.uint8), fixed, places[0] + 1, last_at, disposition, pieces)
+    shape = Shape(whole, [place + 1 for place in places])
+    return Settling(np.frombuffer(whole, np.uint8), fixed, places[0] + 1, last_at, disposition, shape)
