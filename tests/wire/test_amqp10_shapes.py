@@ -48,17 +48,17 @@ def _attached(name: str) -> bytes:
 @given(st.binary(min_size=8, max_size=40), st.data())
 def test_a_shape_reads_its_numbers_and_nothing_else(octets: bytes, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(octets) - 4))
-    places = [first]
+    places = [(first, data.draw(st.sampled_from([1, 4])))]
     if first + 8 <= len(octets) and data.draw(st.booleans()):
-        places.append(data.draw(st.integers(first + 4, len(octets) - 4)))
+        places.append((data.draw(st.integers(first + 4, len(octets) - 4)), 4))
     shape = Shape(octets, places)
-    values = tuple(data.draw(numbers) for _ in places)
+    values = tuple(data.draw(numbers) % 256**width for _, width in places)
     other = bytearray(octets)
-    for place, value in zip(places, values, strict=True):
-        struct.pack_into(">I", other, place, value)
+    for (place, width), value in zip(places, values, strict=True):
+        struct.pack_into({1: ">B", 4: ">I"}[width], other, place, value)
     assert shape.read(bytes(other)) == values
     assert shape.read(bytes(other) + b"x") is None
-    fixed = [at for at in range(len(octets)) if not any(place <= at < place + 4 for place in places)]
+    fixed = [at for at in range(len(octets)) if not any(place <= at < place + width for place, width in places)]
     if fixed:
         other[data.draw(st.sampled_from(fixed))] ^= data.draw(st.integers(1, 255))
         assert shape.read(bytes(other)) is None

@@ -239,8 +239,11 @@ class Amqp10Receiver(_Link):
 
     def _settle(self, ids: np.ndarray) -> None:
         # One disposition for each stretch of consecutive ids; almost always that is one.
-        breaks = np.flatnonzero(np.diff(ids) != 1) + 1 if len(ids) > 1 else ()
-        for stretch in np.split(ids, breaks) if len(breaks) else (ids,):
+        first, last = int(ids[0]), int(ids[-1])
+        if last - first == len(ids) - 1 and np.count_nonzero(ids[1:] - ids[:-1] != 1) == 0:
+            self._connection.settle(first, last, settled=not self._exactly_once)
+            return
+        for stretch in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
             self._connection.settle(int(stretch[0]), int(stretch[-1]), settled=not self._exactly_once)
 
     def _top_up(self) -> None:

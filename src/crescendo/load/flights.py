@@ -77,7 +77,7 @@ class Flights:
             return self._take_one(int(seqs[0]))
         if isinstance(seqs, range):
             return self._take_range(max(seqs.start, self._low), min(seqs.stop, self._high))
-        if not (np.diff(seqs) > 0).all():
+        if np.count_nonzero(seqs[1:] <= seqs[:-1]):
             seqs = np.unique(seqs)
         seqs = seqs[(seqs >= self._low) & (seqs < self._high)]
         slots = seqs & self._mask
@@ -119,19 +119,19 @@ class Flights:
         self._put(first, end, _NOT_HERE)
         if first == self._low:
             self._low = end
-        if sent_ns[0] != _NOT_HERE and (sent_ns == sent_ns[0]).all():
+        if sent_ns[0] != _NOT_HERE and not np.count_nonzero(sent_ns != sent_ns[0]):
             self.count -= end - first
             return Landed(first, end - 1, int(sent_ns[0]))
         return self._landed(np.arange(first, end), sent_ns)
 
     def _landed(self, seqs: Int64s, sent_ns: Int64s) -> Landed | Scattered | None:
         here = sent_ns != _NOT_HERE
-        if not here.all():
+        if np.count_nonzero(here) < len(here):
             seqs, sent_ns = seqs[here], sent_ns[here]
         if not len(seqs):
             return None
         self.count -= len(seqs)
-        breaks = np.flatnonzero((np.diff(seqs) != 1) | (np.diff(sent_ns) != 0))
+        breaks = ((seqs[1:] - seqs[:-1] != 1) | (sent_ns[1:] != sent_ns[:-1])).nonzero()[0]
         firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(seqs) - 1)
         if len(firsts) == 1:
             return Landed(int(seqs[0]), int(seqs[-1]), int(sent_ns[0]))

@@ -213,8 +213,8 @@ class ReceiverEngine:
         words = words_of(payloads)
         heads, sequence = words[:, 0], words[:, 1]
         first, count = int(sequence[0]), len(sequence)
-        if (heads != heads[0]).any() or (sequence != np.arange(first, first + count)).any():
-            return False
+        if np.count_nonzero(heads != heads[0]) or np.count_nonzero(sequence != np.arange(first, first + count)):
+            return False  # counting is the quickest way to ask whether any
         magic, sender, tag = head_of(int(heads[0]))
         if magic != MAGIC or tag != self._tag or sender > MAX_CONNECTIONS or not 0 <= first <= MAX_SEQUENCE - count:
             return False

@@ -22,7 +22,7 @@ BATCH_BYTES = 256 * 1024
 MAX_BATCH = 4096
 TAG_BYTES = 4
 _WORD = 8
-_FIRST_STRIDE = 16
+_FIRST_STRIDE = 64
 _STRIDE_GROWTH = 16
 # Any id and tag of full width will do: both are found by these values and overwritten.
 _MARK_ID = 0x7EAD_BEE1
@@ -97,9 +97,9 @@ class Layout(NamedTuple):
         count, stride = 0, _FIRST_STRIDE
         while count < len(words):
             some = words[count : count + stride]
-            differs = ((some ^ self.head) & self.mask).any(axis=1)
-            if differs.any():
-                return count + int(differs.argmax())
+            differs = (some ^ self.head) & self.mask
+            if np.count_nonzero(differs):
+                return count + int(differs.any(axis=1).argmax())
             count += len(some)
             stride *= _STRIDE_GROWTH
         return count

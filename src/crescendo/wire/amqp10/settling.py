@@ -49,8 +49,8 @@ class Settling(NamedTuple):
         count, stride = 0, _FIRST_STRIDE
         while count < len(rows):
             some = rows[count : count + stride]
-            strange = ((some ^ self.head) & self.fixed).any(axis=1)
-            alike = int(strange.argmax()) if strange.any() else len(some)
+            strange = (some ^ self.head) & self.fixed
+            alike = int(strange.any(axis=1).argmax()) if np.count_nonzero(strange) else len(some)
             count += alike
             if alike < len(some):
                 break
@@ -95,5 +95,5 @@ def settling_of(octets: memoryview, disposition: Disposition) -> Settling | None
         fixed[place + 1 : place + 1 + _UINT_BYTES] = 0
     last_at = places[1] + 1 if len(places) > 1 else None
     whole = bytes(octets)
-    shape = Shape(whole, [place + 1 for place in places])
+    shape = Shape(whole, [(place + 1, _UINT_BYTES) for place in places])
     return Settling(np.frombuffer(whole, np.uint8), fixed, places[0] + 1, last_at, disposition, shape)

@@ -1,8 +1,8 @@
 """Is this frame the same as an earlier one but for some numbers?
 
 Most frames of a busy connection are: flows and dispositions differ in their counters alone. What they mean was decided
-when the first of them was decoded; the next ones need their numbers read, which takes a tenth of the time. Numbers
-count only where they have their full width, and other bytes must be the same to the last one.
+when the first of them was decoded; the next ones need their numbers read, which takes a tenth of the time. All other
+bytes must be the same to the last one, those that say how wide a number is too.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from crescendo.wire.amqp10.performatives import Flow
 T = TypeVar("T")
 
 UINT = 0x70  # the constructor of a number of full width
-_NUMBER_BYTES = 4
+WIDTHS = {UINT: 4, 0x52: 1}  # by constructor
+_FORMATS = {4: "I", 1: "B"}
 _COUNTERS = (
     "next_incoming_id", "incoming_window", "next_outgoing_id", "outgoing_window", "handle", "delivery_count",
     "link_credit",
@@ -28,13 +29,18 @@ class Shape:
 
     __slots__ = ("_numbers", "_pieces", "length")
 
-    def __init__(self, octets: bytes, places: Sequence[int]) -> None:
-        """`places` is where the numbers begin, in order."""
+    def __init__(self, octets: bytes, numbers: Sequence[tuple[int, int]]) -> None:
+        """`numbers` says where each begins and how many bytes it has, in order."""
         self.length = len(octets)
-        starts, ends = [0, *(place + _NUMBER_BYTES for place in places)], [*places, len(octets)]
-        self._pieces = tuple((start, octets[start:end]) for start, end in zip(starts, ends, strict=True) if start < end)
-        gaps = [end - start for start, end in zip(starts, ends, strict=True)]
-        self._numbers = Struct(">" + "".join(f"{gap}xI" for gap in gaps[:-1]))
+        pieces = []
+        layout = ">"
+        position = 0
+        for place, width in numbers:
+            pieces.append((position, octets[position:place]))
+            layout += f"{place - position}x{_FORMATS[width]}"
+            position = place + width
+        self._pieces = (*pieces, (position, octets[position:]))
+        self._numbers = Struct(layout)
 
     def read(self, octets: bytes) -> tuple[int, ...] | None:
         """The numbers of a frame, None when it is not of this shape."""
@@ -73,9 +79,13 @@ class FlowShape:
 
     def __init__(self, octets: memoryview, flow: Flow) -> None:
         fields = fields_of(octets, len(_COUNTERS))
-        counters = [(name, place) for name, place in zip(_COUNTERS, fields, strict=False) if octets[place] == UINT]
-        self._shape = Shape(bytes(octets), [place + 1 for _, place in counters])
-        self._counters = tuple(name for name, _ in counters)
+        numbers = {
+            name: (place + 1, WIDTHS[octets[place]])
+            for name, place in zip(_COUNTERS, fields, strict=False)
+            if octets[place] in WIDTHS
+        }
+        self._shape = Shape(bytes(octets), list(numbers.values()))
+        self._counters = tuple(numbers)
         self._flow = flow
 
     def read(self, octets: bytes) -> Flow | None:
