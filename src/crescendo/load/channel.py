@@ -64,6 +64,7 @@ class Line(ABC):
     def _dial(self, codec: Codec) -> None:
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
+        self._broken = None
         self.read_ns = self._written_ns = time.monotonic_ns()
 
     @property
