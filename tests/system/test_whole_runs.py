@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -115,6 +116,33 @@ def test_a_count_is_a_count_per_connection(
     summary = judged(session, spark)
     assert summary.total.sent == 2 * 1500
     assert {row.kind for row in summary.latency} == {"transfer", "settle"}  # unbounded: no response
+
+
+@pytest.fixture
+def thousand_files() -> Iterator[None]:
+    """As on most machines: a process may open 1,024 files, and more when it asks."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+
+
+@pytest.mark.usefixtures("thousand_files")
+def test_a_process_may_have_more_than_a_thousand_connections(launch: Launcher, experiment: Callable[..., Path]) -> None:
+    many = 1100
+    path = experiment(
+        workload={"senders": many, "receivers": many, "rate": 1}, phases={"warmup": "1s", "measure": "2s"}
+    )
+    session = launch.without_analysis(path)
+    assert session.finish().stdout == "sealed\n"
+    with duckdb.connect() as connection:
+        (sent,) = connection.execute(
+            f"select count(*) from '{session.run_dir()}/sent/*.parquet'"  # noqa: S608
+        ).fetchall()
+        (received,) = connection.execute(
+            f"select count(*) from '{session.run_dir()}/received/*.parquet'"  # noqa: S608
+        ).fetchall()
+    assert sent == received == (3 * many,)
 
 
 def _ends_incomplete(session: Any, killed_s: float) -> None:
