@@ -118,6 +118,21 @@ def test_a_count_is_a_count_per_connection(
     assert {row.kind for row in summary.latency} == {"transfer", "settle"}  # unbounded: no response
 
 
+def test_lines_of_a_file_are_sent_one_after_the_other(
+    launch: Launcher, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a\nfive!\n\n")
+    session = launch.without_analysis(
+        experiment(workload={"size": {"file": str(lines)}}, phases={"warmup": "0s", "measure": 30})
+    )
+    assert session.finish().stdout == "sealed\n"
+    for table in ("sent", "received"):
+        sizes = pq.read_table(session.run_dir() / table, columns=["seq", "size"]).to_pydict()
+        assert sorted(sizes["seq"]) == sorted([*range(30)] * 2)
+        assert {(seq % 3, size) for seq, size in zip(*sizes.values(), strict=True)} == {(0, 33), (1, 37), (2, 32)}
+
+
 @pytest.fixture
 def thousand_files() -> Iterator[None]:
     """As on most machines: a process may open 1,024 files, and more when it asks."""
