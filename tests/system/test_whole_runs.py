@@ -200,6 +200,21 @@ def test_losing_a_receiver_is_never_a_pass(
     assert summary.total.sent > 0
 
 
+def test_ctrl_c_in_the_analysis_is_said_and_keeps_what_was_recorded(
+    launch: Launcher, experiment: Callable[..., Path]
+) -> None:
+    session = launch("run", str(experiment(phases={"warmup": "0s", "measure": "1s"})))
+    for line in session.process.stderr or ():
+        if "counting" in line:
+            break
+    os.killpg(session.process.pid, signal.SIGINT)  # as a terminal does: Spark gets it too
+    done = session.finish()
+    assert done.returncode == 3, done.stderr
+    assert "VERDICT invalid · interrupted" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert session.manifest()["state"] == "sealed"
+
+
 def test_ctrl_c_stops_everything_and_keeps_what_was_recorded(
     launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
