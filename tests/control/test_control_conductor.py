@@ -505,12 +505,28 @@ def test_a_latency_beyond_its_limit_ends_the_whole_run_at_once() -> None:
     orchestra.play(30)
     (mark,) = orchestra.marks("limit exceeded")
     assert mark.detail["value_ns"] == 201 * MS
-    stops = [*orchestra.asked("STOP_SENDER"), *orchestra.asked("STOP_RECEIVER")]
-    assert len(stops) == 4
-    assert max(stops) - mark.t_ns <= SECOND
+    assert orchestra.asked("STOP_SENDER") == [mark.t_ns, mark.t_ns]
+    assert len(orchestra.asked("STOP_RECEIVER")) == 2
+    assert max(orchestra.asked("STOP_RECEIVER")) - mark.t_ns <= SECOND
     outcome = orchestra.outcome
     assert outcome is not None
+    assert [mark.detail for mark in orchestra.marks("stopping")] == [{"everything_arrived": True}]
     assert (outcome.state, outcome.exceeded and outcome.exceeded.metric) == ("sealed", "response_p90")
+
+
+def test_after_a_limit_was_passed_what_is_on_its_way_has_the_drain_to_arrive() -> None:
+    orchestra = Orchestra(
+        plan(measure_ns=60 * SECOND, drain_ns=5 * SECOND, stop_when={"response_max": SECOND}), share=0.5
+    )
+    orchestra.join_all()
+    orchestra.seen = {"second_response_max_ns": 2.0 * SECOND}
+    orchestra.play(30)
+    (mark,) = orchestra.marks("limit exceeded")
+    assert min(orchestra.asked("STOP_RECEIVER")) - mark.t_ns >= 5 * SECOND
+    assert orchestra.outcome is not None
+    name, start_ns, end_ns = orchestra.outcome.phases[1]
+    assert (name, end_ns) == ("measure", mark.t_ns)
+    assert start_ns < end_ns
 
 
 def test_what_happens_in_the_warmup_ends_nothing() -> None:

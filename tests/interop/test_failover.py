@@ -15,11 +15,13 @@ from crescendo.systems.registry import system_of
 
 RATE, COUNT = 250.0, 3000
 # RabbitMQ 3.10 declares queues for AMQP 1.0 that do not survive a restart.
-SPOKEN = {"rabbitmq": ["amqp091", "stomp"], "artemis": ["stomp", "amqp10"]}
+SPOKEN = {"rabbitmq": ["amqp091", "stomp", "mqtt"], "artemis": ["stomp", "amqp10"]}
 
 
 def group_of(protocol: str) -> Group:
     place = f"queue://failover-{uuid.uuid4().hex}?durable=yes"
+    if protocol == "mqtt":  # a session that is kept is what it has for a durable queue
+        place = f"topic://failover-{uuid.uuid4().hex}?subscription={uuid.uuid4().hex}"
     return Group(address=place, failover=[], protocol=protocol, rate=RATE, size=Payload.fixed(64))
 
 

@@ -31,6 +31,8 @@ def channel(*, ready: bool = True, closed: str | None = None) -> Any:
         made.goodbyes += 1
 
     made.close = close
+    made.file = 7
+    made.fileno = lambda: made.file
     return made
 
 
@@ -66,6 +68,16 @@ def test_it_is_made_anew_and_restored() -> None:
     assert line.channel is fresh
     fresh.ready = True
     assert [change for _, change in changes(line, 300 * MS, start_ns=200 * MS)] == [Change.RESTORED]
+
+
+def test_a_new_connection_that_asks_again_on_another_socket_is_watched_there() -> None:
+    fresh = channel(ready=False)
+    line = Lifeline(channel(closed="gone"), lambda _: fresh)
+    changes(line, 200 * MS)
+    fresh.file = 8
+    assert [change for _, change in changes(line, 300 * MS, start_ns=200 * MS)] == [Change.DIALLED]
+    fresh.ready = True
+    assert [change for _, change in changes(line, 400 * MS, start_ns=300 * MS)] == [Change.RESTORED]
 
 
 def test_pauses_grow_up_to_a_limit_and_every_address_has_its_turn() -> None:

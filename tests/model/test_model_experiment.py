@@ -337,3 +337,32 @@ def test_a_count_lasts_until_its_last_message_is_due() -> None:
         }
     )
     assert measure_ns(paused) == 1_500_000_000
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yml"
+    path.write_text("workload: {rate: 5}\nphases: {measure: 5s}\nworkload: {rate: 6}\n")
+    with pytest.raises(ConfigError, match=r"the key 'workload' is there twice .*line 3"):
+        load_experiment(path)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            {"workload": {"mode": {"kind": "ehco"}}},
+            r"mode.kind: 'ehco' is not one of its values; did you mean 'echo'\?",
+        ),
+        ({"profile": {"kind": "flat"}}, "profile.kind: 'flat' is not one of its values; known: constant, ramp, steps"),
+    ],
+)
+def test_a_kind_that_does_not_exist_is_refused_with_those_that_do(document: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(document)
+
+
+def test_a_bound_in_the_wrong_unit_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"lost: '<= 5ms' does not fit"):
+        read({"checks": {"lost": "<= 5ms"}})
+    with pytest.raises(ConfigError, match=r"response_p99: '<= 5' does not fit"):
+        read({"search": {"from": 1, "to": 2, "limits": {"response_p99": "<= 5"}}})

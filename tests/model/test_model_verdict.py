@@ -11,6 +11,7 @@ from crescendo.model.verdict import (
     Bound,
     Check,
     Outcome,
+    check_bound,
     check_metric,
     default_checks,
     judge,
@@ -66,6 +67,25 @@ def test_known_metrics_are_accepted(metric: str) -> None:
 def test_unknown_metrics_are_refused_with_the_known_ones(metric: str) -> None:
     with pytest.raises(ValueError, match=r"no metric is called .*response_p99"):
         check_metric(metric)
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound"),
+    [("rate", ">= 5000"), ("rate", ">= 5000 msg/s"), ("rate", ">= 0.9 of offered"), ("settle_max", "< 2s"),
+     ("lost", "<= 5"), ("lost", "0")],
+)  # fmt: skip
+def test_bounds_in_the_unit_of_their_metric_are_accepted(metric: str, bound: str) -> None:
+    check_bound(metric, Bound.parse(int(bound) if bound.isdigit() else bound))
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "cure"),
+    [("lost", "<= 5ms", "<= 5'"), ("lost", "<= 0.1 of offered", "<= 5'"), ("response_p99", "<= 5", "<= 200ms"),
+     ("response_p99", "<= 5 msg/s", "<= 200ms"), ("rate", ">= 5s", ">= 5000")],
+)  # fmt: skip
+def test_bounds_in_another_unit_are_refused(metric: str, bound: str, cure: str) -> None:
+    with pytest.raises(ValueError, match=f"^{metric}: .*{bound}.* does not fit; .*{cure}"):
+        check_bound(metric, Bound.parse(bound))
 
 
 @pytest.mark.parametrize(

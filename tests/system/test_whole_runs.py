@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -117,6 +118,48 @@ def test_a_count_is_a_count_per_connection(
     assert {row.kind for row in summary.latency} == {"transfer", "settle"}  # unbounded: no response
 
 
+def test_lines_of_a_file_are_sent_one_after_the_other(
+    launch: Launcher, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a\nfive!\n\n")
+    session = launch.without_analysis(
+        experiment(workload={"size": {"file": str(lines)}}, phases={"warmup": "0s", "measure": 30})
+    )
+    assert session.finish().stdout == "sealed\n"
+    for table in ("sent", "received"):
+        sizes = pq.read_table(session.run_dir() / table, columns=["seq", "size"]).to_pydict()
+        assert sorted(sizes["seq"]) == sorted([*range(30)] * 2)
+        assert {(seq % 3, size) for seq, size in zip(*sizes.values(), strict=True)} == {(0, 33), (1, 37), (2, 32)}
+
+
+@pytest.fixture
+def thousand_files() -> Iterator[None]:
+    """As on most machines: a process may open 1,024 files, and more when it asks."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+
+
+@pytest.mark.usefixtures("thousand_files")
+def test_a_process_may_have_more_than_a_thousand_connections(launch: Launcher, experiment: Callable[..., Path]) -> None:
+    many = 1100
+    path = experiment(
+        workload={"senders": many, "receivers": many, "rate": 1}, phases={"warmup": "1s", "measure": "2s"}
+    )
+    session = launch.without_analysis(path)
+    assert session.finish().stdout == "sealed\n"
+    with duckdb.connect() as connection:
+        (sent,) = connection.execute(
+            f"select count(*) from '{session.run_dir()}/sent/*.parquet'"  # noqa: S608
+        ).fetchall()
+        (received,) = connection.execute(
+            f"select count(*) from '{session.run_dir()}/received/*.parquet'"  # noqa: S608
+        ).fetchall()
+    assert sent == received == (3 * many,)
+
+
 def _ends_incomplete(session: Any, killed_s: float) -> None:
     while session.manifest()["state"] != "incomplete" or not session.manifest()["peers"]:
         assert time.monotonic() - killed_s < 15, "a lost peer is noticed, and the rest stopped and sealed"
@@ -155,6 +198,21 @@ def test_losing_a_receiver_is_never_a_pass(
     assert summary.verdict.outcome is Outcome.INVALID
     assert any("receiver-0" in reason for check in summary.verdict.checks for reason in check.reasons)
     assert summary.total.sent > 0
+
+
+def test_ctrl_c_in_the_analysis_is_said_and_keeps_what_was_recorded(
+    launch: Launcher, experiment: Callable[..., Path]
+) -> None:
+    session = launch("run", str(experiment(phases={"warmup": "0s", "measure": "1s"})))
+    for line in session.process.stderr or ():
+        if "counting" in line:
+            break
+    os.killpg(session.process.pid, signal.SIGINT)  # as a terminal does: Spark gets it too
+    done = session.finish()
+    assert done.returncode == 3, done.stderr
+    assert "VERDICT invalid · interrupted" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert session.manifest()["state"] == "sealed"
 
 
 def test_ctrl_c_stops_everything_and_keeps_what_was_recorded(

@@ -164,6 +164,13 @@ def test_another_protocol_is_named(header: bytes, words: str) -> None:
         assert client.closed
 
 
+def test_a_system_that_is_not_content_with_our_sign_in_is_refused_with_the_cure() -> None:
+    """RabbitMQ 3.10 takes an anonymous sign-in, and then asks for one again."""
+    [refused] = events_of(client_of(), SASL_HEADER + mechanisms("ANONYMOUS") + outcome(0) + SASL_HEADER)
+    assert isinstance(refused, Refused)
+    assert "give a user and password in the URL" in refused.reason
+
+
 def test_a_server_answers_a_foreign_protocol_with_its_own_header() -> None:
     server = Connection(container_id="you", server=True)
     events = list(events_of(server, b"GET / HTTP/1.1\r\n\r\n"))

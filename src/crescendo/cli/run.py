@@ -85,17 +85,24 @@ def _carry_out(
     with Analyst(master) as analyst:  # says at once when there is no Java, not after the run
         performance = perform_watched(experiment, command, out, control_url, analyst, interruption, live)
         if performance.state is State.INTERRUPTED:
-            print(f"VERDICT invalid · interrupted · what was recorded is kept in {performance.run_dir}", flush=True)
-            print(f"  to look at it: crescendo analyze {shlex.quote(str(performance.run_dir))}", file=sys.stderr)
-            return EXIT_CODES[Outcome.INVALID]
+            return _say_interrupted(performance.run_dir)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)  # from here on there is nothing left to seal
-        with Progress() as progress:
-            summary = analyst.analyze(performance.run_dir, progress)
-            progress("writing the report")
-            report_path = write_page(performance.run_dir)
+        try:
+            with Progress() as progress:
+                summary = analyst.analyze(performance.run_dir, progress)
+                progress("writing the report")
+                report_path = write_page(performance.run_dir)
+        except KeyboardInterrupt:
+            return _say_interrupted(performance.run_dir)
         _show(summary, report_path, as_json)  # before Spark is put away: nobody should wait for that
     return EXIT_CODES[summary.verdict.outcome]
+
+
+def _say_interrupted(run_dir: Path) -> int:
+    print(f"VERDICT invalid · interrupted · what was recorded is kept in {run_dir}", flush=True)
+    print(f"  to look at it: crescendo analyze {shlex.quote(str(run_dir))}", file=sys.stderr)
+    return EXIT_CODES[Outcome.INVALID]
 
 
 def perform_watched(

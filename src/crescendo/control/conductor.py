@@ -134,7 +134,9 @@ def _hear_peer(run: Run, peer: PeerState, event: Answered | Reported | Finished 
 
 def _exceeded(run: Run, peer: PeerState, statistics: notes.Statistics) -> Exceeded | None:
     """A limit that this second of a receiver passed, once the warm-up is over."""
-    if run.stage is not Stage.RUNNING or statistics.t_ns < (run.t0_ns or 0) + run.plan.warmup_ns + SECOND_NS:
+    if run.exceeded is not None or run.stage is not Stage.RUNNING:
+        return None
+    if statistics.t_ns < (run.t0_ns or 0) + run.plan.warmup_ns + SECOND_NS:
         return None
     for metric, limit_ns in run.plan.stop_when.items():
         value_ns = statistics.values.get(f"second_{metric}_ns", 0.0)

@@ -84,14 +84,18 @@ def interrupt(run: Run, now_ns: int) -> Step:
 
 
 def give_in(run: Run, exceeded: Exceeded, now_ns: int) -> Step:
-    """A limit that the run may not pass was passed: it ends at once, and what was recorded stands."""
+    """A limit that the run may not pass was passed: nobody sends any more, and the drain follows as it always does.
+
+    Without it every message that was on its way would look lost.
+    """
     detail = {
         "metric": exceeded.metric,
         "value_ns": exceeded.value_ns,
         "limit_ns": exceeded.limit_ns,
         "peer": exceeded.peer,
     }
-    run, stops = stop_all(replace(run, exceeded=exceeded, cut_ns=now_ns), now_ns)
+    late = [peer for peer in run.of("sender") if not peer.over]
+    run, stops = stop(replace(run, exceeded=exceeded, cut_ns=now_ns), late, now_ns)
     return run, (Mark(now_ns, "limit exceeded", detail), *stops)
 
 

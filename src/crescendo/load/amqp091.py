@@ -170,6 +170,8 @@ def properties_of(group: Group) -> Properties:
 class Amqp091Sender(SendLine, _Link):
     """A sending channel."""
 
+    _answer = Closed
+
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
         self._returned: set[int] = set()

@@ -147,6 +147,8 @@ def sections_of(group: Group) -> bytes:
 class Amqp10Sender(SendLine, _Link):
     """A sending channel."""
 
+    _answer = Closed
+
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
         self._sections = sections_of(group)

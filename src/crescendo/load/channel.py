@@ -67,6 +67,7 @@ class Line(ABC):
     def _dial(self, codec: Codec) -> None:
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
+        self._broken = None
         self.read_ns = self._written_ns = time.monotonic_ns()
 
     @property
@@ -221,6 +222,7 @@ class SendLine(Line):
     """What sending channels share: batches by size, and which message has which number on this connection."""
 
     _batch: Any  # a Batch; each protocol knows its own
+    _answer: type | None = None  # to our good-bye, where the protocol has one; then who left may have to hang up
 
     def __init__(self, url: str, group: Group, **how: Any) -> None:
         super().__init__(url, group, **how)
@@ -232,6 +234,21 @@ class SendLine(Line):
     @property
     def _lasting(self) -> str | None:
         return None  # who sends to a topic subscribes to nothing
+
+    def gone(self) -> bool:
+        """Whoever sends has no last acknowledgement to be heard, so an answer to its good-bye is enough."""
+        if self._answer is None or self.closed is not None:
+            return super().gone()
+        try:
+            self.flush()
+            while count := self._transport.recv_into(self._connection.receive_buffer()):
+                self._connection.received(count)
+                while (event := self._connection.next_event()) is not None:
+                    if isinstance(event, self._answer):
+                        return True
+        except PeerError:
+            return True
+        return count == 0
 
     def resize(self, size: int) -> None:
         """From here on messages have this many bytes."""

@@ -28,7 +28,7 @@ class Change(Enum):
     NONE = 0
     LOST = 1  # it is over, and nobody will make it anew
     INTERRUPTED = 2  # it is over for now
-    DIALLED = 3  # there is a new one, which is still being greeted
+    DIALLED = 3  # there is a new one, or one more that took its place, which is still being greeted
     RESTORED = 4  # the new one is ready
 
 
@@ -67,6 +67,7 @@ class Lifeline(Generic[AnyChannel]):
         self._state = _State.UP
         self._attempt = 0  # since the connection was last up
         self._due_ns = 0
+        self._file = -1  # what the one that is being greeted is watched by
         self._coming: Future[AnyChannel] | None = None
         self._random = random.Random(seed)  # noqa: S311
         self.reason = ""
@@ -106,6 +107,7 @@ class Lifeline(Generic[AnyChannel]):
             return Change.NONE
         self._state = _State.GREETING
         self._due_ns = now_ns + GREETING_NS
+        self._file = self.channel.fileno()
         return Change.DIALLED
 
     def _greeted(self, now_ns: int) -> Change:
@@ -117,6 +119,9 @@ class Lifeline(Generic[AnyChannel]):
             self.reason = self.channel.closed or "the system did not answer"
             self.channel.close()
             self._pause(now_ns)
+        elif self._file != self.channel.fileno():  # it was refused and asks in another way, on another socket
+            self._file = self.channel.fileno()
+            return Change.DIALLED
         return Change.NONE
 
     def _pause(self, now_ns: int) -> None:

@@ -108,11 +108,13 @@ class _Client(Line):
         if not self._may_fall_back:
             return False
         self._may_fall_back = False
-        self._transport.close()
+        refused = self._transport
         try:
             self._call(V3)
         except PeerError:
             return False
+        finally:
+            refused.close()  # not before: the new socket must not get its number, or nobody sees that it is another
         return True
 
     def _handle(self, event: Event) -> bool:

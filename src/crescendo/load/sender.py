@@ -50,13 +50,15 @@ class Control(Protocol):
 class SenderEngine:
     """Drives the senders of one process."""
 
-    def __init__(self, senders: list[Sender], log: Log, control: Control, *, drain_ns: int) -> None:
+    def __init__(
+        self, senders: list[Sender], log: Log, control: Control, *, drain_ns: int, epoll: select.epoll | None = None
+    ) -> None:
         self._senders = senders
         self._log = log
         self._control = control
         self._drain_ns = drain_ns
         self._lateness = Distribution()
-        self._epoll = select.epoll()
+        self._epoll = select.epoll() if epoll is None else epoll
         self._by_file: dict[int, int] = {}
         self._diallers = Diallers()
         self._gathering = Gathering(unhurried=all(sender.group.unhurried for sender in senders))

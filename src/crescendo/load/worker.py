@@ -7,6 +7,7 @@ stop, and closes the recording before it says so. One process, one role, many co
 import ctypes
 import gc
 import json
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -49,6 +50,8 @@ class Worker(Life):
         self._recorder: Recorder | None = None
         self._engine: SenderEngine | ReceiverEngine | None = None
         self._timed: list[Timed] = []  # connections that have spans to tell
+        # Before any connection: the sender's engine waits for it with select, which takes no number beyond 1,023.
+        self._epoll = select.epoll() if role == "sender" else None
 
     # -- what the engine asks ------------------------------------------------------------------------------------
 
@@ -145,7 +148,7 @@ class Worker(Life):
                 echo = self._echo(assignment, group)
                 receivers.append(Receiver(place.id, group, channel, redial=redial, summarizer=summarizer, echo=echo))
         if self._role == "sender":
-            return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain)
+            return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain, epoll=self._epoll)
         return ReceiverEngine(receivers, log, self, tag=assignment.tag)
 
     def _summarizer(self, assignment: Assignment, group: Group, receiver: int) -> Summarizer | None:

@@ -7,6 +7,7 @@ the file and what would be right; nothing later needs to check again. Reads file
 import copy
 import difflib
 import re
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 from urllib.parse import parse_qsl, urlsplit
@@ -22,7 +23,7 @@ from crescendo.model.pacer import Pacer
 from crescendo.model.profile import Constant, Profile, Step
 from crescendo.model.search import FEWEST_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
-from crescendo.model.verdict import STOPPING, Bound, check_metric, client_checks, default_checks
+from crescendo.model.verdict import STOPPING, Bound, check_bound, check_metric, client_checks, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Mode
 
 PROCESS = "process"
@@ -131,8 +132,9 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             self._check_protocol(group)
         for inspect in self.inspect:
             self._check_target(inspect)
-        for metric in self.checks or {}:
+        for metric, bound in (self.checks or {}).items():
             check_metric(metric, has_clients=bool(self.clients))
+            check_bound(metric, bound)
         for metric, limit in self.stop_when.items():
             if metric not in STOPPING or limit <= 0:
                 raise ValueError(f"stop_when: {metric!r}: write one of {', '.join(STOPPING)} with a duration above 0")
@@ -218,10 +220,23 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, where others let the last one win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for at, (key, _) in enumerate(node.value):
+            if isinstance(key, yaml.ScalarNode) and key.value in written[:at]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} is there twice", key.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
 def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
     """Read one experiment file, with `--set path=value` applied before anything is checked."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe one
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as err:
@@ -331,7 +346,18 @@ def _explain(message: str) -> str:
     missing = re.fullmatch(r"Object missing required field `(.*)`", text)
     if missing:
         return f"{where}: {missing[1]!r} is missing"
+    wrong = re.fullmatch(r"Invalid value '(.*)'", text)
+    if wrong and (known := _kinds_at(where)):
+        near = difflib.get_close_matches(wrong[1], known, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        return f"{where}: {wrong[1]!r} is not one of its values; {hint}"
     return f"{where}: {text[:1].lower()}{text[1:]}"
+
+
+def _kinds_at(where: str) -> list[str]:
+    """Of the keys that choose between kinds of a mapping."""
+    kinds: Any = Profile if where == "profile.kind" else Mode if where.endswith(".mode.kind") else ()
+    return [str(kind.__struct_config__.tag) for kind in get_args(kinds)]
 
 
 def _keys_at(where: str) -> list[str]:

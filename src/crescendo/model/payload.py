@@ -26,7 +26,7 @@ Sizes = npt.NDArray[np.int64]
 
 
 class Payload(Size):
-    """The payloads of a group; as a number, their mean size."""
+    """The payloads of a group; as a number, their mean size, or the least where lines of a file decide."""
 
     written: Any  # as the file says it
     choices: tuple[tuple[int, float], ...]  # sizes and their shares; one for a fixed size
@@ -54,7 +54,7 @@ class Payload(Size):
     @classmethod
     def _of(cls, written: Any, choices: tuple[tuple[int, float], ...], file: str | None = None) -> "Payload":
         total = sum(share for _, share in choices)
-        payload = cls(round(sum(size * share for size, share in choices) / total) if choices else 0)
+        payload = cls(round(sum(size * share for size, share in choices) / total) if choices else STAMP_BYTES)
         payload.written, payload.choices, payload.file = written, choices, file
         payload._check()
         return payload

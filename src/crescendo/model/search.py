@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from crescendo.model.pacer import MAX_RATE
-from crescendo.model.verdict import Bound, Outcome, check_metric
+from crescendo.model.verdict import Bound, Outcome, check_bound, check_metric
 
 BACKLOG, STEADY = "backlog", "steady"
 FEWEST_SECONDS = 5
@@ -102,6 +102,8 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
                 check_metric(metric)
             if (metric == BACKLOG) != (limit == STEADY):
                 raise ValueError(f"limits.{metric}: {BACKLOG} is {STEADY} or not looked at; the others have bounds")
+        for metric, bound in self.bounds.items():
+            check_bound(metric, bound)
 
     @property
     def bounds(self) -> dict[str, Bound]:

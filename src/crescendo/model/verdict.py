@@ -68,6 +68,12 @@ class Bound(str):
             return float(number) * (offered if of_offered else 1.0)
         return float(Duration.parse(f"{number}{unit}"))
 
+    @property
+    def unit(self) -> str:
+        """Empty for a mere number, `of offered` for a share of the rate."""
+        _, _, unit, of_offered = self._parts()
+        return of_offered or unit or ""
+
     def holds(self, value: float, offered: float = 0.0) -> bool:
         return _OPERATORS[self.op](value, self.limit(offered))
 
@@ -122,6 +128,18 @@ def check_metric(metric: str, *, has_clients: bool = False) -> None:
         f"no metric is called {metric!r}; use rate, {CONSERVATION}, {', '.join(COUNTS)}, or KIND_STATISTIC such as "
         f"response_p99 (kinds {', '.join(LATENCY_KINDS)}; statistics {', '.join(PERCENTILES)}, min, max, mean)"
     )
+
+
+def check_bound(metric: str, bound: Bound) -> None:
+    """Refuse a bound in another unit than its metric has."""
+    if metric == "rate":
+        fits, wanted = bound.unit in {"", "msg/s", "of offered"}, "messages a second, such as '>= 5000'"
+    elif _METRIC.fullmatch(metric):
+        fits, wanted = bound.unit not in {"", "msg/s", "of offered"}, "a duration with its unit, such as '<= 200ms'"
+    else:
+        fits, wanted = bound.unit == "", "a number without a unit, such as '<= 5'"
+    if not fits:
+        raise ValueError(f"{metric}: {str(bound)!r} does not fit; it takes {wanted}")
 
 
 def default_checks(*, bounded: bool) -> dict[str, Bound]:

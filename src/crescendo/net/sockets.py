@@ -6,10 +6,11 @@ in one sentence why a connection could not be made.
 
 import contextlib
 import errno
+import resource
 import socket
 from collections import deque
 
-from crescendo.model.errors import PeerError
+from crescendo.model.errors import ConfigError, PeerError
 
 CONNECT_TIMEOUT_S = 5.0
 _BUFFER_BYTES = 1 << 20
@@ -23,6 +24,12 @@ def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socke
     except TimeoutError as err:
         raise PeerError(f"{host}:{port} did not answer within {timeout_s:g} s") from err
     except OSError as err:
+        if err.errno == errno.EMFILE:
+            allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            raise ConfigError(
+                f"a process here may have {allowed:,} open files, too few for so many connections; "
+                "share them among more peers, or raise the limit with ulimit -n"
+            ) from err
         reason = "refused the connection; is it running?" if err.errno == errno.ECONNREFUSED else f"unreachable: {err}"
         raise PeerError(f"{host}:{port} {reason}") from err
     return prepared(connected)

@@ -30,6 +30,7 @@ from crescendo.record.manifest import Clock, Exceeded, Manifest, PeerRecord, Pha
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import facts
+from crescendo.run.files import allow_connections
 from crescendo.run.planning import Arrangement, SystemUnderTest, answered_senders, arrange
 from crescendo.run.play import CONDUCTOR, Player
 from crescendo.run.processes import PeerProcess, die_with_parent
@@ -80,6 +81,7 @@ def _perform(
     experiment: Experiment, run_dir: Path, command: list[str], watcher: Watcher, control_url: str | None
 ) -> Performance:
     with contextlib.ExitStack() as stack:
+        allow_connections(sum(group.senders + group.receivers for group in experiment.workload))
         watcher.progress("starting the control broker")
         if control_url is None:
             control_url = stack.enter_context(EmbeddedBroker(preexec_fn=die_with_parent())).url

@@ -116,6 +116,8 @@ def check_header(header: bytes, expected: bytes) -> None:
         raise RefusedError(f"the system does not speak AMQP: it began with {header!r}")
     if header == PROTOCOL_AMQP:
         raise RefusedError("the system wants no sign-in (SASL), but we offered one")
+    if header == PROTOCOL_SASL:
+        raise RefusedError("the system wants another sign-in (SASL) after ours; give a user and password in the URL")
     protocol, major, minor, revision = header[4:8]
     if protocol == 0 and major == 0:
         raise RefusedError(f"the system speaks AMQP {major}-{minor}-{revision}, not AMQP 1.0")
