@@ -35,11 +35,15 @@ class WaitingRoom(Generic[T]):
         return len(self._places) >= self.limit
 
     def arrivals(self, keys: Mapping[int, bool]) -> int:
-        """A number that changes when messages arrive under one of the keys: read it before asking the database.
+        """A number that grows with the messages that arrive under one of the keys: read it before asking the database.
 
         Without it a message that arrives between the empty look and the parking would wake nobody.
         """
         return self._forgotten + sum(self._arrivals[key] for key in keys)
+
+    def arrived(self, key: int) -> int:
+        """How many messages have come under this key. It may grow without any."""
+        return self._forgotten + self._arrivals[key]
 
     def park(self, item: T, keys: Mapping[int, bool], wait_s: float) -> None:
         """Let it wait under these keys, each with whether it is choosy there. The caller has checked `full`."""
@@ -53,7 +57,7 @@ class WaitingRoom(Generic[T]):
         if len(self._arrivals) >= _REMEMBERED_KEYS:
             self._forgotten += sum(self._arrivals.values()) + 1  # every number changes, so nobody misses a message
             self._arrivals.clear()
-        self._arrivals[key] += 1
+        self._arrivals[key] += messages
         woken: list[T] = []
         left = messages
         for item, choosy in self._by_key.get(key, {}).items():

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns
 
 from crescendo.mlmq.broker.call import ANY_QUEUE, Call, client_key
+from crescendo.mlmq.broker.emptiness import Emptiness
 from crescendo.mlmq.broker.journal import Journal
 from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.waiting_room import WaitingRoom
 from crescendo.model.errors import CrescendoError
-from crescendo.wire.mlmq_operations import Answer, Messages, Refusal, Refused, Request, Send
+from crescendo.wire.mlmq_operations import Answer, Dequeue, Messages, Refusal, Refused, Request, Send
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +37,27 @@ class Workers:
         self.tell_others: Tell = _tell_nobody
         self._store = store
         self._journal = journal
+        self._emptiness = Emptiness(self.room.arrived, client_key)
 
     def submit(self, call: Call) -> bool:
-        """Let it wait for a worker. False: too many do."""
+        """Let it wait for a worker, or for a message where there is none for certain. False: too many wait."""
+        if (
+            call.deadline_ns
+            and isinstance(call.request, Dequeue)
+            and self._emptiness.certain(call.request)
+            and not self.room.full
+            and not self.draining
+        ):
+            self._park(call, monotonic_ns())
+            return True
+        return self._enqueue(call)
+
+    def _enqueue(self, call: Call) -> bool:
         return self.queue.put(call, type(call.request))
+
+    def _park(self, call: Call, now_ns: int) -> None:
+        self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9)
+        call.connection.parked.add(call)
 
     async def work(self) -> None:
         """One worker. Ends only by cancellation."""
@@ -87,10 +105,14 @@ class Workers:
         for call in group:
             if call.deadline_ns:
                 call.arrivals = self.room.arrivals(call.keys)
+            if isinstance(call.request, Dequeue):
+                call.before = self._emptiness.before(call.request)
         answers = await self._ask(kind, group)
         if kind is Send:
             self._announce(group, answers)
         for call, answer in zip(group, answers, strict=True):
+            if call.before is not None and isinstance(call.request, Dequeue):
+                self._emptiness.looked(call.request, answer, call.before)
             if call.deadline_ns and answer == NOTHING:
                 self._let_wait(call)
             else:
@@ -127,22 +149,23 @@ class Workers:
         elif self.room.full:
             self._journal.metrics.shed += 1
             call.connection.answer(call, Refused(Refusal.OVERLOADED, "too many dequeues wait; ask again later"))
-        elif self.room.arrivals(call.keys) == call.arrivals or not self.submit(call):
-            self.room.park(call, call.keys, left_ns / 1e9)
-            call.connection.parked.add(call)
+        elif self.room.arrivals(call.keys) == call.arrivals or not self._enqueue(call):
+            self._park(call, now_ns)
 
     def _look_again(self, calls: list[Call]) -> None:
         now_ns = monotonic_ns()
         for call in calls:
             call.waited(now_ns)
-            if self.submit(call):
+            if self._enqueue(call):
                 call.connection.parked.discard(call)
             else:  # the poll will find it here
-                self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9)
+                self._park(call, now_ns)
 
     def _waited_in_vain(self, call: Call) -> None:
         call.connection.parked.discard(call)
         call.waited(monotonic_ns())
+        if call.before is None and self._enqueue(call):
+            return  # nobody is told that there is nothing by mere inference
         call.connection.answer(call, NOTHING)
 
     def _announce(self, group: list[Call], answers: list[Answer]) -> None:
