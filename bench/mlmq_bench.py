@@ -93,15 +93,20 @@ def throughput(url: str) -> None:
 
 
 def response(url: str) -> None:
+    for count in (1, 2):
+        _response(url, count)
+
+
+def _response(url: str, count: int) -> None:
     """At about the seed's load: the pause is found by what a first try gave."""
-    print(f"response time at the seed's {SEED_REQUESTS_PER_S:,} useful requests a second, two brokers")
+    print(f"response time at the seed's {SEED_REQUESTS_PER_S:,} useful requests a second, {count} broker(s)")
     wait_ms = 61 / SEED_REQUESTS_PER_S * 1e3
-    result = measure(url, mix(wait=f"{wait_ms:.3f}ms"), POINT_SECONDS, 2)
+    result = measure(url, mix(wait=f"{wait_ms:.3f}ms"), POINT_SECONDS, count)
     for _ in range(3):
         # Each client's cycle is its pause and what the request takes; only the pause can be set.
         cycle_ms = 1e3 / max(result.useful, 1.0)
         wait_ms = max(wait_ms + 61 * (1e3 / SEED_REQUESTS_PER_S - cycle_ms), 0.001)
-        result = measure(url, mix(wait=f"{wait_ms:.3f}ms"), POINT_SECONDS, 2)
+        result = measure(url, mix(wait=f"{wait_ms:.3f}ms"), POINT_SECONDS, count)
         if abs(result.useful - SEED_REQUESTS_PER_S) < 0.05 * SEED_REQUESTS_PER_S:
             break
     show(f"pauses of {wait_ms:.1f} ms", result)
