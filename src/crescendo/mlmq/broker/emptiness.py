@@ -44,9 +44,13 @@ class Emptiness:
             self._taken(answer, client)
         elif query.queue is not None and query.sender is None and query.context is None:
             if len(self._for_one) >= _REMEMBERED:
-                self._for_one.clear()
-                self._for_all.clear()
+                self.forget()
             self._for_all[query.queue], self._for_one[query.queue, client] = before
+
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        self._for_one.clear()
+        self._for_all.clear()
 
     def _taken(self, answer: Messages, client: int) -> None:
         for message in answer.messages:

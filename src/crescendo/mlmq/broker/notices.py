@@ -29,9 +29,11 @@ Heard = Callable[[int, int], None]  # key of the waiting room, messages
 class Notices:
     """Tells other brokers, and hears from them. Runs as one task until it is cancelled."""
 
-    def __init__(self, connect: Connect, heard: Heard) -> None:
+    def __init__(self, connect: Connect, heard: Heard, missed: Callable[[], None]) -> None:
+        """`missed` is called when notices may have come while nobody listened."""
         self._connect = connect
         self._heard = heard
+        self._missed = missed
         self._name = secrets.token_hex(4)
         self._pending: Counter[int] = Counter()
         self._news = asyncio.Event()
@@ -55,6 +57,7 @@ class Notices:
         try:
             await connection.execute("SET synchronous_commit = off")  # a notice has nothing to keep
             await connection.add_listener(CHANNEL, self._on_notice)
+            self._missed()
             while True:
                 await self._news.wait()
                 self._news.clear()
@@ -73,4 +76,4 @@ class Notices:
         for entry in entries.split(","):
             key, _, count = entry.partition(":")
             with contextlib.suppress(ValueError):  # anybody may send a notice; what is none of ours is ignored
-                self._heard(int(key), int(count))
+                self._heard(int(key), max(int(count), 1))

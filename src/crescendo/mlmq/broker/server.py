@@ -62,7 +62,7 @@ class Broker:
         except BaseException:
             await self.close()
             raise
-        notices = Notices(lambda: database_pool.connect(self._database_url), self.workers.wake)
+        notices = Notices(lambda: database_pool.connect(self._database_url), self.workers.wake, self.workers.doubt)
         self.workers.tell_others = notices.tell
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(self.workers.work()) for _ in range(self.settings.workers)]

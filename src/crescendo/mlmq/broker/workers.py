@@ -18,7 +18,7 @@ from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.waiting_room import WaitingRoom
 from crescendo.model.errors import CrescendoError
-from crescendo.wire.mlmq_operations import Answer, Dequeue, Messages, Refusal, Refused, Request, Send
+from crescendo.wire.mlmq_operations import Answer, Dequeue, Extend, Messages, Refusal, Refused, Request, Send
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,10 @@ class Workers:
             woken += self.room.wake(ANY_QUEUE, messages)[0]
         self._look_again(woken)
 
+    def doubt(self) -> None:
+        """Messages may have come without being told of: whoever asks must look."""
+        self._emptiness.forget()
+
     def drain(self) -> None:
         """Nobody waits for messages any more."""
         self.draining = True
@@ -110,6 +114,8 @@ class Workers:
         answers = await self._ask(kind, group)
         if kind is Send:
             self._announce(group, answers)
+        elif kind is Extend:
+            self.doubt()  # some may have been given back
         for call, answer in zip(group, answers, strict=True):
             if call.before is not None and isinstance(call.request, Dequeue):
                 self._emptiness.looked(call.request, answer, call.before)
