@@ -56,3 +56,36 @@ def test_who_never_hangs_up_is_left_in_the_end(channels: list[Leaving]) -> None:
     part(channels, patience_s=0.05)
     assert all(channel.let_go for channel in channels)
     assert [channel.heard for channel in channels].count(True) == 1
+
+
+class FullSocket(Leaving):
+    """Has no room for its good-bye until the other side reads; is heard once it is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._ours.send(bytes(65_536))
+        self._written = False
+
+    def flush(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            self._written = self._written or self._ours.send(b"bye") == 3
+        return self._written
+
+    def read_all(self) -> None:
+        self._theirs.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while self._theirs.recv(1 << 20):
+                pass
+        self.poke()
+
+
+def test_a_good_bye_that_finds_the_socket_full_is_said_when_there_is_room() -> None:
+    channel = FullSocket()
+    reader = threading.Timer(0.1, channel.read_all)
+    reader.start()
+    part([channel], patience_s=30)
+    reader.join()
+    assert channel._written
+    assert channel.heard

@@ -216,7 +216,9 @@ def test_whoever_overflows_the_response_queue_is_closed(database_url: str) -> No
 async def shed_many(url: str, directory: Path, requests: int) -> None:
     block = 1000
     asking = b"".join(frame(LOOKUP_CLIENT, n, ["nobody"]) for n in range(block))
-    with process(url, directory, workers=1, batch=1, request_queue=1, pipeline=10_000) as broker:
+    with process(
+        url, directory, workers=1, batch=1, request_queue=1, pipeline=10_000, database_timeout="30m"
+    ) as broker:
         host, _, port = broker.address.partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         peer = Raw(reader, writer)

@@ -28,10 +28,17 @@ def _await_hanging_up(channels: list[Channel], patience_s: float) -> None:
     deadline_s = time.monotonic() + patience_s
     poll = select.poll()
     waiting = {channel.fileno(): channel for channel in channels}
-    for number in waiting:
-        poll.register(number, select.POLLIN)
+    for number, channel in waiting.items():
+        poll.register(number, _interest(channel))
     while waiting and (left_s := deadline_s - time.monotonic()) > 0:
         for number, _ in poll.poll(left_s * 1000):
             if waiting[number].gone():
                 poll.unregister(number)
                 del waiting[number]
+            else:
+                poll.modify(number, _interest(waiting[number]))
+
+
+def _interest(channel: Channel) -> int:
+    """What to wait for: its end, and before that room for a good-bye that found the socket full."""
+    return select.POLLIN if channel.flush() else select.POLLIN | select.POLLOUT
