@@ -48,6 +48,19 @@ def test_counts_are_told_period_by_period_also_when_nothing_came() -> None:
     assert {(text["receiver"], text["period_s"]) for text in teller.texts} == {(4, 1.0)}
 
 
+def test_the_last_period_is_told_with_its_length() -> None:
+    teller = Teller()
+    summarizer = Summarizer(Summary(to="topic://summary", every=Duration(SECOND)), 4, teller)
+    summarizer.begin(0)
+    summarizer.take(payloads(b"a"))
+    summarizer.tick(SECOND)
+    summarizer.take(payloads(b"b", b"c"))
+    summarizer.end(SECOND + SECOND // 4)
+    summarizer.end(SECOND + SECOND // 2)  # nothing came since
+    teller.release()
+    assert [(text["messages"], text["period_s"]) for text in teller.texts] == [(1, 1.0), (2, 0.25)]
+
+
 def test_transfer_logs_are_added_up_by_server() -> None:
     teller = Teller()
     summarizer = Summarizer(Summary(to="topic://summary", of="transfers"), 0, teller)

@@ -126,7 +126,11 @@ class ReceiverEngine:
                 last_report_ns = now_ns
                 self._control.report(self.statistics(now_ns))
                 self._log.tick(now_ns)
-        return self.statistics(time.monotonic_ns())
+        ended_ns = time.monotonic_ns()
+        for receiver in self._receivers:
+            if receiver.summarizer is not None:
+                receiver.summarizer.end(ended_ns)
+        return self.statistics(ended_ns)
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         self._diallers.close()

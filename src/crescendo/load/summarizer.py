@@ -1,8 +1,8 @@
 """How much arrived in each period, told to whoever listens?
 
 A receiver may count what it gets and publish the count to a topic once a period, as monitoring in the field does; from
-the lines of gridFTP transfer logs it adds up the bytes of each server instead. What it publishes is plain JSON, not
-load: it carries no stamp and is not in the ledger.
+the lines of gridFTP transfer logs it adds up the bytes of each server instead. The last period is as long as the run
+left it. What it publishes is plain JSON, not load: it carries no stamp and is not in the ledger.
 """
 
 import json
@@ -48,16 +48,26 @@ class Summarizer:
         while now_ns - self._begun_ns >= self._every_ns and self.channel.closed is None:
             if self.channel.room() <= 0:
                 break  # the count goes on, and is told with the next period
-            self._publish(self._content())
-            self._messages = 0
-            self._bytes.clear()
-            self._begun_ns += self._every_ns
+            self._tell(self._every_ns)
         self.channel.keep_alive(now_ns)
         self.channel.pump()
         self.channel.flush()
 
-    def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = {"receiver": self._receiver, "period_s": self._every_ns / 1e9}
+    def end(self, now_ns: int) -> None:
+        """Publish what came since the last period, so that the counts add up to what arrived."""
+        self.tick(now_ns)
+        if self._messages and self.channel.closed is None and self.channel.room() > 0:
+            self._tell(now_ns - self._begun_ns)
+            self.channel.flush()
+
+    def _tell(self, period_ns: int) -> None:
+        self._publish(self._content(period_ns))
+        self._messages = 0
+        self._bytes.clear()
+        self._begun_ns += period_ns
+
+    def _content(self, period_ns: int) -> dict[str, Any]:
+        content: dict[str, Any] = {"receiver": self._receiver, "period_s": period_ns / 1e9}
         return content | ({"bytes": dict(self._bytes)} if self._reads_transfers else {"messages": self._messages})
 
     def _publish(self, content: dict[str, Any]) -> None:
