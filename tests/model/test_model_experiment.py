@@ -115,7 +115,7 @@ MISTAKES = [
     ("system: {url: 'tcp://h'}", "system: url 'tcp://h'", "amqp://[user:password@]host[:port]"),
     ("system: {url: 'amqp://h:notaport'}", "system: url", "amqp://[user:password@]host[:port]"),
     ("system: {url: 'amqp://h:99999'}", "system: url", "host[:port]"),
-    ("system: {url: 'amqp://h/queue'}", "system: url", "host[:port]"),
+    ("system: {url: 'amqp://h/queue'}", "system: url 'amqp://h/queue' has a path", "by the address of a workload"),
     ("system: {url: 'amqp://h', version: '2'}", "system: with url, version does nothing", "that Crescendo starts"),
     ("inspect: [{kind: process, evry: 1s}]", "inspect[0]: unknown key 'evry'", "'every'"),
     ("inspect: [{kind: process, every: 1ms}]", "inspect[0]: every must be at least 100ms", "not a look"),
@@ -258,6 +258,13 @@ def test_what_is_written_is_read_back_equal(document: dict[str, Any]) -> None:
 
 
 # -- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_url_may_name_a_virtual_host_where_the_protocol_has_such() -> None:
+    for url in ("amqp091://h/shop", "stomp://h:61613/shop"):
+        protocol = url.partition(":")[0]
+        experiment = experiment_from({"name": "v", "system": {"url": url}, "workload": {"protocol": protocol}})
+        assert experiment.system.url == url
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from crescendo.model.verdict import STOPPING, Bound, check_bound, check_metric, 
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Mode
 
 PROCESS = "process"
+VIRTUAL_HOSTS = ("amqp091", "amqp091s", "stomp", "stomp+ssl")  # schemes whose URLs may end with one
 MIN_EVERY_NS = 100_000_000
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -298,8 +299,13 @@ def _check_url(url: str) -> None:
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = parts.scheme in PORTS and set(options) <= set(URL_OPTIONS.get(parts.scheme, TLS_OPTIONS))
-    if not known or not parts.hostname or parts.path.strip("/") or port == 0:
+    if not known or not parts.hostname or port == 0:
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}")
+    if parts.path.strip("/") and parts.scheme not in VIRTUAL_HOSTS:
+        raise ValueError(
+            f"url {redact_url_text(url)!r} has a path; only {', '.join(VIRTUAL_HOSTS)} have virtual hosts, and what "
+            "messages go to is said by the address of a workload"
+        )
 
 
 def redact_url_text(url: str) -> str:
