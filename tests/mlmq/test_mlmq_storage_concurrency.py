@@ -286,6 +286,20 @@ def test_those_who_ask_one_queue_together_get_only_what_they_may_see(database_ur
     with_pool(database_url, work)
 
 
+def test_those_who_ask_one_queue_differently_are_served_in_their_order(database_url: str) -> None:
+    async def work(_pool: Any, database: Database) -> None:
+        [client] = await registered(database, "o-client")
+        queue = await public(database, client.client, "o-queue")
+        for content, priority in ((b"oldest", 1), (b"first", 9), (b"second", 8), (b"third", 7)):
+            await one(database, Send(client.client, content, queues=(queue,), priority=priority))
+        orders = (Order.PRIORITY, Order.PRIORITY, Order.AGE, Order.PRIORITY, Order.PRIORITY)
+        asked = [Dequeue(client.client, Query(queue=queue, order=order)) for order in orders]
+        found = [contents(answer) for answer in (await database.serve(asked)).answers]
+        assert found == [[b"first"], [b"second"], [b"oldest"], [b"third"], []]
+
+    with_pool(database_url, work)
+
+
 def test_what_others_give_back_in_the_middle_is_handed_out_once(database_url: str) -> None:
     """Somebody locks messages and lets them go again, all the time, while many ask one queue in one statement."""
 

@@ -14,6 +14,7 @@ from crescendo.cli.verbs import analysing, machine, running
 from crescendo.cli.verbs.systems import system
 
 EXIT_USAGE, EXIT_INVALID = 2, 3
+_TYPER_INTERRUPTED = 130
 
 app = typer.Typer(
     name="crescendo",
@@ -73,6 +74,10 @@ def main() -> None:
         _complain(str(err), EXIT_INVALID)
     except KeyboardInterrupt:
         _complain("interrupted", EXIT_INVALID)
+    except SystemExit as err:
+        if err.code == _TYPER_INTERRUPTED:  # it says nothing of it
+            _complain("interrupted", EXIT_INVALID)
+        raise
 
 
 def _complain(sentence: str, code: int) -> None:

@@ -94,6 +94,7 @@ def _carry_out(
                 progress("writing the report")
                 report_path = write_page(performance.run_dir)
         except KeyboardInterrupt:
+            analyst.close(at_once=True)
             return _say_interrupted(performance.run_dir)
         _show(summary, report_path, as_json)  # before Spark is put away: nobody should wait for that
     return EXIT_CODES[summary.verdict.outcome]

@@ -34,6 +34,7 @@ from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline
 from crescendo.pipeline.parties import experiment_of
 from crescendo.pipeline.receipts import RECEIPT, write_receipt
 from crescendo.pipeline.scans import ACCOUNTS, PARTY_HISTOGRAM, Work, scans, work_on
+from crescendo.pipeline.session import close_session
 from crescendo.pipeline.spans import spans_table
 from crescendo.pipeline.suspicion import PIECE_BITS, WORTH_ROWS, rows_in, suspect_pieces
 from crescendo.pipeline.tables import Shelf
@@ -133,8 +134,14 @@ def _scan(shelf: Shelf, work: Work) -> None:
     tables = scans(work)
     with ThreadPoolExecutor(len(tables)) as pool:
         # Describing a frame costs as much as a small job, so that too is done side by side.
-        for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in tables.items()]:
-            written.result()
+        writing = [pool.submit(shelf.write_frame, name, frame) for name, frame in tables.items()]
+        try:
+            for written in writing:
+                written.result()
+        except KeyboardInterrupt:  # leaving the pool waits for what is under way, so that must end first
+            pool.shutdown(wait=False, cancel_futures=True)
+            close_session(work.spark, at_once=True)
+            raise
     recording = work.recording
     # A run without inspectors has no table of what they could not see.
     if recording.files(READINGS) or any(peer.role == _INSPECTOR for peer in recording.manifest.peers):

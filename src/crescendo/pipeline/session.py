@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,9 +71,18 @@ def open_session(
         raise ConfigError(f"Spark does not start; check the master and JAVA_HOME. It said: {said}") from err
 
 
-def close_session(spark: SparkSession) -> None:
-    """Stop Spark, wait until its process is gone, and remove its files."""
-    if SparkContext._active_spark_context is not None:
+def close_session(spark: SparkSession, *, at_once: bool = False) -> None:
+    """Stop Spark, wait until its process is gone, and remove its files.
+
+    At once, and so for whoever was interrupted: what it works on is wanted by nobody, and what it wrote is whole or
+    not there.
+    """
+    if at_once or isinstance(sys.exc_info()[1], KeyboardInterrupt):
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # of calls under way it would print how each one broke
+        if SparkContext._gateway is not None:
+            SparkContext._gateway.proc.kill()
+        SparkContext._active_spark_context = None
+    elif SparkContext._active_spark_context is not None:
         spark.stop()
     _end_jvm()
 

@@ -61,13 +61,13 @@ class Analyst:
             raise LostError("Spark did not start")
         return with_ceiling(run_dir, analyze(run_dir, self._session, progress, full=full))
 
-    def close(self) -> None:
+    def close(self, *, at_once: bool = False) -> None:
         if self._thread is not None:
             self._thread.join()
         if self._session is not None:
             from crescendo.pipeline.session import close_session
 
-            close_session(self._session)
+            close_session(self._session, at_once=at_once)
             self._session = None
 
     def __enter__(self) -> Self:

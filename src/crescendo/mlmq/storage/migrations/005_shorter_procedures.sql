@@ -89,9 +89,9 @@ BEGIN
     END IF;
 END $$;
 
--- Requests that ask the same of one queue are served together, in their order: each skips what those before it get.
--- Requests for different queues cannot want the same message and are served together as well, in one wave; of different
--- ones for one queue each has its own wave. Requests for no queue in particular come last, one by one. Rows that others
+-- Requests that follow one another and ask the same of one queue are served together: each skips what those before it
+-- get. Requests for different queues cannot want the same message and are served together as well, in one wave; of
+-- different ones for one queue each has its own wave, in their order. Requests for no queue in particular come last, one by one. Rows that others
 -- hold are skipped, so nobody waits and nobody gets what is taken.
 CREATE OR REPLACE FUNCTION mlmq.dequeue_many(
     clients bigint[], queues bigint[], senders bigint[], contexts bigint[], by_age boolean[], counts integer[],
@@ -190,9 +190,15 @@ BEGIN
                        min(u.ord) OVER alike AS first,
                        CASE WHEN u.queue IS NULL OR min(u.client) OVER alike = max(u.client) OVER alike
                             THEN u.client END AS asking
-                FROM unnest(clients, queues, senders, contexts, by_age, counts, verdicts)
-                    WITH ORDINALITY AS u (client, queue, sender, context, by_age, count, verdict, ord)
-                WINDOW alike AS (PARTITION BY u.queue, u.sender, u.context, u.by_age, u.verdict)
+                FROM (
+                    -- Those of one queue that ask the same and have no other between them have the same difference.
+                    SELECT u.*, row_number() OVER (PARTITION BY u.queue, u.verdict ORDER BY u.ord) - row_number() OVER (
+                               PARTITION BY u.queue, u.verdict, u.sender, u.context, u.by_age ORDER BY u.ord
+                           ) AS stretch
+                    FROM unnest(clients, queues, senders, contexts, by_age, counts, verdicts)
+                        WITH ORDINALITY AS u (client, queue, sender, context, by_age, count, verdict, ord)
+                ) u
+                WINDOW alike AS (PARTITION BY u.queue, u.sender, u.context, u.by_age, u.verdict, u.stretch)
             ) f
         ) w;
     END IF;
