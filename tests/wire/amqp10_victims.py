@@ -78,7 +78,8 @@ def react(connection: Connection, event: object, *, server: bool) -> None:
             if not event.settled:
                 connection.settle(int(event.ids[0]), int(event.ids[-1]))
         case Settled(settled=False):
-            connection.settle(event.first, event.last, event.state, role=not RECEIVER)
+            for first, last in event.stretches:
+                connection.settle(first, last, event.state, role=not RECEIVER)
         case Detached(handle=handle):
             assert handle not in connection.links
 
