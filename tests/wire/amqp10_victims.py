@@ -23,8 +23,9 @@ from amqp10_streams import (
 from bombardment import Victim, live_through, overwrite_length
 from feeding import events_of
 
-from crescendo.wire.amqp10.connection import RECEIVER, Connection
+from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Deliveries, Detached, Settled
+from crescendo.wire.amqp10.links import RECEIVER
 from crescendo.wire.amqp10.performatives import Source, Target
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.batch import TransferBatch
-from crescendo.wire.amqp10.connection import RECEIVER
 from crescendo.wire.amqp10.events import Begun, Deliveries
 from crescendo.wire.amqp10.frames import encode_frame, encode_message
+from crescendo.wire.amqp10.links import RECEIVER
 from crescendo.wire.amqp10.performatives import Transfer
 
 relaxed = settings(max_examples=60, suppress_health_check=[HealthCheck.data_too_large])

@@ -30,7 +30,7 @@ from feeding import events_of, spoken
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.batch import TransferBatch
-from crescendo.wire.amqp10.connection import RECEIVER, Connection
+from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import (
     Attached,
     Begun,
@@ -45,6 +45,7 @@ from crescendo.wire.amqp10.events import (
 )
 from crescendo.wire.amqp10.frames import decode_frame
 from crescendo.wire.amqp10.handshake import Credentials
+from crescendo.wire.amqp10.links import RECEIVER
 from crescendo.wire.amqp10.performatives import Attach, Close, Detach, End, Flow, Open, Released, Transfer
 
 
@@ -226,7 +227,7 @@ def test_an_extended_header_is_skipped() -> None:
 
 
 def test_a_message_in_pieces_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crescendo.wire.amqp10.connection.MAX_MESSAGE_SIZE", 100_000)
+    monkeypatch.setattr("crescendo.wire.amqp10.arrivals.MAX_MESSAGE_SIZE", 100_000)
     shape = Shape()
     data = shape.transfer(0, 0, bytes(60_000), more=True) + shape.next_piece(0, bytes(60_000), more=True)
     with pytest.raises(PeerError, match="100000"):
@@ -337,7 +338,7 @@ def test_serial_numbers_go_round() -> None:
     client = sender_on(entrance())
     link = client.links[0]
     link.delivery_count = 2**32 - 2
-    client._next_outgoing_id = 2**32 - 2  # four thousand million messages would take a while
+    client._session.next_outgoing_id = 2**32 - 2  # four thousand million messages would take a while
     list(events_of(client, flow(2**32 - 2, 100, handle=0, delivery_count=2**32 - 2, credit=5)))
     assert client.sendable(0) == 5
     client.transfer(TransferBatch(handle=0, body_length=32, settled=False), 0, 4)

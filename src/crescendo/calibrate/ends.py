@@ -28,9 +28,10 @@ from crescendo.wire.amqp091.methods import (
 )
 from crescendo.wire.amqp091.properties import NO_PROPERTIES
 from crescendo.wire.amqp10.batch import BATCH_BYTES, MAX_BATCH, TransferBatch
-from crescendo.wire.amqp10.connection import RECEIVER, WINDOW
 from crescendo.wire.amqp10.connection import Connection as Amqp10Connection
 from crescendo.wire.amqp10.events import Attached as Amqp10Attached
+from crescendo.wire.amqp10.links import RECEIVER
+from crescendo.wire.amqp10.session import WINDOW
 from crescendo.wire.mqtt.batch import PublishBatch
 from crescendo.wire.mqtt.connection import Connection as MqttConnection
 from crescendo.wire.mqtt.events import ConnectRequested, SubscribeRequested

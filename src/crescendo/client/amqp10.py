@@ -14,7 +14,7 @@ from typing import Any, Self
 from crescendo.client.messages import Message
 from crescendo.client.session import Arrival, Link, Session
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp10.connection import RECEIVER, SENDER
+from crescendo.wire.amqp10.links import RECEIVER, SENDER
 from crescendo.wire.amqp10.performatives import Accepted, Released, Source, Target
 
 TIMEOUT_S = 5.0

@@ -20,9 +20,10 @@ from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.net.tls import tls_of_url
 from crescendo.net.transport import connect
-from crescendo.wire.amqp10.connection import RECEIVER, SENDER, Connection
+from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
 from crescendo.wire.amqp10.handshake import Credentials
+from crescendo.wire.amqp10.links import RECEIVER, SENDER
 from crescendo.wire.amqp10.performatives import (
     Accepted,
     Composite,

@@ -16,7 +16,7 @@ from crescendo.load.driver import Arrived, Outcome
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp10.batch import TransferBatch
-from crescendo.wire.amqp10.connection import RECEIVER, SETTLE_SECOND, Connection
+from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import (
     Attached,
     Begun,
@@ -30,6 +30,7 @@ from crescendo.wire.amqp10.events import (
     Settled,
 )
 from crescendo.wire.amqp10.handshake import Credentials
+from crescendo.wire.amqp10.links import RECEIVER, SETTLE_SECOND
 from crescendo.wire.amqp10.performatives import (
     Accepted,
     Attach,

@@ -11,9 +11,10 @@ from crescendo.model.errors import PeerError
 from crescendo.systems.relay.links import Client, Consumer, Producer, Queue
 from crescendo.systems.relay.unsettled import take_settled
 from crescendo.wire.amqp10.batch import TransferBatch
-from crescendo.wire.amqp10.connection import RECEIVER, SETTLE_SETTLED, TOPIC
 from crescendo.wire.amqp10.events import Deliveries, Settled
+from crescendo.wire.amqp10.links import RECEIVER, SETTLE_SETTLED
 from crescendo.wire.amqp10.performatives import Attach, Modified, Released, Source, Target
+from crescendo.wire.amqp10.termini import TOPIC
 
 CREDIT = 4000
 DEPTH_LIMIT = 100_000

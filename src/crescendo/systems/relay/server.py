@@ -15,9 +15,10 @@ from crescendo.net.sockets import prepared, shut
 from crescendo.net.transport import Plain, Secure
 from crescendo.systems.relay.links import Client
 from crescendo.systems.relay.routing import Routing
-from crescendo.wire.amqp10.connection import RECEIVER, Connection
+from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
 from crescendo.wire.amqp10.handshake import Credentials
+from crescendo.wire.amqp10.links import RECEIVER
 
 _HEARTBEATS_S = 0.1
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from crescendo.wire.amqp10.batch import fields_of
 from crescendo.wire.amqp10.performatives import Disposition
+from crescendo.wire.amqp10.serial import SERIAL
 from crescendo.wire.amqp10.shapes import UINT, Shape
 
 Octets = npt.NDArray[np.uint8]
@@ -20,7 +21,6 @@ Int64s = npt.NDArray[np.int64]
 
 _UINT_BYTES = 4
 _FIRST, _LAST = 1, 2  # which fields of the performative
-_SERIAL = 0xFFFF_FFFF
 _HALF = 0x8000_0000
 _FIRST_STRIDE = 16
 _STRIDE_GROWTH = 16
@@ -68,8 +68,8 @@ class Settling(NamedTuple):
 def merged(firsts: Int64s, lasts: Int64s) -> list[tuple[int, int]]:
     """The same deliveries as few stretches, in order of their ids, which wrap."""
     origin = int(firsts[0])
-    begins = ((firsts - origin + _HALF) & _SERIAL) - _HALF  # as far before or behind the first one
-    ends = begins + ((lasts - firsts) & _SERIAL)
+    begins = ((firsts - origin + _HALF) & SERIAL) - _HALF  # as far before or behind the first one
+    ends = begins + ((lasts - firsts) & SERIAL)
     if not (begins[1:] == ends[:-1] + 1).all():
         order = begins.argsort(kind="stable")
         begins, ends = begins[order], np.maximum.accumulate(ends[order])
@@ -77,7 +77,7 @@ def merged(firsts: Int64s, lasts: Int64s) -> list[tuple[int, int]]:
         begins, ends = begins[np.append(0, gaps + 1)], ends[np.append(gaps, len(ends) - 1)]
     else:
         begins, ends = begins[:1], ends[-1:]
-    numbers = ((column + origin) & _SERIAL for column in (begins, ends))
+    numbers = ((column + origin) & SERIAL for column in (begins, ends))
     return list(zip(*(column.tolist() for column in numbers), strict=True))
 
 

@@ -55,18 +55,16 @@ class Shape:
 class Memory(Generic[T]):
     """What was learnt of frames of each length, for as long as it is little."""
 
-    __slots__ = ("_by_length",)
+    __slots__ = ("_by_length", "recall")
 
     def __init__(self) -> None:
         self._by_length: dict[int, T] = {}
+        self.recall = self._by_length.get  # by length; asked for every frame, so no call stands in between
 
     def learn(self, length: int, shape: T) -> None:
         if len(self._by_length) >= _KINDS:
             self._by_length.clear()
         self._by_length[length] = shape
-
-    def recall(self, length: int) -> T | None:
-        return self._by_length.get(length)
 
     def forget(self) -> None:
         self._by_length.clear()

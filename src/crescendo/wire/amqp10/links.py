@@ -1,0 +1,89 @@
+"""Which links does a session have, and how far is each?
+
+A link has three names: our handle, the other side's handle, and its name together with our role. They are kept here, so
+that none is left behind when a link goes. Nothing here speaks to anybody.
+"""
+
+from dataclasses import dataclass
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.amqp10.performatives import Attach
+
+MAX_LINKS = 65_536
+
+SENDER, RECEIVER = False, True
+SETTLE_UNSETTLED, SETTLE_SETTLED = 0, 1
+SETTLE_SECOND = 1  # of a receiver: it settles once the sender has
+
+
+@dataclass(slots=True)
+class Link:
+    """One link of ours and how far both sides are."""
+
+    handle: int
+    name: str
+    role: bool
+    remote_handle: int | None = None
+    delivery_count: int = 0
+    credit_limit: int = 0  # the delivery count up to which the sender may go
+    partial: bytearray | None = None  # as a receiver: a message whose frames have not all come
+    partial_id: int = 0
+    partial_settled: bool = False
+    detached: bool = False  # we have said so; the other side's answer is still to come
+    max_message_size: int = 0
+
+
+class Links:
+    """The links of one session."""
+
+    def __init__(self, *, server: bool) -> None:
+        self.by_handle: dict[int, Link] = {}
+        self.partials = 0  # how many have a message whose frames have not all come
+        self._server = server
+        self._by_remote: dict[int, Link] = {}
+        self._by_name: dict[tuple[str, bool], Link] = {}
+
+    def new(self, name: str, role: bool) -> Link:
+        """A link of ours, on a handle that is free."""
+        handle = len(self.by_handle)
+        while handle in self.by_handle:
+            handle += 1
+        return self._add(handle, name, role)
+
+    def attached(self, attach: Attach) -> Link:
+        """The link that the other side attached: it answers one of ours or, where we serve, wants a new one."""
+        link = self._by_name.get((attach.name, not attach.role))
+        if link is None:
+            if not self._server or len(self.by_handle) >= MAX_LINKS or attach.handle in self.by_handle:
+                raise PeerError(f"a link {attach.name!r} that nobody asked for")
+            link = self._add(attach.handle, attach.name, not attach.role)
+        if attach.handle in self._by_remote or link.remote_handle is not None:
+            raise PeerError(f"link {attach.name!r} or its handle {int(attach.handle)} is attached already")
+        link.remote_handle = attach.handle
+        link.max_message_size = attach.max_message_size or 0
+        if link.role is RECEIVER:
+            link.delivery_count = attach.initial_delivery_count or 0
+        self._by_remote[attach.handle] = link
+        return link
+
+    def remote(self, handle: int) -> Link:
+        """The link that the other side calls so."""
+        link = self._by_remote.get(handle)
+        if link is None:
+            raise PeerError(f"link handle {int(handle)} is not attached")
+        return link
+
+    def forget(self, link: Link) -> None:
+        if link.partial is not None:
+            self.partials -= 1  # its last frame will never come
+        if link.remote_handle is not None:
+            del self._by_remote[link.remote_handle]
+        del self._by_name[link.name, link.role], self.by_handle[link.handle]
+
+    def forget_all(self) -> None:
+        for link in list(self.by_handle.values()):
+            self.forget(link)
+
+    def _add(self, handle: int, name: str, role: bool) -> Link:
+        link = self.by_handle[handle] = self._by_name[name, role] = Link(handle, name, role)
+        return link

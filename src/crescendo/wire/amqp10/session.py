@@ -1,0 +1,116 @@
+"""How far are both sides of a session, and what follows from what is said on it?
+
+Sans-IO: what arrived goes in, an event comes out, and answers go to the deque that the connection writes from. A
+session's window counts frames, a link's credit counts messages. Messages themselves are read in `arrivals.py`.
+"""
+
+from collections import deque
+from typing import Any
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.amqp10.events import Attached, Begun, Credited, Detached, Ended, Event, error_text
+from crescendo.wire.amqp10.frames import HEADER_BYTES, encode_frame
+from crescendo.wire.amqp10.links import SENDER, Link, Links
+from crescendo.wire.amqp10.performatives import (
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    End,
+    Flow,
+    Transfer,
+    encode_composite,
+)
+from crescendo.wire.amqp10.serial import HALF_ROUND, SERIAL, ahead
+
+WINDOW = HALF_ROUND  # ours is always open: what has arrived is read at once
+
+
+class Session:
+    """The one session of a connection."""
+
+    def __init__(self, outgoing: deque[memoryview], *, server: bool) -> None:
+        self.links = Links(server=server)
+        self.next_outgoing_id = 0  # counts frames
+        self.next_incoming_id = 0
+        self.remote_window = 0
+        self._outgoing = outgoing
+        self._server = server
+        self._channel = 0
+        self._begun = False
+
+    # -- things to say -------------------------------------------------------------------------------------------
+
+    def say(self, performative: Composite, payload: bytes = b"") -> None:
+        self._outgoing.append(memoryview(encode_frame(performative, payload, channel=self._channel)))
+
+    def say_flow(self, **link: Any) -> None:
+        self.say(Flow(self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW, **link))
+
+    def say_message(self, first: Transfer, message: bytes, max_frame_size: int) -> None:
+        """Queue one message, in as many frames as the other side's limit demands; `first` begins it."""
+        room = max_frame_size - HEADER_BYTES - len(encode_composite(first)) - 1  # 1: the more flag
+        position = 0
+        while True:
+            piece = message[position : position + room]
+            position += len(piece)
+            more = position < len(message)
+            performative = first if position == len(piece) else Transfer(first.handle)
+            performative.more = True if more else None
+            self.say(performative, piece)
+            self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL
+            self.remote_window -= 1
+            if not more:
+                break
+
+    # -- things heard --------------------------------------------------------------------------------------------
+
+    def take_begin(self, channel: int, begin: Begin) -> Event:
+        if self._begun:
+            raise PeerError("a second session, where one was agreed")
+        self._begun = True
+        self.next_incoming_id = begin.next_outgoing_id
+        self.remote_window = begin.incoming_window
+        if self._server:
+            self._channel = channel
+            self.say(Begin(channel, 0, WINDOW, WINDOW))
+        return Begun()
+
+    def take_attach(self, attach: Attach) -> Event:
+        return Attached(self.links.attached(attach).handle, attach)
+
+    def take_flow(self, flow: Flow) -> Event:
+        known = flow.next_incoming_id if flow.next_incoming_id is not None else 0
+        self.remote_window = ahead(known + flow.incoming_window, self.next_outgoing_id)
+        if flow.handle is None:
+            if flow.echo:
+                self.say_flow()
+            return Credited(None)
+        link = self.links.remote(flow.handle)
+        if link.role is SENDER and flow.link_credit is not None:
+            link.credit_limit = ((flow.delivery_count or 0) + flow.link_credit) & SERIAL
+            if flow.drain:  # we never hold messages back, so there is nothing to send with this credit
+                link.delivery_count = link.credit_limit
+                self.say_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=0, drain=True)
+        if flow.echo:
+            credit = ahead(link.credit_limit, link.delivery_count)
+            self.say_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=credit)
+        return Credited(link.handle)
+
+    def take_detach(self, detach: Detach) -> Event:
+        link = self.links.remote(detach.handle)
+        self.links.forget(link)
+        if not link.detached:
+            self.say(Detach(link.handle, bool(detach.closed)))
+        return Detached(link.handle, error_text(detach.error))
+
+    def take_end(self, end: End) -> Event:
+        self.links.forget_all()
+        self._begun = False
+        self.say(End())
+        return Ended(error_text(end.error))
+
+    def count_arrived(self, link: Link, deliveries: int) -> None:
+        """Messages of one frame each have arrived."""
+        self.next_incoming_id = (self.next_incoming_id + deliveries) & SERIAL
+        link.delivery_count = (link.delivery_count + deliveries) & SERIAL
