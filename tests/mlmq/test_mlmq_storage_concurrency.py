@@ -300,6 +300,24 @@ def test_those_who_ask_one_queue_differently_are_served_in_their_order(database_
     with_pool(database_url, work)
 
 
+def test_who_must_be_served_alone_keeps_the_place_of_those_behind(database_url: str) -> None:
+    async def work(_pool: Any, database: Database) -> None:
+        one_client, other = await registered(database, "k-one", "k-other")
+        shared, queue = [await public(database, one_client.client, name) for name in ("k-shared", "k-queue")]
+        await one(database, Send(one_client.client, b"meant", queues=(shared,), receiver=other.client))
+        await one(database, Send(one_client.client, b"single", queues=(queue,)))
+        asked = [
+            Dequeue(one_client.client, Query(queue=queue)),
+            Dequeue(one_client.client, Query(queue=queue, order=Order.AGE)),
+            Dequeue(one_client.client, Query(queue=shared)),
+            Dequeue(other.client, Query(queue=shared)),
+        ]
+        found = [contents(answer) for answer in (await database.serve(asked)).answers]
+        assert found == [[b"single"], [], [], [b"meant"]]
+
+    with_pool(database_url, work)
+
+
 def test_what_others_give_back_in_the_middle_is_handed_out_once(database_url: str) -> None:
     """Somebody locks messages and lets them go again, all the time, while many ask one queue in one statement."""
 

@@ -284,8 +284,9 @@ BEGIN
         IF NOT apart THEN
             SELECT tangled OR count(DISTINCT p.id) < count(*) INTO tangled FROM unnest(wave_picked) p;
         END IF;
-        IF tangled THEN  -- none may skip by what the others get: each by itself, later
-            SELECT array_agg(CASE WHEN u.wave = turn THEN last_wave + u.ord ELSE u.wave END ORDER BY u.ord),
+        IF tangled THEN  -- none may skip by what the others get: each by itself, before the waves to come
+            SELECT array_agg(CASE WHEN u.wave = turn THEN turn + u.ord
+                                  WHEN u.wave > turn THEN u.wave + cardinality(clients) ELSE u.wave END ORDER BY u.ord),
                    array_agg(CASE WHEN u.wave = turn THEN 0 ELSE u.skip END ORDER BY u.ord),
                    array_agg(CASE WHEN u.wave = turn THEN u.client ELSE u.asking END ORDER BY u.ord)
             INTO waves, skips, asking
