@@ -59,7 +59,8 @@ class Rows(Log):
             self.sent += [(seq, columns[2]) for seq in numbers]
             self.order += [("sent", seq) for seq in numbers]
         elif table == "settled":
-            self.settled.update(range(columns[1], columns[2] + 1))
+            for first, last in zip(np.atleast_1d(columns[1]), np.atleast_1d(columns[2]), strict=True):
+                self.settled.update(range(first, last + 1))
         elif table == "received":
             self.received += np.broadcast_to(np.asarray(columns[2]), rows).tolist()
             self.response_ns += np.broadcast_to(columns[5] - np.asarray(columns[3]), rows).tolist()
