@@ -153,10 +153,13 @@ class Workers:
         elif self.draining:
             call.connection.answer(call, Refused(Refusal.CLOSING, "this broker is shutting down; ask another one"))
         elif self.room.full:
-            self._journal.metrics.shed += 1
-            call.connection.answer(call, Refused(Refusal.OVERLOADED, "too many dequeues wait; ask again later"))
+            self._shed(call, "too many dequeues wait; ask again later")
         elif self.room.arrivals(call.keys) == call.arrivals or not self._enqueue(call):
             self._park(call, now_ns)
+
+    def _shed(self, call: Call, text: str) -> None:
+        self._journal.metrics.shed += 1
+        call.connection.answer(call, Refused(Refusal.OVERLOADED, text))
 
     def _look_again(self, calls: list[Call]) -> None:
         now_ns = monotonic_ns()
@@ -170,9 +173,10 @@ class Workers:
     def _waited_in_vain(self, call: Call) -> None:
         call.connection.parked.discard(call)
         call.waited(monotonic_ns())
-        if call.before is None and self._enqueue(call):
-            return  # nobody is told that there is nothing by mere inference
-        call.connection.answer(call, NOTHING)
+        if call.before is not None:
+            call.connection.answer(call, NOTHING)
+        elif not self._enqueue(call):  # nobody is told that there is nothing by mere inference
+            self._shed(call, "too many requests wait; ask again later")
 
     def _announce(self, group: list[Call], answers: list[Answer]) -> None:
         """Wake who waits here; tell other brokers of what nobody here waited for."""
