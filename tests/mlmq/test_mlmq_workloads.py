@@ -103,7 +103,8 @@ def test_a_message_taken_or_doubled_behind_their_backs_is_a_violation(
     slow = [{**group, "wait": "2ms" if group["kind"] == "producer" else "15ms"} for group in clients]
 
     async def scenario() -> None:
-        async with serving(database_url) as broker:
+        # One request a statement: then what is sent lies in its queue before anybody is handed it.
+        async with serving(database_url, batch=1) as broker:
             played = Played([broker.address], tmp_path, experiment_of(slow, measure="1500ms", drain="3s"))
             await played.play(lambda: tamper(database_url, statement.format(private)))
             assert played.findings.violations == 1, played.findings.violated

@@ -22,7 +22,7 @@ class Call:
     """One request, its connection, and its tiers so far."""
 
     __slots__ = (
-        "answer", "arrivals", "before", "connection", "database_ns", "deadline_ns", "keys", "mark_ns", "number",
+        "answer", "before", "connection", "database_ns", "deadline_ns", "keys", "mark_ns", "number",
         "pool_ns", "queue_ns", "receive_ns", "request", "send_ns", "wait_ns", "wants_times",
     )  # fmt: skip
 
@@ -44,7 +44,6 @@ class Call:
         self.mark_ns = received_ns
         self.answer: Answer | None = None
         self.keys: Mapping[int, bool] = {}
-        self.arrivals = 0
         self.before: tuple[int, int] | None = None  # what had come when the database was asked; None: it never was
         self.deadline_ns = 0
         if isinstance(request, Dequeue) and request.wait_ms:

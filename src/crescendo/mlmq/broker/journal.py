@@ -4,6 +4,7 @@ Counters always, and lines in the seed's performance log when there is one: how 
 processed, to be answered and in all, and how long each statement took. An answer that refuses is never called Ok.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from crescendo.mlmq import performance_log as seed
@@ -11,7 +12,7 @@ from crescendo.mlmq.broker import seed_names
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.metrics import Metrics
 from crescendo.mlmq.broker.settings import Settings
-from crescendo.wire.mlmq_operations import Answer, Messages, Refused, Request
+from crescendo.wire.mlmq_operations import Answer, Messages, Refused
 
 
 class Journal:
@@ -58,14 +59,17 @@ class Journal:
         if self._log is not None:
             self._log_request(self._log, call, answer)
 
-    def statement(self, kind: type[Request], calls: int, duration_ns: int, ended_ns: int, ok: bool) -> None:
-        """A statement that served so many requests."""
+    def statement(self, kinds: Sequence[type], duration_ns: int, ended_ns: int, ok: bool) -> None:
+        """A statement that served requests of these kinds, the same ones side by side."""
         metrics = self.metrics
-        metrics.statements[kind.__name__] += 1
-        metrics.database_ns[kind.__name__] += duration_ns
+        served = kinds[:1] if kinds[0] is kinds[-1] else (kinds[0], kinds[-1])
+        name = "+".join(kind.__name__ for kind in served)
+        metrics.statements[name] += 1
+        metrics.database_ns[name] += duration_ns
         metrics.database_failures += not ok
         if self._log is not None:
-            action = f"{seed.BROKER_DATABASE}#{seed_names.STATEMENTS[kind]}#{'Ok' if ok else 'Error'}#{calls}"
+            names = "+".join(seed_names.STATEMENTS[kind] for kind in served)
+            action = f"{seed.BROKER_DATABASE}#{names}#{'Ok' if ok else 'Error'}#{len(kinds)}"
             self._log.log(action, duration_ns, ended_ns, self._context)
 
     def _log_request(self, log: seed.PerformanceLog, call: Call, answer: Answer) -> None:

@@ -1,7 +1,7 @@
 """What waits for a worker, what does a worker take, and who is turned away?
 
-A bounded queue with a lane for each kind of request. A worker takes everything that waits in one lane, up to a limit,
-in one go: that is where batches come from, for one kind is one statement. While a lane is being served what comes next
+A bounded queue with a lane for each kind of statement. A worker takes everything that waits in one lane, up to a limit,
+in one go: that is where batches come from, for one lane is one statement. While a lane is being served what comes next
 gathers in it, unless it is enough for a full batch of its own: many small statements cost far more than few large ones.
 It never blocks who puts: a full queue says no, and the caller says "overloaded".
 """
@@ -20,7 +20,7 @@ class RequestQueue(Generic[T]):
 
     def __init__(self, limit: int, batch: int) -> None:
         self.limit = limit
-        self._batch = batch
+        self.batch = batch
         self._waiting = 0
         self._arrivals = 0
         self._lanes: dict[Any, deque[tuple[int, T]]] = {}  # with the order of arrival
@@ -60,7 +60,7 @@ class RequestQueue(Generic[T]):
                     self._wake_one()
                 raise
         waiting = self._lanes[lane]
-        taken = [waiting.popleft()[1] for _ in range(min(self._batch, len(waiting)))]
+        taken = [waiting.popleft()[1] for _ in range(min(self.batch, len(waiting)))]
         self._waiting -= len(taken)
         self._served[lane] = self._served.get(lane, 0) + 1
         if self._takers and self._next() is not _NONE:
@@ -79,7 +79,7 @@ class RequestQueue(Generic[T]):
         return found
 
     def _may_be_taken(self, lane: Any, waiting: deque[tuple[int, T]]) -> bool:
-        return not self._served.get(lane) or len(waiting) >= self._batch
+        return not self._served.get(lane) or len(waiting) >= self.batch
 
     def _wake_one(self) -> None:
         while self._takers:

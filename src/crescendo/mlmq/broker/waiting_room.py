@@ -34,15 +34,12 @@ class WaitingRoom(Generic[T]):
     def full(self) -> bool:
         return len(self._places) >= self.limit
 
-    def arrivals(self, keys: Mapping[int, bool]) -> int:
-        """A number that grows with the messages that arrive under one of the keys: read it before asking the database.
-
-        Without it a message that arrives between the empty look and the parking would wake nobody.
-        """
-        return self._forgotten + sum(self._arrivals[key] for key in keys)
-
     def arrived(self, key: int) -> int:
-        """How many messages have come under this key. It may grow without any."""
+        """How many messages have come under this key. It may grow without any.
+
+        Read it before asking the database: else a message that comes between the empty look and the parking would wake
+        nobody.
+        """
         return self._forgotten + self._arrivals[key]
 
     def park(self, item: T, keys: Mapping[int, bool], wait_s: float) -> None:
@@ -52,21 +49,33 @@ class WaitingRoom(Generic[T]):
         timer = asyncio.get_running_loop().call_later(max(wait_s, 0.0), self._expire, item)
         self._places[item] = keys, timer
 
-    def wake(self, key: int, messages: int) -> tuple[list[T], int]:
-        """Who is to look again, and how many of the messages no plain dequeue here waited for."""
+    def wake(self, key: int, messages: int, unclaimed: int | None = None) -> tuple[list[T], int]:
+        """Messages have come. Who is to look, and how many of them no plain dequeue here waited for.
+
+        `unclaimed` says how many of them nobody has got yet; else none.
+        """
         if len(self._arrivals) >= _REMEMBERED_KEYS:
             self._forgotten += sum(self._arrivals.values()) + 1  # every number changes, so nobody misses a message
             self._arrivals.clear()
         self._arrivals[key] += messages
-        woken: list[T] = []
-        left = messages
-        for item, choosy in self._by_key.get(key, {}).items():
-            if choosy or left:
-                woken.append(item)
-                left -= not choosy
-        for item in woken:
+        left = messages if unclaimed is None else unclaimed
+        woken = self.claim(key, left)
+        plain = sum(not choosy for _, choosy in woken)
+        return [item for item, _ in woken], left - plain
+
+    def claim(self, key: int, messages: int) -> list[tuple[T, bool]]:
+        """Take out who would look if so many messages came, each with whether it is choosy."""
+        waiting = self._by_key.get(key)
+        if not waiting:
+            return []
+        claimed: list[tuple[T, bool]] = []
+        for item, choosy in waiting.items():
+            if choosy or messages > 0:
+                claimed.append((item, choosy))
+                messages -= not choosy
+        for item, _ in claimed:
             self.leave(item)
-        return woken, left
+        return claimed
 
     def oldest(self, most: int) -> list[T]:
         """Take out those who have waited longest since they last looked, so that they look again."""

@@ -18,7 +18,7 @@ class Slots:
 
     def __init__(self, session: int) -> None:
         self._session = session
-        self._free: deque[int] = deque(range(MAX_SLOTS))
+        self._free = list(reversed(range(MAX_SLOTS)))
         self._last = [0] * MAX_SLOTS
         self._left = asyncio.Semaphore(MAX_SLOTS)
         self._open_dequeues: dict[Wish, deque[Once]] = {}
@@ -29,9 +29,12 @@ class Slots:
         return sum(map(len, self._open_dequeues.values()))
 
     async def lend(self) -> Once:
-        """A slot nobody uses, with its next number; waits while all are in use."""
+        """A slot nobody uses, with its next number; waits while all are in use.
+
+        The one that was used last: who asks one thing after the other needs one receipt only.
+        """
         await self._left.acquire()
-        slot = self._free.popleft()
+        slot = self._free.pop()
         self._last[slot] += 1
         return Once(self._session, slot, self._last[slot])
 

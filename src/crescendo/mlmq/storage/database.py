@@ -1,14 +1,15 @@
 """How does a batch of requests get its answers from PostgreSQL, and how long did that take?
 
-One statement on one connection for a batch of one kind, unless it breaks the limits of a statement: then it becomes
-several, in order. The pool is the caller's. Starts no transaction, keeps no state, waits for no message.
+One statement on one connection for a batch of one kind, or of sends and dequeues, unless it breaks the limits of a
+statement: then it becomes several, in order. The pool is the caller's. Starts no transaction, keeps no state, waits for
+no message.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from crescendo.mlmq.storage import messages, registrations
+from crescendo.mlmq.storage import exchanges, messages, registrations
 from crescendo.mlmq.storage.failures import translated
 from crescendo.wire.mlmq_operations import (
     MAX_BATCH,
@@ -37,9 +38,9 @@ _SERVE: dict[type, _Serve] = {
     DeleteQueue: registrations.delete_queue,
     LookupClient: registrations.lookup_client,
     LookupQueue: registrations.lookup_queue,
-    Send: messages.send,
+    Send: exchanges.exchange,
     Peek: messages.peek,
-    Dequeue: messages.dequeue,
+    Dequeue: exchanges.exchange,
     Acknowledge: messages.acknowledge,
     Extend: messages.extend,
     Pending: messages.pending,
@@ -106,7 +107,7 @@ class Database:
         return await self.serve(requests)
 
     async def serve(self, requests: Sequence[Request]) -> Served:
-        """Answers to requests of one kind, in their order."""
+        """Answers to requests of one kind, or to sends and then dequeues, in their order."""
         asked_ns = time.monotonic_ns()
         with translated():
             async with self._pool.acquire() as connection:
@@ -129,11 +130,10 @@ class Database:
 
 async def answer(connection: Any, requests: Sequence[Request]) -> list[Answer]:
     """The same on a connection that the caller holds, to measure by itself. Raises what `failures` makes of errors."""
-    serve = _SERVE[type(requests[0])] if requests else None
     answers: list[Answer] = []
     with translated():
         for batch in statements_of(requests):
-            answers += await serve(connection, batch)  # type: ignore[misc]
+            answers += await _SERVE[type(batch[0])](connection, batch)
     return answers
 
 

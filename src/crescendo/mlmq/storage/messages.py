@@ -4,7 +4,7 @@ One statement a batch; answers in the order of the requests. Within one batch no
 limited: the caller sees to both. Decides nothing: the procedures have.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +36,21 @@ _STALE = Refused(Refusal.STALE, "a later request has used this slot")
 
 
 async def send(connection: Any, requests: Sequence[Send]) -> list[Answer]:
+    rows = await connection.fetch(
+        "SELECT * FROM mlmq.send_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", *send_columns(requests)
+    )
+    return sent(requests, rows)
+
+
+async def dequeue(connection: Any, requests: Sequence[Dequeue]) -> list[Answer]:
+    rows = await connection.fetch(
+        "SELECT * FROM mlmq.dequeue_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", *dequeue_columns(requests)
+    )
+    return answers(requests, rows)
+
+
+def send_columns(requests: Sequence[Send]) -> Iterator[tuple[Any, ...]]:
+    """As `send_many` takes them: one row a message."""
     rows = []
     for ord_, request in enumerate(requests):
         once = request.once
@@ -49,30 +64,23 @@ async def send(connection: Any, requests: Sequence[Send]) -> list[Answer]:
             for queue in request.queues or (None,)
         ]
         # fmt: on
-    answers: list[Answer | None] = [None] * len(requests)
-    for ord_, status, sent, context in await connection.fetch(
-        "SELECT * FROM mlmq.send_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", *zip(*rows, strict=True)
-    ):
-        answers[ord_] = _refused_send(status, requests[ord_]) if status else Sent(tuple(sent), context)
-    return _complete(answers)
+    return zip(*rows, strict=True)
 
 
-async def peek(connection: Any, requests: Sequence[Peek]) -> list[Answer]:
-    columns = zip(*((*_query_of(request), request.count) for request in requests), strict=True)
-    rows = await connection.fetch("SELECT * FROM mlmq.peek_many($1, $2, $3, $4, $5, $6)", *columns)
-    return _answers(requests, rows)
-
-
-async def dequeue(connection: Any, requests: Sequence[Dequeue]) -> list[Answer]:
+def dequeue_columns(requests: Sequence[Dequeue]) -> Iterator[tuple[Any, ...]]:
+    """As `dequeue_many` takes them."""
     asked = []
     for request in requests:
         once = request.once
         slot = (once.session, once.slot, once.number) if once else (None, None, None)
         asked.append((*_query_of(request), request.count, request.lease_ms, *slot))
-    rows = await connection.fetch(
-        "SELECT * FROM mlmq.dequeue_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", *zip(*asked, strict=True)
-    )
-    return _answers(requests, rows)
+    return zip(*asked, strict=True)
+
+
+async def peek(connection: Any, requests: Sequence[Peek]) -> list[Answer]:
+    columns = zip(*((*_query_of(request), request.count) for request in requests), strict=True)
+    rows = await connection.fetch("SELECT * FROM mlmq.peek_many($1, $2, $3, $4, $5, $6)", *columns)
+    return answers(requests, rows)
 
 
 async def acknowledge(connection: Any, requests: Sequence[Acknowledge]) -> list[Answer]:
@@ -115,8 +123,16 @@ def _query_of(request: Peek | Dequeue) -> tuple[Any, ...]:
     return request.client, query.queue, query.sender, query.context, query.order is Order.AGE
 
 
-def _answers(requests: Sequence[Peek | Dequeue], rows: Sequence[Any]) -> list[Answer]:
-    """Rows of one request come in the order in which it is to see them."""
+def sent(requests: Sequence[Send], rows: Sequence[Any]) -> list[Answer]:
+    """What `send_many` says of these requests."""
+    found: list[Answer | None] = [None] * len(requests)
+    for ord_, status, ids, context in rows:
+        found[ord_] = _refused_send(status, requests[ord_]) if status else Sent(tuple(ids), context)
+    return _complete(found)
+
+
+def answers(requests: Sequence[Peek | Dequeue], rows: Sequence[Any]) -> list[Answer]:
+    """What is shown or handed out. Rows of one request come in the order in which it is to see them."""
     found: list[list[Message]] = [[] for _ in requests]
     refused: dict[int, Answer] = {}
     for ord_, status, id_, queue, sender, receiver, priority, context, sent_at, delivery, content in rows:
@@ -126,13 +142,24 @@ def _answers(requests: Sequence[Peek | Dequeue], rows: Sequence[Any]) -> list[An
             stale = status == Refusal.STALE
             refused[at] = _STALE if stale else refused_reader(status, request.client, request.query.queue)
             continue
-        since = sent_at - _EPOCH
-        sent_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-        found[at].append(Message(id_, queue, sender, receiver, priority, context, sent_us, delivery, content))
+        found[at].append(message_of(id_, queue, sender, receiver, priority, context, sent_at, delivery, content))
     return [
         refused[at] if at in refused else Messages(tuple(messages)) if messages else _NOTHING
         for at, messages in enumerate(found)
     ]
+
+
+def message_of(
+    id_: int, queue: int, sender: int, receiver: int | None, priority: int, context: int | None, sent_at: datetime,
+    delivery: int, content: bytes,
+) -> Message:  # fmt: skip
+    return Message(id_, queue, sender, receiver, priority, context, microseconds(sent_at), delivery, content)
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970, to the last one: a float would lose it."""
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _settled(requests: Sequence[Acknowledge | Extend], rows: Sequence[Any]) -> list[Answer]:
