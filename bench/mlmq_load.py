@@ -1,10 +1,12 @@
 """How are clients of MLMQ's workloads put on brokers for a measurement, and what did they get?
 
 Brokers are processes of their own on one durable embedded PostgreSQL; clients are the workloads themselves, in this
-process. Warm-up is not counted. Nothing is recorded: rows go nowhere, requests are counted.
+process. Warm-up is not counted. Nothing is recorded: rows go nowhere, requests are counted. What it cost is the
+kernel's account of all three.
 """
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 import uvloop
 
 from crescendo.mlmq.client import Exchange
@@ -48,14 +51,32 @@ class Nowhere:
         pass
 
 
+def cpu_seconds() -> dict[str, float]:
+    """Of this process, its brokers, and their database's processes."""
+    spent: Counter[str] = Counter()
+    me = psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            name = "clients" if process == me else "brokers" if "broker" in words else "database"
+            spent[name] += sum(process.cpu_times()[:2])
+    return spent
+
+
 class Tally(Journal):
     """Counts what was answered since the warm-up was over, and keeps the tiers of sends."""
 
     def __init__(self) -> None:
         super().__init__(Nowhere())
         self.counting = False
+        self.cpu: list[dict[str, float]] = []  # when counting began, and when it ended
         self.counted: Counter[str] = Counter()
         self.sends: list[tuple[int, ...]] = []
+
+    def count(self, counting: bool) -> None:
+        if counting is not self.counting:
+            self.cpu.append(cpu_seconds())
+        self.counting = counting
 
     def leave(self, parcel: Parcel, size: int, stored_ns: int | None) -> None:
         self.sent += 1
@@ -82,10 +103,15 @@ class Result:
     batch: float  # requests a statement
     send_ms: float
     tiers_ms: dict[str, float]
+    cpu_us: dict[str, float]  # a useful request
 
     @property
     def breakup(self) -> str:
         return " ".join(f"{name} {value:.2f}" for name, value in self.tiers_ms.items())
+
+    @property
+    def costs(self) -> str:
+        return ", ".join(f"{name} {value:.0f}" for name, value in self.cpu_us.items())
 
 
 def mix(wait: str = "0s") -> list[dict[str, Any]]:
@@ -126,6 +152,7 @@ def measure(url: str, clients: list[dict[str, Any]], seconds: float, count: int 
         requests, statements = map(sum, zip(*(_statements(place["http"]) for place in places), strict=True))
     sends = list(zip(*tally.sends, strict=True)) or [(0,)] * (1 + len(TIERS))
     medians = [median(column) / 1e6 for column in sends]
+    begun, ended = tally.cpu
     return Result(
         tally.counted[OK] / took_s,
         tally.counted[EMPTY] / took_s,
@@ -133,6 +160,7 @@ def measure(url: str, clients: list[dict[str, Any]], seconds: float, count: int 
         requests / max(statements, 1),
         medians[0],
         dict(zip(TIERS, medians[1:], strict=True)),
+        {name: (spent - begun[name]) / max(tally.counted[OK], 1) * 1e6 for name, spent in ended.items()},
     )
 
 
@@ -151,9 +179,10 @@ async def _perform(places: list[str], clients: list[dict[str, Any]], seconds: fl
     begun_s = t0_ns / 1e9 + WARM_UP_S
 
     def count(now_ns: int) -> None:
-        tally.counting = begun_s <= now_ns / 1e9 < begun_s + seconds
+        tally.count(begun_s <= now_ns / 1e9 < begun_s + seconds)
 
     await company.perform(t0_ns, lambda: False, count)
+    tally.count(False)
     await company.leave()
     found = company.findings
     if found.violations or found.unresolved:

@@ -14,7 +14,7 @@ from crescendo.mlmq.client import AsyncClient, Backoff, Client, Exchange, Query,
 from crescendo.mlmq.client.slots import Slots
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.mlmq import Codec
-from crescendo.wire.mlmq_operations import ANSWERS, MAX_SLOTS, Dequeue, Refusal, Refused
+from crescendo.wire.mlmq_operations import ANSWERS, MAX_SLOTS, Refusal, Refused
 
 QUICK = Backoff(first_s=0.01, most_s=0.05)
 
@@ -288,10 +288,27 @@ def test_a_slot_is_used_by_one_request_at_a_time_and_numbers_rise() -> None:
         slots.give_back(lent[5])
         again = await waiting
         assert (again.session, again.slot, again.number) == (9, lent[5].slot, lent[5].number + 1)
-        request, other = Dequeue(1, Query(queue=1)), Dequeue(1, Query(queue=2))
-        slots.keep_open(request, again)
+        wish, other = (Query(queue=1), 1, 0), (Query(queue=2), 1, 0)
+        slots.keep_open(wish, again)
         assert slots.reopen(other) is None
-        assert slots.reopen(request) == again
-        assert slots.reopen(request) is None
+        assert slots.reopen(wish) == again
+        assert slots.reopen(wish) is None
+
+
+def test_a_slot_that_comes_too_late_goes_to_the_next_who_waits() -> None:
+    async def scenario() -> None:
+        slots = Slots(9)
+        lent = [await slots.lend() for _ in range(MAX_SLOTS)]
+        first, second = asyncio.create_task(slots.lend()), asyncio.create_task(slots.lend())
+        await asyncio.sleep(0)
+        slots.give_back(lent[5])
+        first.cancel()
+        assert (await second).slot == lent[5].slot
+        third = asyncio.create_task(slots.lend())
+        await asyncio.sleep(0)
+        third.cancel()
+        await asyncio.sleep(0)
+        slots.give_back(lent[6])
+        assert (await slots.lend()).slot == lent[6].slot
 
     play(scenario())

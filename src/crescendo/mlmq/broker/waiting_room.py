@@ -40,7 +40,7 @@ class WaitingRoom(Generic[T]):
         Read it before asking the database: else a message that comes between the empty look and the parking would wake
         nobody.
         """
-        return self._forgotten + self._arrivals[key]
+        return self._forgotten + self._arrivals.get(key, 0)
 
     def park(self, item: T, keys: Mapping[int, bool], wait_s: float) -> None:
         """Let it wait under these keys, each with whether it is choosy there. The caller has checked `full`."""

@@ -63,7 +63,7 @@ class Workers:
     async def work(self) -> None:
         """One worker. Ends only by cancellation."""
         while True:
-            kind, calls = await self.queue.take()
+            lane, calls = await self.queue.take()
             self.busy += 1
             try:
                 await self._serve(calls)
@@ -71,7 +71,7 @@ class Workers:
                 log.exception("a worker failed to hand out answers")  # it must live on: others depend on it
             finally:
                 self.busy -= 1
-                self.queue.done(kind)
+                self.queue.done(lane)
 
     async def poll(self, every_s: float) -> None:
         """Let those who wait look again now and then: for what comes back when leases end, and for lost notices."""
@@ -102,18 +102,26 @@ class Workers:
         for call in list(calls):
             self.room.leave(call)
 
-    async def _serve(self, taken: list[Call]) -> None:
+    async def _serve(self, calls: list[Call]) -> None:
+        group = self._with_who_waits(calls)
+        if group:
+            answers = await self._ask(group)
+            self._hand_out(group, answers, self._announce(group, answers))
+
+    def _with_who_waits(self, taken: list[Call]) -> list[Call]:
+        """Sends first, then those who ask, then those who wait for what is sent."""
         taken = [call for call in taken if not call.connection.closing]
         sends = [call for call in taken if isinstance(call.request, Send)]
-        others = [call for call in taken if not isinstance(call.request, Send)] if len(sends) < len(taken) else []
-        group = sends + others + self._claimed(sends, self.queue.batch - len(taken))
-        if not group:
-            return
+        group = taken
+        if sends:
+            others = [call for call in taken if not isinstance(call.request, Send)]
+            group = sends + others + self._claimed(sends, self.queue.batch - len(taken))
         for call in group:
             if isinstance(call.request, Dequeue):
                 call.before = self._emptiness.before(call.request)
-        answers = await self._ask(group)
-        news = self._announce(group, answers) if sends else {}
+        return group
+
+    def _hand_out(self, group: list[Call], answers: list[Answer], news: dict[int, int]) -> None:
         for call, answer in zip(group, answers, strict=True):
             if call.before is not None and isinstance(call.request, Dequeue):
                 # It has seen what was sent with it as well.
@@ -203,6 +211,8 @@ class Workers:
 
         Returns what has come.
         """
+        if not isinstance(group[0].request, Send):  # sends come first
+            return {}
         stored = (call.request for call, answer in zip(group, answers, strict=True) if not isinstance(answer, Refused))
         news = _news_of(stored)
         taken = Counter(

@@ -10,8 +10,6 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import msgspec
-
 from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.caller import Caller
 from crescendo.mlmq.client.errors import RefusedError
@@ -155,14 +153,14 @@ class AsyncClient:
     async def send_message(self, queues: int | Sequence[int], content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
         """Store a message in one queue or in each of many."""
         chosen = (queues,) if isinstance(queues, int) else tuple(queues)
-        return await self._send(Send(self.id, content, chosen, priority))
+        return await self._send(content, chosen, priority)
 
     async def send_message_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
-        return await self._send(Send(self.id, content, (), priority, receiver=client))
+        return await self._send(content, (), priority, client)
 
     async def send_request_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> int:
         """The context by which the response will be known."""
-        sent = await self._send(Send(self.id, content, (), priority, receiver=client, new_context=True))
+        sent = await self._send(content, (), priority, client, new_context=True)
         if sent.context is None:
             raise PeerError("the broker gave no context to a request")
         return sent.context
@@ -170,7 +168,7 @@ class AsyncClient:
     async def send_response_to_client(
         self, client: int, context: int, content: bytes, priority: int = DEFAULT_PRIORITY
     ) -> Sent:
-        return await self._send(Send(self.id, content, (), priority, receiver=client, context=context))
+        return await self._send(content, (), priority, client, context)
 
     async def queues_with_pending_messages(self, most: int = 100) -> tuple[int, tuple[QueueFound, ...]]:
         """How many messages wait in our own queue, and which public queues hold some for us."""
@@ -195,16 +193,17 @@ class AsyncClient:
     ) -> tuple[Message, ...]:
         """The first messages, as many as are there."""
         wait_ms = min(round(wait_s * 1000), MAX_WAIT_MS)
-        request = Dequeue(self.id, query, most, round(lease_s * 1000), wait_ms)
-        slots = self._session
-        once = slots.reopen(request) or await slots.lend()
+        lease_ms, slots = round(lease_s * 1000), self._session
+        wish = query, most, lease_ms
+        once = slots.reopen(wish) or await slots.lend()
         try:
-            answer = await self._ask(msgspec.structs.replace(request, once=once), Messages, wait_s=wait_ms / 1000)
+            request = Dequeue(self.id, query, most, lease_ms, wait_ms, once)
+            answer = await self._ask(request, Messages, wait_s=wait_ms / 1000)
         except BaseException as err:  # cancelled ones as well: the messages may be ours already
             if isinstance(err, RefusedError) and not err.outcome_unknown:
                 slots.give_back(once)
             else:
-                slots.keep_open(request, once)
+                slots.keep_open(wish, once)
             raise
         slots.give_back(once)
         return answer.messages
@@ -238,11 +237,14 @@ class AsyncClient:
             raise ConfigError(f"client {self.name} is not registered; call register() first")
         return self._slots
 
-    async def _send(self, request: Send) -> Sent:
+    async def _send(
+        self, content: bytes, queues: tuple[int, ...], priority: int, receiver: int | None = None,
+        context: int | None = None, new_context: bool = False,
+    ) -> Sent:  # fmt: skip
         slots = self._session
         once = await slots.lend()
         try:
-            return await self._ask(msgspec.structs.replace(request, once=once), Sent)
+            return await self._ask(Send(self.id, content, queues, priority, receiver, context, new_context, once), Sent)
         finally:
             slots.give_back(once)  # also when nobody answered: the next number makes the old request stale
 

@@ -5,7 +5,7 @@ still waits is told. Never connects again and never repeats a request: whoever o
 """
 
 import asyncio
-from time import monotonic_ns
+from time import monotonic, monotonic_ns
 from typing import Any, NamedTuple, cast
 
 from crescendo.model.errors import PeerError
@@ -35,7 +35,10 @@ class Link(asyncio.BufferedProtocol):
         self._codec = Codec(_TYPES)
         self._buffer = bytearray(_BUFFER_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, tuple[asyncio.Future[Reply], int]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Reply], int, float]] = {}  # asked when, given up when
+        self._loop = asyncio.get_running_loop()
+        self._watch: asyncio.TimerHandle | None = None
+        self._watch_s = 0.0
         self._last_number = 0
         self._reason = "closed"
 
@@ -43,17 +46,19 @@ class Link(asyncio.BufferedProtocol):
         """The answer to one request. PeerError when the connection ends first, TimeoutError when it takes too long."""
         if self._transport is None or not self.open:
             raise PeerError(f"{self.broker}: the connection is {self._reason}")
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         future: asyncio.Future[Reply] = loop.create_future()
         self._last_number = number = self._last_number + 1
         frame = self._codec.encode(number, request, wants_times=self._wants_times)
-        timer = loop.call_later(timeout_s, _expire, future)
-        self._waiting[number] = future, monotonic_ns()
+        asked_ns = monotonic_ns()
+        until_s = asked_ns / 1e9 + timeout_s
+        self._waiting[number] = future, asked_ns, until_s
+        if self._watch is None or until_s < self._watch_s:
+            self._watch_until(until_s)
         try:
             self._transport.write(frame)
             return await future
         finally:
-            timer.cancel()
             self._waiting.pop(number, None)
 
     def close(self, reason: str = "closed") -> None:
@@ -64,6 +69,23 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _watch_until(self, until_s: float) -> None:
+        """One timer for everybody who waits: requests are many, and hardly any is given up."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch_s = until_s
+        self._watch = self._loop.call_later(max(until_s - monotonic(), 0.0), self._give_up)
+
+    def _give_up(self) -> None:
+        self._watch = None
+        now_s = monotonic()
+        for future, _, until_s in self._waiting.values():
+            if until_s <= now_s and not future.done():
+                future.set_exception(TimeoutError())
+        left = [until_s for future, _, until_s in self._waiting.values() if not future.done()]
+        if left:
+            self._watch_until(min(left))
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.open = True
@@ -73,7 +95,9 @@ class Link(asyncio.BufferedProtocol):
             self._reason = f"lost: {exc}" if exc else "closed by the broker"
         self.open = False
         self._transport = None
-        for future, _ in self._waiting.values():
+        if self._watch is not None:
+            self._watch.cancel()
+        for future, *_ in self._waiting.values():
             if not future.done():
                 future.set_exception(PeerError(f"{self.broker}: the connection was {self._reason}"))
 
@@ -114,8 +138,3 @@ async def connect(broker: str, timeout_s: float, wants_times: bool) -> Link:
     except OSError as err:
         raise PeerError(f"{broker} cannot be reached: {err.strerror or err}") from err
     return link
-
-
-def _expire(future: "asyncio.Future[Reply]") -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())

@@ -8,7 +8,7 @@ dequeue gets that `Once` again. Sends nothing.
 import asyncio
 from collections import deque
 
-from crescendo.wire.mlmq_operations import MAX_SLOTS, Dequeue, Once, Query
+from crescendo.wire.mlmq_operations import MAX_SLOTS, Once, Query
 
 Wish = tuple[Query, int, int]  # query, count, lease: what makes two dequeues ask for the same
 
@@ -20,7 +20,7 @@ class Slots:
         self._session = session
         self._free = list(reversed(range(MAX_SLOTS)))
         self._last = [0] * MAX_SLOTS
-        self._left = asyncio.Semaphore(MAX_SLOTS)
+        self._wanted: deque[asyncio.Future[int]] = deque()
         self._open_dequeues: dict[Wish, deque[Once]] = {}
 
     @property
@@ -33,23 +33,41 @@ class Slots:
 
         The one that was used last: who asks one thing after the other needs one receipt only.
         """
-        await self._left.acquire()
-        slot = self._free.pop()
+        slot = self._free.pop() if self._free else await self._next_free()
         self._last[slot] += 1
         return Once(self._session, slot, self._last[slot])
 
     def give_back(self, once: Once) -> None:
         """The answer came, or nobody will ever want it."""
-        self._free.append(once.slot)
-        self._left.release()
+        self._free_up(once.slot)
 
-    def keep_open(self, request: Dequeue, once: Once) -> None:
+    async def _next_free(self) -> int:
+        """Who waits longest gets what becomes free."""
+        handed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._wanted.append(handed)
+        try:
+            return await handed
+        except asyncio.CancelledError:
+            if handed.done() and not handed.cancelled():
+                self._free_up(handed.result())
+            raise
+
+    def _free_up(self, slot: int) -> None:
+        while self._wanted:
+            handed = self._wanted.popleft()
+            if not handed.done():
+                handed.set_result(slot)
+                return
+        self._free.append(slot)
+
+    def keep_open(self, wish: Wish, once: Once) -> None:
         """No answer came. The slot stays taken until an equal dequeue fetches it."""
-        self._open_dequeues.setdefault(_wish(request), deque()).append(once)
+        self._open_dequeues.setdefault(wish, deque()).append(once)
 
-    def reopen(self, request: Dequeue) -> Once | None:
+    def reopen(self, wish: Wish) -> Once | None:
         """The `Once` of an equal dequeue that was never answered, if there is one."""
-        wish = _wish(request)
+        if not self._open_dequeues:
+            return None
         waiting = self._open_dequeues.get(wish)
         if not waiting:
             return None
@@ -57,7 +75,3 @@ class Slots:
         if not waiting:
             del self._open_dequeues[wish]
         return once
-
-
-def _wish(request: Dequeue) -> Wish:
-    return request.query, request.count, request.lease_ms
