@@ -18,7 +18,7 @@ from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle, Window
 from crescendo.record.schema import SENT, SETTLED, Settlement
-from crescendo.wire.stamp import MAGIC, ONE_STAMP
+from crescendo.wire.stamp import MAGIC, ONE_STAMP, Stamps
 
 TAG = 0xC0FFEE
 MS = 1_000_000
@@ -116,9 +116,9 @@ def test_a_stall_shows_in_every_message_and_is_not_called_lateness(stage: Stage)
 
 def test_lateness_is_reported_when_the_generator_itself_is_late(stage: Stage) -> None:
     class Slow(FakeSendChannel):
-        def send(self, first_seq: int, count: int) -> None:
-            super().send(first_seq, count)
+        def take(self, stamps: Stamps) -> bool:
             time.sleep(0.02)
+            return super().take(stamps)
 
     statistics = stage.engine(sender(Slow(capacity=8), rate=4000, total=80)).run(time.monotonic_ns())
     assert statistics.values["lateness_p99_ns"] > 50 * MS
@@ -218,10 +218,11 @@ class SlowlySettling(FakeSendChannel):
         self._settled = 0
         self.most_held = 0
 
-    def send(self, first_seq: int, count: int) -> None:
-        super().send(first_seq, count)
+    def take(self, stamps: Stamps) -> bool:
+        done = super().take(stamps)
         self.most_held = max(self.most_held, len(self.taken) - self._settled)
         self.poke()
+        return done
 
     def pump(self) -> list[Outcome]:
         self.drink()
