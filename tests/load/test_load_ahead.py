@@ -4,6 +4,7 @@ import contextlib
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,13 +43,13 @@ class Willing(FakeSendChannel):
 class Bench:
     """One connection, its prepared messages, and what was recorded of them."""
 
-    def __init__(self, *, rate: float = 1000, total: int = 300, settle: Settle = Settle.AT_LEAST_ONCE) -> None:
+    def __init__(self, *, rate: float = 1000, total: int = 300, number: int = 0) -> None:
         self._limit = UNLIMITED
         self.channel = Willing(capacity=200, allow=lambda taken: self._limit - taken)
         self.channel.release()
         self.rows: list[tuple[int, int, int]] = []
-        group = Group(rate=rate, settle=settle)
-        self.sender = Sender(3, group, pacer_for(rate), Quota(total, UNLIMITED), self.channel, TAG)
+        group = Group(rate=rate, settle=Settle.AT_LEAST_ONCE)
+        self.sender = Sender(number, group, pacer_for(rate), Quota(total, UNLIMITED), self.channel, TAG)
         self.ahead = Ahead(self.sender, T0_NS, QUANTUM_NS, self._record)
 
     def grant(self, room: int) -> None:
@@ -77,9 +78,14 @@ class Bench:
 DEEDS = ("send", "send", "send", "book", "grant", "ordinary", "drop")
 
 
-@given(st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 9 * MS), st.integers(0, 40)), max_size=60))
-def test_every_message_leaves_once_in_order_and_not_before_its_time(steps: list[tuple[str, int, int]]) -> None:
-    bench = Bench()
+@given(
+    st.integers(0, 200),
+    st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 9 * MS), st.integers(0, 40)), max_size=60),
+)
+def test_every_message_leaves_once_in_order_and_not_before_its_time(
+    number: int, steps: list[tuple[str, int, int]]
+) -> None:
+    bench = Bench(number=number)
     now_ns = T0_NS
     for deed, passed_ns, room in steps:
         now_ns += passed_ns
@@ -103,7 +109,7 @@ def test_every_message_leaves_once_in_order_and_not_before_its_time(steps: list[
     bench.ahead.drop()
     stamps = bench.channel.taken
     assert [stamp[:5] for stamp in stamps] == [
-        (0xC501, 3, TAG, seq, T0_NS + seq * MS) for seq in range(len(stamps))
+        (0xC501, number, TAG, seq, T0_NS + seq * MS) for seq in range(len(stamps))
     ]  # fmt: skip
     assert bench.rows == [stamp[3:] for stamp in stamps]
     assert bench.sender.in_flight == len(stamps)
@@ -123,6 +129,16 @@ def test_what_is_prepared_leaves_alone_or_together_with_what_is_late() -> None:
     assert bench.ahead.used_up
     assert bench.ahead.renew(T0_NS + (MOST - 1) * MS)
     assert [row[0] for row in bench.rows] == list(range(MOST))
+
+
+def test_connections_of_one_rate_prepare_at_different_times() -> None:
+    ends = Counter()
+    for bench in (Bench(number=number) for number in range(100)):
+        bench.ahead.renew(T0_NS)
+        while not bench.ahead.used_up:
+            next_ns = bench.ahead.send(T0_NS + len(bench.channel.taken) * MS)
+        ends[(next_ns - T0_NS) // MS % MOST] += 1
+    assert max(ends.values()) <= 3
 
 
 def test_leave_that_was_taken_back_is_asked_for_again() -> None:

@@ -26,6 +26,7 @@ from crescendo.record.writer import Log
 
 READY_TIMEOUT_S = 10.0
 _DRAIN_NS = 60 * 10**9
+_LEAD_NS = 50_000_000  # as in a run, where all is prepared before the first message is due
 _STEADY = Constant()
 
 
@@ -125,7 +126,7 @@ def send(url: str, group: Group, quota: Quota, *, tag: int, log: Log | None = No
     engine = SenderEngine(senders, counted, Guard(lambda: False), drain_ns=_DRAIN_NS)
     cpu_before = cpu_seconds()
     try:
-        statistics = engine.run(time.monotonic_ns())
+        statistics = engine.run(time.monotonic_ns() + _LEAD_NS)
     finally:
         cpu = cpu_seconds() - cpu_before
         engine.close(patience_s=0)  # nobody at a null end hears a good-bye

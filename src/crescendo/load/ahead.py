@@ -11,14 +11,16 @@ them and nothing to repeat. Everything else takes the engine's ordinary way, bef
 
 import struct
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
 
 from crescendo.load.sending import Sender
 from crescendo.load.statistics import Int64s
+from crescendo.model.profile import phase_of
 
-MOST = 64  # messages that wait: their preparation is paid for many times over, and their send times are still warm
+MOST = 64  # messages that wait, give or take a few
 FEWEST = 8  # below this, preparing them costs more than it saves
 LONGEST_NS = 1_000_000_000  # what leaves is recorded at most this much later
 _SENT_NS = struct.Struct(">q")
@@ -31,12 +33,19 @@ Record = Callable[[Sender, int, Int64s, Int64s], None]
 class Ahead:
     """The messages of one connection that wait for their time."""
 
+    __slots__ = (
+        "_at", "_bodies", "_booked", "_channel", "_count", "_due_ns", "_first_seq", "_frames", "_granted", "_intended",
+        "_intended_ns", "_numbers", "_octets", "_quantum_ns", "_record", "_sender", "_sent_ns", "_stamps", "_t0_ns",
+        "_turn",
+    )  # fmt: skip
+
     def __init__(self, sender: Sender, t0_ns: int, quantum_ns: int, record: Record) -> None:
         self._sender = sender
         self._channel = sender.channel
         self._t0_ns = t0_ns
         self._quantum_ns = quantum_ns
         self._record = record
+        self._turn = int(phase_of(sender.number) * MOST)
         self._count = 0  # messages that were prepared
         self._granted = 0  # up to here they may leave
         self._at = 0  # up to here they have left
@@ -120,12 +129,15 @@ class Ahead:
         sender = self._sender
         self._count = self._granted = self._at = self._booked = 0
         first, channel = sender.next_seq, sender.channel
-        most = min(MOST, room, sender.total - first)
+        # Up to where this connection's turn is over: those of one rate would otherwise all prepare at the same time.
+        most = MOST - (first + self._turn) % MOST
+        most = min(most if most >= FEWEST else most + MOST, room, sender.total - first)
         if most < FEWEST or not sender.is_predictable:
             return
         numbers = np.arange(first, min(first + most + 1, sender.total), dtype=np.int64)
-        due_ns = sender.pacer.due_ns(numbers) + self._t0_ns
-        count = min(most, int(np.searchsorted(due_ns, due_ns[0] + LONGEST_NS)))
+        intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
+        due_ns = intended_ns.tolist()
+        count = bisect_left(due_ns, due_ns[0] + LONGEST_NS, hi=most)
         if count < FEWEST or due_ns[FEWEST - 1] <= now_ns + self._quantum_ns:
             return
         octets = channel.prepare(count)
@@ -133,14 +145,13 @@ class Ahead:
             return
         if channel.stamps is not self._stamps:
             self._adopt()
-        length = len(octets) // count
-        self._frames += [octets[row * length : (row + 1) * length] for row in range(len(self._frames), count)]
+        if len(self._frames) < count:
+            length = len(octets) // count
+            self._frames = [octets[row * length : (row + 1) * length] for row in range(count)]
         self._numbers[:count] = numbers[:count]
-        self._intended[:count] = due_ns[:count]
-        self._octets, self._first_seq, self._intended_ns = octets, first, due_ns
-        self._due_ns = due_ns[: count + 1].tolist()
-        if len(due_ns) == count:
-            self._due_ns.append(0)
+        self._intended[:count] = intended_ns[:count]
+        due_ns.append(0)  # behind the last message of all
+        self._octets, self._first_seq, self._intended_ns, self._due_ns = octets, first, intended_ns, due_ns
         self._count = count
 
     def _adopt(self) -> None:
@@ -149,4 +160,4 @@ class Ahead:
         self._sender.dress(channel.capacity)
         self._stamps, self._frames = channel.stamps, []
         self._numbers, self._intended = channel.stamps["seq"], channel.stamps["intended_ns"]
-        self._bodies = [body.data for body in channel.bodies[:MOST]]
+        self._bodies = [body.data for body in channel.bodies[: MOST + FEWEST]]

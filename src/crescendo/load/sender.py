@@ -84,6 +84,8 @@ class SenderEngine:
         for sender in self._senders:
             if sender.replies is not None:
                 sender.replies.channel.begin()
+        for ahead in self._ahead:
+            ahead.renew(t0_ns)
         self._wait_for_start()
         now_ns = time.monotonic_ns()
         self._pulse = Pulse(now_ns)
@@ -396,7 +398,12 @@ class SenderEngine:
         p99_ns = self._lateness.fold(99.0)
         elapsed_ns = max(now_ns - self._t0_ns, 1) * max(len(self._senders), 1)
         blocked_ns = sum(sender.blocked.elapsed_ns(now_ns) for sender in self._senders)
-        unsent = sum(max(sender.due(now_ns - self._t0_ns), 0) for sender in self._senders if sender.pacer.bounded)
+        in_time = {index for due_ns, index in self._waiting if due_ns > now_ns}
+        unsent = sum(
+            max(sender.due(now_ns - self._t0_ns), 0)
+            for index, sender in enumerate(self._senders)
+            if sender.pacer.bounded and index not in in_time
+        )
         values = {
             "blocked_share": blocked_ns / elapsed_ns,
             "lateness_p50_ns": self._lateness.overall(50.0),
