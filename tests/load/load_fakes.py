@@ -98,11 +98,10 @@ class FakeSendChannel(FakeChannel):
         self.written += len(bodies)
         return self.take(stamps_of(bodies))
 
-    def departed(self, first_seq: int, count: int, sent_ns: int) -> None:
-        self.booked += count
+    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
+        self.booked += len(sent_ns)
         assert self.booked == self.written
-        assert [row[3] for row in self.taken[-count:]] == list(range(first_seq, first_seq + count))
-        assert self.taken[-1][5] == sent_ns
+        assert [(row[3], row[5]) for row in self.taken[-len(sent_ns) :]] == list(enumerate(sent_ns, first_seq))
 
     def take(self, stamps: Stamps) -> bool:
         """These messages arrive."""

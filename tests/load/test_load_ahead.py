@@ -242,7 +242,7 @@ def test_prepared_messages_are_the_bytes_that_batches_are(protocol: str, settle:
                     octets += (length := len(frames) // count) * leave
                     for row in range(leave):
                         assert channel.write(frames[row * length : (row + 1) * length])
-                    channel.departed(first, leave, 1)
+                    channel.departed(first, [1] * leave)
                 else:
                     _fill_bodies(channel, first, leave)
                     assert channel.send(first, leave)
@@ -262,7 +262,7 @@ def test_what_a_full_socket_does_not_take_follows_later(protocol: str) -> None:
             frames = channel.prepare(64)
             left = channel.write(frames)
             expected += bytes(frames)
-            channel.departed(sent, 64, 1)
+            channel.departed(sent, [1] * 64)
             sent += 64
             assert sent < 10**6
         assert channel.room() == 0
@@ -279,7 +279,7 @@ def test_a_broken_connection_is_found_by_writing_and_told_by_reading() -> None:
         client.close()
         deadline_s = time.monotonic() + 10
         while channel.write(channel.prepare(1)):
-            channel.departed(0, 1, 1)
+            channel.departed(0, [1])
             assert time.monotonic() < deadline_s
         assert channel.room() == 0
         while channel.closed is None:

@@ -35,8 +35,8 @@ class Ahead:
 
     __slots__ = (
         "_at", "_bodies", "_booked", "_channel", "_count", "_due_ns", "_first_seq", "_frames", "_granted", "_intended",
-        "_intended_ns", "_numbers", "_octets", "_quantum_ns", "_record", "_sender", "_sent_ns", "_stamps", "_t0_ns",
-        "_turn",
+        "_intended_ns", "_numbers", "_octets", "_quantum_ns", "_record", "_retry_seq", "_sender", "_sent_ns",
+        "_stamps", "_t0_ns", "_turn",
     )  # fmt: skip
 
     def __init__(self, sender: Sender, t0_ns: int, quantum_ns: int, record: Record) -> None:
@@ -51,6 +51,7 @@ class Ahead:
         self._at = 0  # up to here they have left
         self._booked = 0  # up to here the sender knows
         self._first_seq = 0
+        self._retry_seq = 0  # before this message there is no use in preparing
         self._intended_ns: Int64s = np.empty(0, np.int64)
         self._due_ns: list[int] = []  # the same, and that of the message behind the last one, or 0
         self._sent_ns: list[int] = []
@@ -108,7 +109,7 @@ class Ahead:
         if self._at == self._booked:
             return
         sent_ns, first_seq = self._sent_ns[self._booked :], self._first_seq + self._booked
-        self._channel.departed(first_seq, len(sent_ns), sent_ns[-1])
+        self._channel.departed(first_seq, sent_ns)
         self._sender.departed(sent_ns)
         self._booked = self._at
         if self._at == self._count:
@@ -132,8 +133,9 @@ class Ahead:
         # Up to where this connection's turn is over: those of one rate would otherwise all prepare at the same time.
         most = MOST - (first + self._turn) % MOST
         most = min(most if most >= FEWEST else most + MOST, room, sender.total - first)
-        if most < FEWEST or not sender.is_predictable:
+        if most < FEWEST or first < self._retry_seq or not sender.is_predictable:
             return
+        self._retry_seq = first + MOST  # unless it helps: finding out is not for free
         numbers = np.arange(first, min(first + most + 1, sender.total), dtype=np.int64)
         intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
         due_ns = intended_ns.tolist()
@@ -152,7 +154,7 @@ class Ahead:
         self._intended[:count] = intended_ns[:count]
         due_ns.append(0)  # behind the last message of all
         self._octets, self._first_seq, self._intended_ns, self._due_ns = octets, first, intended_ns, due_ns
-        self._count = count
+        self._count, self._retry_seq = count, 0
 
     def _adopt(self) -> None:
         """The batch is another one: of another connection, or the first."""

@@ -293,11 +293,12 @@ class SendLine(Line):
         outgoing.append(octets)
         return self.flush() and self._broken is None
 
-    def departed(self, first_seq: int, count: int, sent_ns: int) -> None:
+    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
+        place, count = self._numbering.count, len(sent_ns)
         self._numbering.sent(first_seq, count)
-        self._depart(count)
+        self._depart(place, sent_ns)
         self.batched += count
-        self._written_ns = sent_ns
+        self._written_ns = sent_ns[-1]
 
     def _outcomes(self, stretches: Iterable[tuple[int, int]], settlement: int) -> list[Outcome]:
         """What became of the messages from each first to its last place on this connection."""
@@ -323,8 +324,8 @@ class SendLine(Line):
         """The same bytes before their time, where nothing but their numbers depends on what left before them."""
         return None
 
-    def _depart(self, count: int) -> None:
-        """So many of the prepared messages were written."""
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        """Prepared messages were written, one at each of these times, the first at this place."""
 
     @abstractmethod
     def _send_one(self, body: bytes, place: int) -> None:

@@ -99,9 +99,9 @@ class SendChannel(Channel, Protocol):
         """Let prepared messages go, in their order. True when they have left; otherwise as for `send`."""
         ...
 
-    def departed(self, first_seq: int, count: int, sent_ns: int) -> None:
-        """So many prepared messages were written, the last of them at this time. To be told before anything else is
-        asked of the channel."""
+    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
+        """Prepared messages were written, one at each of these times. To be told before the channel is asked for
+        anything else."""
         ...
 
     def pump(self) -> list[Outcome]:

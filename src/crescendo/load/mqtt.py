@@ -181,8 +181,8 @@ class MqttSender(SendLine, _Client):
     def _prepare(self, count: int, place: int) -> memoryview:
         return self._connection.prepared(self._batch, count)
 
-    def _depart(self, count: int) -> None:
-        self._connection.published(self._batch, count)
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        self._connection.published(self._batch, len(sent_ns))
 
     def _send_one(self, body: bytes, place: int) -> None:
         self._connection.publish_one(

@@ -159,6 +159,7 @@ class SenderEngine:
             else:
                 sender.blocked.stop(now_ns)
         elif (granted := sender.grant(due)) <= 0:
+            ahead.drop()  # what has left is recorded now, however long this takes
             self._hold_back(sender, now_ns)
         else:
             ahead.drop()
@@ -290,8 +291,7 @@ class SenderEngine:
             if mask & select.EPOLLOUT and sender.channel.flush():
                 self._watch(sender, writable=False)
             if mask & ~select.EPOLLOUT:
-                if self._ahead:
-                    self._ahead[index].book(revoke=True)
+                self._ahead[index].book(revoke=True)
                 outcomes = sender.pump()
                 if outcomes:
                     self._settle(sender, outcomes, sender.channel.read_ns)
@@ -362,6 +362,7 @@ class SenderEngine:
         """See to a connection that was lost."""
         match sender.line.step(now_ns, self._diallers):
             case Change.LOST:
+                self._ahead[index].drop()
                 self._control.event("disconnect", {"sender": sender.number, "reason": sender.line.reason})
                 # It will not send again, so nobody waits for the time at which it would have.
                 self._waiting = [entry for entry in self._waiting if entry[1] != index]
