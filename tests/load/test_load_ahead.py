@@ -17,6 +17,7 @@ from load_fakes import FakeSendChannel
 from crescendo.calibrate.ends import ENDS
 from crescendo.load.ahead import FEWEST, LONGEST_NS, MOST, Ahead
 from crescendo.load.assignment import Quota
+from crescendo.load.flights import Stretch
 from crescendo.load.protocols import driver_of
 from crescendo.load.sending import Sender
 from crescendo.model.pacer import UNLIMITED, pacer_for
@@ -57,9 +58,10 @@ class Bench:
         self._limit = len(self.channel.taken) + room
         self.ahead.book(revoke=True)
 
-    def _record(self, sender: Sender, first: int, intended_ns: Any, sent_ns: Any) -> None:
-        assert sender is self.sender
-        self.rows += zip(range(first, first + len(sent_ns)), intended_ns.tolist(), sent_ns.tolist(), strict=True)
+    def _record(self, sender: Sender, stretch: Stretch, intended_ns: Any, sent_ns: Any, size: int) -> None:
+        assert (sender, stretch.attempt, size) == (self.sender, 1, 256)
+        seqs = range(stretch.first_seq, stretch.first_seq + stretch.length)
+        self.rows += zip(seqs, intended_ns.tolist(), sent_ns.tolist(), strict=True)
 
     def send_ordinarily(self, count: int) -> None:
         """As the engine does it, in so far as it matters here."""

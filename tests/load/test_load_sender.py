@@ -114,6 +114,40 @@ def test_a_stall_shows_in_every_message_and_is_not_called_lateness(stage: Stage)
     assert 0.4 * 150 * MS <= statistics.values["blocked_share"] * total_ns <= 1.4 * 150 * MS
 
 
+@pytest.mark.parametrize("prepares", [True, False])
+def test_messages_are_the_same_whether_or_not_they_are_prepared(stage: Stage, prepares: bool) -> None:
+    channels = [FakeSendChannel(), FakeSendChannel(allow=lambda taken: 150 - taken if taken < 150 else 64)]
+    for channel in channels:
+        channel.prepares = prepares
+    t0_ns = time.monotonic_ns() + 20 * MS
+    senders = [sender(channel, rate=2000, total=200, number=number) for number, channel in enumerate(channels)]
+    statistics = stage.engine(*senders).run(t0_ns)
+    assert statistics.messages == 400
+    for number, channel in enumerate(channels):
+        assert [row[:5] for row in channel.taken] == [
+            (MAGIC, number, TAG, seq, t0_ns + seq * MS // 2) for seq in range(200)
+        ]  # fmt: skip
+        rows = [row for row in stage.log.rows[SENT] if row[0] == number]
+        assert rows == [(number, seq, 1, due, at, 256) for _, _, _, seq, due, at in channel.taken]
+        assert bool(channel.written) == prepares
+
+
+def test_what_left_before_a_stall_is_recorded_before_it_is_over(stage: Stage) -> None:
+    limit, recorded = [30], []
+    channel = FakeSendChannel(allow=lambda taken: limit[0] - taken)
+
+    def go_on() -> None:
+        recorded.extend(row[1] for row in stage.log.rows[SENT])
+        limit[0] = 1000
+        channel.poke()
+
+    stage.later(0.12, go_on)
+    stage.engine(sender(channel, rate=1000, total=150)).run(time.monotonic_ns() + 20 * MS)
+    assert channel.written
+    assert recorded == list(range(30))
+    assert [row[1] for row in stage.log.rows[SENT]] == list(range(150))
+
+
 def test_lateness_is_reported_when_the_generator_itself_is_late(stage: Stage) -> None:
     class Slow(FakeSendChannel):
         def take(self, stamps: Stamps) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from crescendo.load.flights import Stretch
 from crescendo.load.sending import Sender
 from crescendo.load.statistics import Int64s
 from crescendo.model.profile import phase_of
@@ -26,8 +27,8 @@ LONGEST_NS = 1_000_000_000  # what leaves is recorded at most this much later
 _SENT_NS = struct.Struct(">q")
 _SENT_NS_AT = 24
 
-Record = Callable[[Sender, int, Int64s, Int64s], None]
-"""Told of messages that left for the first time: whose, the first one's number, intended and send times."""
+Record = Callable[[Sender, Stretch, Int64s, Int64s, int], None]
+"""Told of messages that have left: whose, which, their intended and their send times, and their size."""
 
 
 class Ahead:
@@ -123,8 +124,9 @@ class Ahead:
         self._count = self._granted = self._at = self._booked = 0
 
     def _tell(self) -> None:
-        sent_ns, self._sent_ns = self._sent_ns, []
-        self._record(self._sender, self._first_seq, self._intended_ns[: len(sent_ns)], np.array(sent_ns, np.int64))
+        sent_ns, self._sent_ns = np.array(self._sent_ns, np.int64), []
+        left = Stretch(self._first_seq, len(sent_ns))
+        self._record(self._sender, left, self._intended_ns[: left.length], sent_ns, self._sender.fixed_size)
 
     def _prepare(self, now_ns: int, room: int) -> None:
         sender = self._sender

@@ -12,7 +12,6 @@ import time
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
 from crescendo.load.ahead import Ahead
@@ -241,7 +240,7 @@ class SenderEngine:
         numbers = np.arange(first, first + count, dtype=np.int64)
         stamps = sender.channel.stamps
         stamps["seq"][:count] = numbers
-        intended_ns: int | npt.NDArray[np.int64] = 0
+        intended_ns: int | Int64s = 0
         if sender.pacer.bounded:
             intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
             stamps["intended_ns"][:count] = intended_ns
@@ -249,22 +248,20 @@ class SenderEngine:
         if not sender.pacer.bounded:
             intended_ns = stretch.first_sent_ns or sent_ns
             stamps["intended_ns"][:count] = intended_ns
-        elif stretch.attempt == FIRST_ATTEMPT:
-            # Own lateness: time that the other side held us back is not the generator's fault.
-            self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
         stamps["sent_ns"][:count] = sent_ns
-        self._log.append(
-            SENT, count, sender.number, range(first, first + count), stretch.attempt, intended_ns, sent_ns, size
-        )  # fmt: skip
+        self._record(sender, stretch, intended_ns, sent_ns, size)
         sender.flew(stretch, sent_ns)
 
-    def _record(self, sender: Sender, first_seq: int, intended_ns: Int64s, sent_ns: Int64s) -> None:
-        """Messages of a schedule that left one by one, for the first time."""
-        count = len(sent_ns)
-        self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
+    def _record(
+        self, sender: Sender, stretch: Stretch, intended_ns: int | Int64s, sent_ns: int | Int64s, size: int
+    ) -> None:
+        """Messages that leave together, or have left one by one."""
+        if sender.pacer.bounded and stretch.attempt == FIRST_ATTEMPT:
+            # Own lateness: time that the other side held us back is not the generator's fault.
+            self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
+        first, count = stretch.first_seq, stretch.length
         self._log.append(
-            SENT, count, sender.number, range(first_seq, first_seq + count), FIRST_ATTEMPT, intended_ns, sent_ns,
-            sender.fixed_size,
+            SENT, count, sender.number, range(first, first + count), stretch.attempt, intended_ns, sent_ns, size
         )  # fmt: skip
 
     def _shed(self, sender: Sender, now_ns: int) -> None:
