@@ -400,7 +400,7 @@ class SenderEngine:
         unsent = sum(
             max(sender.due(now_ns - self._t0_ns), 0)
             for index, sender in enumerate(self._senders)
-            if sender.pacer.bounded and index not in in_time
+            if sender.pacer.bounded and (index not in in_time or sender.blocked.running)
         )
         values = {
             "blocked_share": blocked_ns / elapsed_ns,

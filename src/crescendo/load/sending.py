@@ -110,8 +110,8 @@ class Sender:
 
     @property
     def is_predictable(self) -> bool:
-        """Whether it is known what its next messages look like and when they are due."""
-        return self._alike and not self._again
+        """Whether it is known what its next messages look like and when they leave."""
+        return self._alike and not self._again and not self.blocked.running
 
     def departed(self, sent_ns: list[int]) -> None:
         """The next messages have left, one at each of these times."""
