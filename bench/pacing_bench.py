@@ -5,8 +5,8 @@ that answers the handshake and then reads every few milliseconds and throws away
 the machine is otherwise idle. Lateness is the generator's own, as it is reported in a run; CPU is the sender process,
 its recording thread included, from the kernel's accounting.
 
-Beside it stands what the machine itself allows: a bare loop that sends the same bytes at the same times over as many
-connections, and knows no protocol, no recording and no control.
+Beside it stands what the machine itself allows: how late an idle process is woken, and a bare loop that sends as many
+bytes at the same times over as many connections, comes back as often, and knows no protocol, no recording, no control.
 """
 
 import contextlib
@@ -16,6 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
 
 from bench.engines import NO_LIMIT, Child
 from crescendo.calibrate.ends import ENDS, End
@@ -44,6 +47,7 @@ _SIGNS_OF_LIFE = {
     "mqtt": bytes.fromhex("d000"),  # the answer to a ping
 }
 BARE = "bare"
+_WAKE_UPS_NS = 4 * 10**9
 TAG = 99
 
 
@@ -124,11 +128,22 @@ def _send_bare(url: str, group: Group) -> Effort:
             sockets[sent % len(sockets)].send(content)
             lateness.add_one(time.monotonic_ns() - due_ns)
             sent, due_ns = sent + 1, due_ns + gap_ns
-        time.sleep(max(due_ns - time.monotonic_ns(), QUANTUM_NS) / 1e9)
+        time.sleep(max(max(due_ns, now_ns + QUANTUM_NS) - time.monotonic_ns(), 0) / 1e9)
     seconds, cpu = (time.monotonic_ns() - begun_ns) / 1e9, cpu_seconds() - cpu
     for one in sockets:
         one.close()
     return Effort(sent, seconds, cpu, 0.0, sent, lateness.overall(50), lateness.overall(99))
+
+
+def _wake_ups() -> npt.NDArray[np.int64]:
+    """How late a process is woken that has nothing else to do."""
+    be_punctual()
+    late_ns = []
+    end_ns = time.monotonic_ns() + _WAKE_UPS_NS
+    while (now_ns := time.monotonic_ns()) < end_ns:
+        time.sleep(QUANTUM_NS / 1e9)
+        late_ns.append(time.monotonic_ns() - now_ns - QUANTUM_NS)
+    return np.array(late_ns)
 
 
 def _measure(protocol: str, connections: int) -> Effort:
@@ -163,6 +178,8 @@ def _tell(protocol: str, connections: int, effort: Effort, bare: Effort | None) 
 
 def main() -> None:
     print(f"{RATE:,} msg/s of {SIZE} B into a null sink, one sender process, {SECONDS} s each, every message recorded")
+    woken_ms = np.percentile(Child(_wake_ups).result(), (50, 99, 99.9)) / 1e6
+    print("  an idle process is woken {:.3f} ms late, p99 {:.3f} ms, p99.9 {:.3f} ms".format(*woken_ms), flush=True)
     for connections in CONNECTIONS:
         bare = _measure(BARE, connections)
         _tell("(bare)", connections, bare, None)

@@ -14,7 +14,7 @@ import numpy as np
 from crescendo.control.notes import Statistics
 from crescendo.load.driver import Arrived, Outcome
 from crescendo.record.writer import Log
-from crescendo.wire.stamp import stamps_of
+from crescendo.wire.stamp import Stamps, stamps_of
 
 
 class FakeChannel:
@@ -68,6 +68,8 @@ class FakeSendChannel(FakeChannel):
         self.capacity = capacity
         self.resize(256)
         self.batched = 0
+        self.prepares = True
+        self.written = self.booked = 0  # messages that were prepared, and left
         self.taken: list[Any] = []
         self.outcomes: list[Outcome] = []
         self._allow = allow
@@ -84,10 +86,30 @@ class FakeSendChannel(FakeChannel):
     def send(self, first_seq: int, count: int) -> bool:
         assert first_seq == self.stamps["seq"][0]
         assert 0 < count <= self.capacity
-        self.taken.extend(self.stamps[:count].tolist())
+        assert self.booked == self.written, "what was prepared is told before anything else leaves"
+        return self.take(self.stamps[:count])
+
+    def prepare(self, count: int) -> memoryview | None:
+        assert self.booked == self.written
+        return self.bodies[:count].reshape(-1).data if self.prepares else None
+
+    def write(self, octets: memoryview) -> bool:
+        bodies = np.frombuffer(octets, np.uint8).reshape(-1, self.bodies.shape[1])
+        self.written += len(bodies)
+        return self.take(stamps_of(bodies))
+
+    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
+        self.booked += len(sent_ns)
+        assert self.booked == self.written
+        assert [(row[3], row[5]) for row in self.taken[-len(sent_ns) :]] == list(enumerate(sent_ns, first_seq))
+
+    def take(self, stamps: Stamps) -> bool:
+        """These messages arrive."""
+        self.taken.extend(stamps.tolist())
         return self._allow is None
 
     def pump(self) -> list[Outcome]:
+        assert self.booked == self.written
         self.drink()
         outcomes, self.outcomes = self.outcomes, []
         return outcomes

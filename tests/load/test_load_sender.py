@@ -18,7 +18,7 @@ from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle, Window
 from crescendo.record.schema import SENT, SETTLED, Settlement
-from crescendo.wire.stamp import MAGIC, ONE_STAMP
+from crescendo.wire.stamp import MAGIC, ONE_STAMP, Stamps
 
 TAG = 0xC0FFEE
 MS = 1_000_000
@@ -114,11 +114,45 @@ def test_a_stall_shows_in_every_message_and_is_not_called_lateness(stage: Stage)
     assert 0.4 * 150 * MS <= statistics.values["blocked_share"] * total_ns <= 1.4 * 150 * MS
 
 
+@pytest.mark.parametrize("prepares", [True, False])
+def test_messages_are_the_same_whether_or_not_they_are_prepared(stage: Stage, prepares: bool) -> None:
+    channels = [FakeSendChannel(), FakeSendChannel(allow=lambda taken: 150 - taken if taken < 150 else 64)]
+    for channel in channels:
+        channel.prepares = prepares
+    t0_ns = time.monotonic_ns() + 20 * MS
+    senders = [sender(channel, rate=2000, total=200, number=number) for number, channel in enumerate(channels)]
+    statistics = stage.engine(*senders).run(t0_ns)
+    assert statistics.messages == 400
+    for number, channel in enumerate(channels):
+        assert [row[:5] for row in channel.taken] == [
+            (MAGIC, number, TAG, seq, t0_ns + seq * MS // 2) for seq in range(200)
+        ]  # fmt: skip
+        rows = [row for row in stage.log.rows[SENT] if row[0] == number]
+        assert rows == [(number, seq, 1, due, at, 256) for _, _, _, seq, due, at in channel.taken]
+        assert bool(channel.written) == prepares
+
+
+def test_what_left_before_a_stall_is_recorded_before_it_is_over(stage: Stage) -> None:
+    limit, recorded = [30], []
+    channel = FakeSendChannel(allow=lambda taken: limit[0] - taken)
+
+    def go_on() -> None:
+        recorded.extend(row[1] for row in stage.log.rows[SENT])
+        limit[0] = 1000
+        channel.poke()
+
+    stage.later(0.12, go_on)
+    stage.engine(sender(channel, rate=1000, total=150)).run(time.monotonic_ns() + 20 * MS)
+    assert channel.written
+    assert recorded == list(range(30))
+    assert [row[1] for row in stage.log.rows[SENT]] == list(range(150))
+
+
 def test_lateness_is_reported_when_the_generator_itself_is_late(stage: Stage) -> None:
     class Slow(FakeSendChannel):
-        def send(self, first_seq: int, count: int) -> None:
-            super().send(first_seq, count)
+        def take(self, stamps: Stamps) -> bool:
             time.sleep(0.02)
+            return super().take(stamps)
 
     statistics = stage.engine(sender(Slow(capacity=8), rate=4000, total=80)).run(time.monotonic_ns())
     assert statistics.values["lateness_p99_ns"] > 50 * MS
@@ -218,10 +252,11 @@ class SlowlySettling(FakeSendChannel):
         self._settled = 0
         self.most_held = 0
 
-    def send(self, first_seq: int, count: int) -> None:
-        super().send(first_seq, count)
+    def take(self, stamps: Stamps) -> bool:
+        done = super().take(stamps)
         self.most_held = max(self.most_held, len(self.taken) - self._settled)
         self.poke()
+        return done
 
     def pump(self) -> list[Outcome]:
         self.drink()

@@ -21,10 +21,12 @@ from crescendo.model.errors import PeerError
 from crescendo.model.payload import Payload
 from crescendo.model.profile import Constant
 from crescendo.model.workload import Group, Settle
+from crescendo.record.schema import TABLES
 from crescendo.record.writer import Log
 
 READY_TIMEOUT_S = 10.0
 _DRAIN_NS = 60 * 10**9
+_LEAD_NS = 50_000_000  # as in a run, where all is prepared before the first message is due
 _STEADY = Constant()
 
 
@@ -57,6 +59,7 @@ class Counted(Log):
 
     def __init__(self, table: str, log: Log | None) -> None:
         self._table = table
+        self._column = [column.name for column in TABLES[table]].index(f"{table}_ns")
         self._log = log
         self._first_ns = self._last_ns = 0
         self.runs = 0
@@ -71,21 +74,23 @@ class Counted(Log):
         """Seconds since the first; 0 while there is none."""
         return (time.monotonic_ns() - self._first_ns) / 1e9 if self._first_ns else 0.0
 
-    def append(self, table: str, rows: int, *columns: object) -> None:
-        self._count(table)
+    def append(self, table: str, rows: int, *columns: Any) -> None:
+        self._count(table, columns)
         if self._log is not None:
             self._log.append(table, rows, *columns)
 
     def append_one(self, table: str, *values: int) -> None:
-        self._count(table)
+        self._count(table, values)
         if self._log is not None:
             self._log.append_one(table, *values)
 
-    def _count(self, table: str) -> None:
+    def _count(self, table: str, columns: tuple[Any, ...]) -> None:
         if table == self._table:
             self.runs += 1
-            self._last_ns = time.monotonic_ns()
-            self._first_ns = self._first_ns or self._last_ns
+            times = columns[self._column]  # not when they are told: paced messages are, up to a second later
+            first_ns, last_ns = (times, times) if isinstance(times, int) else (int(times.min()), int(times.max()))
+            self._last_ns = max(self._last_ns, last_ns)
+            self._first_ns = min(self._first_ns or first_ns, first_ns)
 
     def tick(self, now_ns: int) -> None:
         if self._log is not None:
@@ -121,7 +126,7 @@ def send(url: str, group: Group, quota: Quota, *, tag: int, log: Log | None = No
     engine = SenderEngine(senders, counted, Guard(lambda: False), drain_ns=_DRAIN_NS)
     cpu_before = cpu_seconds()
     try:
-        statistics = engine.run(time.monotonic_ns())
+        statistics = engine.run(time.monotonic_ns() + _LEAD_NS)
     finally:
         cpu = cpu_seconds() - cpu_before
         engine.close(patience_s=0)  # nobody at a null end hears a good-bye

@@ -200,6 +200,13 @@ class Amqp091Sender(SendLine, _Link):
     def _send_batch(self, count: int, place: int) -> None:
         self._connection.publish_batch(self._batch, count)
 
+    def _prepare(self, count: int, place: int) -> memoryview:
+        frames: memoryview = self._batch.frames(count)
+        return frames
+
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        self._connection.published(self._batch, len(sent_ns))
+
     def _send_one(self, body: bytes, place: int) -> None:
         self._connection.publish(_CHANNEL, self._batch.method, body, self._batch.properties)
 

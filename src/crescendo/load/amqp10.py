@@ -168,6 +168,12 @@ class Amqp10Sender(SendLine, _Link):
     def _send_batch(self, count: int, place: int) -> None:
         self._connection.transfer(self._batch, self._link, count)
 
+    def _prepare(self, count: int, place: int) -> memoryview:
+        return self._connection.prepared(self._batch, count)
+
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        self._connection.transferred(self._link, len(sent_ns))
+
     def _send_one(self, body: bytes, place: int) -> None:
         self._connection.transfer_one(self._link, body, settled=self._settled, before=self._sections)
 

@@ -67,6 +67,7 @@ class Line(ABC):
     def _dial(self, codec: Codec) -> None:
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
+        self._straight = self._transport.straight
         self._broken = None
         self.read_ns = self._written_ns = time.monotonic_ns()
 
@@ -274,6 +275,31 @@ class SendLine(Line):
                 place += 1
         return self.flush() and self._broken is None
 
+    def prepare(self, count: int) -> memoryview | None:
+        if not self._batching or not self._fits_a_frame():
+            return None
+        return self._prepare(count, self._numbering.count)
+
+    def write(self, octets: memoryview) -> bool:
+        outgoing = self._connection.outgoing
+        if self._straight is not None and not outgoing:
+            try:
+                written = self._straight(octets)
+            except OSError:
+                written = 0  # full, or broken: `flush` finds out which
+            if written == len(octets):
+                return True
+            octets = octets[written:]
+        outgoing.append(octets)
+        return self.flush() and self._broken is None
+
+    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
+        place, count = self._numbering.count, len(sent_ns)
+        self._numbering.sent(first_seq, count)
+        self._depart(place, sent_ns)
+        self.batched += count
+        self._written_ns = sent_ns[-1]
+
     def _outcomes(self, stretches: Iterable[tuple[int, int]], settlement: int) -> list[Outcome]:
         """What became of the messages from each first to its last place on this connection."""
         return [Outcome(seqs, settlement) for seqs in self._numbering.sequences(stretches)]
@@ -293,6 +319,13 @@ class SendLine(Line):
     @abstractmethod
     def _send_batch(self, count: int, place: int) -> None:
         """The first messages of the batch; `place` is where they begin on this connection."""
+
+    def _prepare(self, count: int, place: int) -> memoryview | None:
+        """The same bytes before their time, where nothing but their numbers depends on what left before them."""
+        return None
+
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        """Prepared messages were written, one at each of these times, the first at this place."""
 
     @abstractmethod
     def _send_one(self, body: bytes, place: int) -> None:

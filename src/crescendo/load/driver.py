@@ -88,6 +88,22 @@ class SendChannel(Channel, Protocol):
         """
         ...
 
+    def prepare(self, count: int) -> memoryview | None:
+        """Number the first `count` messages of the batch as the next to leave: their bytes, one after the other.
+
+        None where they cannot be written beforehand. They are right until messages leave in another way.
+        """
+        ...
+
+    def write(self, octets: memoryview) -> bool:
+        """Let prepared messages go, in their order. True when they have left; otherwise as for `send`."""
+        ...
+
+    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
+        """Prepared messages were written, one at each of these times. To be told before the channel is asked for
+        anything else."""
+        ...
+
     def pump(self) -> list[Outcome]:
         """Read what arrived and return what was settled."""
         ...

@@ -97,6 +97,16 @@ class MlmqSender(SendLine, MlmqLine):
             self._wants_times(number, number)
         self._connection.outgoing.append(self._batch.frames(first, count, of))
 
+    def _prepare(self, count: int, place: int) -> memoryview:
+        frames: memoryview = self._batch.frames(FIRST_NUMBER + place, count, self._tiers.of)
+        return frames
+
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        first, of = FIRST_NUMBER + place, self._tiers.of
+        self._count(len(sent_ns))
+        for row in range(-first % of, len(sent_ns), of):
+            self._asked_ns[first + row] = sent_ns[row]
+
     def _send_one(self, body: bytes, place: int) -> None:
         number = FIRST_NUMBER + place
         self._count(1)

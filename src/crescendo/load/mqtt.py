@@ -178,6 +178,12 @@ class MqttSender(SendLine, _Client):
     def _send_batch(self, count: int, place: int) -> None:
         self._connection.publish(self._batch, count)
 
+    def _prepare(self, count: int, place: int) -> memoryview:
+        return self._connection.prepared(self._batch, count)
+
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        self._connection.published(self._batch, len(sent_ns))
+
     def _send_one(self, body: bytes, place: int) -> None:
         self._connection.publish_one(
             self._group.destination,

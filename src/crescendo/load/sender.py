@@ -12,26 +12,25 @@ import time
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from crescendo.control.notes import Statistics
+from crescendo.load.ahead import Ahead
 from crescendo.load.driver import Outcome
 from crescendo.load.farewell import PATIENCE_S, part
 from crescendo.load.flights import FIRST_ATTEMPT, Landed, Scattered, Stretch
 from crescendo.load.gathering import Gathering
 from crescendo.load.lifeline import Change, Diallers
-from crescendo.load.sending import Sender
-from crescendo.load.statistics import Distribution, Pulse, known
+from crescendo.load.sending import FEW, Sender
+from crescendo.load.statistics import Distribution, Int64s, Pulse, known
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import Log
-from crescendo.wire.stamp import MAGIC, STAMP_NUMBERS, STAMP_NUMBERS_AT
+from crescendo.wire.stamp import STAMP_NUMBERS, STAMP_NUMBERS_AT
 
-QUANTUM_NS = 300_000
-"""Shorter waits than this cost more CPU than the lateness they save."""
+QUANTUM_NS = 250_000
+"""So far apart are the times at which messages leave: coming back sooner costs more CPU than the lateness it saves."""
 
 ROUND_TRIP, ONE_WAY = "round trip", "one way"
-_FEW = 8
 _IDLE_WAIT_NS = 50_000_000
 _HOUSEKEEPING_NS = 100_000_000
 _REPORT_NS = 1_000_000_000
@@ -67,6 +66,7 @@ class SenderEngine:
         self._waiting: list[tuple[int, int]] = []  # a heap: when the next message is due, and on which connection
         self._scheduled: set[int] = set()  # connections in that heap
         self._runnable: set[int] = set()  # connections that may have something to send right now
+        self._ahead: list[Ahead] = []  # of each connection, from the start on
         self._by_replies: dict[int, int] = {}
         for index, sender in enumerate(senders):
             self._adopt(index)
@@ -77,11 +77,14 @@ class SenderEngine:
     def run(self, t0_ns: int) -> Statistics:
         """Send everything that is due from t0 on, wait for what is unsettled, and say how it went."""
         self._t0_ns = t0_ns
+        self._ahead = [Ahead(sender, t0_ns, QUANTUM_NS, self._record) for sender in self._senders]
         self._waiting = [(t0_ns, index) for index in range(len(self._senders))]
         self._scheduled = set(range(len(self._senders)))
         for sender in self._senders:
             if sender.replies is not None:
                 sender.replies.channel.begin()
+        for ahead in self._ahead:
+            ahead.renew(t0_ns)
         self._wait_for_start()
         now_ns = time.monotonic_ns()
         self._pulse = Pulse(now_ns)
@@ -105,6 +108,8 @@ class SenderEngine:
                 finished_sending_ns = finished_sending_ns or now_ns
                 if all(sender.over() for sender in self._senders) or now_ns - finished_sending_ns > self._drain_ns:
                     break
+        for ahead in self._ahead:
+            ahead.drop()
         return self.statistics(time.monotonic_ns())
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
@@ -123,30 +128,27 @@ class SenderEngine:
         """Offer their due messages to the connections whose time has come or whose way is free again."""
         runnable, self._runnable = self._runnable, set()
         waiting = self._waiting
+        used_up = []
         while waiting and waiting[0][0] <= now_ns:
-            due_ns, index = waiting[0]
-            sender = self._senders[index]
-            if sender.may_leave_alone and (next_ns := self._t0_ns + sender.due_ns(sender.next_seq + 1)) > now_ns:
+            index = waiting[0][1]
+            ahead = self._ahead[index]
+            next_ns = ahead.send(now_ns)
+            if next_ns:
                 heapq.heapreplace(waiting, (next_ns, index))
-                self._send_single(sender, due_ns)
+                if ahead.used_up:
+                    used_up.append(ahead)
             else:
                 heapq.heappop(waiting)
                 self._scheduled.discard(index)
                 runnable.add(index)
         for index in runnable:
             self._offer(index, now_ns)
-
-    def _send_single(self, sender: Sender, intended_ns: int) -> None:
-        """One message that is due by itself while nothing stands in its way: most of them, at moderate rates."""
-        sent_ns = time.monotonic_ns()
-        seq = sender.fly_alone(sent_ns)
-        self._lateness.add_one(sent_ns - max(intended_ns, sender.free_since_ns))
-        STAMP_NUMBERS.pack_into(sender.first_bodies[0], STAMP_NUMBERS_AT, seq, intended_ns, sent_ns)
-        self._log.append_one(SENT, sender.number, seq, FIRST_ATTEMPT, intended_ns, sent_ns, sender.fixed_size)
-        sender.send(seq, 1)
+        for ahead in used_up:  # not before all that is due has left
+            ahead.renew(now_ns)
 
     def _offer(self, index: int, now_ns: int) -> None:
-        sender = self._senders[index]
+        sender, ahead = self._senders[index], self._ahead[index]
+        ahead.book()
         if sender.group.buffer is not None:
             self._shed(sender, now_ns)
         due = sender.due(now_ns - self._t0_ns)
@@ -156,8 +158,10 @@ class SenderEngine:
             else:
                 sender.blocked.stop(now_ns)
         elif (granted := sender.grant(due)) <= 0:
+            ahead.drop()  # what has left is recorded now, however long this takes
             self._hold_back(sender, now_ns)
         else:
+            ahead.drop()
             if sender.blocked.stop(now_ns):
                 sender.free_since_ns = now_ns
             sent = self._send(sender, granted)
@@ -179,7 +183,8 @@ class SenderEngine:
         """Come back to this connection when its next message is due."""
         if index not in self._scheduled:
             self._scheduled.add(index)
-            heapq.heappush(self._waiting, (self._t0_ns + self._senders[index].await_next(), index))
+            sender = self._senders[index]
+            heapq.heappush(self._waiting, (self._t0_ns + sender.due_ns(sender.next_seq), index))
 
     def _send(self, sender: Sender, count: int) -> int:
         """Send at most so many of the messages that are due; how many left."""
@@ -210,16 +215,15 @@ class SenderEngine:
             sender.channel.bodies[row, STAMP_BYTES:] = np.frombuffer(line, np.uint8)
 
     def _send_alike(self, sender: Sender, stretch: Stretch, size: int) -> None:
-        if sender.channel.stamps is not sender.dressed:  # a batch that is new: of another size or another connection
-            self._dress(sender, stretch.length if sender.sizes else sender.channel.capacity)
-        if stretch.length <= _FEW:
+        sender.dress(stretch.length if sender.sizes else sender.channel.capacity)
+        if stretch.length <= FEW:
             self._send_few(sender, stretch, size)
         else:
             self._send_many(sender, stretch, size)
         sender.send(stretch.first_seq, stretch.length)
 
     def _send_few(self, sender: Sender, stretch: Stretch, size: int) -> None:
-        """What `_send_many` does, one by one: setting up arrays would cost more than all the rest."""
+        """What `_send_many` does, one by one."""
         bounded, seq = sender.pacer.bounded, stretch.first_seq
         sent_ns = time.monotonic_ns()
         for body in sender.first_bodies[: stretch.length]:
@@ -236,7 +240,7 @@ class SenderEngine:
         numbers = np.arange(first, first + count, dtype=np.int64)
         stamps = sender.channel.stamps
         stamps["seq"][:count] = numbers
-        intended_ns: int | npt.NDArray[np.int64] = 0
+        intended_ns: int | Int64s = 0
         if sender.pacer.bounded:
             intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
             stamps["intended_ns"][:count] = intended_ns
@@ -244,14 +248,21 @@ class SenderEngine:
         if not sender.pacer.bounded:
             intended_ns = stretch.first_sent_ns or sent_ns
             stamps["intended_ns"][:count] = intended_ns
-        elif stretch.attempt == FIRST_ATTEMPT:
+        stamps["sent_ns"][:count] = sent_ns
+        self._record(sender, stretch, intended_ns, sent_ns, size)
+        sender.flew(stretch, sent_ns)
+
+    def _record(
+        self, sender: Sender, stretch: Stretch, intended_ns: int | Int64s, sent_ns: int | Int64s, size: int
+    ) -> None:
+        """Messages that leave together, or have left one by one."""
+        if sender.pacer.bounded and stretch.attempt == FIRST_ATTEMPT:
             # Own lateness: time that the other side held us back is not the generator's fault.
             self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
-        stamps["sent_ns"][:count] = sent_ns
+        first, count = stretch.first_seq, stretch.length
         self._log.append(
             SENT, count, sender.number, range(first, first + count), stretch.attempt, intended_ns, sent_ns, size
         )  # fmt: skip
-        sender.flew(stretch, sent_ns)
 
     def _shed(self, sender: Sender, now_ns: int) -> None:
         shed = sender.cut_to_buffer(now_ns - self._t0_ns, max(sender.room(), 0))
@@ -259,15 +270,6 @@ class SenderEngine:
             self._log.append_one(
                 SETTLED, sender.number, shed.start, shed.stop - 1, now_ns, now_ns, int(Settlement.SHED)
             )  # fmt: skip
-
-    def _dress(self, sender: Sender, count: int) -> None:
-        """What all stamps of a connection share."""
-        stamps = sender.channel.stamps[:count]
-        stamps["magic"] = MAGIC
-        stamps["sender"] = sender.number
-        stamps["tag"] = sender.tag
-        sender.dressed = sender.channel.stamps
-        sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
         if wait_ns > 0 and self._gathering.unhurried:  # else nobody counts what is under way, tick by tick
@@ -286,6 +288,7 @@ class SenderEngine:
             if mask & select.EPOLLOUT and sender.channel.flush():
                 self._watch(sender, writable=False)
             if mask & ~select.EPOLLOUT:
+                self._ahead[index].book(revoke=True)
                 outcomes = sender.pump()
                 if outcomes:
                     self._settle(sender, outcomes, sender.channel.read_ns)
@@ -327,11 +330,15 @@ class SenderEngine:
             self._poll(min(left_ns, _IDLE_WAIT_NS))
 
     def _wait_ns(self, now_ns: int) -> int:
-        """How long nothing needs doing: until the next due time, but not so short that waiting eats the CPU."""
+        """How long nothing needs doing: until the next due time, but not so short that waiting eats the CPU.
+
+        Counted from when the last messages began to leave: their sending is no reason to be later with the next ones.
+        """
         if self._runnable:
             return 0
         wait_ns = self._waiting[0][0] - now_ns if self._waiting else _IDLE_WAIT_NS
-        return min(max(wait_ns, QUANTUM_NS), _IDLE_WAIT_NS)
+        spent_ns = time.monotonic_ns() - now_ns
+        return max(min(max(wait_ns, QUANTUM_NS), _IDLE_WAIT_NS) - spent_ns, 0)
 
     def _watch(self, sender: Sender, *, writable: bool) -> None:
         if sender.channel.closed is None:
@@ -352,6 +359,7 @@ class SenderEngine:
         """See to a connection that was lost."""
         match sender.line.step(now_ns, self._diallers):
             case Change.LOST:
+                self._ahead[index].drop()
                 self._control.event("disconnect", {"sender": sender.number, "reason": sender.line.reason})
                 # It will not send again, so nobody waits for the time at which it would have.
                 self._waiting = [entry for entry in self._waiting if entry[1] != index]
@@ -359,6 +367,7 @@ class SenderEngine:
                 self._scheduled.discard(index)
                 self._runnable.add(index)
             case Change.INTERRUPTED:
+                self._ahead[index].drop()
                 unsettled = sender.interrupted()
                 detail = {"sender": sender.number, "reason": sender.line.reason, "unsettled": unsettled}
                 self._control.event("disconnect", detail)
@@ -377,6 +386,8 @@ class SenderEngine:
         sender.channel.flush()  # a new one has its greeting still to say
 
     def statistics(self, now_ns: int) -> Statistics:
+        for ahead in self._ahead:
+            ahead.book()
         counts: dict[str, int] = {}
         for sender in self._senders:
             counts[sender.group.meeting] = counts.get(sender.group.meeting, 0) + sender.sent
@@ -385,7 +396,12 @@ class SenderEngine:
         p99_ns = self._lateness.fold(99.0)
         elapsed_ns = max(now_ns - self._t0_ns, 1) * max(len(self._senders), 1)
         blocked_ns = sum(sender.blocked.elapsed_ns(now_ns) for sender in self._senders)
-        unsent = sum(max(sender.due(now_ns - self._t0_ns), 0) for sender in self._senders if sender.pacer.bounded)
+        in_time = {index for due_ns, index in self._waiting if due_ns > now_ns}
+        unsent = sum(
+            max(sender.due(now_ns - self._t0_ns), 0)
+            for index, sender in enumerate(self._senders)
+            if sender.pacer.bounded and (index not in in_time or sender.blocked.running)
+        )
         values = {
             "blocked_share": blocked_ns / elapsed_ns,
             "lateness_p50_ns": self._lateness.overall(50.0),

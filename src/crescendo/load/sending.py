@@ -17,7 +17,10 @@ from crescendo.load.lifeline import Lifeline
 from crescendo.load.statistics import Stopwatch
 from crescendo.model.pacer import Pacer
 from crescendo.model.workload import Group, PingPong, Settle
+from crescendo.wire.stamp import MAGIC
 
+FEW = 8
+"""Up to this many messages are written one by one: setting up arrays would cost more than all the rest."""
 _AHEAD = 64  # due times are asked for in bulk: one at a time, the asking would cost more than the sending
 
 
@@ -64,7 +67,6 @@ class Sender:
         self._due_ns: list[int] = []  # of the messages from _due_from on
         self._due_from = 0
         self._allowed = 0  # that many may leave before `room` must be asked again
-        self._awaited = 0  # the message whose time the engine waits for
         self._alike = pacer.bounded and group.size.is_fixed and group.buffer is None and replies is None
 
     @property
@@ -106,32 +108,33 @@ class Sender:
             self._due_from, place = seq, 0
         return self._due_ns[place]
 
-    def await_next(self) -> int:
-        """The intended offset of the next message, for which somebody is going to wait."""
-        self._awaited = self.next_seq
-        return self.due_ns(self.next_seq)
-
     @property
-    def may_leave_alone(self) -> bool:
-        """Whether the message that was waited for is the next one, not the last one, and free to leave."""
-        return (
-            self._allowed > 0
-            and self._alike
-            and self._awaited == self.next_seq < self.total - 1
-            and not self._again
-            and self.line.channel.closed is None
-        )
+    def is_predictable(self) -> bool:
+        """Whether it is known what its next messages look like and when they leave."""
+        return self._alike and not self._again and not self.blocked.running
 
-    def fly_alone(self, sent_ns: int) -> int:
-        """The message that was waited for leaves; its number. From now on the one behind it is waited for."""
-        seq = self.next_seq
-        self.next_seq = self._awaited = seq + 1
-        self._allowed -= 1
-        self.sent += 1
-        self.last_sent_ns = sent_ns
+    def departed(self, sent_ns: list[int]) -> None:
+        """The next messages have left, one at each of these times."""
+        first = self.next_seq
+        self.next_seq += len(sent_ns)
+        self.sent += len(sent_ns)
+        self.last_sent_ns = sent_ns[-1]
+        self._allowed = 0
         if self.awaits_outcomes:
-            self.flights.add_one(seq, sent_ns)
-        return seq
+            for seq, at_ns in enumerate(sent_ns, first):
+                self.flights.add_one(seq, at_ns)
+
+    def dress(self, count: int) -> None:
+        """Write what all stamps of a connection share into as many of its batch, if that is a new one."""
+        channel = self.channel
+        if channel.stamps is self.dressed:
+            return
+        stamps = channel.stamps[:count]
+        stamps["magic"] = MAGIC
+        stamps["sender"] = self.number
+        stamps["tag"] = self.tag
+        self.dressed = channel.stamps
+        self.first_bodies = [body.data for body in channel.bodies[:FEW]]
 
     @property
     def in_flight(self) -> int:

@@ -134,6 +134,10 @@ class StompSender(SendLine, _Channel):
     def _send_batch(self, count: int, place: int) -> None:
         self._connection.send_batch(self._batch, place, count)
 
+    def _prepare(self, count: int, place: int) -> memoryview:
+        frames: memoryview = self._batch.frames(place, count)
+        return frames
+
     def _send_one(self, body: bytes, place: int) -> None:
         receipt = receipt_id(place) if self._waits_for_outcomes else None
         options = self._group.where.options

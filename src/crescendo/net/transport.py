@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -27,6 +28,9 @@ _WRITE_BYTES = 1 << 18
 
 class Transport(Protocol):
     """One connection. It never blocks; what the other side does wrong is a PeerError."""
+
+    straight: Callable[[memoryview], int] | None
+    """The socket's own `send`, where bytes go into it as they are; its errors are the socket's own too."""
 
     @property
     def pending(self) -> bool:
@@ -80,6 +84,7 @@ class Plain:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self.straight: Callable[[memoryview], int] | None = connected.send
         self.flush = partial(sockets.flush, connected)  # for each message there is one: spare it a call
 
     def fileno(self) -> int:
@@ -112,6 +117,7 @@ class Secure:
         server_name: str | None = None,
     ) -> None:
         self._socket = connected
+        self.straight: Callable[[memoryview], int] | None = None
         self._incoming, self._records = ssl.MemoryBIO(), ssl.MemoryBIO()
         # Any: the type stubs know of bytearray only, where any buffer is taken.
         self._tls: Any = context.wrap_bio(

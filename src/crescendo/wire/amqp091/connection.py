@@ -143,6 +143,10 @@ class Connection:
     def publish_batch(self, batch: PublishBatch, count: int) -> None:
         """Queue a batch whose bodies are filled in. The batch must not be touched until `outgoing` is empty."""
         self.outgoing.append(batch.frames(count))
+        self.published(batch, count)
+
+    def published(self, batch: PublishBatch, count: int) -> None:
+        """So many messages of a batch were written."""
         self.channels[batch.channel].count_published(count)
 
     def publish(self, channel: int, method: BasicPublish, body: bytes, properties: Properties = NO_PROPERTIES) -> None:

@@ -196,7 +196,15 @@ class Connection:
 
     def transfer(self, batch: TransferBatch, handle: int, count: int) -> None:
         """Queue a batch whose bodies are filled in. The batch must not be touched until `outgoing` is empty."""
-        self.outgoing.append(batch.frames(self.deliveries_sent & SERIAL, count))
+        self.outgoing.append(self.prepared(batch, count))
+        self.transferred(handle, count)
+
+    def prepared(self, batch: TransferBatch, count: int) -> memoryview:
+        """The transfers of a batch as they would leave next; whoever writes them says so with `transferred`."""
+        return batch.frames(self.deliveries_sent & SERIAL, count)
+
+    def transferred(self, handle: int, count: int) -> None:
+        """So many prepared transfers were written."""
         self.deliveries_sent += count
         session, link = self._session, self.links[handle]
         session.next_outgoing_id = (session.next_outgoing_id + count) & SERIAL

@@ -144,6 +144,15 @@ class Connection:
         self.outgoing.append(batch.packets(first, count))
         return first
 
+    def prepared(self, batch: PublishBatch, count: int) -> memoryview:
+        """The messages of a batch as they would leave next; whoever writes them says so with `published`."""
+        return batch.packets(self.window.next_number, count)
+
+    def published(self, batch: PublishBatch, count: int) -> None:
+        """So many prepared messages were written."""
+        if batch.qos:
+            self.window.take(count, _ANSWER_TO[batch.qos])
+
     def publish_one(
         self,
         topic: str,
