@@ -45,5 +45,6 @@ def java_version(java: Path) -> int:
         raise ConfigError(f"{java} cannot be run: {err}; {CURE}") from err
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if match is None:
-        raise ConfigError(f"{java} does not say its version; {CURE}")
+        words = (answer.stderr + answer.stdout).strip().splitlines() or [f"nothing, exit code {answer.returncode}"]
+        raise ConfigError(f"{java} does not say its version but {words[0]!r}; {CURE}")
     return int(match[1])

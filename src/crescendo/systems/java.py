@@ -65,7 +65,8 @@ def with_java(installation: Installation, minimum: int) -> Installation:
         raise ConfigError(f"{found} cannot be run: {err}; {cure}") from err
     match = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', answer.stderr + answer.stdout)
     if match is None:
-        raise ConfigError(f"{found} does not say its version; {cure}")
+        words = (answer.stderr + answer.stdout).strip().splitlines() or [f"nothing, exit code {answer.returncode}"]
+        raise ConfigError(f"{found} does not say its version but {words[0]!r}; {cure}")
     if int(match[2]) < minimum:
         raise ConfigError(f"{found} is Java {match[1]}, and this system needs {minimum}; {cure}")
     # Resolved: what the PATH names is a link that may point elsewhere tomorrow.
