@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from crescendo.control.notes import Statistics
@@ -21,6 +22,7 @@ from crescendo.model.errors import PeerError
 from crescendo.model.payload import Payload
 from crescendo.model.profile import Constant
 from crescendo.model.workload import Group, Settle
+from crescendo.record.schema import TABLES
 from crescendo.record.writer import Log
 
 READY_TIMEOUT_S = 10.0
@@ -57,6 +59,7 @@ class Counted(Log):
 
     def __init__(self, table: str, log: Log | None) -> None:
         self._table = table
+        self._time = [column.name for column in TABLES[table]].index(f"{table}_ns")
         self._log = log
         self._first_ns = self._last_ns = 0
         self.runs = 0
@@ -71,21 +74,26 @@ class Counted(Log):
         """Seconds since the first; 0 while there is none."""
         return (time.monotonic_ns() - self._first_ns) / 1e9 if self._first_ns else 0.0
 
-    def append(self, table: str, rows: int, *columns: object) -> None:
-        self._count(table)
+    def append(self, table: str, rows: int, *columns: Any) -> None:
+        if table == self._table:
+            times_ns = columns[self._time]
+            if isinstance(times_ns, np.ndarray):  # of several reads
+                self._count(int(times_ns[0]), int(times_ns[-1]), 1 + int(np.count_nonzero(np.diff(times_ns))))
+            else:
+                self._count(times_ns, times_ns, 1)
         if self._log is not None:
             self._log.append(table, rows, *columns)
 
     def append_one(self, table: str, *values: int) -> None:
-        self._count(table)
+        if table == self._table:
+            self._count(values[self._time], values[self._time], 1)
         if self._log is not None:
             self._log.append_one(table, *values)
 
-    def _count(self, table: str) -> None:
-        if table == self._table:
-            self.runs += 1
-            self._last_ns = time.monotonic_ns()
-            self._first_ns = self._first_ns or self._last_ns
+    def _count(self, first_ns: int, last_ns: int, runs: int) -> None:
+        self.runs += runs
+        self._first_ns = self._first_ns or first_ns
+        self._last_ns = last_ns
 
     def tick(self, now_ns: int) -> None:
         if self._log is not None:
