@@ -20,12 +20,12 @@ from crescendo.load.farewell import PATIENCE_S, part
 from crescendo.load.flights import FIRST_ATTEMPT, Landed, Scattered, Stretch
 from crescendo.load.gathering import Gathering
 from crescendo.load.lifeline import Change, Diallers
-from crescendo.load.sending import Sender
+from crescendo.load.sending import PATIENCE_NS, Sender
 from crescendo.load.statistics import Distribution, Pulse, known
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import Log
-from crescendo.wire.stamp import MAGIC, STAMP_NUMBERS, STAMP_NUMBERS_AT
+from crescendo.wire.stamp import MAGIC, STAMP_NUMBERS, STAMP_NUMBERS_AT, stamp_words
 
 QUANTUM_NS = 300_000
 """Shorter waits than this cost more CPU than the lateness they save."""
@@ -157,11 +157,17 @@ class SenderEngine:
                 sender.blocked.stop(now_ns)
         elif (granted := sender.grant(due)) <= 0:
             self._hold_back(sender, now_ns)
+        elif granted < due and sender.too_few(granted, now_ns):
+            sender.take_back(granted)
+            self._hold_back(sender, now_ns)
+            self._return_at(index, sender.last_sent_ns + PATIENCE_NS)
         else:
             if sender.blocked.stop(now_ns):
                 sender.free_since_ns = now_ns
             sent = self._send(sender, granted)
-            if due > sent or not sender.pacer.bounded:
+            if granted < min(due, sender.channel.capacity):
+                self._hold_back(sender, now_ns)  # now rather than after another look at the sockets
+            elif due > sent or not sender.pacer.bounded:
                 self._runnable.add(index)
             elif sender.next_seq < sender.total:
                 self._schedule(index)
@@ -178,8 +184,12 @@ class SenderEngine:
     def _schedule(self, index: int) -> None:
         """Come back to this connection when its next message is due."""
         if index not in self._scheduled:
+            self._return_at(index, self._t0_ns + self._senders[index].await_next())
+
+    def _return_at(self, index: int, due_ns: int) -> None:
+        if index not in self._scheduled:
             self._scheduled.add(index)
-            heapq.heappush(self._waiting, (self._t0_ns + self._senders[index].await_next(), index))
+            heapq.heappush(self._waiting, (due_ns, index))
 
     def _send(self, sender: Sender, count: int) -> int:
         """Send at most so many of the messages that are due; how many left."""
@@ -234,20 +244,22 @@ class SenderEngine:
     def _send_many(self, sender: Sender, stretch: Stretch, size: int) -> None:
         first, count = stretch.first_seq, stretch.length
         numbers = np.arange(first, first + count, dtype=np.int64)
-        stamps = sender.channel.stamps
-        stamps["seq"][:count] = numbers
-        intended_ns: int | npt.NDArray[np.int64] = 0
+        seqs, times_ns = sender.columns
+        seqs[:count] = numbers
+        intended_ns: int | npt.NDArray[np.int64]
         if sender.pacer.bounded:
-            intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
-            stamps["intended_ns"][:count] = intended_ns
-        sent_ns = time.monotonic_ns()
-        if not sender.pacer.bounded:
+            times_ns[:count, 0] = intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
+            sent_ns = time.monotonic_ns()
+            times_ns[:count, 1] = sent_ns
+            if stretch.attempt == FIRST_ATTEMPT:
+                # Own lateness: time that the other side held us back is not the generator's fault.
+                self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
+        else:
+            sent_ns = time.monotonic_ns()
+            times_ns[:count] = sent_ns
             intended_ns = stretch.first_sent_ns or sent_ns
-            stamps["intended_ns"][:count] = intended_ns
-        elif stretch.attempt == FIRST_ATTEMPT:
-            # Own lateness: time that the other side held us back is not the generator's fault.
-            self._lateness.add(sent_ns - np.maximum(intended_ns, sender.free_since_ns))
-        stamps["sent_ns"][:count] = sent_ns
+            if stretch.first_sent_ns:
+                times_ns[:count, 0] = intended_ns
         self._log.append(
             SENT, count, sender.number, range(first, first + count), stretch.attempt, intended_ns, sent_ns, size
         )  # fmt: skip
@@ -267,6 +279,8 @@ class SenderEngine:
         stamps["sender"] = sender.number
         stamps["tag"] = sender.tag
         sender.dressed = sender.channel.stamps
+        words = stamp_words(sender.channel.bodies)
+        sender.columns = words[:, 1], words[:, 2:]
         sender.first_bodies = [body.data for body in sender.channel.bodies[:_FEW]]
 
     def _poll(self, wait_ns: int) -> None:
@@ -274,10 +288,12 @@ class SenderEngine:
             pause_s = self._gathering.pause_s(time.monotonic_ns(), self._window)
             if pause_s:
                 time.sleep(pause_s)
-        # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
-        if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
-            return
-        for number, mask in self._epoll.poll(0):
+        # An epoll waits in whole milliseconds, select in microseconds; where that matters, select waits for the epoll.
+        if not self._gathering.unhurried and wait_ns > 0:
+            if not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
+                return
+            wait_ns = 0
+        for number, mask in self._epoll.poll(wait_ns / 1e9):
             if number in self._by_replies:
                 self._take_answers(self._by_replies[number])
                 continue
@@ -295,7 +311,7 @@ class SenderEngine:
     @property
     def _window(self) -> int:
         """What is under way on the connection with the least."""
-        return min((sender.in_flight for sender in self._senders if sender.in_flight), default=0)
+        return min([sender.in_flight for sender in self._senders if sender.in_flight], default=0)
 
     def _take_answers(self, index: int) -> None:
         """How long the whole way took, and the way there: from the intended time, or from the send time without one."""
