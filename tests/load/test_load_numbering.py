@@ -19,6 +19,8 @@ def test_places_lead_back_to_sequence_numbers(sent: list[tuple[int, int]], first
     stretch = (first, first + length)
     assert [seq for seqs in numbering.sequences([stretch]) for seq in seqs] == oracle[first : first + length + 1]
     assert list(numbering.at(np.arange(first, first + length + 1))) == oracle[first : first + length + 1]
+    latest = numbering.latest(*stretch)
+    assert latest is None or list(latest) == oracle[first : first + length + 1]
     assert numbering.count == len(oracle)
     assert [seq for seq in range(80) if numbering.includes(seq)] == [seq for seq in range(80) if seq in oracle]
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from load_fakes import FakeControl, FakeLog, FakeReceiveChannel
 
 from crescendo.load.driver import Arrived
-from crescendo.load.receiver import Receiver, ReceiverEngine, order_flags
+from crescendo.load.intake import Intake, Tally, order_flags
+from crescendo.load.receiver import Receiver, ReceiverEngine
 from crescendo.load.statistics import Distribution, Stopwatch
 from crescendo.model.units import Duration
 from crescendo.model.workload import Group
@@ -19,6 +20,14 @@ from crescendo.record.schema import RECEIVED
 
 TAG = 77
 REDELIVERED, CORRUPT, STRAY, OUT_OF_ORDER = 1, 2, 4, 8  # section 5 of the design, in the order of its flags
+
+
+class CountingLog(FakeLog):
+    appends = 0
+
+    def append(self, table: str, rows: int, *columns: object) -> None:
+        self.appends += 1
+        super().append(table, rows, *columns)
 
 
 def payload(sender: int, seq: int, *, magic: int = 0xC501, tag: int = TAG, size: int = 40) -> bytes:
@@ -86,6 +95,39 @@ def test_mixed_batches_are_recorded_message_by_message(
     rows, _ = receive(*arrived)
     assert [(row[1], row[2], row[8]) for row in rows] == expected
     assert [row[6] for row in rows] == list(range(len(expected)))
+
+
+@given(st.lists(st.tuples(messages, st.booleans(), st.sampled_from([20, 40, 64])), min_size=1, max_size=40))
+def test_what_is_put_aside_becomes_the_rows_it_would_have_been(
+    reads: list[tuple[list[tuple[str, int, int]], bool, int]],
+) -> None:
+    """At full speed and at another, by the same engine: only that one takes several reads together."""
+    rows = []
+    for unhurried in (True, False):
+        log, tally = FakeLog(), Tally(5)
+        intake = Intake(log, TAG, unhurried=unhurried)
+        for read_ns, (content, redelivered, size) in enumerate(reads, 10**6):
+            payloads = [
+                payload(sender, seq, tag=TAG + (kind == "stray"), magic=0xC501 + (kind == "corrupt"), size=size)
+                for kind, sender, seq in content
+            ]
+            intake.take(tally, batch(payloads, redelivered=redelivered), read_ns)
+        intake.catch_up(tally)
+        assert intake.behind == 0
+        assert tally.arrivals == tally.batched == sum(len(content) for content, _, _ in reads)
+        rows.append(log.rows.get(RECEIVED, []))
+    assert rows[0] == rows[1]
+
+
+def test_many_small_reads_are_few_appends_and_keep_their_times() -> None:
+    log, tally = CountingLog(), Tally(5)
+    intake = Intake(log, TAG, unhurried=True)
+    for read in range(200):
+        intake.take(tally, batch([payload(3, 60 * read + n) for n in range(60)]), 10**6 + read)
+    intake.catch_up(tally)
+    rows = log.rows[RECEIVED]
+    assert [(row[2], row[5], row[6]) for row in rows] == [(n, 10**6 + n // 60, n) for n in range(12_000)]
+    assert log.appends <= 8
 
 
 @pytest.mark.parametrize("size", [0, 1, 31])

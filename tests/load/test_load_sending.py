@@ -6,7 +6,7 @@ from load_fakes import FakeSendChannel
 
 from crescendo.load.assignment import Quota
 from crescendo.load.flights import Stretch
-from crescendo.load.sending import Sender
+from crescendo.load.sending import PATIENCE_NS, Sender
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
 
@@ -78,3 +78,20 @@ def test_without_a_buffer_nothing_is_shed() -> None:
     sender = a_sender()
     assert sender.cut_to_buffer(50 * MS, room=0) == range(0)
     assert sender.due(50 * MS) == 51
+
+
+def test_few_messages_wait_for_more_only_while_many_are_under_way_and_not_for_long() -> None:
+    sender = a_sender()
+    sender.group = Group(rate=0)
+    sender.flew(sender.next_stretch(80), 5 * MS)
+    assert sender.too_few(19, 5 * MS)
+    assert not sender.too_few(20, 5 * MS)
+    assert not sender.too_few(1, 5 * MS + PATIENCE_NS)
+    sender.settled(range(80))
+    assert not sender.too_few(1, 5 * MS), "nothing is under way that would bring more leave"
+
+
+def test_whoever_paces_does_not_wait_for_others() -> None:
+    sender = a_sender()
+    sender.flew(sender.next_stretch(80), 5 * MS)
+    assert not sender.too_few(1, 5 * MS)

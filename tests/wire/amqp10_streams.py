@@ -103,6 +103,13 @@ def disposition(first: int, last: int, *, settled: bool = True, state: int = 0x2
     return frame(0x15, fields, 5)
 
 
+def attached(name: str) -> bytes:
+    """The answer to our sending link."""
+    text = b"\xa1" + bytes((len(name),)) + name.encode()
+    terminus = b"\x00\x53\x28\xc0\x01\x00", b"\x00\x53\x29\xc0\x04\x01\xa1\x01q"
+    return frame(0x12, text + b"\x43" + boolean(True) + b"\x40\x40" + b"".join(terminus), 7)
+
+
 def detach(handle: int, reason: bytes = b"\x40") -> bytes:
     return frame(0x16, uint(handle) + b"\x41" + reason, 3)
 

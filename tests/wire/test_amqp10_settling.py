@@ -2,14 +2,16 @@
 
 import itertools
 import time
+from collections.abc import Iterator
 
 import pytest
-from amqp10_streams import boolean, client_of, disposition, frame, prologue, uint
+from amqp10_streams import attached, boolean, client_of, disposition, flow, frame, prologue, uint
 from feeding import events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crescendo.wire.amqp10.events import Settled
+from crescendo.wire.amqp10.connection import Connection
+from crescendo.wire.amqp10.events import Begun, Settled
 
 ACCEPTED, REJECTED = 0x24, 0x25
 
@@ -52,11 +54,15 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[Settlements]]:
 def settlements(data: bytes, *, batching: bool, cut: int = 0) -> Settlements:
     client = client_of(batching=batching)
     list(events_of(client, prologue(())))
-    events = events_of(client, data, [cut])
+    return [settlement for event in events_of(client, data, [cut]) for settlement in each(event)]
+
+
+def each(event: object) -> Settlements:
+    """Delivery by delivery."""
+    if not isinstance(event, Settled):
+        return []
     return [
         ((first + n) & 0xFFFF_FFFF, event.settled, type(event.state).__name__)
-        for event in events
-        if isinstance(event, Settled)
         for first, last in event.stretches
         for n in range(((last - first) & 0xFFFF_FFFF) + 1)
     ]
@@ -104,3 +110,66 @@ def test_settlements_that_are_never_alike_take_linear_time() -> None:
 
     small, large = min(cost_s(1000) for _ in range(3)), min(cost_s(8000) for _ in range(2))
     assert large < 8 * small * 4
+
+
+frames_of_a_router = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 3), st.booleans(), st.sampled_from([ACCEPTED, ACCEPTED, ACCEPTED, REJECTED])),
+        st.integers(0, 2**32 - 1),
+    ),
+    max_size=40,
+)
+
+
+@given(frames_of_a_router, st.sampled_from([300, 70_000, 2**32 - 20]), st.lists(st.integers(0, 2000), max_size=5))
+def test_answers_taken_together_are_what_the_events_say(
+    steps: list[tuple[int, bool, int] | int], number: int, cuts: list[int]
+) -> None:
+    """Settlements that follow each other or do not, and flows between them."""
+    octets = b""
+    for step in steps:
+        if isinstance(step, int):
+            octets += flow(0, 1000, handle=0, delivery_count=0, credit=step)
+        else:
+            width, gap, state = step
+            number += gap
+            first, last = number & 0xFFFF_FFFF, (number + max(width, 1) - 1) & 0xFFFF_FFFF
+            octets += disposition(first, last, state=state) if width else single(first, settled=True, state=state)
+            number += max(width, 1)
+    told = []
+    for batching in (True, False):
+        client = client_of(batching=batching)
+        for event in events_of(client, prologue(())):
+            if isinstance(event, Begun):
+                client.attach_sender("out", "q", settled=False)
+        list(events_of(client, attached("out")))
+        heard: Settlements = []
+        for event in answers_of(client, octets, cuts) if batching else events_of(client, octets):
+            heard += each(event)
+        told.append((heard, client.sendable(0)))
+    assert told[0] == told[1]
+
+
+def answers_of(client: Connection, data: bytes, cuts: list[int]) -> Iterator[object]:
+    """What is heard by whoever asks for answers first."""
+    for start, end in itertools.pairwise(sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})):
+        client.receive_buffer()[: end - start] = data[start:end]
+        client.received(end - start)
+        yield from client.take_answers()
+        while (event := client.next_event()) is not None:
+            yield event
+
+
+def test_answers_in_many_small_pieces_are_one() -> None:
+    client = client_of()
+    list(events_of(client, prologue(())))
+    client.attach_sender("out", "q", settled=False)
+    list(events_of(client, attached("out")))
+    pieces = [
+        flow(0, 1000, handle=0, delivery_count=0, credit=7) + disposition(first, first + 299)
+        for first in range(1000, 3400, 300)
+    ]
+    list(events_of(client, pieces[0] + single(1300, settled=True, state=ACCEPTED)))
+    found = list(answers_of(client, b"".join(pieces[2:]), []))
+    assert [event.stretches for event in found if isinstance(event, Settled)] == [[(1600, 3399)]]
+    assert client.sendable(0) == 7

@@ -2,7 +2,7 @@
 
 import struct
 
-from amqp10_streams import boolean, client_of, flow, frame, prologue
+from amqp10_streams import attached, client_of, flow, prologue
 from feeding import events_of, spoken
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,19 +30,13 @@ def test_flows_give_the_same_leave_and_get_the_same_answers(stream: list[bytes])
             if isinstance(event, Begun):
                 client.attach_sender("out", "q", settled=False)
         spoken(client)
-        list(events_of(client, _attached("out")))
+        list(events_of(client, attached("out")))
         heard = []
         for octets in stream:
             events = list(events_of(client, octets))
             heard.append((events, client.sendable(0), spoken(client)))
         told.append(heard)
     assert told[0] == told[1]
-
-
-def _attached(name: str) -> bytes:
-    text = b"\xa1" + bytes((len(name),)) + name.encode()
-    terminus = b"\x00\x53\x28\xc0\x01\x00", b"\x00\x53\x29\xc0\x04\x01\xa1\x01q"
-    return frame(0x12, text + b"\x43" + boolean(True) + b"\x40\x40" + b"".join(terminus), 7)
 
 
 @given(st.binary(min_size=8, max_size=40), st.data())

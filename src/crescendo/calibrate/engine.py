@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from crescendo.control.notes import Statistics
@@ -59,7 +60,7 @@ class Counted(Log):
 
     def __init__(self, table: str, log: Log | None) -> None:
         self._table = table
-        self._column = [column.name for column in TABLES[table]].index(f"{table}_ns")
+        self._time = [column.name for column in TABLES[table]].index(f"{table}_ns")
         self._log = log
         self._first_ns = self._last_ns = 0
         self.runs = 0
@@ -75,22 +76,26 @@ class Counted(Log):
         return (time.monotonic_ns() - self._first_ns) / 1e9 if self._first_ns else 0.0
 
     def append(self, table: str, rows: int, *columns: Any) -> None:
-        self._count(table, columns)
+        if table == self._table:
+            times_ns = columns[self._time]
+            if isinstance(times_ns, np.ndarray):  # of several reads
+                self._count(int(times_ns.min()), int(times_ns.max()), 1 + int(np.count_nonzero(np.diff(times_ns))))
+            else:
+                self._count(times_ns, times_ns, 1)
         if self._log is not None:
             self._log.append(table, rows, *columns)
 
     def append_one(self, table: str, *values: int) -> None:
-        self._count(table, values)
+        if table == self._table:
+            self._count(values[self._time], values[self._time], 1)
         if self._log is not None:
             self._log.append_one(table, *values)
 
-    def _count(self, table: str, columns: tuple[Any, ...]) -> None:
-        if table == self._table:
-            self.runs += 1
-            times = columns[self._column]  # not when they are told: paced messages are, up to a second later
-            first_ns, last_ns = (times, times) if isinstance(times, int) else (int(times.min()), int(times.max()))
-            self._last_ns = max(self._last_ns, last_ns)
-            self._first_ns = min(self._first_ns or first_ns, first_ns)
+    def _count(self, first_ns: int, last_ns: int, runs: int) -> None:
+        self.runs += runs
+        # Paced messages are told up to a second after they have left, each connection's at times of its own.
+        self._first_ns = min(self._first_ns or first_ns, first_ns)
+        self._last_ns = max(self._last_ns, last_ns)
 
     def tick(self, now_ns: int) -> None:
         if self._log is not None:

@@ -21,6 +21,7 @@ from crescendo.wire.amqp10.events import (
     Attached,
     Begun,
     Closed,
+    Credited,
     Deliveries,
     Detached,
     Ended,
@@ -55,6 +56,7 @@ _SETTLEMENTS: dict[type, Settlement] = {
     Released: Settlement.RELEASED,
     Modified: Settlement.MODIFIED,
 }
+_FREQUENT = (Deliveries, Settled, Credited)  # not the same in both directions; asking for them first saves most
 _numbers = itertools.count()
 
 
@@ -95,6 +97,8 @@ class _Link(Line):
         return (self._connection.remote_idle_time_out_ms or 0) * 1_000_000 // 2
 
     def _handle(self, event: Event) -> bool:
+        if isinstance(event, _FREQUENT):
+            return False
         match event:
             case Opened(product=product):
                 self._product = product
@@ -145,6 +149,11 @@ def sections_of(group: Group) -> bytes:
     return sections
 
 
+def _precedes(outcome: Outcome, seqs: range, settlement: Settlement) -> bool:
+    """Whether these messages come right behind those and fared alike."""
+    return isinstance(outcome.seqs, range) and outcome.seqs.stop == seqs.start and outcome.settlement == settlement
+
+
 class Amqp10Sender(SendLine, _Link):
     """A sending channel."""
 
@@ -177,26 +186,41 @@ class Amqp10Sender(SendLine, _Link):
     def _send_one(self, body: bytes, place: int) -> None:
         self._connection.transfer_one(self._link, body, settled=self._settled, before=self._sections)
 
+    def _meant(self) -> Iterator[Event]:
+        yield from self._connection.take_answers()  # nearly always that is all
+        yield from super()._meant()
+
     def pump(self) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for event in self._events():
             if isinstance(event, Settled) and event.role is RECEIVER:
                 settlement = _SETTLEMENTS.get(type(event.state))
                 if settlement is not None or event.settled:
-                    outcomes += self._settled_outcomes(event.stretches, settlement or Settlement.ACCEPTED)
+                    self._settled_outcomes(outcomes, event.stretches, settlement or Settlement.ACCEPTED)
                     for first, last in event.stretches if not event.settled else ():
                         self._connection.settle(first, last, event.state, role=not RECEIVER)
         return outcomes
 
-    def _settled_outcomes(self, stretches: list[tuple[int, int]], settlement: Settlement) -> list[Outcome]:
+    def _settled_outcomes(
+        self, outcomes: list[Outcome], stretches: list[tuple[int, int]], settlement: Settlement
+    ) -> None:
         """Delivery ids are places modulo 2^32, because this connection has one link and sends in order."""
         sent = self._connection.deliveries_sent
         if len(stretches) > _FEW:
             firsts, lasts = np.array(stretches, np.int64).T
             if (firsts == lasts).all():
-                return [self._outcome_at(sent - ((sent - firsts) & _SERIAL), settlement)]
-        places = [(sent - ((sent - first) & _SERIAL), (last - first) & _SERIAL) for first, last in stretches]
-        return self._outcomes(((first, first + more) for first, more in places), settlement)
+                outcomes.append(self._outcome_at(sent - ((sent - firsts) & _SERIAL), settlement))
+                return
+        for first, last in stretches:
+            place = sent - ((sent - first) & _SERIAL)
+            end = place + ((last - first) & _SERIAL)
+            seqs = self._numbering.latest(place, end)
+            if seqs is None:
+                outcomes += self._outcomes(((place, end),), settlement)
+            elif outcomes and _precedes(outcomes[-1], seqs, settlement):
+                outcomes[-1] = Outcome(range(outcomes[-1].seqs[0], seqs.stop), settlement)
+            else:
+                outcomes.append(Outcome(seqs, settlement))
 
     def _attach(self) -> int:
         return self._connection.attach_sender(
@@ -249,7 +273,7 @@ class Amqp10Receiver(_Link):
     def _settle(self, ids: np.ndarray) -> None:
         # One disposition for each stretch of consecutive ids; almost always that is one.
         first, last = int(ids[0]), int(ids[-1])
-        if last - first == len(ids) - 1 and np.count_nonzero(ids[1:] - ids[:-1] != 1) == 0:
+        if last - first == len(ids) - 1 and not np.count_nonzero(ids != np.arange(first, last + 1, dtype=np.uint32)):
             self._connection.settle(first, last, settled=not self._exactly_once)
             return
         for stretch in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):

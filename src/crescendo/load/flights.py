@@ -3,9 +3,13 @@
 A ring over sequence numbers that holds the time at which each message left. Outcomes come back in any order, alone or
 by the thousand, so both taking one and taking many must be quick, wherever in the ring they are: one is a look into an
 array of the standard library, many are a few operations on the same memory as NumPy sees it.
+
+What leaves many at a time and lands in the same order needs no ring: it waits in a queue of stretches until an outcome
+comes out of turn.
 """
 
 from array import array
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +20,7 @@ Int64s = npt.NDArray[np.int64]
 FIRST_ATTEMPT = 1
 _NOT_HERE = -1  # no clock shows it
 _SLOTS = 1 << 8
+_FEW = 8  # messages; stretches as short as this are no trouble to the ring, and many of them would be to the queue
 
 
 class Stretch(NamedTuple):
@@ -50,11 +55,14 @@ class Flights:
     def __init__(self) -> None:
         self.count = 0
         self._low = self._high = 0  # nothing is on its way below the one, nor from the other on
+        self._queue: deque[tuple[int, int, int]] = deque()  # first, end, sent when; if any are here, the ring is empty
         self._again: dict[int, tuple[int, int]] = {}  # of those sent before: which attempt this is, first sent when
         self._make(_SLOTS)
 
     def add_one(self, seq: int, sent_ns: int) -> None:
         """A message leaves for the first time."""
+        if self._queue:
+            self._leave_queue()
         if seq != self._high or seq - self._low > self._mask:
             self._reach(seq, seq + 1)
         else:
@@ -65,6 +73,14 @@ class Flights:
     def add(self, stretch: Stretch, sent_ns: int) -> None:
         """These leave now. None of them is on its way already."""
         first, end = stretch.first_seq, stretch.first_seq + stretch.length
+        queue = self._queue
+        in_turn = queue[-1][1] <= first if queue else not self.count
+        if in_turn and stretch.length > _FEW and stretch.attempt == FIRST_ATTEMPT:
+            queue.append((first, end, sent_ns))
+            self.count += stretch.length
+            return
+        if queue:
+            self._leave_queue()
         self._reach(first, end)
         self._put(first, end, sent_ns)
         self.count += stretch.length
@@ -73,6 +89,10 @@ class Flights:
 
     def take(self, seqs: range | Int64s) -> Landed | Scattered | None:
         """Take these out, as far as they are here; sequence numbers in any order."""
+        if self._queue:
+            if isinstance(seqs, range) and seqs.start <= self._queue[0][0]:
+                return self._take_first(seqs.stop)
+            self._leave_queue()
         if len(seqs) == 1:
             return self._take_one(int(seqs[0]))
         if isinstance(seqs, range):
@@ -87,6 +107,8 @@ class Flights:
 
     def give_up(self) -> list[Stretch]:
         """The connection is gone: what was on its way, in order, as it must be sent again."""
+        if self._queue:
+            self._leave_queue()
         sent_ns = self._get(self._low, self._high)
         here = np.flatnonzero(sent_ns != _NOT_HERE)
         seqs, first_sent_ns, attempts = here + self._low, sent_ns[here], np.full(len(here), FIRST_ATTEMPT)
@@ -101,6 +123,31 @@ class Flights:
         lengths = np.diff(np.append(begins, len(seqs)))
         columns = (seqs[begins], lengths, attempts[begins] + 1, first_sent_ns[begins])
         return [Stretch(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def _take_first(self, end: int) -> Landed | Scattered | None:
+        """What is in the queue up to here."""
+        queue, landed = self._queue, []
+        while queue and queue[0][0] < end:
+            first, stop, sent_ns = queue.popleft()
+            if stop > end:
+                queue.appendleft((end, stop, sent_ns))
+                stop = end
+            self.count -= stop - first
+            landed.append((first, stop - 1, sent_ns))
+        if len(landed) <= 1:
+            return Landed(*landed[0]) if landed else None
+        firsts, lasts, sent = np.array(landed, np.int64).T
+        return Scattered(int((lasts - firsts).sum()) + len(landed), firsts, lasts, sent)
+
+    def _leave_queue(self) -> None:
+        """Something came out of turn."""
+        stretches = list(self._queue)
+        self._queue.clear()
+        self.count = 0
+        for first, end, sent_ns in stretches:
+            self._reach(first, end)
+            self._put(first, end, sent_ns)
+            self.count += end - first
 
     def _take_one(self, seq: int) -> Landed | None:
         sent_ns = self._sent[seq & self._mask] if self._low <= seq < self._high else _NOT_HERE

@@ -28,6 +28,13 @@ class Numbering:
             self._sequences.append(first_seq)
         self.count += count
 
+    def latest(self, first: int, last: int) -> range | None:
+        """The sequence numbers from the first to the last place, where the latest stretch holds them all."""
+        if not self._places or first < self._places[-1] or not first <= last < self.count:
+            return None
+        offset = self._sequences[-1] - self._places[-1]
+        return range(first + offset, last + offset + 1)
+
     def sequences(self, stretches: Iterable[tuple[int, int]]) -> Iterator[range]:
         """The sequence numbers from each first to its last place (inclusive). What was never sent is left out."""
         for first, last in stretches:

@@ -20,7 +20,7 @@ from crescendo.load.farewell import PATIENCE_S, part
 from crescendo.load.flights import FIRST_ATTEMPT, Landed, Scattered, Stretch
 from crescendo.load.gathering import Gathering
 from crescendo.load.lifeline import Change, Diallers
-from crescendo.load.sending import FEW, Sender
+from crescendo.load.sending import FEW, PATIENCE_NS, Sender
 from crescendo.load.statistics import Distribution, Int64s, Pulse, known
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
@@ -160,12 +160,19 @@ class SenderEngine:
         elif (granted := sender.grant(due)) <= 0:
             ahead.drop()  # what has left is recorded now, however long this takes
             self._hold_back(sender, now_ns)
+        elif granted < due and sender.too_few(granted, now_ns):
+            ahead.drop()
+            sender.take_back(granted)
+            self._hold_back(sender, now_ns)
+            self._return_at(index, sender.last_sent_ns + PATIENCE_NS)
         else:
             ahead.drop()
             if sender.blocked.stop(now_ns):
                 sender.free_since_ns = now_ns
             sent = self._send(sender, granted)
-            if due > sent or not sender.pacer.bounded:
+            if granted < min(due, sender.channel.capacity):
+                self._hold_back(sender, now_ns)  # now rather than after another look at the sockets
+            elif due > sent or not sender.pacer.bounded:
                 self._runnable.add(index)
             elif sender.next_seq < sender.total:
                 self._schedule(index)
@@ -182,9 +189,13 @@ class SenderEngine:
     def _schedule(self, index: int) -> None:
         """Come back to this connection when its next message is due."""
         if index not in self._scheduled:
-            self._scheduled.add(index)
             sender = self._senders[index]
-            heapq.heappush(self._waiting, (self._t0_ns + sender.due_ns(sender.next_seq), index))
+            self._return_at(index, self._t0_ns + sender.due_ns(sender.next_seq))
+
+    def _return_at(self, index: int, due_ns: int) -> None:
+        if index not in self._scheduled:
+            self._scheduled.add(index)
+            heapq.heappush(self._waiting, (due_ns, index))
 
     def _send(self, sender: Sender, count: int) -> int:
         """Send at most so many of the messages that are due; how many left."""
@@ -238,17 +249,19 @@ class SenderEngine:
     def _send_many(self, sender: Sender, stretch: Stretch, size: int) -> None:
         first, count = stretch.first_seq, stretch.length
         numbers = np.arange(first, first + count, dtype=np.int64)
-        stamps = sender.channel.stamps
-        stamps["seq"][:count] = numbers
-        intended_ns: int | Int64s = 0
+        seqs, times_ns = sender.columns
+        seqs[:count] = numbers
+        intended_ns: int | Int64s
         if sender.pacer.bounded:
-            intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
-            stamps["intended_ns"][:count] = intended_ns
-        sent_ns = time.monotonic_ns()
-        if not sender.pacer.bounded:
+            times_ns[:count, 0] = intended_ns = sender.pacer.due_ns(numbers) + self._t0_ns
+            sent_ns = time.monotonic_ns()
+            times_ns[:count, 1] = sent_ns
+        else:
+            sent_ns = time.monotonic_ns()
+            times_ns[:count] = sent_ns
             intended_ns = stretch.first_sent_ns or sent_ns
-            stamps["intended_ns"][:count] = intended_ns
-        stamps["sent_ns"][:count] = sent_ns
+            if stretch.first_sent_ns:
+                times_ns[:count, 0] = intended_ns
         self._record(sender, stretch, intended_ns, sent_ns, size)
         sender.flew(stretch, sent_ns)
 
@@ -276,10 +289,12 @@ class SenderEngine:
             pause_s = self._gathering.pause_s(time.monotonic_ns(), self._window)
             if pause_s:
                 time.sleep(pause_s)
-        # An epoll waits in whole milliseconds, select in microseconds; so select waits for the epoll.
-        if wait_ns > 0 and not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
-            return
-        for number, mask in self._epoll.poll(0):
+        # An epoll waits in whole milliseconds, select in microseconds; where that matters, select waits for the epoll.
+        if not self._gathering.unhurried and wait_ns > 0:
+            if not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
+                return
+            wait_ns = 0
+        for number, mask in self._epoll.poll(wait_ns / 1e9):
             if number in self._by_replies:
                 self._take_answers(self._by_replies[number])
                 continue
@@ -298,7 +313,7 @@ class SenderEngine:
     @property
     def _window(self) -> int:
         """What is under way on the connection with the least."""
-        return min((sender.in_flight for sender in self._senders if sender.in_flight), default=0)
+        return min([sender.in_flight for sender in self._senders if sender.in_flight], default=0)
 
     def _take_answers(self, index: int) -> None:
         """How long the whole way took, and the way there: from the intended time, or from the send time without one."""

@@ -17,10 +17,14 @@ from crescendo.load.lifeline import Lifeline
 from crescendo.load.statistics import Stopwatch
 from crescendo.model.pacer import Pacer
 from crescendo.model.workload import Group, PingPong, Settle
-from crescendo.wire.stamp import MAGIC
+from crescendo.wire.stamp import MAGIC, stamp_words
 
 FEW = 8
 """Up to this many messages are written one by one: setting up arrays would cost more than all the rest."""
+PATIENCE_NS = 1_000_000
+"""Longer than this after its last message a sender lets no message wait for others."""
+
+_WORTH_SENDING = 4  # a batch of this part of what is under way
 _AHEAD = 64  # due times are asked for in bulk: one at a time, the asking would cost more than the sending
 
 
@@ -59,6 +63,7 @@ class Sender:
         self.lines = group.size.lines
         self.dressed: object = None  # the batch whose stamps say whose they are
         self.first_bodies: list[memoryview] = []  # of that batch
+        self.columns: tuple[Int64s, Int64s] = np.empty(0, np.int64), np.empty((0, 2), np.int64)  # numbers, both times
         self.replies = replies
         self.flights = Flights()
         self._batched_before = 0  # on connections that are gone
@@ -67,6 +72,8 @@ class Sender:
         self._due_ns: list[int] = []  # of the messages from _due_from on
         self._due_from = 0
         self._allowed = 0  # that many may leave before `room` must be asked again
+        self._window = group.window
+        self._ping_pong = replies is not None and isinstance(group.mode, PingPong)
         self._alike = pacer.bounded and group.size.is_fixed and group.buffer is None and replies is None
 
     @property
@@ -134,6 +141,8 @@ class Sender:
         stamps["sender"] = self.number
         stamps["tag"] = self.tag
         self.dressed = channel.stamps
+        words = stamp_words(channel.bodies)
+        self.columns = words[:, 1], words[:, 2:]
         self.first_bodies = [body.data for body in channel.bodies[:FEW]]
 
     @property
@@ -172,10 +181,21 @@ class Sender:
     def room(self) -> int:
         """How many messages may leave now, by the system's leave and by our own window."""
         room = self.channel.room()
-        if self.replies is not None and isinstance(self.group.mode, PingPong):
+        if self._ping_pong and self.replies is not None:
             return min(room, 1 - (self.sent - self.replies.count))
-        window = self.group.window
-        return room if window is None else min(room, window - self.in_flight)
+        return room if self._window is None else min(room, self._window - self.in_flight)
+
+    def too_few(self, granted: int, now_ns: int) -> bool:
+        """Whether so few messages had better wait until more may leave: what is under way brings more leave soon.
+
+        A system that gives leave in small pieces would be sent small pieces, settle them in small pieces, and so on.
+        """
+        enough = self.flights.count // _WORTH_SENDING
+        return self.group.unhurried and granted < enough and now_ns - self.last_sent_ns < PATIENCE_NS
+
+    def take_back(self, granted: int) -> None:
+        """These do not leave after all."""
+        self._allowed += granted
 
     def over(self) -> bool:
         """Whether everything has left and has been settled, where anybody settles."""

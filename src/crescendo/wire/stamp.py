@@ -5,6 +5,7 @@ width, so that a batch of payloads is one structured array. Only describes bytes
 """
 
 import struct
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,16 +34,21 @@ STAMP_NUMBERS_AT = 8
 """What differs from one message of a connection to the next: number, intended time, send time."""
 
 Stamps = npt.NDArray[np.void]
+Words = TypeVar("Words", int, npt.NDArray[np.int64])
 
 
-def words_of(payloads: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The stamps of a batch in four columns: head (magic, sender and tag together), number, and the two times."""
-    return payloads[:, :STAMP_BYTES].view(">i8").astype(np.int64)
+def stamp_words(payloads: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The stamps of a batch, as a view of four columns: head (magic, sender and tag together), number, and the times.
+
+    Big-endian; whoever computes with them wants a copy in the machine's own order.
+    """
+    words: npt.NDArray[np.int64] = payloads[:, :STAMP_BYTES].view(">i8")
+    return words
 
 
-def head_of(word: int) -> tuple[int, int, int]:
-    """Magic, sender and tag."""
-    return word >> 48 & 0xFFFF, word >> 32 & 0xFFFF, word & 0xFFFF_FFFF
+def heads_of(words: Words) -> tuple[Words, Words, Words]:
+    """Magic, sender and tag, of one stamp or of many."""
+    return words >> 48 & 0xFFFF, words >> 32 & 0xFFFF, words & 0xFFFF_FFFF
 
 
 def stamps_of(payloads: npt.NDArray[np.uint8]) -> Stamps:

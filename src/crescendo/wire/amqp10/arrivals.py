@@ -10,7 +10,7 @@ import numpy as np
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.batch import Layout, Octets, layout_of, rows_of
 from crescendo.wire.amqp10.events import Deliveries, Event, Settled
-from crescendo.wire.amqp10.frames import Body, Frame, find_body
+from crescendo.wire.amqp10.frames import LENGTH, Body, Frame, find_body
 from crescendo.wire.amqp10.links import RECEIVER, Link
 from crescendo.wire.amqp10.performatives import Disposition, Flow, Transfer
 from crescendo.wire.amqp10.serial import SERIAL
@@ -20,6 +20,8 @@ from crescendo.wire.amqp10.shapes import FlowShape, Memory
 from crescendo.wire.frame_buffer import FrameBuffer
 
 MAX_MESSAGE_SIZE = 128 * 2**20
+_FEW = 8  # settlements; below this, setting up arrays would cost more than all the rest
+_MANY = 2 * _FEW
 
 
 class Arrivals:
@@ -40,6 +42,43 @@ class Arrivals:
 
     # -- what looks like earlier frames --------------------------------------------------------------------------
 
+    def take_answers(self) -> list[Settled]:
+        """The settlements that come next and look like earlier ones; flows between them are taken in on the way.
+
+        A system that lets few messages be under way answers in small pieces, settlement and flow by turns, and what an
+        event costs would be paid for each. Stretches that follow each other and fared alike become one.
+        """
+        answers: list[Settled] = []
+        buffer = self._buffer
+        view, end = buffer.view, buffer.end
+        first, last = 0, -1
+        like: Disposition | None = None
+        while end - buffer.start >= LENGTH.size:
+            start = buffer.start
+            length = LENGTH.unpack_from(view, start)[0]
+            settling, shape = self._settlings.recall(length), self._flows.recall(length)
+            if start + length > end:
+                break
+            octets = view[start : start + length]
+            if settling is not None and (numbers := settling.shape.read(octets)) is not None:
+                if end - start >= _MANY * length and settling.shape.read(view[start + length : start + 2 * length]):
+                    break  # worth an array
+                same = settling.disposition
+                if like is not None and numbers[0] == last + 1 <= numbers[-1] and _means_the_same(like, same):
+                    last = numbers[-1]
+                else:
+                    if like is not None:
+                        answers.append(Settled(like.role, [(first, last)], bool(like.settled), like.state))
+                    like, first, last = same, numbers[0], numbers[-1]
+            elif shape is not None and (flow := shape.read(octets)) is not None:
+                self._session.take_flow(flow)
+            else:
+                break
+            buffer.start = start + length
+        if like is not None:
+            answers.append(Settled(like.role, [(first, last)], bool(like.settled), like.state))
+        return answers
+
     def take_run(self, length: int) -> Event | None:
         """What begins with a frame of this length, if it looks like an earlier one."""
         buffer = self._buffer
@@ -50,7 +89,7 @@ class Arrivals:
                 return settled
         shape = self._flows.recall(length)
         if shape is not None:
-            flow = shape.read(bytes(buffer.view[buffer.start : buffer.start + length]))
+            flow = shape.read(buffer.view[buffer.start : buffer.start + length])
             if flow is not None:
                 buffer.start += length
                 return self._session.take_flow(flow)
@@ -64,13 +103,20 @@ class Arrivals:
     def _take_settlings(self, settling: Settling, length: int) -> Settled | None:
         """Settlements that are alike, as one."""
         buffer = self._buffer
-        start, following = buffer.start, buffer.start + length
-        alone = settling.one(bytes(buffer.view[start:following]))
+        view, start, end = buffer.view, buffer.start, buffer.end
+        alone = settling.one(view[start : start + length])
         if alone is None:
             return None
-        count, stretches = 1, [alone]
-        if following + length <= buffer.end and settling.one(bytes(buffer.view[following : following + length])):
-            count, stretches = settling.run(rows_of(buffer.view[: buffer.end], start, length))
+        first, last = alone
+        count, place = 1, start + length
+        while place + length <= end and (another := settling.one(view[place : place + length])) is not None:
+            follows = another[0] == (last + 1) & SERIAL and (another[1] - first) & SERIAL > (last - first) & SERIAL
+            if count == _FEW or not follows:
+                count, stretches = settling.run(rows_of(view[:end], start, length))
+                break
+            count, place, last = count + 1, place + length, another[1]
+        else:
+            stretches = [(first, last)]
         buffer.start += count * length
         like = settling.disposition
         return Settled(like.role, stretches, bool(like.settled), like.state)
@@ -153,6 +199,10 @@ class Arrivals:
             return None
         message = memoryview(octets)
         return _delivery(link, link.partial_id, link.partial_settled, message, find_body(message))
+
+
+def _means_the_same(one: Disposition, other: Disposition) -> bool:
+    return one.role is other.role and one.settled is other.settled and one.state == other.state
 
 
 def _delivery(link: Link, delivery_id: int, settled: bool, octets: memoryview, body: Body) -> Deliveries:

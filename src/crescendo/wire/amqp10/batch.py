@@ -69,7 +69,7 @@ class TransferBatch:
             _NUMBER.pack_into(self._first_frame, self._id_at, first_id & 0xFFFF_FFFF)
             _NUMBER.pack_into(self._first_frame, self._tag_at, first_id & 0xFFFF_FFFF)
             return self._first_frame
-        numbers = self._numbers[:count] + np.uint32(first_id & 0xFFFF_FFFF)
+        numbers = self._numbers[:count] + (first_id & 0xFFFF_FFFF)
         self._ids[:count] = numbers
         self._tags[:count] = numbers
         return self._view[: count * self.frame_length]
@@ -97,7 +97,8 @@ class Layout(NamedTuple):
         count, stride = 0, _FIRST_STRIDE
         while count < len(words):
             some = words[count : count + stride]
-            differs = (some ^ self.head) & self.mask
+            differs = some ^ self.head
+            differs &= self.mask
             if np.count_nonzero(differs):
                 return count + int(differs.any(axis=1).argmax())
             count += len(some)

@@ -13,7 +13,7 @@ from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.arrivals import Arrivals
 from crescendo.wire.amqp10.batch import TransferBatch
 from crescendo.wire.amqp10.entrance import Entrance
-from crescendo.wire.amqp10.events import Closed, Event, Opened, Refused, error_text
+from crescendo.wire.amqp10.events import Closed, Event, Opened, Refused, Settled, error_text
 from crescendo.wire.amqp10.frames import (
     HEADER_BYTES,
     HEARTBEAT,
@@ -26,7 +26,6 @@ from crescendo.wire.amqp10.frames import (
 from crescendo.wire.amqp10.handshake import ClientSasl, Credentials, RefusedError, ServerSasl
 from crescendo.wire.amqp10.links import RECEIVER, SENDER, SETTLE_SECOND, SETTLE_SETTLED, SETTLE_UNSETTLED
 from crescendo.wire.amqp10.performatives import (
-    Accepted,
     Attach,
     Begin,
     Close,
@@ -116,6 +115,13 @@ class Connection:
             return Refused(str(refusal))
         return None
 
+    def take_answers(self) -> list[Settled]:
+        """What `next_event` would say of the settlements that come next, as far as they are like earlier ones.
+
+        Flows between them are taken in without a word.
+        """
+        return self._arrivals.take_answers()
+
     # -- things to say -------------------------------------------------------------------------------------------
 
     def attach_sender(
@@ -179,7 +185,7 @@ class Connection:
         """Allow the other side to send `credit` messages from now on."""
         link = self.links[handle]
         link.credit_limit = (link.delivery_count + credit) & SERIAL
-        self._session.say_flow(handle=handle, delivery_count=link.delivery_count, link_credit=credit)
+        self._session.say_credit(link, credit)
 
     def sendable(self, handle: int, body_length: int = 0) -> int:
         """How many messages with bodies of this length may be sent on this link now: credit counts messages, the
@@ -229,7 +235,10 @@ class Connection:
         self, first: int, last: int, state: Composite | None = None, *, role: bool = RECEIVER, settled: bool = True
     ) -> None:
         """Settle the deliveries first to last, or only say how: accepted unless another state is given."""
-        self._session.say(Disposition(role, first, last, settled, state if state is not None else Accepted()))
+        if state is None:
+            self._session.say_accepted(first, last, role=role, settled=settled)
+        else:
+            self._session.say(Disposition(role, first, last, settled, state))
 
     def refuse_attach(self, handle: int, attach: Attach, condition: str, description: str) -> None:
         """As a server: answer without the terminus that was asked for, then say why."""

@@ -13,6 +13,7 @@ from crescendo.wire.amqp10.decoding import decode, skip
 from crescendo.wire.amqp10.performatives import Composite, Header, composed, decode_composite, encode_composite
 
 FRAME_HEADER = struct.Struct(">IBBH")
+LENGTH = struct.Struct(">I")
 HEADER_BYTES = 8
 AMQP_FRAME, SASL_FRAME = 0, 1
 MIN_MAX_FRAME_SIZE = 512
@@ -58,9 +59,9 @@ HEARTBEAT = encode_frame(None)
 
 def frame_length(data: memoryview, position: int, max_frame_size: int) -> int | None:
     """The length of the frame that begins here, or None when not even that has arrived."""
-    if len(data) - position < 4:
+    if len(data) - position < LENGTH.size:
         return None
-    length = int.from_bytes(data[position : position + 4], "big")
+    length: int = LENGTH.unpack_from(data, position)[0]
     if not HEADER_BYTES <= length <= max_frame_size:
         raise PeerError(f"a frame of {length} bytes, where {HEADER_BYTES} to {max_frame_size} are agreed")
     return length

@@ -12,18 +12,22 @@ from crescendo.wire.amqp10.events import Attached, Begun, Credited, Detached, En
 from crescendo.wire.amqp10.frames import HEADER_BYTES, encode_frame
 from crescendo.wire.amqp10.links import SENDER, Link, Links
 from crescendo.wire.amqp10.performatives import (
+    Accepted,
     Attach,
     Begin,
     Composite,
     Detach,
+    Disposition,
     End,
     Flow,
     Transfer,
     encode_composite,
 )
+from crescendo.wire.amqp10.sayings import Saying
 from crescendo.wire.amqp10.serial import HALF_ROUND, SERIAL, ahead
 
 WINDOW = HALF_ROUND  # ours is always open: what has arrived is read at once
+_FLOW_NUMBERS = 7  # up to the credit
 
 
 class Session:
@@ -38,6 +42,8 @@ class Session:
         self._server = server
         self._channel = 0
         self._begun = False
+        self._accepting: dict[tuple[bool, bool], Saying] = {}  # by role and whether that settles
+        self._granting: Saying | None = None
 
     # -- things to say -------------------------------------------------------------------------------------------
 
@@ -46,6 +52,24 @@ class Session:
 
     def say_flow(self, **link: Any) -> None:
         self.say(Flow(self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW, **link))
+
+    def say_accepted(self, first: int, last: int, *, role: bool, settled: bool) -> None:
+        """These deliveries are accepted."""
+        saying = self._accepting.get((role, settled))
+        if saying is None:
+
+            def accepting(one: int, other: int) -> Disposition:
+                return Disposition(role, one, other, settled, Accepted())
+
+            saying = self._accepting[role, settled] = Saying(accepting, 2, channel=self._channel)
+        self._outgoing.append(memoryview(saying.two(first, last)))
+
+    def say_credit(self, link: Link, credit: int) -> None:
+        """The other side may send so many messages from now on."""
+        if self._granting is None:
+            self._granting = Saying(Flow, _FLOW_NUMBERS, channel=self._channel)
+        numbers = (self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW)
+        self._outgoing.append(memoryview(self._granting.several(*numbers, link.handle, link.delivery_count, credit)))
 
     def say_message(self, first: Transfer, message: bytes, max_frame_size: int) -> None:
         """Queue one message, in as many frames as the other side's limit demands; `first` begins it."""
@@ -69,6 +93,7 @@ class Session:
         if self._begun:
             raise PeerError("a second session, where one was agreed")
         self._begun = True
+        self._accepting, self._granting = {}, None  # the channel may be another one
         self.next_incoming_id = begin.next_outgoing_id
         self.remote_window = begin.incoming_window
         if self._server:

@@ -36,7 +36,7 @@ class Settling(NamedTuple):
     disposition: Disposition
     shape: Shape
 
-    def one(self, octets: bytes) -> tuple[int, int] | None:
+    def one(self, octets: memoryview) -> tuple[int, int] | None:
         """The deliveries that a single frame settles; for one, setting up arrays would cost more than all the rest."""
         numbers = self.shape.read(octets)
         return None if numbers is None else (numbers[0], numbers[-1])

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Generic, TypeVar
 
+import msgspec
+
 from crescendo.wire.amqp10.batch import fields_of
 from crescendo.wire.amqp10.performatives import Flow
 
@@ -17,38 +19,34 @@ T = TypeVar("T")
 UINT = 0x70  # the constructor of a number of full width
 WIDTHS = {UINT: 4, 0x52: 1}  # by constructor
 _FORMATS = {4: "I", 1: "B"}
-_COUNTERS = (
-    "next_incoming_id", "incoming_window", "next_outgoing_id", "outgoing_window", "handle", "delivery_count",
-    "link_credit",
-)  # fmt: skip
+_COUNTERS = 7  # the first fields of a flow, up to the credit
 _KINDS = 8  # of one length; a peer that has more of them has none that are worth remembering
 
 
 class Shape:
     """Frames that are alike but for numbers in the same places."""
 
-    __slots__ = ("_numbers", "_pieces", "length")
+    __slots__ = ("_fixed", "_mask", "_numbers", "length")
 
     def __init__(self, octets: bytes, numbers: Sequence[tuple[int, int]]) -> None:
         """`numbers` says where each begins and how many bytes it has, in order."""
         self.length = len(octets)
-        pieces = []
+        mask = bytearray(b"\xff" * len(octets))
         layout = ">"
         position = 0
         for place, width in numbers:
-            pieces.append((position, octets[position:place]))
             layout += f"{place - position}x{_FORMATS[width]}"
             position = place + width
-        self._pieces = (*pieces, (position, octets[position:]))
+            mask[place:position] = bytes(width)
+        # All of the frame as one large number: whether the rest of it is the same takes one operation.
+        self._mask = int.from_bytes(mask, "little")
+        self._fixed = int.from_bytes(octets, "little") & self._mask
         self._numbers = Struct(layout)
 
-    def read(self, octets: bytes) -> tuple[int, ...] | None:
+    def read(self, octets: bytes | memoryview) -> tuple[int, ...] | None:
         """The numbers of a frame, None when it is not of this shape."""
-        if len(octets) != self.length:
+        if len(octets) != self.length or int.from_bytes(octets, "little") & self._mask != self._fixed:
             return None
-        for at, piece in self._pieces:
-            if not octets.startswith(piece, at):
-                return None
         return self._numbers.unpack_from(octets)
 
 
@@ -73,24 +71,23 @@ class Memory(Generic[T]):
 class FlowShape:
     """Flows that differ in their counters."""
 
-    __slots__ = ("_counters", "_flow", "_shape")
+    __slots__ = ("_fields", "_places", "_shape")
 
     def __init__(self, octets: memoryview, flow: Flow) -> None:
-        fields = fields_of(octets, len(_COUNTERS))
+        fields = fields_of(octets, _COUNTERS)
         numbers = {
-            name: (place + 1, WIDTHS[octets[place]])
-            for name, place in zip(_COUNTERS, fields, strict=False)
-            if octets[place] in WIDTHS
+            number: (place + 1, WIDTHS[octets[place]]) for number, place in enumerate(fields) if octets[place] in WIDTHS
         }
         self._shape = Shape(bytes(octets), list(numbers.values()))
-        self._counters = tuple(numbers)
-        self._flow = flow
+        self._places = tuple(numbers)
+        self._fields = list(msgspec.structs.astuple(flow))
 
-    def read(self, octets: bytes) -> Flow | None:
-        """The flow in these bytes. It is the same object every time: use it before the next one is read."""
+    def read(self, octets: memoryview) -> Flow | None:
+        """The flow in these bytes."""
         numbers = self._shape.read(octets)
         if numbers is None:
             return None
-        for counter, number in zip(self._counters, numbers, strict=True):
-            setattr(self._flow, counter, number)
-        return self._flow
+        fields = self._fields
+        for place, number in zip(self._places, numbers, strict=True):
+            fields[place] = number
+        return Flow(*fields)
