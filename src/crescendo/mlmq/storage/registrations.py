@@ -26,7 +26,7 @@ _DONE = Done()
 
 
 async def register(connection: Any, requests: Sequence[Register]) -> list[Answer]:
-    rows = await connection.fetch("SELECT * FROM mlmq.register_many($1)", [request.name for request in requests])
+    rows = await connection.fetch("SELECT * FROM mlmq.begin_sessions($1)", [request.name for request in requests])
     answers: dict[int, Answer] = {}
     for ord_, status, client, queue, session in rows:
         answers[ord_] = _name_taken(requests[ord_ - 1].name) if status else Registered(client, queue, session)

@@ -10,50 +10,31 @@ DECLARE
     text text;
 BEGIN
     FOR change IN
-        SELECT p.oid, CASE WHEN p.proname LIKE '%queue_many' OR p.proname = 'send_many'
-                           THEN 'hashint8extended(u.session, u.slot)' ELSE E'\nBEGIN\n' END AS old,
-               CASE WHEN p.proname LIKE '%queue_many' OR p.proname = 'send_many'
-                    THEN 'u.session * 64 + u.slot'
-                    ELSE E'\nBEGIN\n    PERFORM pg_advisory_xact_lock(19788, 1);\n' END AS new
-        FROM pg_proc p WHERE p.pronamespace = 'mlmq'::regnamespace
-                         AND p.proname IN ('send_many', 'dequeue_many', 'delete_queues', 'deregister_many')
+        SELECT * FROM (VALUES
+            ('mlmq.send_many', 'hashint8extended(u.session, u.slot)', 'u.session * 64 + u.slot'),
+            ('mlmq.dequeue_many', 'hashint8extended(u.session, u.slot)', 'u.session * 64 + u.slot'),
+            ('mlmq.delete_queues', E'\nBEGIN\n', E'\nBEGIN\n    PERFORM pg_advisory_xact_lock(19788, 1);\n'),
+            ('mlmq.deregister_many', E'\nBEGIN\n', E'\nBEGIN\n    PERFORM pg_advisory_xact_lock(19788, 1);\n')
+        ) AS c (name, old, new)
     LOOP
-        text := pg_get_functiondef(change.oid);
+        text := pg_get_functiondef(change.name::regproc);
         ASSERT length(replace(text, change.old, '')) = length(text) - length(change.old), 'it stands there once';
         EXECUTE replace(text, change.old, change.new);
     END LOOP;
 END $$;
 
 -- The first slot of a session has its row from the start: then a request only ever changes a row.
-CREATE OR REPLACE FUNCTION mlmq.register_many(names text[])
+CREATE FUNCTION mlmq.begin_sessions(names text[])
 RETURNS TABLE (ord bigint, status integer, client bigint, queue bigint, session bigint)
-LANGUAGE plpgsql SET search_path = mlmq, pg_temp AS $$
-#variable_conflict use_column
-BEGIN
-    LOOP
-        WITH fresh AS (
-            INSERT INTO queue (name) SELECT DISTINCT u.name FROM unnest(names) AS u (name) ORDER BY u.name
-            ON CONFLICT (name) DO NOTHING RETURNING name
-        )
-        INSERT INTO client (name) SELECT f.name FROM fresh f;
-        -- A queue without client or owner would be a public one: nobody sees it before this transaction ends.
-        UPDATE queue q SET client = c.id FROM client c
-        WHERE c.name = ANY (names) AND q.name = c.name AND q.client IS NULL;
-        -- Somebody may have deleted a name between our look and now: then it is free, and we try again.
-        EXIT WHEN NOT EXISTS (
-            SELECT 1 FROM unnest(names) AS u (name) WHERE NOT EXISTS (SELECT 1 FROM queue q WHERE q.name = u.name)
-        );
-    END LOOP;
-    RETURN QUERY
-    WITH found AS MATERIALIZED (
-        SELECT u.ord, q.client, q.id, CASE WHEN q.client IS NOT NULL THEN nextval('session_number') END AS session
-        FROM unnest(names) WITH ORDINALITY AS u (name, ord) JOIN queue q ON q.name = u.name
+LANGUAGE sql AS $$
+    WITH registered AS MATERIALIZED (
+        SELECT * FROM mlmq.register_many(names)
     ), begun AS (
-        INSERT INTO receipt (client, session, slot, number, answered_at)
-        SELECT f.client, f.session, 0, 0, clock_timestamp() FROM found f WHERE f.session IS NOT NULL
+        INSERT INTO mlmq.receipt (client, session, slot, number, answered_at)
+        SELECT r.client, r.session, 0, 0, clock_timestamp() FROM registered r WHERE r.session IS NOT NULL
     )
-    SELECT f.ord, CASE WHEN f.client IS NULL THEN 7 ELSE 0 END, f.client, f.id, f.session FROM found f;
-END $$;
+    SELECT r.ord, r.status, r.client, r.queue, r.session FROM registered r
+$$;
 
 -- Whatever the requests ask for. The sends come first, so that the dequeues see what they stored.
 CREATE FUNCTION mlmq.exchange_many(
