@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from crescendo.run.processes import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
@@ -17,7 +17,8 @@ from crescendo.systems.registry import system_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-settings.register_profile("busy-machine", deadline=None)  # there a slow example is no failure
+# There a slow example is no failure, nor are examples that are slow to make.
+settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy-machine")
 
 
