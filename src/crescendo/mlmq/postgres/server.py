@@ -90,7 +90,9 @@ class Server:
             if self._await_readiness(deadline_s):
                 return
             failure = self._cluster.failure(f"PostgreSQL ended with code {self._process.returncode} before it served")
-            if time.monotonic() > deadline_s or not any(words in str(failure) for words in _STILL_ENDING):
+            # Not only in its last words: those may be the predecessor's, which writes to the same file.
+            said = self._cluster.log.read_text(errors="replace")
+            if time.monotonic() > deadline_s or not any(words in said for words in _STILL_ENDING):
                 raise failure
             time.sleep(_POLL_S * 10)
 
@@ -110,7 +112,8 @@ class Server:
         account, cluster = self._cluster.account, self._cluster
         program = cluster.binaries / "postgres"
         try:
-            with cluster.log.open("wb") as log:
+            cluster.log.write_bytes(b"")
+            with cluster.log.open("ab") as log:  # appended: a killed predecessor's backends may still have words to say
                 return subprocess.Popen(
                     [str(program), "-D", str(cluster.data), *self._options()],
                     stdin=subprocess.DEVNULL,
