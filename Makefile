@@ -49,7 +49,7 @@ $(SETUP): pyproject.toml .ci/java
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@bash .ci/java
 	@echo "letting Spark rehearse once, so that it starts faster from now on"
-	@$(BIN)/python -m crescendo.pipeline.rehearsal >/dev/null
+	@$(BIN)/python -m crescendo.pipeline.spark.rehearsal >/dev/null
 	@touch $@
 
 $(DEV_SETUP): $(SETUP)

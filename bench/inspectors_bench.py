@@ -18,7 +18,7 @@ from crescendo.inspectors.base import Target
 from crescendo.inspectors.registry import inspector_of
 from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import ConfigError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 

@@ -22,8 +22,8 @@ from crescendo.mlmq.broker.database_pool import open_pool
 from crescendo.mlmq.broker.settings import Settings
 from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.storage import Database
-from crescendo.run.processes import die_with_parent
-from crescendo.wire.mlmq_operations import Dequeue, Messages, Once, Query, Refused, Register, Registered, Send
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.wire.mlmq.operations import Dequeue, Messages, Once, Query, Refused, Register, Registered, Send
 
 SECONDS = float(os.environ.get("SECONDS", "8"))
 POINT_SECONDS = min(SECONDS, 4.0)

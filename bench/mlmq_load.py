@@ -26,11 +26,11 @@ import uvloop
 
 from crescendo.mlmq.client import Exchange
 from crescendo.mlmq.workloads.assignment import assign, posts_of
-from crescendo.mlmq.workloads.company import Company
-from crescendo.mlmq.workloads.journal import EMPTY, OK, Journal, judged
-from crescendo.mlmq.workloads.parcel import Parcel
+from crescendo.mlmq.workloads.client_group import Company
+from crescendo.mlmq.workloads.message_content import Parcel
+from crescendo.mlmq.workloads.recording import EMPTY, OK, Journal, judged
 from crescendo.model.experiment import experiment_from
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 
 WARM_UP_S = 2.0
 DRAIN_S = 20

@@ -7,9 +7,9 @@ recorded here, so this is the batch path alone; `crescendo calibrate` has the ce
 from typing import Any
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.ends import ENDS
 from crescendo.calibrate.engine import Effort, send, unbounded
-from crescendo.calibrate.null import TAG, Taken, serve_one
+from crescendo.calibrate.null_process import TAG, Taken, serve_one
+from crescendo.calibrate.null_servers import ENDS
 from crescendo.load.assignment import Quota
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import listen

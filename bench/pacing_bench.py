@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.ends import ENDS, End
 from crescendo.calibrate.engine import Effort, cpu_seconds, send
+from crescendo.calibrate.null_servers import ENDS, End
 from crescendo.load.assignment import Quota
-from crescendo.load.sender import QUANTUM_NS
-from crescendo.load.statistics import Distribution
+from crescendo.load.engine.sender_engine import QUANTUM_NS
+from crescendo.load.engine.statistics import Distribution
 from crescendo.load.worker import be_punctual
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group, Settle

@@ -27,18 +27,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.generate_recording import START_NS, Plan, generate
 from crescendo.pipeline import columns
-from crescendo.pipeline.accounts import accounts
-from crescendo.pipeline.archive import archive_options
-from crescendo.pipeline.balance import read_balance
-from crescendo.pipeline.histogram import latency_histogram
-from crescendo.pipeline.ingest import readable_recording
-from crescendo.pipeline.java import use_java
+from crescendo.pipeline.context import Work, work_on
 from crescendo.pipeline.job import analyze, tabulate
-from crescendo.pipeline.ledger import ledger
-from crescendo.pipeline.scans import ACCOUNTS, Work, work_on
-from crescendo.pipeline.session import close_session, open_session
-from crescendo.pipeline.tables import Shelf
-from crescendo.pipeline.throughput import throughput
+from crescendo.pipeline.latency.histogram import latency_histogram
+from crescendo.pipeline.ledger.balance import read_balance
+from crescendo.pipeline.ledger.block_sums import accounts
+from crescendo.pipeline.ledger.ledger import ledger
+from crescendo.pipeline.scans import ACCOUNTS
+from crescendo.pipeline.source.ingest import readable_recording
+from crescendo.pipeline.spark.class_archive import archive_options
+from crescendo.pipeline.spark.java import use_java
+from crescendo.pipeline.spark.session import close_session, open_session
+from crescendo.pipeline.storage.table_store import Shelf
+from crescendo.pipeline.traffic.throughput import throughput
 from crescendo.record.manifest import read_manifest
 
 MESSAGES = (1_000_000, 10_000_000, 100_000_000)

@@ -13,10 +13,10 @@ from bench.engines import Effort, through
 from crescendo.load.assignment import Quota
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.reader import journalled_parts
-from crescendo.run.processes import die_with_parent
 from crescendo.systems.instance import start
-from crescendo.systems.loopback import LOOPBACK
+from crescendo.systems.kinds.loopback import LOOPBACK
 
 SIZE = 256
 TURNS = 11

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 
@@ -74,8 +74,8 @@ def mlmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """One quiet Spark: starting it, and its first analysis, cost more than a dozen analyses after that."""
-    from crescendo.pipeline.java import use_java
-    from crescendo.pipeline.session import close_session, open_session
+    from crescendo.pipeline.spark.java import use_java
+    from crescendo.pipeline.spark.session import close_session, open_session
 
     use_java()
     session = open_session()

@@ -13,7 +13,7 @@ import pytest
 from crescendo.calibrate import ceilings
 from crescendo.calibrate.ceilings import MAX_SIZE, check, measure
 from crescendo.calibrate.engine import Effort
-from crescendo.calibrate.null import Taken
+from crescendo.calibrate.null_process import Taken
 from crescendo.model.errors import ConfigError, LostError
 
 MARK = "CRESCENDO_TEST_MARK"

@@ -8,9 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from foreign_clients_of_null import NAME, run
 
-from crescendo.calibrate.ends import ENDS
 from crescendo.calibrate.engine import receive, send, unbounded
-from crescendo.calibrate.null import TAG, Taken, serve_one
+from crescendo.calibrate.null_process import TAG, Taken, serve_one
+from crescendo.calibrate.null_servers import ENDS
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import PeerError
 from crescendo.model.pacer import UNLIMITED

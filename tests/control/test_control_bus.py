@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from crescendo.control import topics
-from crescendo.control.broker import EmbeddedBroker
 from crescendo.control.bus import Bus
+from crescendo.control.embedded_broker import EmbeddedBroker
 from crescendo.control.notes import Command, Failure, Hello, Identity, Kind, Note, Start, Statistics
 from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.model.errors import ConfigError, PeerError
@@ -264,7 +264,7 @@ def test_a_stopped_broker_is_ended_all_the_same() -> None:
 
 def test_the_broker_ends_when_its_parent_is_killed_and_prints_nothing() -> None:
     program = (
-        "import time; from crescendo.control.broker import EmbeddedBroker; broker = EmbeddedBroker(); "
+        "import time; from crescendo.control.embedded_broker import EmbeddedBroker; broker = EmbeddedBroker(); "
         "print(broker.pid, flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_orchestra import ADDRESS, DELIVER, DROP, LATE, MS, SECOND, START, TWICE, Orchestra, plan
 
-from crescendo.control.conductor import Answered, Joined, Lost, Reported, Request, step
+from crescendo.control.conductor.commands import Request
+from crescendo.control.conductor.events import Answered, Joined, Lost, Reported
+from crescendo.control.conductor.step import step
 from crescendo.control.notes import Command, Failure, Hello, Identity, Statistics
 
 SENDERS = ("sender-0", "sender-1")

@@ -9,17 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.control import topics
-from crescendo.control.conductor import (
-    Answered,
-    Failed,
-    Finished,
-    Joined,
-    Lost,
-    Reported,
-    Request,
-    event_from_note,
-    note_for,
-)
+from crescendo.control.conductor.commands import Request
+from crescendo.control.conductor.events import Answered, Failed, Finished, Joined, Lost, Reported
+from crescendo.control.conductor.translation import event_from_note, note_for
 from crescendo.control.notes import (
     MAX_NOTE_BYTES,
     Breakdown,

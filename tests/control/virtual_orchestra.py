@@ -8,25 +8,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain, repeat
 
-from crescendo.control.conductor import (
+from crescendo.control.conductor.commands import Conclude, Mark, Outcome, Request
+from crescendo.control.conductor.events import (
     Answered,
-    Conclude,
     Event,
     Failed,
     Finished,
     Interrupted,
     Joined,
     Lost,
-    Mark,
-    Outcome,
-    PeerPlan,
-    Plan,
     Reported,
-    Request,
     Tick,
-    begin,
-    step,
 )
+from crescendo.control.conductor.plan import PeerPlan, Plan
+from crescendo.control.conductor.step import begin, step
 from crescendo.control.notes import Command, Failure, Hello, Identity, Statistics
 
 MS = 1_000_000

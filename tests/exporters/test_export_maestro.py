@@ -32,7 +32,7 @@ from hdrh.log import HistogramLogReader
 
 from crescendo.exporters.maestro.export import export_maestro
 from crescendo.inspectors.base import Look
-from crescendo.inspectors.qpid_dispatch import take_answer
+from crescendo.inspectors.kinds.qpid_dispatch import take_answer
 from crescendo.model.errors import ConfigError
 from crescendo.record.summary import SUMMARY
 

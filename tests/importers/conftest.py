@@ -6,7 +6,7 @@ import pytest
 from imported_runs import SAMPLES, Run
 from pyspark.sql import SparkSession
 
-from crescendo.importers.harvest import Options
+from crescendo.importers.format import Options
 from crescendo.importers.job import Imported, carry_out, order
 
 

@@ -10,7 +10,7 @@ import pytest
 from imported_runs import SAMPLES, Run
 from pyspark.sql import SparkSession
 
-from crescendo.importers.harvest import Options
+from crescendo.importers.format import Options
 from crescendo.importers.job import carry_out, order
 from crescendo.importers.registry import FORMATS
 from crescendo.model.errors import ConfigError

@@ -17,7 +17,7 @@ import pytest
 from imported_runs import SAMPLES, Run, rejected_lines, rows_of
 from pyspark.sql import SparkSession
 
-from crescendo.importers.harvest import Options
+from crescendo.importers.format import Options
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.job import analyze
 

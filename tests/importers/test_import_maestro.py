@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from crescendo.importers.job import Imported
 from crescendo.model.histogram import percentile
-from crescendo.pipeline.ingest import readable_recording
 from crescendo.pipeline.job import analyze
+from crescendo.pipeline.source.ingest import readable_recording
 
 FILES = SAMPLES / "maestro"
 Maestro = tuple[Path, Imported]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.base import Instance
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of

@@ -9,8 +9,8 @@ import pytest
 import stomp
 from inspecting import until, values_of
 
-from crescendo.inspectors.activemq import ActiveMQInspector
 from crescendo.inspectors.base import Target
+from crescendo.inspectors.kinds.activemq import ActiveMQInspector
 from crescendo.systems.base import Instance
 
 SENT, TAKEN = 9, 4

@@ -8,8 +8,8 @@ import pytest
 from inspecting import until, values_of
 from proton_traffic import connected, consume, send
 
-from crescendo.inspectors.artemis import ArtemisInspector
 from crescendo.inspectors.base import Target
+from crescendo.inspectors.kinds.artemis import ArtemisInspector
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import Instance
 

@@ -6,11 +6,11 @@ import pytest
 from inspecting import values_of
 from misbehaving_http import answering, serving
 
-from crescendo.inspectors.artemis import ArtemisInspector
 from crescendo.inspectors.attributes import MAX_TEXT, take
 from crescendo.inspectors.base import Look, Target
-from crescendo.inspectors.jolokia import properties_of
-from crescendo.inspectors.jvm import area_of
+from crescendo.inspectors.kinds.artemis import ArtemisInspector
+from crescendo.inspectors.sources.jolokia import properties_of
+from crescendo.inspectors.sources.jvm import area_of
 
 
 def test_numbers_are_readings_and_everything_else_is_kept_as_text() -> None:

@@ -18,7 +18,7 @@ from proton import Message
 from proton_traffic import connected, consume, send
 
 from crescendo.inspectors.base import Target
-from crescendo.inspectors.qpid_dispatch import PREFIX, TYPES, DispatchInspector
+from crescendo.inspectors.kinds.qpid_dispatch import PREFIX, TYPES, DispatchInspector
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import Instance
 

@@ -8,7 +8,7 @@ from inspecting import values_of
 
 from crescendo.client.messages import Message, decode_message
 from crescendo.inspectors.base import Look
-from crescendo.inspectors.qpid_dispatch import TYPES, entities_of, query_of, take_answer
+from crescendo.inspectors.kinds.qpid_dispatch import TYPES, entities_of, query_of, take_answer
 from crescendo.model.errors import PeerError
 
 

@@ -9,8 +9,8 @@ import pytest
 from misbehaving_http import Behaviour, abrupt, answering, dribbling, endless, serving, silent
 
 from crescendo.inspectors.base import Target
-from crescendo.inspectors.http import Http
 from crescendo.inspectors.registry import INSPECTORS, inspector_of
+from crescendo.inspectors.sources.http import Http
 from crescendo.model.errors import ConfigError, PeerError
 
 TIMEOUT_S = 0.5

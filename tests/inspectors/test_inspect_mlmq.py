@@ -9,7 +9,7 @@ from misbehaving_http import answering, serving
 
 from crescendo.client.mlmq import brokers_of
 from crescendo.inspectors.base import Target
-from crescendo.inspectors.mlmq import MlmqInspector
+from crescendo.inspectors.kinds.mlmq import MlmqInspector
 from crescendo.mlmq.client import Client, Query
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.systems.base import Instance

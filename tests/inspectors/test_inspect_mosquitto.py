@@ -15,9 +15,9 @@ from inspecting import PATIENCE_S, until, until_failure, values_of
 from paho.mqtt.enums import CallbackAPIVersion
 
 from crescendo.inspectors.base import Target
-from crescendo.inspectors.mosquitto import BROKER, MosquittoInspector
+from crescendo.inspectors.kinds.mosquitto import BROKER, MosquittoInspector
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.base import Instance
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of

@@ -11,7 +11,7 @@ import pytest
 from inspecting import PATIENCE_S, values_of
 
 from crescendo.inspectors.base import Target
-from crescendo.inspectors.process import TREE, ProcessInspector
+from crescendo.inspectors.kinds.process import TREE, ProcessInspector
 from crescendo.model.errors import ConfigError, PeerError
 
 WRITTEN = 3_000_000

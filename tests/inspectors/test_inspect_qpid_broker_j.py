@@ -8,7 +8,7 @@ from inspecting import until, values_of
 from proton_traffic import connected, consume, send
 
 from crescendo.inspectors.base import Target
-from crescendo.inspectors.qpid_broker_j import BrokerJInspector
+from crescendo.inspectors.kinds.qpid_broker_j import BrokerJInspector
 from crescendo.systems.base import Instance
 
 SENT, TAKEN = 8, 5

@@ -9,7 +9,7 @@ import pytest
 from inspecting import until, values_of
 
 from crescendo.inspectors.base import Target
-from crescendo.inspectors.rabbitmq import RabbitInspector
+from crescendo.inspectors.kinds.rabbitmq import RabbitInspector
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import Instance
 

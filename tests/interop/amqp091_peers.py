@@ -13,11 +13,11 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pumping import PATIENCE_S, ready
 
 from crescendo.control.notes import Statistics
-from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.load.assignment import Quota
-from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import SenderEngine
-from crescendo.load.sending import Sender
+from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
+from crescendo.load.engine.sender import Sender
+from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.protocols.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle

@@ -9,10 +9,10 @@ import numpy as np
 
 from crescendo.control.notes import Statistics
 from crescendo.load.assignment import Quota
-from crescendo.load.protocols import driver_of
-from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import SenderEngine
-from crescendo.load.sending import Sender
+from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
+from crescendo.load.engine.sender import Sender
+from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
 from crescendo.record.writer import Log

@@ -14,11 +14,11 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from pumping import PATIENCE_S, pumped, ready
 
-from crescendo.load.driver import Outcome
-from crescendo.load.mqtt import MqttReceiver, MqttSender
+from crescendo.load.protocols.interfaces import Outcome
+from crescendo.load.protocols.mqtt import MqttReceiver, MqttSender
 from crescendo.wire.mqtt.connection import Connection
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries
-from crescendo.wire.mqtt.kinds import V3, V5
+from crescendo.wire.mqtt.packet_types import V3, V5
 from crescendo.wire.mqtt.packets import Connect
 
 PAHO_VERSIONS = {V3: MQTTProtocolVersion.MQTTv311, V5: MQTTProtocolVersion.MQTTv5}

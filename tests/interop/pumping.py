@@ -4,7 +4,7 @@ import select
 import time
 from typing import Any
 
-from crescendo.load.driver import Outcome
+from crescendo.load.protocols.interfaces import Outcome
 
 PATIENCE_S = 60.0
 

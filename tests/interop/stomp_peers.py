@@ -12,7 +12,7 @@ import numpy as np
 import stomp
 from pumping import PATIENCE_S, pumped, ready
 
-from crescendo.load.stomp import StompReceiver, StompSender
+from crescendo.load.protocols.stomp import StompReceiver, StompSender
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.events import Connected, Deliveries, Failed, Receipts
 

@@ -7,7 +7,7 @@ import pytest
 from amqp091_peers import bodies, check_ledger, group, pika_channel, pika_publish, pika_receive, refused, through
 from pumping import ready, receive_all, send_all
 
-from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
+from crescendo.load.protocols.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.record.schema import RECEIVED, SENT, SETTLED
 from crescendo.systems.instance import RunningInstance
 

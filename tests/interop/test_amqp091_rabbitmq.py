@@ -11,8 +11,8 @@ import pytest
 from amqp091_peers import bodies, check_ledger, depth, group, pika_channel, pika_publish, pika_receive, refused, through
 from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
-from crescendo.load import amqp091
-from crescendo.load.amqp091 import Amqp091Receiver, Amqp091Sender
+from crescendo.load.protocols import amqp091
+from crescendo.load.protocols.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Flag, Settlement

@@ -14,8 +14,8 @@ import pytest
 from amqp091_peers import bodies, group, refused
 from pumping import PATIENCE_S, pumped, ready, send_all
 
-from crescendo.load import amqp091
-from crescendo.load.amqp091 import Amqp091Sender
+from crescendo.load.protocols import amqp091
+from crescendo.load.protocols.amqp091 import Amqp091Sender
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp091.connection import Connection
 from crescendo.wire.amqp091.connection_methods import ConnectionBlocked, ConnectionUnblocked

@@ -10,18 +10,18 @@ import pytest
 from engine_threads import PATIENCE_S, Control, Rows, await_ready, until
 
 from crescendo.load.assignment import Quota
-from crescendo.load.echo import Echo, Replies
-from crescendo.load.protocols import driver_of
-from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import SenderEngine
-from crescendo.load.sending import Sender
+from crescendo.load.engine.echo import Echo, Replies
+from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
+from crescendo.load.engine.sender import Sender
+from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model import workload
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.loopback import LOOPBACK
+from crescendo.systems.kinds.loopback import LOOPBACK
 
 TAG, COUNT = 31, 300
 

@@ -9,7 +9,7 @@ from engine_threads import Load, until
 
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 

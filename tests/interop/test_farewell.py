@@ -6,8 +6,8 @@ import time
 import pytest
 from pumping import pumped, ready
 
-from crescendo.load.farewell import part
-from crescendo.load.protocols import driver_of
+from crescendo.load.engine.graceful_close import part
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.systems.instance import RunningInstance

@@ -24,16 +24,16 @@ from mqtt_peers import (
     refusal_of,
 )
 
-from crescendo.load import mqtt
-from crescendo.load.driver import Outcome
-from crescendo.load.mqtt import MqttReceiver, MqttSender
+from crescendo.load.protocols import mqtt
+from crescendo.load.protocols.interfaces import Outcome
+from crescendo.load.protocols.mqtt import MqttReceiver, MqttSender
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.systems.instance import RunningInstance
 from crescendo.wire.mqtt.events import Connected, Subscribed
-from crescendo.wire.mqtt.kinds import V3, V5
+from crescendo.wire.mqtt.packet_types import V3, V5
 from crescendo.wire.mqtt.packets import Connect, Filter
 from crescendo.wire.mqtt.properties import Property
 

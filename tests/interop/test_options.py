@@ -9,7 +9,7 @@ import pytest
 from proton.utils import BlockingConnection
 from pumping import pumped, ready
 
-from crescendo.load.protocols import driver_of
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.systems.instance import RunningInstance

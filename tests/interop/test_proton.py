@@ -11,14 +11,14 @@ import pytest
 from interop_peers import ProtonReceiver, ProtonSender, ProtonServer, bodies, free_port, running, wait
 from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
-from crescendo.load import amqp10
-from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
+from crescendo.load.protocols import amqp10
+from crescendo.load.protocols.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.schema import Settlement
-from crescendo.run.processes import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.loopback import LOOPBACK
+from crescendo.systems.kinds.loopback import LOOPBACK
 
 SIZES = [(5000, 32), (500, 255), (500, 256), (500, 4096), (25, 200_000)]
 BOTH = [False, True]

@@ -9,7 +9,7 @@ from interop_peers import ProtonServer, bodies, free_port, running
 from proton import Delivery, Link, Message, SSLDomain
 from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
-from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
+from crescendo.load.protocols.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement

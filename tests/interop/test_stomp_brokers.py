@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, talking
 
-from crescendo.load import stomp as driver
-from crescendo.load.farewell import part
-from crescendo.load.stomp import StompReceiver, StompSender
+from crescendo.load.engine.graceful_close import part
+from crescendo.load.protocols import stomp as driver
+from crescendo.load.protocols.stomp import StompReceiver, StompSender
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group, Settle
 from crescendo.systems.instance import RunningInstance

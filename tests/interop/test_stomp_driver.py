@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from crescendo.load import stomp as driver
-from crescendo.load.stomp import StompReceiver, StompSender
+from crescendo.load.protocols import stomp as driver
+from crescendo.load.protocols.stomp import StompReceiver, StompSender
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group
 from crescendo.net.sockets import listen

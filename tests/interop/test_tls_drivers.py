@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crescendo.load.protocols import driver_of
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.errors import PeerError
 from crescendo.model.payload import Payload
 from crescendo.model.workload import Group
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 

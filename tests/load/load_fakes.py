@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from crescendo.control.notes import Statistics
-from crescendo.load.driver import Arrived, Outcome
+from crescendo.load.protocols.interfaces import Arrived, Outcome
 from crescendo.record.writer import Log
 from crescendo.wire.stamp import Stamps, stamps_of
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from load_fakes import FakeSendChannel
 
-from crescendo.calibrate.ends import ENDS
-from crescendo.load.ahead import FEWEST, LONGEST_NS, MOST, Ahead
+from crescendo.calibrate.null_servers import ENDS
 from crescendo.load.assignment import Quota
-from crescendo.load.flights import Stretch
-from crescendo.load.protocols import driver_of
-from crescendo.load.sending import Sender
+from crescendo.load.engine.in_flight import Stretch
+from crescendo.load.engine.prepared import FEWEST, LONGEST_NS, MOST, Ahead
+from crescendo.load.engine.sender import Sender
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import Payload
 from crescendo.model.workload import PROTOCOLS, Group, Settle

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from load_fakes import FakeChannel
 
-from crescendo.load.farewell import part
+from crescendo.load.engine.graceful_close import part
 
 
 class Leaving(FakeChannel):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.load.flights import FIRST_ATTEMPT, Flights, Landed, Scattered, Stretch
+from crescendo.load.engine.in_flight import FIRST_ATTEMPT, Flights, Landed, Scattered, Stretch
 
 lengths = st.one_of(st.integers(1, 6), st.sampled_from([200, 256, 300, 1000]))
 outcomes = st.one_of(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.load.gathering import FEW, LEAST_NS, MOST_NS, PERIOD_NS, SHARE, WINDOW_SHARE, Gathering
+from crescendo.load.engine.read_coalescing import FEW, LEAST_NS, MOST_NS, PERIOD_NS, SHARE, WINDOW_SHARE, Gathering
 
 AMPLE = 100_000
 NOW_NS = 10**12

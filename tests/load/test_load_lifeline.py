@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from crescendo.load.lifeline import FIRST_PAUSE_NS, GREETING_NS, LONGEST_PAUSE_NS, Change, Diallers, Lifeline
+from crescendo.load.engine.reconnect import FIRST_PAUSE_NS, GREETING_NS, LONGEST_PAUSE_NS, Change, Diallers, Lifeline
 from crescendo.model.errors import PeerError
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.load.numbering import Numbering
+from crescendo.load.protocols.sequence_map import Numbering
 
 stretches = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 8)), max_size=10)
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from load_fakes import FakeControl, FakeLog, FakeReceiveChannel
 
-from crescendo.load.driver import Arrived
-from crescendo.load.intake import Intake, Tally, order_flags
-from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.statistics import Distribution, Stopwatch
+from crescendo.load.engine.received_rows import Intake, Tally, order_flags
+from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
+from crescendo.load.engine.statistics import Distribution, Stopwatch
+from crescendo.load.protocols.interfaces import Arrived
 from crescendo.model.units import Duration
 from crescendo.model.workload import Group
 from crescendo.record.schema import RECEIVED

@@ -10,9 +10,9 @@ import pytest
 from load_fakes import FakeControl, FakeLog, FakeSendChannel
 
 from crescendo.load.assignment import Quota, quota_of
-from crescendo.load.driver import Outcome
-from crescendo.load.sender import SenderEngine
-from crescendo.load.sending import Sender
+from crescendo.load.engine.sender import Sender
+from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.protocols.interfaces import Outcome
 from crescendo.model.experiment import experiment_from
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import Payload

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from load_fakes import FakeSendChannel
 
 from crescendo.load.assignment import Quota
-from crescendo.load.flights import Stretch
-from crescendo.load.sending import PATIENCE_NS, Sender
+from crescendo.load.engine.in_flight import Stretch
+from crescendo.load.engine.sender import PATIENCE_NS, Sender
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from load_fakes import FakeSendChannel
 
-from crescendo.load.summarizer import Summarizer
+from crescendo.load.engine.summarizer import Summarizer
 from crescendo.model.units import Duration
 from crescendo.model.workload import Summary
 

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 from crescendo.client.mlmq import TYPES, brokers_of
-from crescendo.load import mlmq as driver
-from crescendo.load.driver import Outcome
-from crescendo.load.mlmq import MlmqReceiver, MlmqSender
+from crescendo.load.protocols import mlmq as driver
+from crescendo.load.protocols.interfaces import Outcome
+from crescendo.load.protocols.mlmq import MlmqReceiver, MlmqSender
 from crescendo.mlmq.client import Client, Query
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import experiment_from
 from crescendo.model.workload import Group, Settle
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.schema import Settlement
-from crescendo.run.processes import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
-from crescendo.wire.mlmq import Codec, Frame
-from crescendo.wire.mlmq_batch import SendBatch
-from crescendo.wire.mlmq_operations import Send
+from crescendo.wire.mlmq.batch import SendBatch
+from crescendo.wire.mlmq.codec import Codec, Frame
+from crescendo.wire.mlmq.operations import Send
 
 PATIENCE_S = 60.0
 SIZE = 64

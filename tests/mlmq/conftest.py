@@ -8,7 +8,7 @@ import pytest
 
 from crescendo.mlmq import postgres as embedded
 from crescendo.mlmq.storage import initialise
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 
 
 @pytest.fixture(scope="session")

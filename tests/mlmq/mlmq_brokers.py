@@ -15,7 +15,7 @@ import uvloop
 from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.broker.settings import Settings
 from crescendo.mlmq.client import AsyncClient
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 
 PATIENCE_S = 120.0
 _LAUNCH = """

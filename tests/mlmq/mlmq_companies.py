@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 
 from crescendo.mlmq.workloads.assignment import assign, posts_of
-from crescendo.mlmq.workloads.company import Company
-from crescendo.mlmq.workloads.journal import Journal
+from crescendo.mlmq.workloads.client_group import Company
+from crescendo.mlmq.workloads.recording import Journal
 from crescendo.model.experiment import Experiment, experiment_from
 from crescendo.record.writer import Recorder
 

@@ -11,7 +11,7 @@ from mlmq_brokers import client, play, serving
 
 from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.client import AsyncClient, Query, RefusedError
-from crescendo.wire.mlmq_operations import Refusal
+from crescendo.wire.mlmq.operations import Refusal
 
 
 async def consume(name: str, broker: str, queue: int, seen: Counter[bytes], left: list[int]) -> None:

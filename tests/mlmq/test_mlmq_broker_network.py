@@ -18,7 +18,7 @@ import pytest
 from mlmq_brokers import client, play, process, serving
 
 from crescendo.mlmq.broker.server import Broker
-from crescendo.wire.mlmq_operations import MAX_CONTENT_BYTES, Refusal
+from crescendo.wire.mlmq.operations import MAX_CONTENT_BYTES, Refusal
 
 REGISTER, LOOKUP_CLIENT, SEND, PEEK = 1, 5, 7, 8
 REGISTERED, SENT, MESSAGES, REFUSED = 64, 68, 69, 72

@@ -23,8 +23,8 @@ from crescendo.mlmq.client import AsyncClient, Backoff, Client, Query, RefusedEr
 from crescendo.mlmq.storage.schema import migrations
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
-from crescendo.run.processes import die_with_parent
-from crescendo.wire.mlmq_operations import Refusal
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.wire.mlmq.operations import Refusal
 
 QUICK = Backoff(first_s=0.02, most_s=0.3)
 

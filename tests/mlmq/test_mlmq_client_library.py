@@ -13,8 +13,8 @@ from mlmq_brokers import client, play, serving
 from crescendo.mlmq.client import AsyncClient, Backoff, Client, Exchange, Query, RefusedError, UnansweredError
 from crescendo.mlmq.client.slots import Slots
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.wire.mlmq import Codec
-from crescendo.wire.mlmq_operations import ANSWERS, MAX_SLOTS, Refusal, Refused
+from crescendo.wire.mlmq.codec import Codec
+from crescendo.wire.mlmq.operations import ANSWERS, MAX_SLOTS, Refusal, Refused
 
 QUICK = Backoff(first_s=0.01, most_s=0.05)
 

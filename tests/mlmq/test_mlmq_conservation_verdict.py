@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from crescendo.model.experiment import experiment_from, to_document
-from crescendo.pipeline.evidence import Evidence
-from crescendo.pipeline.verdicts import verdict_of
+from crescendo.pipeline.verdict.evidence import Evidence
+from crescendo.pipeline.verdict.verdicts import verdict_of
 from crescendo.record.manifest import Clock, Manifest, PeerRecord, State
 from crescendo.record.summary import Ledger, Rate
 

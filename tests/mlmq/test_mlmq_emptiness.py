@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.mlmq.broker.emptiness import Emptiness
-from crescendo.wire.mlmq_operations import Dequeue, Message, Messages, Query
+from crescendo.mlmq.broker.empty_queues import Emptiness
+from crescendo.wire.mlmq.operations import Dequeue, Message, Messages, Query
 
 QUEUES, CLIENTS = (7, 8), (1, 2)
 Stored = tuple[int, int | None]  # queue, and whom it is meant for

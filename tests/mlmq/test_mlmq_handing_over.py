@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from test_mlmq_storage_concurrency import contents, one, public, registered, with_pool
 
 from crescendo.mlmq.storage import Database
-from crescendo.mlmq.storage.exchanges import takers_of
-from crescendo.wire.mlmq_operations import Dequeue, Messages, Once, Query, Refusal, Refused, Send, Sent
+from crescendo.mlmq.storage.send_and_dequeue import takers_of
+from crescendo.wire.mlmq.operations import Dequeue, Messages, Once, Query, Refusal, Refused, Send, Sent
 
 few = st.integers(1, 3)
 sends = st.lists(st.builds(lambda to, priority, context: Send(9, b"", (to,), priority, None, context),

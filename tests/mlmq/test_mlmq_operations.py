@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from crescendo.wire import mlmq_operations as ops
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq import operations as ops
+from crescendo.wire.mlmq.operations import (
     ANSWERS,
     REQUESTS,
     CreateQueue,

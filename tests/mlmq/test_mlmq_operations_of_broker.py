@@ -10,7 +10,7 @@ from mlmq_brokers import client, play, serving
 
 from crescendo.mlmq.client import AsyncClient, Client, Order, Query, RefusedError
 from crescendo.model.errors import ConfigError
-from crescendo.wire.mlmq_operations import MAX_CONTENT_BYTES, Refusal
+from crescendo.wire.mlmq.operations import MAX_CONTENT_BYTES, Refusal
 
 
 async def rows(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ import pytest
 from crescendo.mlmq import postgres as embedded
 from crescendo.mlmq.postgres import binaries
 from crescendo.model.errors import ConfigError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 
 PATIENCE_S = 60.0
 
@@ -159,7 +159,7 @@ def test_it_dies_with_its_parent_and_the_next_start_recovers(initialised: Path) 
     directory = copy_of(initialised, "orphan")
     script = (
         "import sys, time; from pathlib import Path; from crescendo.mlmq import postgres\n"
-        "from crescendo.run.processes import die_with_parent\n"
+        "from crescendo.processes.die_with_parent import die_with_parent\n"
         "server = postgres.start(Path(sys.argv[1]), on_fork=die_with_parent())\n"
         "print(server.pid, server.url(), flush=True); time.sleep(600)"
     )

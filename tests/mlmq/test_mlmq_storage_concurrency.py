@@ -15,7 +15,7 @@ import pytest
 
 from crescendo.mlmq.storage import Database
 from crescendo.mlmq.storage.database import answer
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.operations import (
     Acknowledge,
     Answer,
     CreateQueue,

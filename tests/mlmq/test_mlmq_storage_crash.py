@@ -21,8 +21,8 @@ import pytest
 from crescendo.mlmq import postgres as embedded
 from crescendo.mlmq.storage import StorageAway, initialise
 from crescendo.mlmq.storage.database import answer
-from crescendo.run.processes import die_with_parent
-from crescendo.wire.mlmq_operations import (
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.wire.mlmq.operations import (
     Answer,
     CreateQueue,
     Dequeue,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from crescendo.mlmq.storage.database import answer
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.operations import (
     Acknowledge,
     Answer,
     CreateQueue,

@@ -12,7 +12,7 @@ from test_mlmq_storage_concurrency import BLOCKED_S, contents, one, public, regi
 
 from crescendo.mlmq.storage import Database
 from crescendo.mlmq.storage.database import answer
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.operations import (
     Acknowledge,
     Answer,
     Delivery,

@@ -12,7 +12,7 @@ from crescendo.mlmq.storage.database import answer
 from crescendo.mlmq.storage.failures import translated
 from crescendo.mlmq.storage.schema import migrations
 from crescendo.model.errors import ConfigError
-from crescendo.wire.mlmq_operations import Dequeue, Query, Register
+from crescendo.wire.mlmq.operations import Dequeue, Query, Register
 
 
 def connected(url: str, work: Callable[[Any], Awaitable[None]]) -> None:

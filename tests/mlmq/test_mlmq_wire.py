@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.wire.mlmq import MAX_FRAME_BYTES, Codec, Frame, FrameError, Times, Unreadable
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.codec import MAX_FRAME_BYTES, Codec, Frame, FrameError, Times, Unreadable
+from crescendo.wire.mlmq.operations import (
     ANSWERS,
     MAX_MESSAGES_PER_ANSWER,
     REQUESTS,

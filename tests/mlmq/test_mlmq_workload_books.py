@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from crescendo.mlmq.client import Exchange
 from crescendo.mlmq.workloads.account import Account, Arrivals, Findings
 from crescendo.mlmq.workloads.counters import Pair, Relay
-from crescendo.mlmq.workloads.journal import judged
-from crescendo.mlmq.workloads.parcel import Parcel, pack, unpack
-from crescendo.wire.mlmq import Times
+from crescendo.mlmq.workloads.message_content import Parcel, pack, unpack
+from crescendo.mlmq.workloads.recording import judged
+from crescendo.wire.mlmq.codec import Times
 
 TAG = 0xFEED
 

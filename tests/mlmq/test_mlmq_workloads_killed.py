@@ -18,7 +18,7 @@ from mlmq_companies import Played, experiment_of
 from crescendo.mlmq import postgres as embedded
 from crescendo.mlmq.broker.settings import Settings
 from crescendo.mlmq.broker.store import prepare
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 
 EVERYBODY: list[dict[str, Any]] = [
     {"name": "relay", "kind": "one-way", "count": 8},

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.model.clients import ClientKind, Clients
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from, to_document
+from crescendo.model.mlmq_clients import ClientKind, Clients
 
 BASE = """
 name: mix

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import psutil
 
-from crescendo.pipeline.java import use_java
 from crescendo.pipeline.job import analyze
-from crescendo.pipeline.session import close_session, open_session
+from crescendo.pipeline.spark.java import use_java
+from crescendo.pipeline.spark.session import close_session, open_session
 
 
 def peak_bytes(process: psutil.Process) -> int:

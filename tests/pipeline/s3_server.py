@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pyspark
 
-from crescendo.pipeline.java import find_java
-from crescendo.run.processes import die_with_parent
-from crescendo.systems.maven import find_maven
+from crescendo.pipeline.spark.java import find_java
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.systems.install.maven import find_maven
 
 SERVER = "org.gaul:s3proxy:2.6.0"
 SDK = "2.35.4"  # what hadoop-aws 3.5.0 asks for: as modules 15 MB, as the bundle it names 686 MB

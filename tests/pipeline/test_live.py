@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 from tiny_recordings import MS, RECEIVER_PEER, SENDER_PEER, Tiny
 
 from crescendo.model.histogram import bucket_of
-from crescendo.pipeline.live.companion import Companion
-from crescendo.pipeline.live.glance import Account, Glance, Period
-from crescendo.pipeline.live.mark import NOTE, OBSERVED, take_up_note
+from crescendo.pipeline.live.snapshot import Account, Glance, Period
 from crescendo.pipeline.live.stream import Terms
 from crescendo.pipeline.live.watch import Watcher, watch
+from crescendo.pipeline.live.watcher_process import Companion
 from crescendo.record.manifest import Clock, PeerRecord, Phase, State, read_manifest, write_manifest
+from crescendo.record.observed import NOTE, OBSERVED, take_up_note
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 from crescendo.record.writer import Recorder
 

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from crescendo.cli.logs import logs, read_logs
 from crescendo.cli.main import app
-from crescendo.importers.harvest import LINE, REASON, SOURCE, Desk, Harvest
-from crescendo.importers.mlmq_log import MLMQ_LOG
+from crescendo.importers.format import LINE, REASON, SOURCE, Desk, Harvest
+from crescendo.importers.formats.mlmq_log import MLMQ_LOG
 from crescendo.importers.sources import find
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.logs.eps import as_eps

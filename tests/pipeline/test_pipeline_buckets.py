@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from crescendo.model.histogram import bucket_of
-from crescendo.pipeline.buckets import bucket_column
+from crescendo.pipeline.latency.buckets import bucket_column
 
 
 def test_the_bucket_expression_is_the_models_for_every_octave_and_both_ends_of_64_bits(spark: SparkSession) -> None:

@@ -16,8 +16,8 @@ from table_hashes import hashes
 from tiny_recordings import Tiny, silent
 
 from crescendo.pipeline.job import analyze
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.summary import read_summary
-from crescendo.run.processes import die_with_parent
 
 pytestmark = pytest.mark.timeout(900)  # three Java processes that start at once take their time on a busy machine
 

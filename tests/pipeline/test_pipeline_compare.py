@@ -11,10 +11,10 @@ from compared_runs import SECONDS, Made
 
 from crescendo.cli.compare import compare as verb
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.losses import loss_verdict, two_sided
-from crescendo.pipeline.regress import Compared, Comparison, Word, compare
-from crescendo.pipeline.repeats import side_of
-from crescendo.pipeline.student import difference, t_quantile
+from crescendo.pipeline.compare.compare import Compared, Comparison, Word, compare
+from crescendo.pipeline.compare.intervals import difference, t_quantile
+from crescendo.pipeline.compare.loss_test import loss_verdict, two_sided
+from crescendo.pipeline.compare.runs import side_of
 from crescendo.record.manifest import State
 from crescendo.record.summary import Validity
 

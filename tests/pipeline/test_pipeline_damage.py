@@ -13,8 +13,8 @@ from table_hashes import hashes
 from tiny_recordings import START_NS, silent
 
 from crescendo.model.verdict import Outcome
-from crescendo.pipeline.gathering import Gathered, gather
 from crescendo.pipeline.job import analyze
+from crescendo.pipeline.lake.build import Gathered, gather
 from crescendo.record.manifest import read_manifest, sha256_of, write_manifest
 from crescendo.record.schema import arrow_schema
 

@@ -14,7 +14,7 @@ from tiny_recordings import MEASURE_NS, SECOND_NS, START_NS, Tiny, silent
 from crescendo.model.histogram import bucket_of
 from crescendo.model.verdict import Check
 from crescendo.pipeline.job import analyze
-from crescendo.pipeline.latency import latency_table
+from crescendo.pipeline.latency.table import latency_table
 from crescendo.record.manifest import read_manifest, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import HISTOGRAMS, RATES

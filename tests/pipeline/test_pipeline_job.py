@@ -201,9 +201,9 @@ def test_spark_is_silent_from_start_to_end_and_leaves_nothing_behind(tmp_path: P
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from crescendo.pipeline.java import use_java
+from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.job import analyze
-from crescendo.pipeline.session import close_session, open_session
+from crescendo.pipeline.spark.session import close_session, open_session
 use_java()
 spark = open_session()
 analyze(Path(sys.argv[1]), spark, lambda _: None)

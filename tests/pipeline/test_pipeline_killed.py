@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from table_hashes import hashes
 from tiny_recordings import silent
 
-from crescendo.pipeline.gathering import gather
 from crescendo.pipeline.job import analyze
-from crescendo.run.processes import die_with_parent
+from crescendo.pipeline.lake.build import gather
+from crescendo.processes.die_with_parent import die_with_parent
 
 pytestmark = pytest.mark.timeout(900)
 

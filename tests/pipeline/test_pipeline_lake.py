@@ -14,9 +14,9 @@ from tiny_recordings import Tiny, silent
 
 from crescendo.cli.analyze import analyze as analyze_verb
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.gathering import gather
-from crescendo.pipeline.lake import escaped, unescaped
-from crescendo.pipeline.places import Directory
+from crescendo.pipeline.lake.build import gather
+from crescendo.pipeline.lake.lake import escaped, unescaped
+from crescendo.pipeline.storage.locations import Directory
 from crescendo.record.manifest import read_manifest, write_manifest
 
 Lake = tuple[list[Path], Path]

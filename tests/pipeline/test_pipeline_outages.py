@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from crescendo.pipeline.backlog import Stream, backlog_rows, little_rows
-from crescendo.pipeline.outages import Outage, outages
-from crescendo.pipeline.parties import Parties
-from crescendo.pipeline.pulse import Ticks
+from crescendo.pipeline.behaviour.backlog import Stream, backlog_rows, little_rows
+from crescendo.pipeline.behaviour.outages import Outage, outages
+from crescendo.pipeline.behaviour.ticks import Ticks
+from crescendo.pipeline.source.connections import Parties
 from crescendo.record.manifest import Phase
 from crescendo.record.summary import Latency
 

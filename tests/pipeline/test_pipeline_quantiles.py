@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crescendo.model.histogram import bucket_of
 from crescendo.model.verdict import PERCENTILES
-from crescendo.pipeline.quantiles import described, interval_ranks, ranks
+from crescendo.pipeline.latency.quantiles import described, interval_ranks, ranks
 
 
 def counts_of(groups: dict[str, list[int]], pieces: int) -> pa.Table:

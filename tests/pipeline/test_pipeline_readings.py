@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tiny_recordings import END_NS, MEASURE_NS, SECOND_NS, START_NS, Tiny, silent
 
 from crescendo.pipeline.job import analyze
-from crescendo.pipeline.readings import MAX_METRICS, metric_columns
+from crescendo.pipeline.traffic.readings import MAX_METRICS, metric_columns
 from crescendo.record.manifest import PeerRecord, read_manifest, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import EVENTS, READINGS

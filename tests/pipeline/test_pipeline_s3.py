@@ -14,8 +14,8 @@ from s3_server import BUCKET, Bucket, client_settings, s3_server
 from table_hashes import hashes
 from tiny_recordings import silent
 
-from crescendo.pipeline.gathering import gather
-from crescendo.run.processes import die_with_parent
+from crescendo.pipeline.lake.build import gather
+from crescendo.processes.die_with_parent import die_with_parent
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # fetches 60 MB of Java
 

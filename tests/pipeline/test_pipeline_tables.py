@@ -239,7 +239,7 @@ def test_an_uninterrupted_run_pays_for_no_dear_table(spark: SparkSession, tmp_pa
 def test_jitter_is_the_same_however_the_arrivals_are_cut_into_blocks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crescendo.pipeline.jitter.BLOCK_BITS", 4)
+    monkeypatch.setattr("crescendo.pipeline.latency.jitter.BLOCK_BITS", 4)
     random = np.random.default_rng(9)
     tiny = Tiny(group={"receivers": 2, "rate": 100.0, "address": "queue://q"})
     for seq, latency_ns in enumerate(random.integers(0, 10**8, 200).tolist()):

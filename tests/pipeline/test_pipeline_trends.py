@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crescendo.pipeline.trends import mser5, trend
+from crescendo.pipeline.behaviour.trends import mser5, trend
 
 series = st.lists(st.one_of(st.integers(0, 4), st.integers(-1000, 1000)), min_size=8, max_size=40)
 

@@ -10,8 +10,8 @@ from table_hashes import hashes
 from tiny_recordings import silent
 
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.gathering import gather
-from crescendo.pipeline.hadoop import HadoopPlace
+from crescendo.pipeline.lake.build import gather
+from crescendo.pipeline.storage.hadoop import HadoopPlace
 
 
 def test_at_urls_tables_and_lake_are_those_of_directories(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from crescendo.model.experiment import experiment_from
 from crescendo.model.verdict import Outcome, Verdict
-from crescendo.pipeline.evidence import Evidence
-from crescendo.pipeline.verdicts import verdict_of
+from crescendo.pipeline.verdict.evidence import Evidence
+from crescendo.pipeline.verdict.verdicts import verdict_of
 from crescendo.record.manifest import Clock, Exceeded, Manifest, PeerRecord, State
 from crescendo.record.summary import Latency, Ledger, Rate, Validity
 

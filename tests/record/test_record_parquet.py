@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from crescendo.record.block import Counts, Int64s, Runs
-from crescendo.record.parquet import PartWriter
+from crescendo.record.encoding.columns import Counts, Int64s, Runs
+from crescendo.record.encoding.parquet import PartWriter
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, SETTLED, TABLES, arrow_schema
 from crescendo.record.writer import Recorder

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.histogram import bucket_of
-from crescendo.report.series import densities, latency_lines, spectrum
-from crescendo.report.tables import Counts, Timeline
+from crescendo.report.data.tables import Counts, Timeline
+from crescendo.report.plots.series import densities, latency_lines, spectrum
 
 BUCKET_WIDTH = 1 / 256
 

@@ -20,7 +20,7 @@ from crescendo.model.experiment import Experiment, experiment_from
 from crescendo.model.verdict import Check, Outcome, Verdict
 from crescendo.record.manifest import Connection, Manifest, Phase, write_manifest
 from crescendo.record.summary import Ledger, Rate, Summary
-from crescendo.run import facts
+from crescendo.run import host_facts
 from crescendo.run.search import FINDINGS, Finished, at_rate, seek
 
 SECOND_NS = 10**9
@@ -174,7 +174,7 @@ def test_a_real_search_keeps_its_runs_and_knows_the_generators_ceiling(
     ceilings = [
         Ceiling("amqp10", role, 256, rate, rate, rate, 3) for role, rate in (("sender", 40e3), ("receiver", 10e3))
     ]
-    keep(machine_of(facts.host(), facts.versions()), ceilings, 1)
+    keep(machine_of(host_facts.host(), host_facts.versions()), ceilings, 1)
     path = tmp_path / "hunt.yml"
     document: dict[str, Any] = {
         "workload": {"rate": 100},

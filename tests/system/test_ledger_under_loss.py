@@ -12,20 +12,20 @@ from byte_proxy import ByteProxy, Key, seeded_fate
 from pyspark.sql import SparkSession
 
 from crescendo.control.notes import Statistics
-from crescendo.load.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.load.assignment import Quota
-from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import Sender, SenderEngine
+from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
+from crescendo.load.engine.sender_engine import Sender, SenderEngine
+from crescendo.load.protocols.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.pacer import pacer_for
 from crescendo.pipeline.job import analyze
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.summary import Summary
 from crescendo.record.writer import Recorder
-from crescendo.run.processes import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.loopback import LOOPBACK
+from crescendo.systems.kinds.loopback import LOOPBACK
 
 TAG = 77
 MESSAGES = 1500

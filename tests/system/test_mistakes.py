@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from crescendo.net.sockets import listen
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.loopback import LOOPBACK
+from crescendo.systems.kinds.loopback import LOOPBACK
 
 
 def _refused(launch: Callable[..., Any], *arguments: str) -> str:

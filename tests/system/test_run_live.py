@@ -15,7 +15,7 @@ from whole_runs import Launcher
 
 from crescendo.cli.run import run
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.live.glance import Glance
+from crescendo.pipeline.live.snapshot import Glance
 from crescendo.record.manifest import Clock, Manifest, write_manifest
 from crescendo.record.schema import SENT
 from crescendo.record.writer import Recorder

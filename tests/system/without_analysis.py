@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crescendo.cli.run import Interruption
 from crescendo.model.experiment import load_experiment
-from crescendo.run.perform import Watcher, perform
+from crescendo.run.execute import Watcher, perform
 
 
 def main(path: Path, out: Path) -> None:

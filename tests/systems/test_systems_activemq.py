@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from crescendo.systems.activemq import ACTIVEMQ
 from crescendo.systems.base import Blueprint, Installation
+from crescendo.systems.kinds.activemq import ACTIVEMQ
 from crescendo.systems.settings import settings_of
 
 CORE = "{http://activemq.apache.org/schema/core}"

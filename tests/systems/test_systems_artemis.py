@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from crescendo.model.errors import ConfigError
-from crescendo.systems.artemis import ARTEMIS
 from crescendo.systems.base import Blueprint, Installation
+from crescendo.systems.kinds.artemis import ARTEMIS
 from crescendo.systems.settings import settings_of
 
 CORE = "{urn:activemq:core}"

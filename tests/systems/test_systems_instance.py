@@ -14,7 +14,7 @@ import pytest
 from plain_kind import SERVE, PlainKind
 
 from crescendo.model.errors import ConfigError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems import instance as instance_module
 from crescendo.systems.instance import RunningInstance, start
 

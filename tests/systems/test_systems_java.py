@@ -6,7 +6,7 @@ import pytest
 
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import Installation
-from crescendo.systems.java import with_java
+from crescendo.systems.install.java import with_java
 
 SOMEWHERE = Installation("1.0", Path("/opt/broker"), "given")
 

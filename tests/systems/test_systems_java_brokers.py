@@ -19,7 +19,7 @@ from foreign_clients import send_amqp10, through_amqp091, through_amqp10, throug
 from proton import ConnectionException
 from secure_clients import doors_of
 
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 

@@ -8,7 +8,7 @@ import pytest
 from relay_client import RelayClient
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 from crescendo.wire.amqp10.handshake import Credentials

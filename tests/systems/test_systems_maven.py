@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from crescendo.model.errors import ConfigError
-from crescendo.systems import maven
-from crescendo.systems.maven import RECORD, Record, data_directory, unpack
-from crescendo.systems.qpid_broker_j import RELEASE
+from crescendo.systems.install import maven
+from crescendo.systems.install.maven import RECORD, Record, data_directory, unpack
+from crescendo.systems.kinds.qpid_broker_j import RELEASE
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,14 @@ import psutil
 import pytest
 
 from crescendo.client.mlmq import brokers_of, pass_a_message
-from crescendo.load.mlmq import MlmqReceiver
+from crescendo.load.protocols.mlmq import MlmqReceiver
 from crescendo.mlmq import postgres
 from crescendo.mlmq.client import Client, Query
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.workload import Group
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.mlmq import MLMQ_SYSTEM
+from crescendo.systems.kinds.mlmq import MLMQ_SYSTEM
 from crescendo.systems.settings import settings_of
 
 PATIENCE_S = 60.0

@@ -11,9 +11,9 @@ import psutil
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.mosquitto import MOSQUITTO
+from crescendo.systems.kinds.mosquitto import MOSQUITTO
 
 PASSWORD = " ü:#$ word "
 

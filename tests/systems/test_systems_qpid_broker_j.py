@@ -9,7 +9,7 @@ import pytest
 
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import Blueprint, Installation
-from crescendo.systems.qpid_broker_j import QPID_BROKER_J
+from crescendo.systems.kinds.qpid_broker_j import QPID_BROKER_J
 from crescendo.systems.settings import settings_of
 
 PORTS = {"amqp": 7001, "amqp091": 7002, "management": 7003}

@@ -13,11 +13,11 @@ from broker_traces import listening_addresses, traces_of
 from foreign_clients import through_amqp10
 
 from crescendo.model.errors import ConfigError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.base import Blueprint, Installation
-from crescendo.systems.installations import command
+from crescendo.systems.install.packages import command
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.qpid_dispatch import QPID_DISPATCH
+from crescendo.systems.kinds.qpid_dispatch import QPID_DISPATCH
 from crescendo.systems.settings import settings_of
 
 SOMEWHERE = Installation("1.19.0", Path("/opt/sbin/qdrouterd"), "given")

@@ -22,9 +22,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from proton import Message
 from proton.utils import BlockingConnection
 
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
-from crescendo.systems.rabbitmq import RABBITMQ
+from crescendo.systems.kinds.rabbitmq import RABBITMQ
 
 PASSWORD = " ü#'\"%{}\\ word"
 
@@ -173,9 +173,9 @@ def test_its_facts_say_what_was_started_and_no_secret(special: RunningInstance) 
 LAB = """
 import sys, time
 from pathlib import Path
-from crescendo.run.processes import die_with_parent
+from crescendo.run.peer_process import die_with_parent
 from crescendo.systems.instance import start
-from crescendo.systems.rabbitmq import RABBITMQ
+from crescendo.systems.kinds.rabbitmq import RABBITMQ
 instance = start(RABBITMQ, {"protocols": ["amqp091"]}, directory=Path(sys.argv[1]), on_fork=die_with_parent())
 print(*[process.pid for process in instance.processes], flush=True)
 time.sleep(600)

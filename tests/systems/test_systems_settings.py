@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from crescendo.model.errors import ConfigError
+from crescendo.processes.ref import Mark
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.ports import choose_ports
-from crescendo.systems.processes import Mark
 from crescendo.systems.registry import SYSTEMS, system_of
 from crescendo.systems.settings import settings_of
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from crescendo.systems.installations import POLICY, _nothing_starts
+from crescendo.systems.install.packages import POLICY, _nothing_starts
 
 CRESCENDO = str(Path(sys.executable).with_name("crescendo"))
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -244,7 +244,7 @@ def test_packages_start_nothing_while_they_are_installed_and_the_policy_is_put_b
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
 ) -> None:
     policy = tmp_path / POLICY.name
-    monkeypatch.setattr("crescendo.systems.installations.POLICY", policy)
+    monkeypatch.setattr("crescendo.systems.install.packages.POLICY", policy)
     if before is not None:
         policy.write_text(before)
         policy.chmod(0o755)

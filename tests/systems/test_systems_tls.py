@@ -11,7 +11,7 @@ from secure_clients import BODY, doors_of, passed, stranger
 
 from crescendo.client.amqp10 import Client, pass_a_message
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 

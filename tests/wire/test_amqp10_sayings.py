@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.wire.amqp10.connection import Connection
+from crescendo.wire.amqp10.frame_template import Saying
 from crescendo.wire.amqp10.frames import decode_frame
 from crescendo.wire.amqp10.links import RECEIVER, SENDER
 from crescendo.wire.amqp10.performatives import Accepted, Disposition, Flow
-from crescendo.wire.amqp10.sayings import Saying
 
 numbers = st.one_of(st.sampled_from([0, 1, 255, 256, 2**31, 2**32 - 1]), st.integers(0, 2**32 - 1))
 

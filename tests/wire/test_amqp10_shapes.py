@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.wire.amqp10.events import Begun
-from crescendo.wire.amqp10.shapes import Memory, Shape
+from crescendo.wire.amqp10.frame_pattern import Memory, Shape
 
 numbers = st.one_of(st.integers(0, 3), st.integers(250, 300), st.integers(0, 2**32 - 1))
 choices = st.sampled_from([None, False, True])

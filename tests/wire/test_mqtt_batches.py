@@ -9,11 +9,11 @@ from mqtt_streams import PUBACK, PUBREL, Script, Shape, ack, client_of, listen, 
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.mqtt.batch import PublishBatch, acknowledgements
+from crescendo.wire.mqtt.encoding import encode
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries
-from crescendo.wire.mqtt.kinds import V3, V5, Kind
+from crescendo.wire.mqtt.packet_types import V3, V5, Kind
 from crescendo.wire.mqtt.packets import Ack, Publish
 from crescendo.wire.mqtt.properties import Property
-from crescendo.wire.mqtt.writing import encode
 
 both = pytest.mark.parametrize("version", [V3, V5])
 

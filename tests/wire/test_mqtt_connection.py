@@ -38,7 +38,7 @@ from crescendo.wire.mqtt.events import (
     Unsubscribed,
     UnsubscribeRequested,
 )
-from crescendo.wire.mqtt.kinds import V3, V5
+from crescendo.wire.mqtt.packet_types import V3, V5
 from crescendo.wire.mqtt.packets import Connect, Filter
 from crescendo.wire.mqtt.properties import Property
 

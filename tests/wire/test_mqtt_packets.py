@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from mqtt_streams import packet, text
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.wire.mqtt.kinds import V3, V5, Kind
+from crescendo.wire.mqtt.decoding import decode, packet_length
+from crescendo.wire.mqtt.encoding import encode
+from crescendo.wire.mqtt.packet_types import V3, V5, Kind
 from crescendo.wire.mqtt.packets import (
     Ack,
     Auth,
@@ -30,10 +32,8 @@ from crescendo.wire.mqtt.packets import (
     Will,
 )
 from crescendo.wire.mqtt.properties import Property
-from crescendo.wire.mqtt.reading import decode, packet_length
 from crescendo.wire.mqtt.reasons import in_words
 from crescendo.wire.mqtt.values import encode_varint, read_varint
-from crescendo.wire.mqtt.writing import encode
 
 P = Property
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.mqtt.kinds import Kind
+from crescendo.wire.mqtt.packet_types import Kind
 from crescendo.wire.mqtt.window import IDS, Window, ids_of
 
 

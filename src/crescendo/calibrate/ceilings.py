@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from crescendo.calibrate import null, turn
-from crescendo.calibrate.ends import ENDS
+from crescendo.calibrate import null_process, trial
 from crescendo.calibrate.engine import Effort
-from crescendo.calibrate.null import PATIENCE_S, Taken
+from crescendo.calibrate.null_process import PATIENCE_S, Taken
+from crescendo.calibrate.null_servers import ENDS
 from crescendo.calibrate.store import RECEIVER, SENDER, Ceiling
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.workload import STAMP_BYTES
@@ -56,10 +56,10 @@ def measure(protocol: str, role: str, size: int, *, seconds: float, turns: int, 
 def _take_turns(
     protocol: str, role: str, size: int, seconds: float, turns: int, on_fork: OnFork
 ) -> tuple[list[Effort], list[Taken]]:
-    other = null.SINK if role == SENDER else null.SOURCE
-    with _process(on_fork, null.__name__, protocol, other, size, turns) as end:
+    other = null_process.SINK if role == SENDER else null_process.SOURCE
+    with _process(on_fork, null_process.__name__, protocol, other, size, turns) as end:
         port = _line(end)
-        with _process(on_fork, turn.__name__, protocol, role, port.strip(), size, seconds, turns) as engine:
+        with _process(on_fork, trial.__name__, protocol, role, port.strip(), size, seconds, turns) as engine:
             said, _ = engine.communicate(timeout=turns * (seconds + 2 * PATIENCE_S))
         if engine.returncode:
             raise LostError(f"the {role} of {protocol} did not finish its turns; what it said stands above")

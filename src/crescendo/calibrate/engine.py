@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from crescendo.control.notes import Statistics
 from crescendo.load.assignment import Quota
-from crescendo.load.protocols import driver_of
-from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import SenderEngine
-from crescendo.load.sending import Sender
+from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
+from crescendo.load.engine.sender import Sender
+from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.errors import PeerError
 from crescendo.model.payload import Payload
 from crescendo.model.profile import Constant

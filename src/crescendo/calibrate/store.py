@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
 from crescendo.record.manifest import write_whole
-from crescendo.systems.standing import state_directory
+from crescendo.systems.detached import state_directory
 
 SENDER, RECEIVER = "sender", "receiver"
 ROLES = (SENDER, RECEIVER)

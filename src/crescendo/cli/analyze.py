@@ -10,16 +10,16 @@ import msgspec
 from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
 from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
-from crescendo.pipeline.java import use_java
-from crescendo.pipeline.places import LAKE_MARKER, is_url
-from crescendo.pipeline.settings import check_master
+from crescendo.pipeline.spark.java import use_java
+from crescendo.pipeline.spark.settings import check_master
+from crescendo.pipeline.storage.locations import LAKE_MARKER, is_url
 from crescendo.record.manifest import MANIFEST, read_manifest
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
 from crescendo.run.ceiling import with_ceiling
 
 if TYPE_CHECKING:
-    from crescendo.pipeline.gathering import Gathered
+    from crescendo.pipeline.lake.build import Gathered
 
 _WORST_FIRST = (Outcome.FAIL, Outcome.INVALID, Outcome.PASS)
 _LAKE = "lake"
@@ -46,8 +46,8 @@ def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = Fal
     with Progress() as progress:
         progress("starting Spark")
         # Not before here: whoever mistyped a path need not wait for Spark to be loaded.
-        from crescendo.pipeline.gathering import Gathered, gather
-        from crescendo.pipeline.session import close_session, open_session
+        from crescendo.pipeline.lake.build import Gathered, gather
+        from crescendo.pipeline.spark.session import close_session, open_session
 
         spark = open_session(master)
         try:
@@ -85,7 +85,7 @@ def _at_url(run: str, master: str | None, progress: Progress, full: bool) -> Sum
     use_java()
     progress("starting Spark")
     from crescendo.pipeline.job import analyze as analyze_one
-    from crescendo.pipeline.session import close_session, open_session
+    from crescendo.pipeline.spark.session import close_session, open_session
 
     spark = open_session(master)
     try:

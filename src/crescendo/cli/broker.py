@@ -22,7 +22,7 @@ from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.broker.settings import Settings, load_settings
 from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.broker.supervision import supervise
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 
 R = TypeVar("R")
 _SPARE_CONNECTIONS = 16  # for notices, for whoever prepares the schema, and for a look with psql

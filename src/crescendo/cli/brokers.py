@@ -1,6 +1,6 @@
 """How does a farm of MLMQ brokers run as one process of a system?
 
-`python -m crescendo.cli.brokers PLAN`, as `systems/mlmq.py` starts it. Not a verb: a person starts a broker with
+`python -m crescendo.cli.brokers PLAN`, as `systems/kinds/mlmq.py` starts it. Not a verb: a person starts a broker with
 `crescendo broker`, and a whole system with `crescendo system up mlmq`. Decides nothing; the farm does.
 """
 
@@ -8,9 +8,9 @@ import logging
 import sys
 from pathlib import Path
 
-from crescendo.mlmq.farm import read_plan, serve
+from crescendo.mlmq.broker_group import read_plan, serve
 from crescendo.model.errors import CrescendoError
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 
 
 def main() -> int:

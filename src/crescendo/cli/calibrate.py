@@ -7,17 +7,17 @@ from rich.console import Console
 from rich.table import Table
 
 from crescendo.calibrate.ceilings import SIZES, TURNS, check, measure
-from crescendo.calibrate.ends import ENDS
+from crescendo.calibrate.null_servers import ENDS
 from crescendo.calibrate.store import ROLES, Ceiling, keep, machine_of
 from crescendo.cli.terminal import Progress
-from crescendo.run import facts
-from crescendo.run.processes import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.run import host_facts
 
 
 def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: bool) -> int:
     protocols, sizes = protocols or list(ENDS), sorted(set(sizes or SIZES))
     check(protocols, sizes, seconds)
-    machine = machine_of(facts.host(), facts.versions())
+    machine = machine_of(host_facts.host(), host_facts.versions())
     wanted = [(protocol, role, size) for protocol in protocols for size in sizes for role in ROLES]
     ceilings: list[Ceiling] = []
     with Progress() as progress:

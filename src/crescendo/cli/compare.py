@@ -9,9 +9,9 @@ from rich.markup import escape
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_ns
-from crescendo.pipeline.regress import Compared, Comparison, Value, Word
-from crescendo.pipeline.regress import compare as compared
-from crescendo.pipeline.repeats import side_of
+from crescendo.pipeline.compare.compare import Compared, Comparison, Value, Word
+from crescendo.pipeline.compare.compare import compare as compared
+from crescendo.pipeline.compare.runs import side_of
 
 _COLOURS = {Word.BETTER: "green", Word.WORSE: "red", Word.SAME: "default", Word.UNCLEAR: "yellow"}
 _EXIT_CODES = {Word.BETTER: 0, Word.SAME: 0, Word.WORSE: 1, Word.UNCLEAR: 3}

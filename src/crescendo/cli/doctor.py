@@ -13,7 +13,7 @@ from rich.console import Console
 
 from crescendo import __version__
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.java import find_java, java_version
+from crescendo.pipeline.spark.java import find_java, java_version
 from crescendo.systems.registry import SYSTEMS
 
 _LIBRARIES = ("amqtt", "jinja2", "msgspec", "numpy", "paho-mqtt", "plotly", "psutil", "pyarrow", "pyspark", "rich")

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from crescendo.cli.terminal import Progress
-from crescendo.importers.harvest import Options
+from crescendo.importers.format import Options
 from crescendo.importers.job import Imported, carry_out, order, summary_json
 from crescendo.importers.parts import REJECTED
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
-from crescendo.pipeline.java import use_java
-from crescendo.pipeline.session import close_session, open_session
+from crescendo.pipeline.spark.java import use_java
+from crescendo.pipeline.spark.session import close_session, open_session
 
 _SHOWN = 20
 """So many files are listed; a thousand would hide what they add up to."""

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import get_args
 
 from crescendo.cli.terminal import Progress
-from crescendo.importers.harvest import EMPTY, LINE, REASON, SOURCE, Desk, Harvest, Options, Source
-from crescendo.importers.mlmq_log import MLMQ_LOG
+from crescendo.importers.format import EMPTY, LINE, REASON, SOURCE, Desk, Harvest, Options, Source
+from crescendo.importers.formats.mlmq_log import MLMQ_LOG
 from crescendo.importers.sources import Found, find, stage
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
-from crescendo.pipeline.java import use_java
 from crescendo.pipeline.logs.eps import as_eps
 from crescendo.pipeline.logs.figure import Bars, Centre, Drawing, Show, draw
 from crescendo.pipeline.logs.job import Question, Unread, actions, answer, translated, unread
 from crescendo.pipeline.logs.png import as_png
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import Slot
-from crescendo.pipeline.session import close_session, open_session
+from crescendo.pipeline.spark.java import use_java
+from crescendo.pipeline.spark.session import close_session, open_session
 from crescendo.record.manifest import write_whole
 
 _TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}

@@ -2,8 +2,8 @@
 
 import signal
 
-from crescendo.control.life import Life
 from crescendo.control.peer import Peer, identity_of_this_process
+from crescendo.control.peer_loop import Life
 from crescendo.model.errors import ConfigError
 
 ROLES = ("sender", "receiver", "inspector", "client")

@@ -10,19 +10,20 @@ from types import FrameType
 import msgspec
 import yaml
 
-from crescendo.cli.live import LiveView
+from crescendo.cli.live_view import LiveView
 from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
 from crescendo.cli.watch import LiveTables
-from crescendo.control.conductor import Mark, Run
+from crescendo.control.conductor.commands import Mark
+from crescendo.control.conductor.state import Run
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url_text
 from crescendo.model.verdict import Outcome
-from crescendo.pipeline.live.mark import take_up_note
-from crescendo.pipeline.settings import check_master
+from crescendo.pipeline.spark.settings import check_master
 from crescendo.record.manifest import State
+from crescendo.record.observed import take_up_note
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
-from crescendo.run.perform import Performance, Watcher, perform
+from crescendo.run.execute import Performance, Watcher, perform
 
 
 def run(

@@ -12,7 +12,7 @@ from crescendo.model.search import Answer
 from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import State
 from crescendo.run.analysis import Analyst
-from crescendo.run.perform import new_run_dir
+from crescendo.run.execute import new_run_dir
 from crescendo.run.search import FINDINGS, Findings, Finished, seek
 
 

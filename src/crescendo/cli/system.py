@@ -15,7 +15,7 @@ import yaml
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import redact_url_text
-from crescendo.systems import standing
+from crescendo.systems import detached
 from crescendo.systems.base import Kind
 from crescendo.systems.registry import SYSTEMS, system_of
 from crescendo.systems.settings import protocols_of
@@ -69,7 +69,7 @@ def up(
         signal.signal(number, _interrupt)
     with Progress() as progress:
         progress(f"starting {kind}")
-        record = standing.up(
+        record = detached.up(
             chosen,
             dict(_setting(text) for text in settings),
             name=name,
@@ -90,14 +90,14 @@ def up(
 def down(names: Sequence[str], everything: bool) -> int:
     if bool(names) == everything:
         raise ConfigError("name the systems to take down, or give --all")
-    for name in standing.names() if everything else names:
-        print(f"{name} is down" if standing.down(name) else f"{name} was not up")
+    for name in detached.names() if everything else names:
+        print(f"{name} is down" if detached.down(name) else f"{name} was not up")
     return 0
 
 
 def status(names: Sequence[str], as_json: bool) -> int:
     """0 when everything that was asked for is up, otherwise 1."""
-    records = standing.standing()
+    records = detached.standing()
     if names:
         known = {record.name: record for record in records}
         for name in names:
@@ -116,14 +116,14 @@ def status(names: Sequence[str], as_json: bool) -> int:
     return _health(records)
 
 
-def _health(records: Sequence[standing.Record]) -> int:
+def _health(records: Sequence[detached.Record]) -> int:
     return 0 if all(record.state == "up" for record in records) else 1
 
 
 def logs(name: str, follow: bool) -> int:
-    paths = [path for path in standing.logs_of(name) if path.is_file()]
+    paths = [path for path in detached.logs_of(name) if path.is_file()]
     try:
-        _print_logs(paths, lambda: follow and standing.named(name) is not None)
+        _print_logs(paths, lambda: follow and detached.named(name) is not None)
     except KeyboardInterrupt:
         return 0  # this is how following ends
     except BrokenPipeError:
@@ -177,7 +177,7 @@ def _guarded(look: Callable[[], str]) -> tuple[str | None, str | None]:
         return None, str(err)
 
 
-def _shown(record: standing.Record) -> dict[str, Any]:
+def _shown(record: detached.Record) -> dict[str, Any]:
     return {
         "name": record.name,
         "kind": record.kind,

@@ -19,13 +19,13 @@ from rich.live import Live
 from rich.table import Table
 
 from crescendo.cli.terminal import Progress
-from crescendo.control.conductor import Run, Stage
+from crescendo.control.conductor.state import Run, Stage
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration, format_ns
-from crescendo.pipeline.live.companion import FROM_STDIN, READY, Companion
-from crescendo.pipeline.live.glance import Account, Glance, Period
+from crescendo.pipeline.live.snapshot import Account, Glance, Period
+from crescendo.pipeline.live.watcher_process import FROM_STDIN, READY, Companion
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import read_manifest
-from crescendo.run.processes import die_with_parent
 
 _ROWS = 15
 _LEAST_NS = 10**8
@@ -40,10 +40,10 @@ def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
     if run != FROM_STDIN:
         read_manifest(Path(run))  # a directory that is no recording needs no Spark to be refused
     from crescendo.cli.run import Interruption
-    from crescendo.pipeline.java import use_java
-    from crescendo.pipeline.live.practice import practise
+    from crescendo.pipeline.live.warm_up import practise
     from crescendo.pipeline.live.watch import watch as follow
-    from crescendo.pipeline.session import close_session, open_session
+    from crescendo.pipeline.spark.java import use_java
+    from crescendo.pipeline.spark.session import close_session, open_session
 
     use_java()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.net.transport import connect
-from crescendo.wire.mlmq import Codec, Unreadable
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.codec import Codec, Unreadable
+from crescendo.wire.mlmq.operations import (
     ANSWERS,
     REQUESTS,
     CreateQueue,

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from crescendo import __version__
-from crescendo.importers.harvest import (
+from crescendo.importers.format import (
     EMPTY,
     GROUP,
     HOST,

@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from crescendo.importers.harvest import LINE, REASON, SOURCE, TEXT, Desk, Source
+from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, Desk, Source
 
 TEXT_KEPT = 1000
 """Characters of a rejected line that are kept."""

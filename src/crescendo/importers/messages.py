@@ -9,7 +9,7 @@ messages have no numbers they are counted, and none of this follows.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from crescendo.importers.harvest import LINE, SOURCE
+from crescendo.importers.format import LINE, SOURCE
 from crescendo.importers.lines import small_frame
 from crescendo.record.schema import Flag
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from crescendo.importers.harvest import LINE, REASON, SOURCE, TEXT, Source
+from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, Source
 from crescendo.importers.lines import small_frame
 from crescendo.record.manifest import JOURNAL, Part, sha256_of
 from crescendo.record.schema import F64, TABLES, arrow_schema, spark_ddl

@@ -1,13 +1,13 @@
 """Which formats can be imported? A new one is one module and one line here."""
 
-from crescendo.importers.amqp_csv import AMQP_CSV
-from crescendo.importers.amqperf import AMQPERF
-from crescendo.importers.gftp import GFTP
-from crescendo.importers.harvest import Format
-from crescendo.importers.maestro import MAESTRO
-from crescendo.importers.mlmq_log import MLMQ_LOG
-from crescendo.importers.perftest import PERFTEST
-from crescendo.importers.quiver import QUIVER
+from crescendo.importers.format import Format
+from crescendo.importers.formats.amqp_csv import AMQP_CSV
+from crescendo.importers.formats.amqperf import AMQPERF
+from crescendo.importers.formats.gftp import GFTP
+from crescendo.importers.formats.maestro.files import MAESTRO
+from crescendo.importers.formats.mlmq_log import MLMQ_LOG
+from crescendo.importers.formats.perftest import PERFTEST
+from crescendo.importers.formats.quiver import QUIVER
 from crescendo.model.errors import ConfigError
 
 FORMATS = {form.name: form for form in (MAESTRO, MLMQ_LOG, AMQP_CSV, AMQPERF, GFTP, QUIVER, PERFTEST)}

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from crescendo.importers.harvest import EMPTY, Format, Source
+from crescendo.importers.format import EMPTY, Format, Source
 from crescendo.model.errors import ConfigError
 from crescendo.record.manifest import sha256_of
 

@@ -25,5 +25,5 @@ def inspector_of(kind: str) -> Factory:
     if kind not in INSPECTORS:
         raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; known: {', '.join(sorted(INSPECTORS))}")
     module, name = INSPECTORS[kind]
-    factory: Factory = getattr(import_module(f"crescendo.inspectors.{module}"), name)
+    factory: Factory = getattr(import_module(f"crescendo.inspectors.kinds.{module}"), name)
     return factory

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crescendo.control.life import Life
 from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
+from crescendo.control.peer_loop import Life
 from crescendo.inspectors.assignment import Assignment
 from crescendo.inspectors.base import Target
 from crescendo.inspectors.registry import inspector_of

@@ -16,18 +16,18 @@ from typing import Any
 
 import msgspec
 
-from crescendo.control.life import Life
 from crescendo.control.notes import Command, Note, Statistics
 from crescendo.control.peer import Peer
+from crescendo.control.peer_loop import Life
 from crescendo.load.assignment import Assignment, Place, quota_of
-from crescendo.load.driver import Channel
-from crescendo.load.echo import Echo, Replies
-from crescendo.load.protocols import driver_of
-from crescendo.load.receiver import Receiver, ReceiverEngine
-from crescendo.load.sender import SenderEngine
-from crescendo.load.sending import Sender
-from crescendo.load.summarizer import Summarizer
-from crescendo.load.tiers import Timed
+from crescendo.load.engine.echo import Echo, Replies
+from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
+from crescendo.load.engine.request_spans import Timed
+from crescendo.load.engine.sender import Sender
+from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.engine.summarizer import Summarizer
+from crescendo.load.protocols.interfaces import Channel
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.address import address_of
 from crescendo.model.errors import CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment, experiment_from

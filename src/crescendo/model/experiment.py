@@ -17,8 +17,8 @@ import yaml
 from msgspec import Meta, Struct, field
 
 from crescendo.model.address import PORTS, SCHEMES, TLS_OPTIONS
-from crescendo.model.clients import LEAST_DRAIN, SCHEME, URL_OPTIONS, Clients, check_clients
 from crescendo.model.errors import ConfigError
+from crescendo.model.mlmq_clients import LEAST_DRAIN, SCHEME, URL_OPTIONS, Clients, check_clients
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import Constant, Profile, Step
 from crescendo.model.search import FEWEST_SECONDS, Search

@@ -19,26 +19,35 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.model.errors import LostError
 from crescendo.model.schedule import offered
-from crescendo.pipeline import accounts, columns, results
-from crescendo.pipeline.aggregates import Aggregates
-from crescendo.pipeline.balance import Balance, read_balance
-from crescendo.pipeline.conduct import write_conduct
-from crescendo.pipeline.discrepancies import discrepancies
-from crescendo.pipeline.evidence import Evidence
-from crescendo.pipeline.gaps import GAPS_SCHEMA, gaps
-from crescendo.pipeline.hadoop import HadoopPlace, first_words
-from crescendo.pipeline.ingest import Placed, read_parquet, readable_recording, remote_recording, without_unreadable
-from crescendo.pipeline.latency import latencies, latency_table, party_latency_table
-from crescendo.pipeline.ledger import Discrepancies, ledger, read_discrepancies
-from crescendo.pipeline.messages import MEASURE, OUTSIDE, Timeline
-from crescendo.pipeline.parties import experiment_of
-from crescendo.pipeline.receipts import RECEIPT, write_receipt
-from crescendo.pipeline.scans import ACCOUNTS, PARTY_HISTOGRAM, Work, scans, work_on
-from crescendo.pipeline.session import close_session
-from crescendo.pipeline.spans import spans_table
-from crescendo.pipeline.suspicion import PIECE_BITS, WORTH_ROWS, rows_in, suspect_pieces
-from crescendo.pipeline.tables import Shelf
-from crescendo.pipeline.verdicts import verdict_of
+from crescendo.pipeline import columns
+from crescendo.pipeline.behaviour.tables import write_conduct
+from crescendo.pipeline.context import Work, work_on
+from crescendo.pipeline.lake.receipts import RECEIPT, write_receipt
+from crescendo.pipeline.latency.table import latencies, latency_table, party_latency_table
+from crescendo.pipeline.ledger import block_sums
+from crescendo.pipeline.ledger.balance import Balance, read_balance
+from crescendo.pipeline.ledger.discrepancies import discrepancies
+from crescendo.pipeline.ledger.ledger import Discrepancies, ledger, read_discrepancies
+from crescendo.pipeline.ledger.narrowing import PIECE_BITS, WORTH_ROWS, rows_in, suspect_pieces
+from crescendo.pipeline.scans import ACCOUNTS, PARTY_HISTOGRAM, scans
+from crescendo.pipeline.source.connections import experiment_of
+from crescendo.pipeline.source.imported_counts import Aggregates
+from crescendo.pipeline.source.ingest import (
+    Placed,
+    read_parquet,
+    readable_recording,
+    remote_recording,
+    without_unreadable,
+)
+from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Timeline
+from crescendo.pipeline.spark.session import close_session
+from crescendo.pipeline.storage.hadoop import HadoopPlace, first_words
+from crescendo.pipeline.storage.table_store import Shelf
+from crescendo.pipeline.traffic.inspector_gaps import GAPS_SCHEMA, gaps
+from crescendo.pipeline.traffic.spans import spans_table
+from crescendo.pipeline.verdict import driver_tables
+from crescendo.pipeline.verdict.evidence import Evidence
+from crescendo.pipeline.verdict.verdicts import verdict_of
 from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, SPANS
@@ -114,8 +123,8 @@ def tabulate(work: Work, shelf: Shelf, progress: Progress) -> Summary:
         aggregates=work.aggregates,
     )
     validity, verdict = verdict_of(evidence)
-    shelf.write_rows(columns.LEDGER, results.LEDGER_SCHEMA, results.ledger_rows(lines))
-    shelf.write_rows(columns.CHECKS, results.CHECKS_SCHEMA, results.check_rows(verdict.checks))
+    shelf.write_rows(columns.LEDGER, driver_tables.LEDGER_SCHEMA, driver_tables.ledger_rows(lines))
+    shelf.write_rows(columns.CHECKS, driver_tables.CHECKS_SCHEMA, driver_tables.check_rows(verdict.checks))
     return Summary(
         run=manifest.run,
         state=State(manifest.state).value,
@@ -161,11 +170,11 @@ def _latencies(shelf: Shelf, work: Work) -> list[Latency]:
 
 
 def _discrepancies(shelf: Shelf, work: Work, balance: Balance, progress: Progress) -> Discrepancies:
-    rows, bits = balance.suspect_rows, accounts.BLOCK_BITS
+    rows, bits = balance.suspect_rows, block_sums.BLOCK_BITS
     if not rows:
-        shelf.write_rows(columns.RANGES, results.RANGES_SCHEMA, [])
+        shelf.write_rows(columns.RANGES, driver_tables.RANGES_SCHEMA, [])
         return {}
-    shelf.write_rows(_SUSPECTS, results.SUSPECTS_SCHEMA, results.suspect_rows(balance.suspects))
+    shelf.write_rows(_SUSPECTS, driver_tables.SUSPECTS_SCHEMA, driver_tables.suspect_rows(balance.suspects))
     suspects = _read(shelf, work, _SUSPECTS)
     if rows > WORTH_ROWS:
         progress(f"narrowing {rows:,} rows down")
@@ -194,10 +203,10 @@ def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float, k
     fan_out = total.owed / total.sent if total.owed else 1.0
     return Rate(
         offered=offered,
-        sent=balance.total_sent(accounts.MEASURED) / seconds,
-        sustained=balance.total_received(accounts.MEASURED) / seconds / fan_out,
+        sent=balance.total_sent(block_sums.MEASURED) / seconds,
+        sustained=balance.total_received(block_sums.MEASURED) / seconds / fan_out,
         duration_ns=duration_ns,
-        bytes_per_second=balance.total_received(accounts.MEASURED_BYTES) / seconds / fan_out,
+        bytes_per_second=balance.total_received(block_sums.MEASURED_BYTES) / seconds / fan_out,
     )
 
 

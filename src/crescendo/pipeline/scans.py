@@ -6,53 +6,26 @@ need a scan of their own, so they are made only when everything is asked for.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from crescendo.pipeline import columns
-from crescendo.pipeline.accounts import accounts
-from crescendo.pipeline.aggregates import Aggregates, aggregates_of, counted_throughput, kept_histogram
-from crescendo.pipeline.errors import any_errors, any_errors_in, errors
-from crescendo.pipeline.histogram import latency_histogram, lateness_histogram, trip_histogram
-from crescendo.pipeline.ingest import Frames, Placed, frame_of, frames_of
-from crescendo.pipeline.messages import Timeline, timeline_of
-from crescendo.pipeline.parties import Parties, parties_of
-from crescendo.pipeline.party_histogram import party_histogram
-from crescendo.pipeline.places import Directory
-from crescendo.pipeline.pulse import pulse, ticks_for
-from crescendo.pipeline.readings import metric_columns, reading_summary, readings
-from crescendo.pipeline.spans import span_histogram
-from crescendo.pipeline.throughput import throughput
-from crescendo.record.manifest import State
+from crescendo.pipeline.behaviour.ticks import pulse, ticks_for
+from crescendo.pipeline.context import Work
+from crescendo.pipeline.latency.connection_histogram import party_histogram
+from crescendo.pipeline.latency.histogram import latency_histogram, lateness_histogram, trip_histogram
+from crescendo.pipeline.ledger.block_sums import accounts
+from crescendo.pipeline.ledger.refusals import any_errors, any_errors_in, errors
+from crescendo.pipeline.source.imported_counts import counted_throughput, kept_histogram
+from crescendo.pipeline.source.ingest import frame_of
+from crescendo.pipeline.storage.locations import Directory
+from crescendo.pipeline.traffic.readings import metric_columns, reading_summary, readings
+from crescendo.pipeline.traffic.spans import span_histogram
+from crescendo.pipeline.traffic.throughput import throughput
 from crescendo.record.schema import HISTOGRAMS, RATES, READINGS, SETTLED, SPANS
 
 # On the way to other tables; removed when those are written.
 ACCOUNTS, PULSE, PARTY_HISTOGRAM = ".accounts", ".pulse", ".party_histogram"
-
-
-@dataclass(frozen=True)
-class Work:
-    """One recording, opened for the analysis."""
-
-    recording: Placed
-    spark: SparkSession
-    frames: Frames
-    timeline: Timeline
-    parties: Parties
-    aggregates: Aggregates | None  # what there is instead of messages, in an import that has none
-    full: bool  # whether everything was asked for
-
-    @property
-    def thorough(self) -> bool:
-        """Who lost a peer wants to know that at once; how the rest of such a run behaved can be asked for."""
-        return self.full or self.recording.manifest.state is State.SEALED
-
-
-def work_on(recording: Placed, spark: SparkSession, *, full: bool) -> Work:
-    manifest, timeline = recording.manifest, timeline_of(recording.manifest)
-    kept = aggregates_of(recording, timeline)
-    return Work(recording, spark, frames_of(spark, recording), timeline, parties_of(manifest), kept, full)
 
 
 def scans(work: Work) -> dict[str, Callable[[], DataFrame]]:

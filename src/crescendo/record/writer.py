@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from crescendo.model.errors import LostError
-from crescendo.record.block import Block, in_few_words
+from crescendo.record.encoding.columns import Block, in_few_words
+from crescendo.record.encoding.parquet import PartWriter
 from crescendo.record.manifest import JOURNAL, Part, sha256_of
-from crescendo.record.parquet import PartWriter
 from crescendo.record.schema import TABLES
 
 PART_ROWS = 4_000_000

@@ -19,15 +19,18 @@ from plotly.offline import get_plotlyjs
 
 from crescendo.record.manifest import Phase, read_manifest, write_whole
 from crescendo.record.summary import read_summary
-from crescendo.report import charts, environment, evidence, formats, headline
-from crescendo.report.backlog import backlog
-from crescendo.report.inside import inside
-from crescendo.report.looks import Looks
-from crescendo.report.outages import outages
-from crescendo.report.overtime import Chart
-from crescendo.report.parts import Part, SmallTables
-from crescendo.report.tables import RANGES_SHOWN, Tables, read_tables
-from crescendo.report.tiers import jitter, tiers
+from crescendo.report import formats
+from crescendo.report.data.reading_tables import Looks
+from crescendo.report.data.small_tables import SmallTables
+from crescendo.report.data.tables import RANGES_SHOWN, Tables, read_tables
+from crescendo.report.plots import charts
+from crescendo.report.plots.time_axis import Chart
+from crescendo.report.sections import environment, evidence, headline
+from crescendo.report.sections.backlog import backlog
+from crescendo.report.sections.inspectors import inside
+from crescendo.report.sections.outages import outages
+from crescendo.report.sections.section import Part
+from crescendo.report.sections.spans import jitter, tiers
 
 REPORT = "report.html"
 _LISTED = 8

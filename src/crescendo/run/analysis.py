@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from crescendo.model.errors import LostError
-from crescendo.pipeline.java import use_java
+from crescendo.pipeline.spark.java import use_java
 from crescendo.record.manifest import read_manifest
 from crescendo.record.summary import Summary
 from crescendo.run.ceiling import with_ceiling
@@ -65,7 +65,7 @@ class Analyst:
         if self._thread is not None:
             self._thread.join()
         if self._session is not None:
-            from crescendo.pipeline.session import close_session
+            from crescendo.pipeline.spark.session import close_session
 
             close_session(self._session, at_once=at_once)
             self._session = None
@@ -78,7 +78,7 @@ class Analyst:
 
     def _open(self) -> None:
         try:
-            from crescendo.pipeline.session import open_session
+            from crescendo.pipeline.spark.session import open_session
 
             self._session = open_session(self._master)
         except Exception as err:  # raised again by whoever waits for the session

@@ -13,7 +13,7 @@ from crescendo.calibrate.share import Stream, percent_of_ceiling
 from crescendo.calibrate.store import ROLES, machine_of, read_calibration
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.summary import Summary, write_summary
-from crescendo.run.carried import carried
+from crescendo.run.measured_throughput import carried
 
 
 def with_ceiling(run_dir: Path, summary: Summary) -> Summary:

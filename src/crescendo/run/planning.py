@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crescendo.client.mlmq import brokers_of
-from crescendo.control.conductor import PeerPlan, Plan
+from crescendo.control.conductor.plan import PeerPlan, Plan
 from crescendo.inspectors.assignment import Assignment
 from crescendo.inspectors.registry import inspector_of
 from crescendo.load.assignment import Place, assign
 from crescendo.mlmq.workloads.assignment import assign as assign_clients
-from crescendo.model.clients import CLIENT, SCHEME, ClientKind
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
+from crescendo.model.mlmq_clients import CLIENT, SCHEME, ClientKind
 from crescendo.model.schedule import measure_ns
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group
 from crescendo.net.tls import SECURE_SCHEMES

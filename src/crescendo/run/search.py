@@ -18,7 +18,7 @@ from crescendo.model.search import Answer, Search, Seeking, backlog_growth, begi
 from crescendo.model.verdict import Bound, Outcome
 from crescendo.record.manifest import read_manifest, write_whole
 from crescendo.record.summary import Summary
-from crescendo.run.carried import carried
+from crescendo.run.measured_throughput import carried
 
 FINDINGS = "search.json"
 Say = Callable[[str], None]

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.systems import accounts
+from crescendo.processes.ending import TOKEN, end_all
+from crescendo.processes.logs import last_words
+from crescendo.processes.ref import Mark, mark
+from crescendo.systems import unix_account
 from crescendo.systems.base import Blueprint, Installation, Kind, Launch, OnFork, Settings
-from crescendo.systems.layout import MIN_FREE_BYTES, free_bytes, last_words, lay_out, log_of, move_logs, remove
+from crescendo.systems.instance_dir import MIN_FREE_BYTES, free_bytes, lay_out, log_of, move_logs, remove
 from crescendo.systems.ports import accepts, choose_ports
-from crescendo.systems.processes import TOKEN, Mark, end_all, mark
 from crescendo.systems.settings import PROTOCOLS, public, settings_of
 from crescendo.systems.tls import prove_tls, secure_files, secure_ports
 
@@ -133,7 +135,7 @@ class RunningInstance:
         }
 
     def launch(self, launch: Launch, on_fork: OnFork | None) -> None:
-        account = accounts.unprivileged(launch.user, self.directory)
+        account = unix_account.unprivileged(launch.user, self.directory)
         try:
             with log_of(self.directory, launch.name).open("ab") as log:
                 process = subprocess.Popen(

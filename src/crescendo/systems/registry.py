@@ -26,5 +26,5 @@ def system_of(name: str) -> Kind:
     except KeyError:
         known = ", ".join(sorted(SYSTEMS))
         raise ConfigError(f"system.kind: no system is called {name!r}; known: {known}, or give a url") from None
-    kind: Kind = getattr(import_module(f"crescendo.systems.{module}"), attribute)
+    kind: Kind = getattr(import_module(f"crescendo.systems.kinds.{module}"), attribute)
     return kind

@@ -14,9 +14,9 @@ from itertools import product
 from pathlib import Path
 
 from crescendo.exporters.maestro.latency import write_latency
-from crescendo.exporters.maestro.looks import Attributes, looks, words_of
 from crescendo.exporters.maestro.properties import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, write_rates
+from crescendo.exporters.maestro.readings import Attributes, looks, words_of
 from crescendo.exporters.maestro.sheets import SHEETS
 from crescendo.exporters.maestro.window import Window, window_of
 from crescendo.model.errors import ConfigError

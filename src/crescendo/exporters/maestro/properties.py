@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crescendo.exporters.maestro.looks import Attributes
+from crescendo.exporters.maestro.readings import Attributes
 from crescendo.exporters.maestro.window import SECOND_NS, Window
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment

@@ -8,7 +8,7 @@ does not say stays empty. Reads and writes nothing.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from crescendo.exporters.maestro.looks import Attributes
+from crescendo.exporters.maestro.readings import Attributes
 from crescendo.model.maestro import ALLOCATOR, CONNECTION, HEADINGS, MEMORY, QUEUE, ROUTER, ROUTER_LINK
 
 _TRUTHS = {"opened", "isEncrypted", "isAuthenticated"}

@@ -9,8 +9,8 @@ asked to. Reads no clock itself.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from crescendo.wire.mlmq import Times
-from crescendo.wire.mlmq_operations import Answer, Dequeue, Request
+from crescendo.wire.mlmq.codec import Times
+from crescendo.wire.mlmq.operations import Answer, Dequeue, Request
 
 if TYPE_CHECKING:
     from crescendo.mlmq.broker.network import Connection

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crescendo.mlmq import performance_log as seed
-from crescendo.mlmq.broker import seed_names
+from crescendo.mlmq.broker import legacy_log_names
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.metrics import Metrics
 from crescendo.mlmq.broker.settings import Settings
-from crescendo.wire.mlmq_operations import Answer, Messages, Refused
+from crescendo.wire.mlmq.operations import Answer, Messages, Refused
 
 
 class Journal:
@@ -68,13 +68,13 @@ class Journal:
         metrics.database_ns[name] += duration_ns
         metrics.database_failures += not ok
         if self._log is not None:
-            names = "+".join(seed_names.STATEMENTS[kind] for kind in served)
+            names = "+".join(legacy_log_names.STATEMENTS[kind] for kind in served)
             action = f"{seed.BROKER_DATABASE}#{names}#{'Ok' if ok else 'Error'}#{len(kinds)}"
             self._log.log(action, duration_ns, ended_ns, self._context)
 
     def _log_request(self, log: seed.PerformanceLog, call: Call, answer: Answer) -> None:
         ended_ns, context = call.mark_ns, self._context
-        request = seed_names.REQUESTS[type(call.request)] if call.request is not None else "UnknownRequest"
+        request = legacy_log_names.REQUESTS[type(call.request)] if call.request is not None else "UnknownRequest"
         log.log(seed.BROKER_RECEIVE, call.receive_ns, ended_ns - call.total_ns + call.receive_ns, context)
         answered_ns = ended_ns - call.send_ns
         for action, duration_ns, at_ns in (
@@ -83,7 +83,7 @@ class Journal:
             (seed.BROKER_WAIT, call.wait_ns, answered_ns),
             # A worker is held by a request while it waits for a connection and while the database works.
             (
-                f"{seed.BROKER_PROCESS}#{request}:{seed_names.ANSWERS[type(answer)]}",
+                f"{seed.BROKER_PROCESS}#{request}:{legacy_log_names.ANSWERS[type(answer)]}",
                 call.pool_ns + call.database_ns,
                 answered_ns,
             ),

@@ -11,8 +11,8 @@ from time import monotonic_ns
 from typing import Protocol, cast
 
 from crescendo.mlmq.broker.call import Call
-from crescendo.wire.mlmq import Codec, Frame, FrameError, Unreadable
-from crescendo.wire.mlmq_operations import ANSWERS, REQUESTS, Answer, Refusal, Refused, refusal_of
+from crescendo.wire.mlmq.codec import Codec, Frame, FrameError, Unreadable
+from crescendo.wire.mlmq.operations import ANSWERS, REQUESTS, Answer, Refusal, Refused, refusal_of
 
 TYPES = {**REQUESTS, **ANSWERS}
 _REQUEST_KINDS = frozenset(REQUESTS.values())

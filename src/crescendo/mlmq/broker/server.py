@@ -12,7 +12,7 @@ from time import monotonic
 
 from crescendo.mlmq.broker import database_pool
 from crescendo.mlmq.broker.call import Call
-from crescendo.mlmq.broker.http_face import HttpFace, json_page
+from crescendo.mlmq.broker.http_endpoints import HttpFace, json_page
 from crescendo.mlmq.broker.journal import Journal
 from crescendo.mlmq.broker.metrics import CONTENT_TYPE, Metrics
 from crescendo.mlmq.broker.network import Connection
@@ -22,7 +22,7 @@ from crescendo.mlmq.broker.settings import Settings, address_of
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.workers import Workers
 from crescendo.model.errors import ConfigError
-from crescendo.wire.mlmq_operations import Answer, Refusal, Refused
+from crescendo.wire.mlmq.operations import Answer, Refusal, Refused
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from crescendo.mlmq.broker.settings import Settings
 from crescendo.mlmq.storage import Database, Served, StorageAway, check_schema, initialise
 from crescendo.mlmq.storage.failures import translated
 from crescendo.model.errors import CrescendoError
-from crescendo.wire.mlmq_operations import Request
+from crescendo.wire.mlmq.operations import Request
 
 log = logging.getLogger(__name__)
 

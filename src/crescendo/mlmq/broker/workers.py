@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns
 
 from crescendo.mlmq.broker.call import ANY_QUEUE, Call, client_key
-from crescendo.mlmq.broker.emptiness import Emptiness
+from crescendo.mlmq.broker.empty_queues import Emptiness
 from crescendo.mlmq.broker.journal import Journal
 from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.waiting_room import WaitingRoom
 from crescendo.model.errors import CrescendoError
-from crescendo.wire.mlmq_operations import Answer, Dequeue, Extend, Messages, Refusal, Refused, Send
+from crescendo.wire.mlmq.operations import Answer, Dequeue, Extend, Messages, Refusal, Refused, Send
 
 log = logging.getLogger(__name__)
 

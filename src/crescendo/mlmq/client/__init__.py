@@ -5,7 +5,7 @@ from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.blocking import Client
 from crescendo.mlmq.client.errors import RefusedError, UnansweredError
 from crescendo.mlmq.client.exchange import Exchange
-from crescendo.wire.mlmq_operations import Message, Order, Query
+from crescendo.wire.mlmq.operations import Message, Order, Query
 
 __all__ = [
     "AsyncClient",

@@ -17,7 +17,7 @@ from crescendo.mlmq.client.exchange import Exchange
 from crescendo.mlmq.client.link import Reply
 from crescendo.mlmq.client.slots import Slots
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.operations import (
     MAX_WAIT_MS,
     Acknowledge,
     Answer,

@@ -13,7 +13,7 @@ import uvloop
 
 from crescendo.mlmq.client.async_client import DEFAULT_PRIORITY, AsyncClient, Observer
 from crescendo.mlmq.client.backoff import Backoff
-from crescendo.wire.mlmq_operations import ClientFound, Message, Query, QueueFound, Registered, Sent, Settled
+from crescendo.wire.mlmq.operations import ClientFound, Message, Query, QueueFound, Registered, Sent, Settled
 
 R = TypeVar("R")
 

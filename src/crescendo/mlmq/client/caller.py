@@ -13,7 +13,7 @@ from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.errors import UNKNOWN, UnansweredError
 from crescendo.mlmq.client.link import Link, Reply, connect
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.wire.mlmq_operations import Refusal, Refused, Request
+from crescendo.wire.mlmq.operations import Refusal, Refused, Request
 
 # Another broker, or the same one a little later, may do better.
 PASSING = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.CLOSING, Refusal.INTERNAL})

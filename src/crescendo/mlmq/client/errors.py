@@ -4,7 +4,7 @@ Two errors of the client, both kinds of those that all of Crescendo uses. Decide
 """
 
 from crescendo.model.errors import LostError, PeerError
-from crescendo.wire.mlmq_operations import Refusal, Refused
+from crescendo.wire.mlmq.operations import Refusal, Refused
 
 UNKNOWN = frozenset({Refusal.UNAVAILABLE, Refusal.INTERNAL})
 

@@ -6,7 +6,7 @@ back, and both machines' share of it. Measures nothing itself.
 
 from typing import NamedTuple
 
-from crescendo.wire.mlmq import Times
+from crescendo.wire.mlmq.codec import Times
 
 
 class Exchange(NamedTuple):

@@ -9,8 +9,8 @@ from time import monotonic, monotonic_ns
 from typing import Any, NamedTuple, cast
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.mlmq import Codec, FrameError, Times, Unreadable
-from crescendo.wire.mlmq_operations import ANSWERS, REQUESTS, Answer, Refused, Request
+from crescendo.wire.mlmq.codec import Codec, FrameError, Times, Unreadable
+from crescendo.wire.mlmq.operations import ANSWERS, REQUESTS, Answer, Refused, Request
 
 _TYPES = {**REQUESTS, **ANSWERS}
 _BUFFER_BYTES = 64 * 1024

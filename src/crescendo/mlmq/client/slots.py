@@ -8,7 +8,7 @@ dequeue gets that `Once` again. Sends nothing.
 import asyncio
 from collections import deque
 
-from crescendo.wire.mlmq_operations import MAX_SLOTS, Once, Query
+from crescendo.wire.mlmq.operations import MAX_SLOTS, Once, Query
 
 Wish = tuple[Query, int, int]  # query, count, lease: what makes two dequeues ask for the same
 

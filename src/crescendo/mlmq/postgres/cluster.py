@@ -24,8 +24,9 @@ from typing import Final
 
 from crescendo.mlmq.postgres.binaries import find
 from crescendo.model.errors import ConfigError
-from crescendo.systems.accounts import Account, closed_to, unprivileged
-from crescendo.systems.layout import MIN_FREE_BYTES, free_bytes, last_words
+from crescendo.processes.logs import last_words
+from crescendo.systems.instance_dir import MIN_FREE_BYTES, free_bytes
+from crescendo.systems.unix_account import Account, closed_to, unprivileged
 
 USER: Final = "mlmq"
 UNPRIVILEGED: Final = "nobody"  # PostgreSQL refuses to run as root

@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from crescendo.mlmq.storage import exchanges, messages, registrations
+from crescendo.mlmq.storage import messages, registrations, send_and_dequeue
 from crescendo.mlmq.storage.failures import translated
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.operations import (
     MAX_BATCH,
     Acknowledge,
     Answer,
@@ -38,9 +38,9 @@ _SERVE: dict[type, _Serve] = {
     DeleteQueue: registrations.delete_queue,
     LookupClient: registrations.lookup_client,
     LookupQueue: registrations.lookup_queue,
-    Send: exchanges.exchange,
+    Send: send_and_dequeue.exchange,
     Peek: messages.peek,
-    Dequeue: exchanges.exchange,
+    Dequeue: send_and_dequeue.exchange,
     Acknowledge: messages.acknowledge,
     Extend: messages.extend,
     Pending: messages.pending,

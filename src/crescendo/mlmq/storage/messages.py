@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from crescendo.mlmq.storage.registrations import no_such_client, refused_reader
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.operations import (
     Acknowledge,
     Answer,
     Delivery,

@@ -6,7 +6,7 @@ One statement a batch; answers in the order of the requests. Decides nothing: th
 from collections.abc import Sequence
 from typing import Any
 
-from crescendo.wire.mlmq_operations import (
+from crescendo.wire.mlmq.operations import (
     Answer,
     ClientFound,
     CreateQueue,

@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from crescendo.mlmq.client import AsyncClient, Backoff, Exchange, Message, Query, RefusedError, UnansweredError
 from crescendo.mlmq.workloads.account import Account
-from crescendo.mlmq.workloads.journal import Journal
-from crescendo.mlmq.workloads.parcel import Parcel, pack, unpack
-from crescendo.model.clients import Clients
-from crescendo.wire.mlmq_operations import Refusal
+from crescendo.mlmq.workloads.message_content import Parcel, pack, unpack
+from crescendo.mlmq.workloads.recording import Journal
+from crescendo.model.mlmq_clients import Clients
+from crescendo.wire.mlmq.operations import Refusal
 
 R = TypeVar("R")
 QUICK = Backoff(first_s=0.01, most_s=0.25)

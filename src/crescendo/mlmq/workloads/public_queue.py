@@ -10,7 +10,7 @@ from time import monotonic_ns
 from crescendo.mlmq.client import Query
 from crescendo.mlmq.workloads.account import Account, Findings
 from crescendo.mlmq.workloads.actor import Actor, Hours
-from crescendo.model.clients import ClientKind
+from crescendo.model.mlmq_clients import ClientKind
 
 
 class PublicQueue:

@@ -12,13 +12,13 @@ from typing import Any
 
 import uvloop
 
-from crescendo.control.life import Life
 from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
-from crescendo.load.statistics import Pulse
+from crescendo.control.peer_loop import Life
+from crescendo.load.engine.statistics import Pulse
 from crescendo.mlmq.workloads.assignment import Assignment, posts_of
-from crescendo.mlmq.workloads.company import Company
-from crescendo.mlmq.workloads.journal import EMPTY, ERROR, OK, OVERLOADED, TIMEOUT, Journal
+from crescendo.mlmq.workloads.client_group import Company
+from crescendo.mlmq.workloads.recording import EMPTY, ERROR, OK, OVERLOADED, TIMEOUT, Journal
 from crescendo.model.errors import LostError
 from crescendo.model.experiment import experiment_from
 from crescendo.record.schema import EVENTS

@@ -13,7 +13,6 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from crescendo.pipeline.buckets import bucket_column
 from crescendo.pipeline.columns import (
     BUCKET,
     COUNT,
@@ -33,9 +32,10 @@ from crescendo.pipeline.columns import (
     VALUE_NS,
     WEIGHT,
 )
-from crescendo.pipeline.histogram import RESPONSE, SETTLE, TRANSFER
-from crescendo.pipeline.messages import deliveries
-from crescendo.pipeline.parties import Parties
+from crescendo.pipeline.latency.buckets import bucket_column
+from crescendo.pipeline.latency.histogram import RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.source.connections import Parties
+from crescendo.pipeline.source.moments import deliveries
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement, spark_ddl
 
 PERIOD, PART, PARTS, MESSAGES, SEEN = "period", "part", "parts", "messages", "seen"

@@ -21,12 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from crescendo.model.errors import LostError
-from crescendo.pipeline.live.glance import Account, Glance
-from crescendo.pipeline.live.mark import has_ended, leave_note
 from crescendo.pipeline.live.periods import Periods, Seen
+from crescendo.pipeline.live.snapshot import Account, Glance
 from crescendo.pipeline.live.stream import MESSAGES, PART, PARTS, PERIOD, SEEN, Terms, growing_counts
-from crescendo.pipeline.parties import parties_of
+from crescendo.pipeline.source.connections import parties_of
 from crescendo.record.manifest import Manifest, read_manifest
+from crescendo.record.observed import has_ended, leave_note
 
 BACK_NS = 600 * 10**9
 """So much of the past is looked at; a day of it would fill the memory before anything could be shown."""

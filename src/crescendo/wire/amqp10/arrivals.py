@@ -9,14 +9,14 @@ import numpy as np
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.batch import Layout, Octets, layout_of, rows_of
+from crescendo.wire.amqp10.disposition_runs import Settling, settling_of
 from crescendo.wire.amqp10.events import Deliveries, Event, Settled
+from crescendo.wire.amqp10.frame_pattern import FlowShape, Memory
 from crescendo.wire.amqp10.frames import LENGTH, Body, Frame, find_body
 from crescendo.wire.amqp10.links import RECEIVER, Link
 from crescendo.wire.amqp10.performatives import Disposition, Flow, Transfer
 from crescendo.wire.amqp10.serial import SERIAL
 from crescendo.wire.amqp10.session import Session
-from crescendo.wire.amqp10.settling import Settling, settling_of
-from crescendo.wire.amqp10.shapes import FlowShape, Memory
 from crescendo.wire.frame_buffer import FrameBuffer
 
 MAX_MESSAGE_SIZE = 128 * 2**20

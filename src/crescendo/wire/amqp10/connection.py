@@ -12,7 +12,6 @@ import msgspec
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.arrivals import Arrivals
 from crescendo.wire.amqp10.batch import TransferBatch
-from crescendo.wire.amqp10.entrance import Entrance
 from crescendo.wire.amqp10.events import Closed, Event, Opened, Refused, Settled, error_text
 from crescendo.wire.amqp10.frames import (
     HEADER_BYTES,
@@ -25,6 +24,7 @@ from crescendo.wire.amqp10.frames import (
 )
 from crescendo.wire.amqp10.handshake import ClientSasl, Credentials, RefusedError, ServerSasl
 from crescendo.wire.amqp10.links import RECEIVER, SENDER, SETTLE_SECOND, SETTLE_SETTLED, SETTLE_UNSETTLED
+from crescendo.wire.amqp10.opening import Entrance
 from crescendo.wire.amqp10.performatives import (
     Attach,
     Begin,

@@ -9,6 +9,7 @@ from typing import Any
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.events import Attached, Begun, Credited, Detached, Ended, Event, error_text
+from crescendo.wire.amqp10.frame_template import Saying
 from crescendo.wire.amqp10.frames import HEADER_BYTES, encode_frame
 from crescendo.wire.amqp10.links import SENDER, Link, Links
 from crescendo.wire.amqp10.performatives import (
@@ -23,7 +24,6 @@ from crescendo.wire.amqp10.performatives import (
     Transfer,
     encode_composite,
 )
-from crescendo.wire.amqp10.sayings import Saying
 from crescendo.wire.amqp10.serial import HALF_ROUND, SERIAL, ahead
 
 WINDOW = HALF_ROUND  # ours is always open: what has arrived is read at once

@@ -9,14 +9,14 @@ import numpy as np
 from crescendo.model.errors import PeerError
 from crescendo.wire.mqtt.batch import Ids, Octets, Pattern, pattern_of_ack, pattern_of_publish, rows_of
 from crescendo.wire.mqtt.buffer import ReceiveBuffer
+from crescendo.wire.mqtt.decoding import decode
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries, Event
 from crescendo.wire.mqtt.incoming import Incoming
-from crescendo.wire.mqtt.kinds import Kind
+from crescendo.wire.mqtt.outbox import Voice
+from crescendo.wire.mqtt.packet_types import Kind
 from crescendo.wire.mqtt.packets import Ack, Packet, Publish, name_of
 from crescendo.wire.mqtt.properties import Property
-from crescendo.wire.mqtt.reading import decode
 from crescendo.wire.mqtt.reasons import FAILURE, Reason
-from crescendo.wire.mqtt.voice import Voice
 from crescendo.wire.mqtt.window import Range, Window
 
 _FEWEST_ACKS = 8  # to read fewer of them one by one costs less than to set arrays up

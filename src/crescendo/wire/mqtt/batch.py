@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.wire.mqtt.kinds import Kind, flags_of
+from crescendo.wire.mqtt.encoding import encode
+from crescendo.wire.mqtt.packet_types import Kind, flags_of
 from crescendo.wire.mqtt.packets import Publish
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties
 from crescendo.wire.mqtt.window import ids_of
-from crescendo.wire.mqtt.writing import encode
 
 Octets = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.uint16]

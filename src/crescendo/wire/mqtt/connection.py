@@ -11,6 +11,7 @@ from crescendo.model.errors import PeerError
 from crescendo.wire.mqtt.arrivals import Arrivals
 from crescendo.wire.mqtt.batch import Ids, PublishBatch
 from crescendo.wire.mqtt.buffer import ReceiveBuffer
+from crescendo.wire.mqtt.decoding import decode, packet_length
 from crescendo.wire.mqtt.events import (
     Closed,
     Connected,
@@ -23,7 +24,9 @@ from crescendo.wire.mqtt.events import (
     UnsubscribeRequested,
 )
 from crescendo.wire.mqtt.incoming import Incoming
-from crescendo.wire.mqtt.kinds import ACKNOWLEDGEMENTS, V5, Kind
+from crescendo.wire.mqtt.limits import NO_LIMIT_BYTES, Terms, terms_of
+from crescendo.wire.mqtt.outbox import Voice
+from crescendo.wire.mqtt.packet_types import ACKNOWLEDGEMENTS, V5, Kind
 from crescendo.wire.mqtt.packets import (
     Auth,
     Connack,
@@ -41,10 +44,7 @@ from crescendo.wire.mqtt.packets import (
     name_of,
 )
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties, Property
-from crescendo.wire.mqtt.reading import decode, packet_length
 from crescendo.wire.mqtt.reasons import FAILURE, Reason, in_words
-from crescendo.wire.mqtt.terms import NO_LIMIT_BYTES, Terms, terms_of
-from crescendo.wire.mqtt.voice import Voice
 from crescendo.wire.mqtt.window import IDS, Window, id_of
 
 MAX_PACKET_BYTES = 65 * 2**20

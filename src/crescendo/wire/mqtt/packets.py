@@ -6,7 +6,7 @@ written. Writing and reading them is `writing.py` and `reading.py`.
 
 from msgspec import Struct
 
-from crescendo.wire.mqtt.kinds import V5, Kind
+from crescendo.wire.mqtt.packet_types import V5, Kind
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties
 from crescendo.wire.mqtt.reasons import Reason
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.mqtt.kinds import Kind
+from crescendo.wire.mqtt.packet_types import Kind
 from crescendo.wire.mqtt.values import (
     Reader,
     encode_binary,

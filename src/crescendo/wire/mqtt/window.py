@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.mqtt.kinds import Kind
+from crescendo.wire.mqtt.packet_types import Kind
 
 IDS = 65_535
 _FREE = 0

@@ -1,0 +1,146 @@
+"""How does a run end, well or badly?
+
+Losing a peer, being interrupted, being refused, draining, stopping and concluding: each takes the run as it is and
+gives the run as it will be, with the commands that bring it there. Pure, like the conductor that calls it; decides
+how, never when.
+"""
+
+from dataclasses import replace
+
+from crescendo.control import notes
+from crescendo.control.conductor.commands import Command, Conclude, Exceeded, Mark, Outcome
+from crescendo.control.conductor.plan import SECOND_NS, Role
+from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, Run, Stage
+from crescendo.control.notes import Failure, Fault
+
+SHORT_DRAIN_NS = SECOND_NS // 2
+"""How long receivers may go on after somebody was lost: the run is void, only the rest of the recording matters."""
+
+STOPS: dict[Role, notes.Command] = {
+    "sender": notes.Command.STOP_SENDER,
+    "receiver": notes.Command.STOP_RECEIVER,
+    "inspector": notes.Command.STOP_INSPECTOR,
+}
+
+Step = tuple[Run, tuple[Command, ...]]
+
+
+def fail(run: Run, peer: PeerState, failure: Failure, now_ns: int) -> Step:
+    """The peer says it cannot go on. When the system dropped it, that is a result: the others play to the end."""
+    if run.stage in BEFORE_BARRIER:
+        run = run.with_peer(replace(peer, gone="failed", reason=failure.reason))
+        return refuse(run, failure.reason, failure.fault, now_ns)
+    if failure.fault == "lost":
+        return lose(run, peer, failure.reason, now_ns)
+    detail = {"peer": peer.plan.id, "reason": failure.reason, "fault": failure.fault}
+    return run.with_peer(replace(peer, gone="failed", reason=failure.reason)), (Mark(now_ns, "failed", detail),)
+
+
+def lose(run: Run, peer: PeerState, reason: str, now_ns: int) -> Step:
+    """Nobody knows what the peer did. After the barrier that voids the run for good, unless it only watched."""
+    if peer.stopped:
+        return run, ()  # its recording is closed and its last word is here; it may go
+    lost = f"lost {peer.plan.id}: {reason}"
+    run = run.with_peer(replace(peer, gone="lost", reason=reason))
+    if run.stage in BEFORE_BARRIER:
+        return refuse(run, lost, "lost", now_ns)
+    mark = Mark(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
+    if peer.plan.role == "inspector":
+        return run, (mark,)  # no message passed through it: what was measured stands
+    if run.state == "sealed":
+        run = replace(run, state="incomplete", reason=lost)
+    short_ns = now_ns + min(run.plan.drain_ns, SHORT_DRAIN_NS)
+    if run.stage is Stage.DRAINING:
+        return replace(run, drain_until_ns=min(run.drain_until_ns, short_ns)), (mark,)
+    if run.stage is Stage.STOPPING:
+        return run, (mark,)
+    run, stops = stop(replace(run, cut_ns=now_ns), run.of("sender"), now_ns)
+    run, drains = drain(run, short_ns, now_ns)
+    return run, (mark, *stops, *drains)
+
+
+def lose_each(run: Run, peers: list[PeerState], reason: str, now_ns: int) -> Step:
+    """Lose all of them; the run's reason names the first."""
+    commands: tuple[Command, ...] = ()
+    for peer in peers:
+        if run.stage is not Stage.DONE:
+            run, more = lose(run, run.peers[peer.plan.id], reason, now_ns)
+            commands += more
+    return run, commands
+
+
+def interrupt(run: Run, now_ns: int) -> Step:
+    mark = Mark(now_ns, "interrupted", {"stage": run.stage.value})
+    if run.state == "sealed":
+        run = replace(run, state="interrupted", reason="interrupted")
+    if run.stage in BEFORE_BARRIER:
+        run, end = conclude(run, None, now_ns)
+        return run, (mark, *end)
+    if run.stage is Stage.STOPPING:
+        return run, (mark,)
+    if run.stage is Stage.RUNNING:
+        run = replace(run, cut_ns=now_ns)
+    run, stops = stop_all(run, now_ns)
+    return run, (mark, *stops)
+
+
+def give_in(run: Run, exceeded: Exceeded, now_ns: int) -> Step:
+    """A limit that the run may not pass was passed: nobody sends any more, and the drain follows as it always does.
+
+    Without it every message that was on its way would look lost.
+    """
+    detail = {
+        "metric": exceeded.metric,
+        "value_ns": exceeded.value_ns,
+        "limit_ns": exceeded.limit_ns,
+        "peer": exceeded.peer,
+    }
+    late = [peer for peer in run.of("sender") if not peer.over]
+    run, stops = stop(replace(run, exceeded=exceeded, cut_ns=now_ns), late, now_ns)
+    return run, (Mark(now_ns, "limit exceeded", detail), *stops)
+
+
+def drain(run: Run, until_ns: int, now_ns: int) -> Step:
+    run = replace(run.entering(Stage.DRAINING, now_ns), drain_until_ns=until_ns)
+    receivers = [peer for peer in run.present if peer.plan.role == "receiver"]
+    run, requests = run.asking(receivers, notes.Command.DRAIN)
+    return run, (Mark(now_ns, "draining", {"at_most_ns": until_ns - now_ns}), *requests)
+
+
+def stop(run: Run, peers: list[PeerState], now_ns: int) -> Step:
+    """Stop those who are there and have not been told yet."""
+    told = [replace(peer, stop_asked_ns=now_ns) for peer in peers if peer.present and peer.stop_asked_ns is None]
+    commands: tuple[Command, ...] = ()
+    for role, command in STOPS.items():
+        run, requests = run.asking([peer for peer in told if peer.plan.role == role], command)
+        commands += requests
+    return run, commands
+
+
+def stop_all(run: Run, now_ns: int) -> Step:
+    arrived = {"everything_arrived": run.everything_arrived}
+    run, stops = stop(run.entering(Stage.STOPPING, now_ns), run.present, now_ns)
+    return run, (Mark(now_ns, "stopping", arrived), *stops)
+
+
+def refuse(run: Run, reason: str, fault: Fault, now_ns: int) -> Step:
+    return conclude(replace(run, state="refused", reason=reason), fault, now_ns)
+
+
+def conclude(run: Run, fault: Fault | None, now_ns: int) -> Step:
+    """Send everybody home, the silent ones too: one that only seemed dead must not go on alone."""
+    if run.state == "incomplete":
+        fault = "lost"
+    outcome = Outcome(
+        state=run.state,
+        reason=run.reason,
+        stage="before barrier" if run.t0_ns is None else "after barrier",
+        fault=fault,
+        t0_ns=run.t0_ns,
+        phases=run.phases(now_ns),
+        peers=tuple(peer.outcome(run.state) for peer in run.peers.values()),
+        exceeded=run.exceeded,
+    )
+    mark = Mark(now_ns, "concluded", {"state": run.state, "reason": run.reason})
+    run, halts = run.entering(Stage.DONE, now_ns).asking(run.peers.values(), notes.Command.HALT)
+    return run, (mark, *halts, Conclude(outcome))

@@ -1,0 +1,243 @@
+"""Given what just happened, what must be done now?
+
+`step(run, event)` is the whole of it: pure, deterministic, without clocks, sockets or randomness, so that a lost peer,
+a late heartbeat or a repeated note is a test without a broker. Deadlines pass on Tick only: a conductor that was
+stopped for a while first hears what was said meanwhile, and then judges who was silent. Whoever holds the run carries
+the commands out; nothing here does.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from crescendo.control import notes
+from crescendo.control.conductor.commands import Command, Exceeded, Mark
+from crescendo.control.conductor.endings import (
+    Step,
+    conclude,
+    drain,
+    fail,
+    give_in,
+    interrupt,
+    lose,
+    lose_each,
+    refuse,
+    stop,
+    stop_all,
+)
+from crescendo.control.conductor.events import (
+    Answered,
+    Event,
+    Failed,
+    Finished,
+    Interrupted,
+    Joined,
+    Lost,
+    Reported,
+    Tick,
+)
+from crescendo.control.conductor.plan import SECOND_NS, Plan, Role
+from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, Run, Stage
+from crescendo.control.notes import Failure, Fault, Start
+
+STARTS: dict[Role, notes.Command] = {
+    "inspector": notes.Command.START_INSPECTOR,
+    "receiver": notes.Command.START_RECEIVER,
+    "sender": notes.Command.START_SENDER,
+}
+
+STALL_NS = 10 * SECOND_NS
+"""Without a known length, this long without a single message is the end."""
+
+SLACK_NS = SECOND_NS
+"""A sender may always be this late, however short the drain: its last note has to travel."""
+
+
+def begin(plan: Plan, now_ns: int) -> Run:
+    """A run for which nobody has joined yet."""
+    return Run(plan=plan, entered_ns=now_ns, peers={peer.id: PeerState(peer) for peer in plan.peers})
+
+
+def step(run: Run, event: Event) -> Step:
+    """The next state, and what to do now. A concluded run stays as it is."""
+    if run.stage is Stage.DONE:
+        return run, ()
+    run, heard = _hear(run, event)
+    run, moved = _move_on(run, event.now_ns)
+    return run, heard + moved
+
+
+def _hear(run: Run, event: Event) -> Step:
+    match event:
+        case Tick(now_ns):
+            return _check_deadlines(run, now_ns)
+        case Interrupted(now_ns):
+            return interrupt(run, now_ns)
+        case Joined() | Answered() | Reported() | Finished() | Failed() | Lost():
+            peer = run.peers.get(event.peer)
+            if peer is None or peer.gone is not None:
+                return run, ()  # a stranger, or somebody already written off
+            if isinstance(event, Joined):
+                return _join(run, peer, event)
+            # Whoever has not joined can die or fail, but has nothing else to say.
+            if peer.joined or isinstance(event, Lost | Failed):
+                return _hear_peer(run, peer, event)
+            return run, ()
+        case _:
+            assert_never(event)
+
+
+def _join(run: Run, peer: PeerState, event: Joined) -> Step:
+    if peer.joined:
+        return run, ()  # the first one stays: a repeated note, or a second process under the same name
+    peer = replace(peer, identity=event.identity, hello=event.hello, seen_ns=event.now_ns)
+    detail = {"peer": event.peer, "host": event.identity.host, "pid": event.identity.pid}
+    return run.with_peer(peer), (Mark(event.now_ns, "joined", detail),)
+
+
+def _hear_peer(run: Run, peer: PeerState, event: Answered | Reported | Finished | Failed | Lost) -> Step:
+    match event:
+        case Reported(_, statistics, now_ns):
+            run = run.with_peer(peer.seen(now_ns, statistics)).with_progress(now_ns)
+            exceeded = _exceeded(run, peer, statistics)
+            return (run, ()) if exceeded is None else give_in(run, exceeded, now_ns)
+        case Finished(_, statistics, now_ns):
+            peer = peer.seen(now_ns, statistics)
+            if run.stage in BEFORE_BARRIER or peer.finished:
+                return run.with_peer(peer), ()
+            mark = Mark(now_ns, "finished", {"peer": event.peer, "messages": statistics.messages})
+            return run.with_peer(replace(peer, finished=True)).with_progress(now_ns), (mark,)
+        case Answered():
+            return _answer(run, peer, event)
+        case Failed(_, failure, statistics, now_ns):
+            return fail(run, peer.seen(now_ns, statistics), failure, now_ns)
+        case Lost(_, reason, now_ns):
+            return lose(run, peer, reason, now_ns)
+        case _:
+            assert_never(event)
+
+
+def _exceeded(run: Run, peer: PeerState, statistics: notes.Statistics) -> Exceeded | None:
+    """A limit that this second of a receiver passed, once the warm-up is over."""
+    if run.exceeded is not None or run.stage is not Stage.RUNNING:
+        return None
+    if statistics.t_ns < (run.t0_ns or 0) + run.plan.warmup_ns + SECOND_NS:
+        return None
+    for metric, limit_ns in run.plan.stop_when.items():
+        value_ns = statistics.values.get(f"second_{metric}_ns", 0.0)
+        if peer.plan.role == "receiver" and value_ns > limit_ns:
+            return Exceeded(metric, int(value_ns), limit_ns, peer.plan.id)
+    return None
+
+
+def _answer(run: Run, peer: PeerState, event: Answered) -> Step:
+    if peer.asked is None or peer.asked[1] != event.correlation:
+        return run, ()  # an answer to something we no longer ask
+    command = peer.asked[0]
+    peer = replace(peer.seen(event.now_ns, event.statistics), asked=None)
+    if not event.ok:
+        return fail(run, peer, event.failure or Failure(f"refused {command.name}", "peer"), event.now_ns)
+    match command:
+        case notes.Command.SET:
+            mark = Mark(event.now_ns, "ready", {"peer": event.peer})
+            return run.with_peer(replace(peer, ready=True)), (mark,)
+        case notes.Command.STOP_SENDER | notes.Command.STOP_RECEIVER | notes.Command.STOP_INSPECTOR:
+            mark = Mark(event.now_ns, "stopped", {"peer": event.peer})
+            return run.with_peer(replace(peer, stopped=True)), (mark,)
+        case _:
+            return run.with_peer(peer), ()
+
+
+def _check_deadlines(run: Run, now_ns: int) -> Step:
+    plan, waited_ns = run.plan, now_ns - run.entered_ns
+    match run.stage:
+        case Stage.GATHERING if waited_ns >= plan.gather_ns:
+            missing = [peer for peer in run.peers.values() if not peer.joined]
+            return _give_up(run, missing, f"did not join within {plan.gather_ns / 1e9:g} s", "lost", now_ns)
+        case Stage.PREPARING_RECEIVERS | Stage.PREPARING_SENDERS if waited_ns >= plan.prepare_ns:
+            missing = [peer for peer in run.peers.values() if peer.preparing]
+            return _give_up(run, missing, f"did not get ready within {plan.prepare_ns / 1e9:g} s", "peer", now_ns)
+        case Stage.DRAINING if now_ns >= run.drain_until_ns or _grace_is_over(run, now_ns):
+            return stop_all(run, now_ns)
+    # Whoever was told to stop has stop_ns for it; everybody else has the lease.
+    deaf = [peer for peer in run.present if peer.ignores_stop(now_ns, plan.stop_ns)]
+    if deaf:
+        return lose_each(run, deaf, f"did not stop within {plan.stop_ns / 1e9:g} s", now_ns)
+    silent = [peer for peer in run.present if peer.lease_ended(now_ns, plan.lease_ns)]
+    if silent:
+        return lose_each(run, silent, f"nothing heard for {plan.lease_ns / 1e9:g} s", now_ns)
+    return _check_overrun(run, now_ns) if run.stage is Stage.RUNNING else (run, ())
+
+
+def _give_up(run: Run, peers: list[PeerState], reason: str, fault: Fault, now_ns: int) -> Step:
+    for peer in peers:
+        run = run.with_peer(replace(peer, gone="lost" if fault == "lost" else "failed", reason=reason))
+    return refuse(run, f"{', '.join(peer.plan.id for peer in peers)} {reason}", fault, now_ns)
+
+
+def _grace_is_over(run: Run, now_ns: int) -> bool:
+    return run.complete_ns is not None and now_ns - run.complete_ns >= run.plan.grace_ns
+
+
+def _check_overrun(run: Run, now_ns: int) -> Step:
+    plan, t0_ns = run.plan, run.t0_ns or 0
+    if plan.measure_ns is not None:
+        limit_ns = t0_ns + plan.warmup_ns + plan.measure_ns + max(plan.drain_ns, SLACK_NS)
+        reason = f"senders had not finished {max(plan.drain_ns, SLACK_NS) / 1e9:g} s after the measure phase"
+    else:
+        quiet_ns = max(plan.drain_ns, STALL_NS)
+        limit_ns = max(run.progress[1], t0_ns) + quiet_ns
+        reason = f"no message was sent or received for {quiet_ns / 1e9:g} s"
+    late = [peer for peer in run.of("sender") if not peer.over and peer.stop_asked_ns is None]
+    if not late or now_ns <= limit_ns:
+        return run, ()
+    if run.state == "sealed":
+        run = replace(run, reason=reason)
+    run, stops = stop(run, late, now_ns)
+    return run, (Mark(now_ns, "overrun", {"reason": reason, "peers": [peer.plan.id for peer in late]}), *stops)
+
+
+def _move_on(run: Run, now_ns: int) -> Step:
+    """Enter every stage whose condition is met; several at once where there is nobody to wait for."""
+    commands: tuple[Command, ...] = ()
+    while True:
+        stage = run.stage
+        run, more = _move_once(run, now_ns)
+        commands += more
+        if run.stage is stage:
+            return run, commands
+
+
+def _move_once(run: Run, now_ns: int) -> Step:
+    match run.stage:
+        case Stage.GATHERING if all(peer.joined for peer in run.peers.values()):
+            run = run.entering(Stage.PREPARING_RECEIVERS, now_ns)
+            return run.asking(run.of("receiver", "inspector"), notes.Command.SET, lambda peer: peer.plan.assignment)
+        case Stage.PREPARING_RECEIVERS if all(peer.ready for peer in run.of("receiver", "inspector")):
+            run = run.entering(Stage.PREPARING_SENDERS, now_ns)
+            return run.asking(run.of("sender"), notes.Command.SET, lambda peer: peer.plan.assignment)
+        case Stage.PREPARING_SENDERS if all(peer.ready for peer in run.of("sender")):
+            return _start(run, now_ns)
+        case Stage.RUNNING if all(peer.over for peer in run.of("sender")):
+            return drain(run, now_ns + run.plan.drain_ns, now_ns)
+        case Stage.DRAINING:
+            if not any(peer.gone is None for peer in run.of("receiver")):
+                return stop_all(run, now_ns)  # nobody is left who could receive
+            if not run.everything_arrived:
+                return replace(run, complete_ns=None), ()
+            return (run, ()) if run.complete_ns is not None else (replace(run, complete_ns=now_ns), ())
+        case Stage.STOPPING if all(peer.stopped for peer in run.present):
+            return conclude(run, None, now_ns)
+        case _:
+            return run, ()
+
+
+def _start(run: Run, now_ns: int) -> Step:
+    """The barrier: everybody is ready, and learns the same moment to begin."""
+    t0_ns = now_ns + run.plan.start_delay_ns
+    run = replace(run.entering(Stage.RUNNING, now_ns), t0_ns=t0_ns, progress=(0, t0_ns))
+    start = Start(t0_ns).to_payload()
+    commands: tuple[Command, ...] = (Mark(now_ns, "start", {"t0_ns": t0_ns}),)
+    for role, command in STARTS.items():
+        run, requests = run.asking(run.of(role), command, lambda peer: start)
+        commands += requests
+    return run, commands

@@ -1,0 +1,134 @@
+"""Where does the control broker come from when nobody gave one?
+
+From a child process: amqtt on a free loopback port, ready when the constructor returns. Not in the conductor's own
+process, because it costs 0.65 ms a note and would starve the leases. The child holds no state worth saving, so it is
+ended without ceremony, and it ends by itself when its parent dies. Speaks no notes and serves no other host.
+"""
+
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from crescendo.model.errors import LostError
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 20.0
+_TERMINATE_TIMEOUT_S = 2.0
+
+
+class EmbeddedBroker:
+    """An MQTT broker for one run. Use as a context manager, or call close()."""
+
+    def __init__(self, preexec_fn: Callable[[], None] | None = None) -> None:
+        # Its own process group: Ctrl-C at the terminal must not take the control plane away while the run stops.
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "crescendo.control.embedded_broker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=preexec_fn,  # noqa: PLW1509 - the caller's; meant for one prctl, not for Python at large
+            process_group=0,
+        )
+        try:
+            self._port = self._reported_port()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the child for sure: ask, wait, then insist."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.terminate()
+        try:
+            self._process.wait(_TERMINATE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _reported_port(self) -> int:
+        pipe = self._process.stdout
+        if pipe is None:
+            raise LostError("the control broker has no output to report its port on")
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            # The child writes its one line in a single write, so it is either all there or not there.
+            line = pipe.readline().decode() if selector.select(START_TIMEOUT_S) else ""
+        if not line.strip().isdigit():
+            raise LostError(f"the control broker did not start: {line.strip() or 'no answer'}")
+        return int(line)
+
+
+def main() -> None:
+    """The child: serve until the parent closes our standard input."""
+    import asyncio
+    import logging
+
+    logging.disable()  # amqtt logs every lost client as a warning; whoever watches the run is told by a last will
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        asyncio.run(_serve())
+    except Exception as err:
+        _report(f"{type(err).__name__}: {err}")
+        raise
+
+
+async def _serve() -> None:
+    import asyncio
+
+    from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+    from amqtt.broker import Broker
+
+    # We listen ourselves and hand the connections over: amqtt does not say which port the system chose.
+    broker = Broker(
+        {
+            "listeners": {"default": {"type": "external"}},
+            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+        }
+    )
+    await broker.start()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), "default")
+
+    server = await asyncio.start_server(connected, HOST, 0)
+    _report(str(server.sockets[0].getsockname()[1]))
+    await server.serve_forever()
+
+
+def _report(line: str) -> None:
+    os.write(1, f"{' '.join(line.split())}\n".encode())
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(0)  # at once: a graceful end would wait for clients that may be gone as well
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""How many bytes did each gridFTP server move, and when?
+
+Transfer logs of the Globus server: `DATE=… HOST=… START=… NBYTES=… TYPE=… CODE=…` in any order, with or without words
+before them. A transfer is a span that ends at DATE; what a server moved in a period is a reading, counted when the
+transfer ended, because that is when the log knows of it. Names of users and files are not taken over.
+"""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from crescendo.importers.format import REASON, TEXT, Desk, Format, Harvest, Options, Source, first_line
+from crescendo.importers.lines import first_fault, parse_lines
+from crescendo.importers.times import US_NS, calendar, unpadded_us, whole
+from crescendo.record.schema import READINGS, SPANS
+
+LOG = "transfers"
+_MARKS = ("DATE=", "HOST=", "NBYTES=")
+
+
+def kind_of(_name: str, head: bytes) -> str | None:
+    line = first_line(head)
+    return LOG if all(mark in line for mark in _MARKS) else None
+
+
+def harvest(desk: Desk, sources: list[Source], options: Options) -> Harvest:
+    parsed = parse_lines(desk, LOG, sources, with_transfers)
+    return Harvest(
+        resolution_ns=US_NS,
+        frames=[
+            (SPANS, parsed.rows.withColumn("source", F.col("host"))),
+            (READINGS, moved(parsed.rows, options.period_ns)),
+        ],
+        rejects=parsed.rejects,
+        records=parsed.lines,
+        caveats=["a transfer log holds no messages: there is neither a ledger nor a latency of messages"],
+    )
+
+
+def with_transfers(lines: DataFrame) -> DataFrame:
+    t_ns, start_ns = _moment("DATE"), _moment("START")
+    octets = whole(_word("NBYTES"), 18)
+    reason = first_fault(
+        (_word("HOST") == "", "no HOST="),
+        (t_ns.isNull(), "no DATE=yyyyMMddHHmmss.microseconds"),
+        (start_ns.isNull(), "no START=yyyyMMddHHmmss.microseconds"),
+        (octets.isNull(), "no NBYTES= with a whole number"),
+    )
+    return lines.withColumns(
+        {
+            REASON: reason,
+            "t_ns": t_ns,
+            "host": _word("HOST"),
+            "action": _word("TYPE"),
+            "duration_ns": t_ns - start_ns,
+            "value": octets.cast("double"),
+            "outcome": _word("CODE"),
+            "detail": _word("DEST"),
+        }
+    )
+
+
+def moved(transfers: DataFrame, period_ns: int) -> DataFrame:
+    """Bytes and transfers of each server in each period, as readings at the beginning of the period."""
+    start_ns = F.call_function("div", F.col("t_ns"), F.lit(period_ns).cast("long")) * F.lit(period_ns).cast("long")
+    sums = transfers.groupBy("host", start_ns.alias("t_ns")).agg(
+        F.sum("value").alias("bytes"), F.count("*").cast("double").alias("transfers")
+    )
+    long = reduce(
+        DataFrame.unionByName,
+        (
+            sums.select("t_ns", "host", F.lit(name).alias("metric"), F.col(name).alias("value"))
+            for name in ("bytes", "transfers")
+        ),
+    )
+    entity = F.concat(F.lit("server/"), F.col("host"))
+    return (
+        long.select("t_ns", F.col("host").alias("source"), entity.alias("entity"), "metric", "value")
+        .repartition(1)
+        .sortWithinPartitions("source", "t_ns", "metric")
+    )
+
+
+def _word(key: str) -> Column:
+    return F.regexp_extract(TEXT, rf"(?:^|\s){key}=(\S+)", 1)
+
+
+def _moment(key: str) -> Column:
+    pattern = rf"(?:^|\s){key}=([0-9]{{14}})\.([0-9]{{1,6}})(?:\s|$)"
+    # Older servers print the microseconds without leading zeros.
+    fraction_ns = unpadded_us(F.regexp_extract(TEXT, pattern, 2))
+    return calendar(F.regexp_extract(TEXT, pattern, 1), "yyyyMMddHHmmss") + fraction_ns
+
+
+GFTP = Format(
+    name="gftp",
+    expected="a transfer log of a gridFTP server: DATE=… HOST=… START=… NBYTES=… on every line",
+    kind_of=kind_of,
+    harvest=harvest,
+)

@@ -1,0 +1,98 @@
+"""Which of Maestro's files is this, and what comes out of all of them together?
+
+Recognises each kind by its first bytes and leaves the reading to the module of that kind. Properties are read here: a
+few lines of `key=value`, kept as events, without passwords. A directory of reports may be read as a whole.
+"""
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from crescendo.importers.format import Desk, Event, Format, Harvest, Options, Source
+from crescendo.importers.formats.maestro.latency import HDR, harvest_latency, is_hdr
+from crescendo.importers.formats.maestro.messages import RECEIVER, SENDER, harvest_messages, kind_of_messages
+from crescendo.importers.formats.maestro.rates import DAT, harvest_rates, is_dat
+from crescendo.importers.formats.maestro.sheets import SHEET, harvest_sheets, is_sheet
+from crescendo.importers.times import US_NS
+from crescendo.model.experiment import redact_url_text
+
+PROPERTIES = "properties"
+_PROPERTY = re.compile(r"\s*([^#!=:\s][^=:\s]*)\s*[=:]\s*(.*)")
+_SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def kind_of(name: str, head: bytes) -> str | None:
+    if is_dat(head):
+        return DAT
+    if is_hdr(head):
+        return HDR
+    if is_sheet(name, head):
+        return SHEET
+    if name.endswith(".properties") and read_properties(head):
+        return PROPERTIES
+    return kind_of_messages(name, head)
+
+
+def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
+    def of(*kinds: str) -> list[Source]:
+        return [source for source in sources if source.kind in kinds]
+
+    properties = {source.number: read_properties(source.head) for source in of(PROPERTIES)}
+    result = Harvest(resolution_ns=US_NS)
+    if messages := of(SENDER, RECEIVER):
+        result.add(harvest_messages(desk, messages, _size(properties.values())))
+    if rates := of(DAT):
+        result.add(harvest_rates(desk, rates))
+    if latencies := of(HDR):
+        result.add(harvest_latency(desk, latencies))
+    if sheets := of(SHEET):
+        result.add(harvest_sheets(desk, sheets))
+    for source in of(PROPERTIES):
+        result.records[source.number] = len(properties[source.number])
+        result.events.append(_event(source, properties[source.number]))
+    if messages:
+        result.resolution_ns = US_NS  # theirs decides, not that of the files which only count seconds
+    return result
+
+
+def read_properties(head: bytes) -> dict[str, str]:
+    """Java properties, as far as a few settings need them: no continued lines."""
+    found = {}
+    for line in head.decode("latin-1").splitlines():
+        if match := _PROPERTY.fullmatch(line):
+            found[_unescaped(match[1])] = _unescaped(match[2].strip())
+    return found
+
+
+def _unescaped(text: str) -> str:
+    def meant(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(meant, text)
+
+
+def _event(source: Source, properties: dict[str, str]) -> Event:
+    shown = {key: "***" if _SECRET.search(key) else redact_url_text(value) for key, value in properties.items()}
+    return source.label, PROPERTIES, msgspec.json.encode(shown).decode()
+
+
+def _size(properties: Iterable[dict[str, str]]) -> int:
+    """The payload that all of them agree on; 0 when they do not say or not agree."""
+    sizes = {found["messageSize"] for found in properties if "messageSize" in found}
+    size = sizes.pop() if len(sizes) == 1 else ""
+    return int(size) if size.isdigit() and len(size) < 10 else 0
+
+
+MAESTRO = Format(
+    name="maestro",
+    expected=(
+        "a .dat, a .hdr log, a CSV file of an inspector (heap, memory-areas, queues, general, routerLink, qdmemory, "
+        "connections), a .properties file, or times of messages (header eta;ata, sender or receiver in the name)"
+    ),
+    kind_of=kind_of,
+    harvest=harvest,
+)

@@ -1,0 +1,171 @@
+"""What did Maestro's inspectors see?
+
+CSV files with a time, a name and one column a number or word. Numbers become readings, under the names that our own
+inspectors give the same things; words become events of kind `texts` when they first appear and when they change.
+Columns are found by their headings, so versions with other columns can be read too; an unknown heading keeps its name.
+"""
+
+import csv
+from collections import defaultdict
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from crescendo.importers.format import (
+    LINE,
+    REASON,
+    SOURCE,
+    TEXT,
+    Desk,
+    Harvest,
+    Source,
+    first_line,
+    peer,
+)
+from crescendo.importers.lines import Parse, first_fault, parse_lines, skipped, small_frame
+from crescendo.importers.times import SECOND_NS, calendar
+from crescendo.model.maestro import ALLOCATOR, CONNECTION, HEADINGS, MEMORY, QUEUE, ROUTER, ROUTER_LINK
+from crescendo.record.schema import EVENTS, READINGS
+
+SHEET = "sheet"
+_FIRST = ["Timestamp", "Name"]
+_NUMBER = r"^-?[0-9]{1,18}(\.[0-9]+)?$"
+_BAD = "_bad"
+
+FOLDERS = {
+    "heap": MEMORY,
+    "memory-areas": MEMORY,
+    "queues": QUEUE,
+    "general": ROUTER,
+    "routerlink": ROUTER_LINK,
+    "qdmemory": ALLOCATOR,
+    "connections": CONNECTION,
+}
+"""Name of the file -> what its rows are about."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Files whose rows have the same columns."""
+
+    folder: str
+    headings: tuple[str, ...]
+    columns: tuple[str, ...]
+    sources: tuple[int, ...]
+
+    def cells(self) -> Column:
+        """The cells of a line; null when it has another number of them."""
+        names = [f"c{index}" for index in range(len(self.columns))]
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD, "escape": '"'}
+        row = F.from_csv(F.col(TEXT), ", ".join(f"{name} STRING" for name in (*names, _BAD)), options)
+        return F.when(row[_BAD].isNull(), F.array(*(F.coalesce(row[name], F.lit("")) for name in names)))
+
+    def metrics(self) -> Column:
+        known = {heading: names.split()[0] for heading, names in HEADINGS[self.folder].items()}
+        return F.array(*(F.lit(known.get(column, column)) for column in self.columns[2:]))
+
+    def entity(self) -> Column:
+        name = F.get("cells", F.lit(1))
+        if self.folder == CONNECTION and "Identity" in self.columns:
+            # Connections have no names, only numbers.
+            name = F.when(name == "", F.get("cells", F.lit(self.columns.index("Identity")))).otherwise(name)
+        # Maestro calls it Heap, our inspectors heap.
+        return F.concat(F.lit(self.folder), F.lower(name) if self.folder == MEMORY else name)
+
+
+def is_sheet(name: str, head: bytes) -> bool:
+    return _headings(head)[:2] == _FIRST and _folder(name) is not None
+
+
+def harvest_sheets(desk: Desk, sources: list[Source]) -> Harvest:
+    layouts = _layouts(sources)
+    parsed = parse_lines(desk, SHEET, sources, _with_cells(layouts))
+    cells = _long(parsed.rows, layouts, sources)
+    is_number = F.col("number").isNotNull()
+    return Harvest(
+        resolution_ns=SECOND_NS,
+        frames=[
+            (READINGS, cells.where(is_number).withColumn("value", F.col("number"))),
+            (EVENTS, _changes(cells.where(~is_number & (F.col("text") != "")))),
+        ],
+        rejects=parsed.rejects,
+        records=parsed.lines,
+        peers=[peer(name, "inspector") for name in sorted({source.folder for source in sources})],
+        caveats=["the times of inspector files name no zone and are taken for UTC"],
+    )
+
+
+def _layouts(sources: list[Source]) -> list[Layout]:
+    """Files with the same columns are read alike."""
+    found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[int]] = defaultdict(list)
+    for source in sources:
+        folder, headings = _folder(source.path.name) or "", tuple(_headings(source.head))
+        columns = headings
+        if folder == ROUTER_LINK and _lacks_link_type(source, len(headings)):
+            columns = tuple(heading for heading in headings if heading != "LinkType")  # Maestro's own rows do
+        found[folder, headings, columns].append(source.number)
+    return [Layout(*key, tuple(numbers)) for key, numbers in found.items()]
+
+
+def _with_cells(layouts: list[Layout]) -> Parse:
+    def parse(lines: DataFrame) -> DataFrame:
+        cells, header = F.lit(None), F.lit(None)
+        for layout in layouts:
+            mine = F.col(SOURCE).isin(list(layout.sources))
+            cells = F.when(mine, layout.cells()).otherwise(cells)
+            header = F.when(mine, F.lit(",".join(layout.headings))).otherwise(header)
+        t_ns = calendar(F.get(F.col("cells"), F.lit(0)), "yyyy-MM-dd HH:mm:ss")
+        reason = first_fault(
+            (F.col("cells").isNull(), "another number of columns than headings, or quotes that do not end"),
+            (t_ns.isNull(), "the time is not yyyy-MM-dd HH:mm:ss"),
+        )
+        taken_apart = lines.withColumn("cells", cells)
+        return taken_apart.withColumns({REASON: skipped(F.trim(TEXT) == header, reason), "t_ns": t_ns})
+
+    return parse
+
+
+def _long(rows: DataFrame, layouts: list[Layout], sources: list[Source]) -> DataFrame:
+    """One row a cell, with its number if it is one."""
+    inspectors = [{SOURCE: source.number, "inspector": source.folder} for source in sources]
+    metrics, entity = F.lit(None), F.lit(None)
+    for layout in layouts:
+        mine = F.col(SOURCE).isin(list(layout.sources))
+        metrics = F.when(mine, layout.metrics()).otherwise(metrics)
+        entity = F.when(mine, layout.entity()).otherwise(entity)
+    named = rows.join(
+        F.broadcast(small_frame(rows.sparkSession, f"{SOURCE} INT, inspector STRING", inspectors)),
+        on=SOURCE,
+        how="inner",
+    )
+    cell = F.arrays_zip(metrics.alias("metric"), F.slice("cells", F.lit(3), F.size("cells") - 2).alias("text"))
+    long = named.select(
+        "t_ns", F.col("inspector").alias("source"), entity.alias("entity"), LINE, F.inline(cell).alias("metric", "text")
+    )
+    number = F.when(F.col("text").rlike(_NUMBER), F.col("text")).cast("double")
+    return long.withColumn("number", number)
+
+
+def _changes(texts: DataFrame) -> DataFrame:
+    before = F.lag("text").over(Window.partitionBy("source", "entity", "metric").orderBy("t_ns", LINE))
+    changed = texts.withColumn("before", before).where(F.col("before").isNull() | (F.col("before") != F.col("text")))
+    detail = F.to_json(F.create_map("entity", F.create_map("metric", "text")))
+    return (
+        changed.select("t_ns", "source", F.lit("texts").alias("kind"), detail.alias("detail"))
+        .repartition(1)
+        .sortWithinPartitions("source", "t_ns", "detail")
+    )
+
+
+def _headings(head: bytes) -> list[str]:
+    return next(csv.reader([first_line(head)]), [])
+
+
+def _folder(name: str) -> str | None:
+    return FOLDERS.get(name.lower().split(".")[0])
+
+
+def _lacks_link_type(source: Source, headings: int) -> bool:
+    lines = source.head.decode("utf-8", "replace").splitlines()[1:]
+    return any(len(row) == headings - 1 for row in csv.reader(lines[:1]))

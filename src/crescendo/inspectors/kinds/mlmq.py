@@ -1,0 +1,71 @@
+"""What do MLMQ's brokers say about themselves?
+
+Their metrics page: clients, requests by kind and outcome, what waits for a worker, a message or a slow socket, workers
+and connections in use, what was shed, statements, time in the database and in every tier. All brokers of a system are
+looked at; where one does not answer the look has failed, because half of the sums would be a wrong answer.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+
+from crescendo.inspectors.base import Look, Reading, Target
+from crescendo.inspectors.sources.http import Http
+from crescendo.inspectors.targets import MANAGEMENT, url_of
+from crescendo.model.errors import PeerError
+
+BROKER = "broker"
+_PAGE = "/metrics"
+_PREFIX = "crescendo_mlmq_"
+_END = "# EOF"
+_SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)(?: \S+)?")
+_LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*="((?:[^"\\]|\\.)*)"')
+
+
+class MlmqInspector:
+    """Looks at all brokers of one system."""
+
+    def __init__(self, target: Target) -> None:
+        first = url_of(target, "mlmq", (MANAGEMENT,), ("http",))
+        further = [target.endpoints[name] for name in target.endpoints if name.startswith(f"{MANAGEMENT}-")]
+        self._brokers = [Http(url) for url in (first, *further)]
+
+    def look(self) -> Look:
+        look = Look()
+        for number, broker in enumerate(self._brokers, 1):
+            entity = BROKER if len(self._brokers) == 1 else f"{BROKER}/{number}"
+            # People give the URL with or without the page's own path.
+            page = broker.text(broker.path.removesuffix(_PAGE) + _PAGE)
+            look.readings.extend(_readings(entity, page))
+        return look
+
+    def close(self) -> None:
+        for broker in self._brokers:
+            broker.close()
+
+
+def _readings(broker: str, page: str) -> Iterator[Reading]:
+    """One a sample: the values of its labels belong to the entity, its name without our prefix is the metric."""
+    lines = page.splitlines()
+    if not lines or lines[-1] != _END:
+        raise PeerError(f"the metrics of {broker} do not end where they should; is this MLMQ?")
+    found = 0
+    for line in lines:
+        sample = None if line.startswith("#") else _SAMPLE.fullmatch(line)
+        if sample is None or not sample["name"].startswith(_PREFIX):
+            continue
+        value = _number(sample["value"])
+        if value is not None:
+            entity = "/".join((broker, *_LABEL.findall(sample["labels"] or "")))
+            yield Reading(entity, sample["name"].removeprefix(_PREFIX), value)
+            found += 1
+    if not found:
+        raise PeerError(f"the metrics of {broker} hold none of MLMQ's; is this MLMQ?")
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

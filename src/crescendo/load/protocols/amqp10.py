@@ -1,0 +1,299 @@
+"""How does the load engine speak AMQP 1.0?
+
+A socket, a sans-IO connection and one link make a channel. Receivers settle whole ranges and top their credit up when
+half of it is used. Everything the other side does wrong ends this channel with its own words and no other one.
+"""
+
+import itertools
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+from crescendo.load.protocols.base_channel import Line, SendLine, prefetch_of
+from crescendo.load.protocols.interfaces import Arrived, Outcome
+from crescendo.model.workload import Group, Settle
+from crescendo.record.schema import Settlement
+from crescendo.wire.amqp10.batch import TransferBatch
+from crescendo.wire.amqp10.connection import Connection
+from crescendo.wire.amqp10.events import (
+    Attached,
+    Begun,
+    Closed,
+    Credited,
+    Deliveries,
+    Detached,
+    Ended,
+    Event,
+    Opened,
+    Refused,
+    Settled,
+)
+from crescendo.wire.amqp10.handshake import Credentials
+from crescendo.wire.amqp10.links import RECEIVER, SETTLE_SECOND
+from crescendo.wire.amqp10.performatives import (
+    Accepted,
+    Attach,
+    Header,
+    Modified,
+    Rejected,
+    Released,
+    encode_composite,
+)
+from crescendo.wire.amqp10.types import Described, UByte, UInt, ULong, encode
+
+CREDIT = 4000
+IDLE_TIME_OUT_MS = 10_000
+TOPIC_PREFIXES = {"ActiveMQ": "topic://", "RabbitMQ": "/topic/"}
+_IDLE_PATIENCE = 2  # the specification: announce half of the time after which you give up
+_SERIAL = 0xFFFF_FFFF
+_FEW = 8  # below this, setting up arrays would cost more than all the rest
+_APPLICATION_PROPERTIES = ULong(0x74)
+_SETTLEMENTS: dict[type, Settlement] = {
+    Accepted: Settlement.ACCEPTED,
+    Rejected: Settlement.REJECTED,
+    Released: Settlement.RELEASED,
+    Modified: Settlement.MODIFIED,
+}
+_FREQUENT = (Deliveries, Settled, Credited)  # not the same in both directions; asking for them first saves most
+_numbers = itertools.count()
+
+
+class _Link(Line):
+    """One connection with one link, either way."""
+
+    _connection: Connection
+
+    def __init__(self, url: str, group: Group, *, batching: bool) -> None:
+        super().__init__(url, group, batching=batching)
+        self._settled = not self._waits_for_outcomes
+        self._exactly_once = group.settle is Settle.EXACTLY_ONCE
+        # A durable subscription belongs to a name that is the same in the next run.
+        own = f"{os.getpid()}-{next(_numbers)}"
+        self._name = f"crescendo-{self._lasting or own}"
+        self._link = -1
+        self._product = ""
+
+    def _call(self) -> None:
+        self._dial(
+            Connection(
+                container_id=self._name,
+                hostname=self._host,
+                credentials=None if self._user is None else Credentials(self._user, self._password),
+                external=self._tls is not None and self._tls.certificate is not None,
+                idle_time_out_ms=IDLE_TIME_OUT_MS,
+                batching=self._batching,
+            )
+        )
+
+    def _farewell(self) -> None:
+        self._connection.close()
+
+    def _patience_ns(self) -> int:
+        return _IDLE_PATIENCE * IDLE_TIME_OUT_MS * 1_000_000
+
+    def _pace_ns(self) -> int:
+        return (self._connection.remote_idle_time_out_ms or 0) * 1_000_000 // 2
+
+    def _handle(self, event: Event) -> bool:
+        if isinstance(event, _FREQUENT):
+            return False
+        match event:
+            case Opened(product=product):
+                self._product = product
+            case Begun():
+                self._link = self._attach()
+            case Attached(attach=attach):
+                # A refusal is an attach without the terminus we asked for; the detach with the reason follows.
+                self.ready = self._granted(attach)
+                if self.ready and self._exactly_once and attach.rcv_settle_mode != SETTLE_SECOND:
+                    self._fail("the system does not offer exactly-once: it would settle before we do")
+            case Refused(reason=reason):
+                self._fail(reason)
+            case Detached(error=error):
+                self._fail(f"the system ended the link: {error or 'no reason given'}")
+            case Ended(error=error):
+                self._fail(f"the system ended the session: {error or 'no reason given'}")
+            case Closed(error=error):
+                self._fail(f"the system closed the connection: {error or 'no reason given'}")
+            case _:
+                return False
+        return True
+
+    @property
+    def _address(self) -> str:
+        """What this system calls the destination. Most go by the capability; some want names of their own."""
+        prefix = TOPIC_PREFIXES.get(self._product, "") if self._group.is_topic else ""
+        return prefix + self._group.destination
+
+    @abstractmethod
+    def _attach(self) -> int:
+        """Ask for the link; its handle."""
+
+    @abstractmethod
+    def _granted(self, attach: Attach) -> bool:
+        """Whether the system gave what was asked for."""
+
+
+def sections_of(group: Group) -> bytes:
+    """What stands in front of the body: a header and the properties, where the group asks for them."""
+    options = group.where.options
+    sections = b""
+    if options.durable is not None or options.ttl is not None or options.priority is not None:
+        ttl_ms = None if options.ttl is None else UInt(max(options.ttl // 1_000_000, 1))
+        priority = None if options.priority is None else UByte(options.priority)
+        sections = encode_composite(Header(options.durable, priority, ttl_ms))
+    if group.properties:
+        sections += encode(Described(_APPLICATION_PROPERTIES, dict(group.properties)))
+    return sections
+
+
+def _precedes(outcome: Outcome, seqs: range, settlement: Settlement) -> bool:
+    """Whether these messages come right behind those and fared alike."""
+    return isinstance(outcome.seqs, range) and outcome.seqs.stop == seqs.start and outcome.settlement == settlement
+
+
+class Amqp10Sender(SendLine, _Link):
+    """A sending channel."""
+
+    _answer = Closed
+
+    def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
+        super().__init__(url, group, batching=batching)
+        self._sections = sections_of(group)
+        self.resize(self._size)
+        self._call()
+
+    def room(self) -> int:
+        return min(int(self._connection.sendable(self._link, self._size)), self.capacity) if self._clear else 0
+
+    def _new_batch(self, size: int) -> TransferBatch:
+        return TransferBatch(handle=0, body_length=size, settled=self._settled, before=self._sections)
+
+    def _fits_a_frame(self) -> bool:
+        return bool(self._batch.frame_length <= self._connection.remote_max_frame_size)
+
+    def _send_batch(self, count: int, place: int) -> None:
+        self._connection.transfer(self._batch, self._link, count)
+
+    def _prepare(self, count: int, place: int) -> memoryview:
+        return self._connection.prepared(self._batch, count)
+
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        self._connection.transferred(self._link, len(sent_ns))
+
+    def _send_one(self, body: bytes, place: int) -> None:
+        self._connection.transfer_one(self._link, body, settled=self._settled, before=self._sections)
+
+    def _meant(self) -> Iterator[Event]:
+        yield from self._connection.take_answers()  # nearly always that is all
+        yield from super()._meant()
+
+    def pump(self) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for event in self._events():
+            if isinstance(event, Settled) and event.role is RECEIVER:
+                settlement = _SETTLEMENTS.get(type(event.state))
+                if settlement is not None or event.settled:
+                    self._settled_outcomes(outcomes, event.stretches, settlement or Settlement.ACCEPTED)
+                    for first, last in event.stretches if not event.settled else ():
+                        self._connection.settle(first, last, event.state, role=not RECEIVER)
+        return outcomes
+
+    def _settled_outcomes(
+        self, outcomes: list[Outcome], stretches: list[tuple[int, int]], settlement: Settlement
+    ) -> None:
+        """Delivery ids are places modulo 2^32, because this connection has one link and sends in order."""
+        sent = self._connection.deliveries_sent
+        if len(stretches) > _FEW:
+            firsts, lasts = np.array(stretches, np.int64).T
+            if (firsts == lasts).all():
+                outcomes.append(self._outcome_at(sent - ((sent - firsts) & _SERIAL), settlement))
+                return
+        for first, last in stretches:
+            place = sent - ((sent - first) & _SERIAL)
+            end = place + ((last - first) & _SERIAL)
+            seqs = self._numbering.latest(place, end)
+            if seqs is None:
+                outcomes += self._outcomes(((place, end),), settlement)
+            elif outcomes and _precedes(outcomes[-1], seqs, settlement):
+                outcomes[-1] = Outcome(range(outcomes[-1].seqs[0], seqs.stop), settlement)
+            else:
+                outcomes.append(Outcome(seqs, settlement))
+
+    def _attach(self) -> int:
+        return self._connection.attach_sender(
+            self._name,
+            self._address,
+            settled=self._settled,
+            topic=self._group.is_topic,
+            settle_second=self._exactly_once,
+        )
+
+    def _granted(self, attach: Attach) -> bool:
+        return attach.target is not None
+
+
+class Amqp10Receiver(_Link):
+    """A receiving channel."""
+
+    def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
+        super().__init__(url, group, batching=batching)
+        self.window = self._most = prefetch_of(group, CREDIT)
+        self._credit = 0
+        self._begun = False
+        self._unsettled: list[np.ndarray] = []  # delivery ids of what was handed out
+        self._call()
+
+    def begin(self) -> None:
+        self._begun = True
+        self._top_up()
+        self.flush()
+
+    def pump(self) -> Iterator[Arrived]:
+        for event in self._events():
+            if not isinstance(event, Deliveries):
+                continue
+            yield Arrived(event.bodies, event.redelivered, event.batched)
+            self._credit -= len(event.ids)
+            if not event.settled:
+                self._unsettled.append(event.ids)
+
+    def settle(self) -> None:
+        if self.closed is not None:
+            return
+        for ids in self._unsettled:
+            self._settle(ids)
+        self._unsettled.clear()
+        if self._begun and self.ready and self._credit <= self._most // 2:
+            self._top_up()
+        self.flush()
+
+    def _settle(self, ids: np.ndarray) -> None:
+        # One disposition for each stretch of consecutive ids; almost always that is one.
+        first, last = int(ids[0]), int(ids[-1])
+        if last - first == len(ids) - 1 and not np.count_nonzero(ids != np.arange(first, last + 1, dtype=np.uint32)):
+            self._connection.settle(first, last, settled=not self._exactly_once)
+            return
+        for stretch in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
+            self._connection.settle(int(stretch[0]), int(stretch[-1]), settled=not self._exactly_once)
+
+    def _top_up(self) -> None:
+        self._credit = self._most
+        self._connection.grant(self._link, self._most)
+
+    def _attach(self) -> int:
+        options = self._group.where.options
+        return self._connection.attach_receiver(
+            self._name,
+            self._address,
+            settled=self._settled,
+            topic=self._group.is_topic,
+            settle_second=self._exactly_once,
+            selector=options.selector,
+            durable=options.subscription is not None,
+        )
+
+    def _granted(self, attach: Attach) -> bool:
+        return attach.source is not None

@@ -1,0 +1,290 @@
+"""How does the load engine speak MQTT?
+
+A socket and a sans-IO connection make a channel. MQTT 5 is tried first; a system that refuses it is asked again in
+MQTT 3.1.1. At-most-once is QoS 0, at-least-once is QoS 1. MQTT has only topics: `topic://x` is a subscription for each
+receiver, `queue://x` one that all receivers share, where the system can do that. Everything the other side does wrong
+ends this channel with its own words and no other one.
+"""
+
+import secrets
+import time
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from crescendo.load.protocols.base_channel import UNLIMITED, Line, SendLine, prefetch_of
+from crescendo.load.protocols.interfaces import Arrived, Outcome
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.workload import Group, Settle
+from crescendo.record.schema import Settlement
+from crescendo.wire.mqtt.batch import Ids, PublishBatch
+from crescendo.wire.mqtt.connection import MAX_PACKET_BYTES, Connection
+from crescendo.wire.mqtt.events import Acknowledged, Closed, Connected, Deliveries, Event, Refused, Subscribed
+from crescendo.wire.mqtt.packet_types import V3, V5
+from crescendo.wire.mqtt.packets import Connect, Filter
+from crescendo.wire.mqtt.properties import NO_PROPERTIES, Property
+from crescendo.wire.mqtt.reasons import FAILURE, Reason, in_words
+from crescendo.wire.mqtt.topics import filter_fault, shared
+
+KEEP_ALIVE_S = 10
+RECEIVE_MAXIMUM = 4000
+SHARE_NAME = "crescendo"
+SESSION_EXPIRY_S = 86_400
+_HELD_BYTES = 128 * 1024
+_NO_RETAINED = 2  # retained messages are older than the run
+_NS_PER_S = 10**9
+
+
+class _Client(Line):
+    """One connection, either way."""
+
+    _connection: Connection
+
+    def __init__(self, url: str, group: Group, *, batching: bool, version: int | None) -> None:
+        super().__init__(url, group, batching=batching)
+        self._qos = list(Settle).index(group.settle)
+        self._may_fall_back = version is None
+        self._version = version or V5
+
+    def _call(self, version: int) -> None:
+        self._version = version
+        self._dial(Connection(self._greeting(version), batching=self._batching))
+        self._pinged_ns: int | None = None  # when we asked for the sign of life that is still to come
+
+    def _greeting(self, version: int) -> Connect:
+        most = prefetch_of(self._group, RECEIVE_MAXIMUM)
+        terms = {Property.RECEIVE_MAXIMUM: most, Property.MAXIMUM_PACKET_SIZE: MAX_PACKET_BYTES}
+        if self._lasting is not None:
+            terms[Property.SESSION_EXPIRY_S] = SESSION_EXPIRY_S
+        return Connect(
+            # Short and plain enough for any MQTT 3.1.1 server; a session that is kept belongs to its name.
+            client_id=f"crescendo{secrets.token_hex(6)}" if self._lasting is None else f"crescendo-{self._lasting}",
+            clean=self._lasting is None,
+            version=version,
+            keep_alive_s=KEEP_ALIVE_S,
+            user=self._user,
+            password=None if self._user is None else self._password.encode(),
+            properties=terms if version == V5 else NO_PROPERTIES,
+        )
+
+    def keep_alive(self, now_ns: int) -> None:
+        """Only a question makes an idle MQTT server speak, so silence counts from an unanswered one."""
+        if self.closed is not None:
+            return
+        if self._pinged_ns is not None and self.read_ns > self._pinged_ns:
+            self._pinged_ns = None
+        if self._pinged_ns is not None:
+            if now_ns - self._pinged_ns > self._patience_ns():
+                self._fail(f"the system has been silent for {(now_ns - self.read_ns) / _NS_PER_S:.0f} s")
+        elif self.ready and now_ns - min(self.read_ns, self._written_ns) > self._pace_ns():
+            self._ping()
+
+    def _farewell(self) -> None:
+        self._connection.disconnect()
+
+    def _patience_ns(self) -> int:
+        return int(self._connection.terms.keep_alive_s or KEEP_ALIVE_S) * _NS_PER_S
+
+    def _pace_ns(self) -> int:
+        return self._patience_ns() // 2
+
+    def _ping(self) -> None:
+        self._pinged_ns = time.monotonic_ns()
+        self._connection.ping()
+        self.flush()
+
+    def _give_up(self, reason: str) -> None:
+        if not self._falls_back():
+            self._fail(reason)
+
+    def _falls_back(self) -> bool:
+        """Ask once more in MQTT 3.1.1; False when there is nothing more to try.
+
+        A server that does not know MQTT 5 should say so; RabbitMQ 3.10 hangs up without a word.
+        """
+        if not self._may_fall_back:
+            return False
+        self._may_fall_back = False
+        refused = self._transport
+        try:
+            self._call(V3)
+        except PeerError:
+            return False
+        finally:
+            refused.close()  # not before: the new socket must not get its number, or nobody sees that it is another
+        return True
+
+    def _handle(self, event: Event) -> bool:
+        match event:
+            case Connected():
+                self._may_fall_back = False
+                self._enter()
+            case Refused(code=Reason.UNSUPPORTED_VERSION) if self._falls_back():
+                pass
+            case Refused(reason=reason):
+                self._fail(f"the system refused the connection: {reason}")
+            case Closed(error=error):
+                self._fail(f"the system closed the connection: {error or 'no reason given'}")
+            case _:
+                return False
+        return True
+
+    @abstractmethod
+    def _enter(self) -> None:
+        """The server let us in."""
+
+
+class MqttSender(SendLine, _Client):
+    """A sending channel."""
+
+    def __init__(self, url: str, group: Group, *, batching: bool = True, version: int | None = None) -> None:
+        super().__init__(url, group, batching=batching, version=version)
+        self._call(self._version)
+
+    @property
+    def _wishes(self) -> dict[Property, Any]:
+        """What MQTT 5 can say about a message."""
+        wishes: dict[Property, Any] = {}
+        if self._group.where.options.ttl is not None:
+            wishes[Property.MESSAGE_EXPIRY_S] = max(self._group.where.options.ttl // _NS_PER_S, 1)
+        if self._group.properties:
+            wishes[Property.USER_PROPERTY] = list(self._group.properties.items())
+        return wishes
+
+    def _call(self, version: int) -> None:
+        self._version = version
+        self._batches.clear()  # the two versions write messages differently
+        self.resize(self._size)
+        super()._call(version)
+
+    def room(self) -> int:
+        if not self._clear:
+            return 0
+        return min(self._connection.window.room, self.capacity) if self._qos else self.capacity
+
+    def _new_batch(self, size: int) -> PublishBatch:
+        return PublishBatch(
+            topic=self._group.destination,
+            body_length=size,
+            qos=self._qos,
+            version=self._version,
+            retain=bool(self._group.where.options.retained),
+            properties=self._wishes if self._version == V5 else NO_PROPERTIES,
+        )
+
+    def _send_batch(self, count: int, place: int) -> None:
+        self._connection.publish(self._batch, count)
+
+    def _prepare(self, count: int, place: int) -> memoryview:
+        return self._connection.prepared(self._batch, count)
+
+    def _depart(self, place: int, sent_ns: list[int]) -> None:
+        self._connection.published(self._batch, len(sent_ns))
+
+    def _send_one(self, body: bytes, place: int) -> None:
+        self._connection.publish_one(
+            self._group.destination,
+            body,
+            qos=self._qos,
+            retain=bool(self._group.where.options.retained),
+            properties=self._wishes if self._version == V5 else NO_PROPERTIES,
+        )
+
+    def pump(self) -> list[Outcome]:
+        """Messages are all that takes numbers on this connection, so their numbers are their places."""
+        found: dict[Settlement, list[tuple[int, int]]] = {}
+        for event in self._events():
+            if isinstance(event, Acknowledged):
+                settlement = Settlement.ACCEPTED if event.code < FAILURE else Settlement.REJECTED
+                for first, last in event.ranges:
+                    _extend(found.setdefault(settlement, []), first, last)
+        return [
+            outcome
+            for settlement, stretches in found.items()
+            for outcome in self._outcomes(stretches, settlement)
+        ]  # fmt: skip
+
+    def _enter(self) -> None:
+        terms, length = self._connection.terms, self._batch.packet_length
+        if self._wishes and self._version != V5:
+            self._fail("the system speaks MQTT 3.1.1, which has neither properties nor a time to live; leave them out")
+        elif length > terms.max_packet_bytes:
+            self._fail(f"the system takes packets of at most {terms.max_packet_bytes} bytes; these have {length}")
+        elif self._qos > terms.maximum_qos:
+            self._fail(f"{self._group.settle} needs QoS {self._qos}; the system takes at most QoS {terms.maximum_qos}")
+        else:
+            self.ready = True
+
+
+def _extend(stretches: list[tuple[int, int]], first: int, last: int) -> None:
+    """Acknowledgements come one by one; what is consecutive becomes one stretch."""
+    if stretches and stretches[-1][1] + 1 == first:
+        stretches[-1] = (stretches[-1][0], last)
+    else:
+        stretches.append((first, last))
+
+
+class MqttReceiver(_Client):
+    """A receiving channel. It is subscribed when it is ready; what comes before `begin` waits."""
+
+    def __init__(self, url: str, group: Group, *, batching: bool = True, version: int | None = None) -> None:
+        self._begun = False
+        self._taken: dict[int, list[Ids]] = defaultdict(list)  # QoS -> what is not acknowledged yet
+        self._filter = group.destination if group.is_topic else shared(SHARE_NAME, group.destination)
+        fault = filter_fault(self._filter)
+        if fault is not None:
+            raise ConfigError(f"address {group.address!r}: {fault}")
+        super().__init__(url, group, batching=batching, version=version)
+        self.window = 0 if self._qos else UNLIMITED  # servers have windows of their own, and keep them to themselves
+        self._call(self._version)
+
+    def begin(self) -> None:
+        self._begun = True
+        if self.closed is None:
+            self._ping()  # the answer wakes whoever watches the socket, also when all that waits was read before
+
+    def pump(self) -> Iterator[Arrived]:
+        if self._holds_back and self._connection.undecoded_bytes > _HELD_BYTES:
+            return
+        for event in self._events():
+            if isinstance(event, Deliveries):
+                yield Arrived(event.bodies, event.redelivered, event.batched)
+                if event.qos:
+                    self._taken[event.qos].append(event.ids)
+            elif isinstance(event, Subscribed):
+                self._subscribed(event)
+
+    def settle(self) -> None:
+        if self._taken and self.closed is None:
+            for qos, ids in self._taken.items():
+                self._connection.acknowledge(ids[0] if len(ids) == 1 else np.concatenate(ids), qos)
+            self._taken.clear()
+            self.flush()
+
+    @property
+    def _holds_back(self) -> bool:
+        return self.ready and not self._begun
+
+    def _enter(self) -> None:
+        connection, group = self._connection, self._group
+        if not group.is_topic and not (connection.version == V5 and connection.terms.shared_available):
+            spoken = "MQTT 5 without" if connection.version == V5 else "MQTT 3.1.1, which has no"
+            self._fail(
+                f"the system speaks {spoken} shared subscriptions, so receivers cannot share {group.address}; "
+                f"write topic://{group.destination}, where every receiver gets every message"
+            )
+            return
+        handling = 0 if group.where.options.retained else _NO_RETAINED
+        self._connection.subscribe([Filter(self._filter, self._qos, retain_handling=handling)])
+
+    def _subscribed(self, event: Subscribed) -> None:
+        code = event.codes[0]
+        if code >= FAILURE:
+            self._fail(f"the system refused the subscription to {self._filter}: {in_words(code, event.reason)}")
+        elif code < self._qos:
+            self._fail(f"{self._group.settle} needs QoS {self._qos}; the system granted QoS {code} on {self._filter}")
+        else:
+            self.ready = True

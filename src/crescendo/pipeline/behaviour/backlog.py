@@ -1,0 +1,173 @@
+"""How many messages were in the system, and does that fit the rate and the time they took?
+
+The backlog of a subscription is what was sent to it less what it got. Every message lost stays in it for ever, every
+repeated delivery takes one off: it is an account, not a guess. Little's law says that in a steady system the mean
+backlog is the rate times the mean time in it; where it is not, messages or times are missing, or nothing was steady.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from crescendo.pipeline.behaviour.ticks import DUE, RECEIVED, SENT, Ticks
+from crescendo.pipeline.columns import (
+    END_NS,
+    FLOW,
+    MESSAGES,
+    OFFSET_NS,
+    SECOND,
+    SIDE,
+    START_NS,
+    SUBSCRIPTION,
+    TICK,
+)
+from crescendo.pipeline.source.connections import Parties
+from crescendo.record.manifest import Phase
+from crescendo.record.summary import Latency
+
+Int64s = npt.NDArray[np.int64]
+
+TOLERANCE = 0.1
+"""Little's law is said to hold within a tenth, or within one message where there are few."""
+
+BACKLOG_SCHEMA = pa.schema(
+    [
+        (SUBSCRIPTION, pa.string()), (SECOND, pa.int64()), ("sent", pa.int64()), ("received", pa.int64()),
+        ("backlog", pa.int64()), ("peak", pa.int64()),
+    ]
+)  # fmt: skip
+LITTLE_SCHEMA = pa.schema(
+    [
+        ("mean_backlog", pa.float64()), ("rate", pa.float64()), ("mean_transfer_ns", pa.float64()),
+        ("rate_times_transfer", pa.float64()), ("ratio", pa.float64()), ("holds", pa.bool_()),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One subscription, tick by tick without holes, from the first tick in which anything happened to it."""
+
+    number: int
+    first_tick: int
+    due: Int64s
+    sent: Int64s
+    received: Int64s
+    sent_offset_ns: Int64s  # the sum over the messages of a tick, from its start
+    received_offset_ns: Int64s
+    first_ns: Int64s  # of the deliveries of a tick; meaningless where there are none
+    last_ns: Int64s
+
+    @property
+    def backlog(self) -> Int64s:
+        """At the end of each tick."""
+        return np.cumsum(self.sent - self.received)
+
+    @property
+    def demand(self) -> Int64s:
+        """What was due and has not arrived, at the end of each tick: a sender that is held back cannot hide it."""
+        return np.cumsum(self.due - self.received)
+
+    def area_ns(self, tick_ns: int) -> npt.NDArray[np.float64]:
+        """Messages times nanoseconds under the backlog, in each tick, to the nanosecond."""
+        inside_ns = self.received_offset_ns - self.sent_offset_ns
+        return self.backlog.astype(np.float64) * tick_ns + inside_ns
+
+
+def read_streams(files: list[Path], parties: Parties) -> list[Stream]:
+    """The pulse, subscription by subscription; those to which nothing happened are left out."""
+    table = ds.dataset([str(file) for file in files], format="parquet").to_table()
+    streams = []
+    for number in range(len(parties.subscriptions)):
+        owing = [index for index, owed in enumerate(parties.flows) if number in owed]
+        sending = (pc.field(SIDE) != RECEIVED) & pc.field(FLOW).isin(owing)
+        mine = table.filter(sending | ((pc.field(SIDE) == RECEIVED) & (pc.field(FLOW) == number)))
+        if mine.num_rows:
+            streams.append(_stream(number, mine))
+    return streams
+
+
+def _stream(number: int, rows: pa.Table) -> Stream:
+    columns = {name: rows[name].to_numpy() for name in (SIDE, TICK, MESSAGES, OFFSET_NS, START_NS, END_NS)}
+    first = int(columns[TICK].min())
+    ticks = int(columns[TICK].max()) - first + 1
+
+    def added(side: int, name: str) -> Int64s:
+        chosen = columns[SIDE] == side
+        sums = np.zeros(ticks, np.int64)
+        np.add.at(sums, columns[TICK][chosen] - first, columns[name][chosen])
+        return sums
+
+    return Stream(
+        number=number,
+        first_tick=first,
+        due=added(DUE, MESSAGES),
+        sent=added(SENT, MESSAGES),
+        received=added(RECEIVED, MESSAGES),
+        sent_offset_ns=added(SENT, OFFSET_NS),
+        received_offset_ns=added(RECEIVED, OFFSET_NS),
+        first_ns=added(RECEIVED, START_NS),  # a subscription has one row a tick, so that its sum is itself
+        last_ns=added(RECEIVED, END_NS),
+    )
+
+
+def backlog_rows(streams: list[Stream], ticks: Ticks, parties: Parties) -> list[dict[str, Any]]:
+    """One row per subscription and second, or per tick where that is longer; `peak` is the highest end of a tick."""
+    rows = []
+    for stream in streams:
+        backlog = stream.backlog
+        seconds = (stream.first_tick + np.arange(backlog.size)) * ticks.length_ns // 10**9
+        starts = np.flatnonzero(np.diff(seconds, prepend=seconds[0] - 1))
+        ends = np.append(starts[1:], backlog.size) - 1
+        for start, end in zip(starts, ends, strict=True):
+            rows.append(
+                {
+                    SUBSCRIPTION: parties.subscriptions[stream.number],
+                    SECOND: int(seconds[start]),
+                    "sent": int(stream.sent[start : end + 1].sum()),
+                    "received": int(stream.received[start : end + 1].sum()),
+                    "backlog": int(backlog[end]),
+                    "peak": int(backlog[start : end + 1].max()),
+                }
+            )
+    return rows
+
+
+def little_rows(
+    streams: list[Stream], ticks: Ticks, measure: Phase | None, transfer: Latency | None
+) -> list[dict[str, Any]]:
+    """Little's law in the measure phase, all subscriptions together: one row, or none when nothing was measured."""
+    if measure is None or transfer is None:
+        return []
+    # The law is audited over the whole ticks of the phase.
+    low = -((ticks.origin_ns - measure.start_ns) // ticks.length_ns)
+    high = (measure.end_ns - ticks.origin_ns) // ticks.length_ns
+    if high <= low:
+        return []
+    length_ns = (high - low) * ticks.length_ns
+    area_ns, received = 0.0, 0
+    for stream in streams:
+        first, last = (min(max(edge - stream.first_tick, 0), stream.sent.size) for edge in (low, high))
+        area_ns += float(stream.area_ns(ticks.length_ns)[first:last].sum())
+        # After a stream's last tick its backlog stays as it was.
+        after = high - max(low, stream.first_tick + stream.sent.size)
+        area_ns += float(stream.backlog[-1]) * ticks.length_ns * max(after, 0)
+        received += int(stream.received[first:last].sum())
+    mean, rate = area_ns / length_ns, received / length_ns * 1e9
+    expected = rate * transfer.mean_ns / 1e9
+    return [
+        {
+            "mean_backlog": mean,
+            "rate": rate,
+            "mean_transfer_ns": transfer.mean_ns,
+            "rate_times_transfer": expected,
+            "ratio": mean / expected if expected else None,
+            "holds": abs(mean - expected) <= max(TOLERANCE * abs(expected), 1.0),
+        }
+    ]

@@ -1,0 +1,102 @@
+"""What followed a fault, a cure or a broken connection?
+
+Puts each such event beside what the run did in the five seconds before and after it: rate, p99, backlog, and the
+outage that began around then. Side by side, not cause and effect: two events in one second share what followed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from crescendo.pipeline.behaviour.backlog import Stream
+from crescendo.pipeline.behaviour.outages import Outage
+from crescendo.pipeline.behaviour.ticks import Ticks
+from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
+from crescendo.pipeline.latency.group_sums import folded
+from crescendo.pipeline.latency.histogram import RESPONSE, TRANSFER
+from crescendo.pipeline.latency.quantiles import described
+from crescendo.pipeline.source.moments import Timeline
+
+EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
+BESIDE_S = 5
+MAX_EVENTS = 1000
+"""The first ones; a run with more has a connection that flaps."""
+
+EFFECTS_SCHEMA = pa.schema(
+    [
+        (T_NS, pa.int64()), (SECOND, pa.int64()), (SOURCE, pa.string()), (KIND, pa.string()), (DETAIL, pa.string()),
+        ("rate_before", pa.float64()), ("rate_after", pa.float64()), ("p99_before_ns", pa.int64()),
+        ("p99_after_ns", pa.int64()), ("backlog_before", pa.int64()), ("backlog_peak", pa.int64()),
+        ("outage_start_ns", pa.int64()), ("outage_gap_ns", pa.int64()),
+    ]
+)  # fmt: skip
+
+
+def effects(
+    event_files: list[str],
+    streams: list[Stream],
+    found: list[Outage],
+    ticks: Ticks,
+    timeline: Timeline,
+    histogram: list[Path],
+) -> list[dict[str, Any]]:
+    """One row an event, in the order of time."""
+    if not event_files:
+        return []
+    wanted = ds.field(KIND).isin(EVENT_KINDS)
+    table = ds.dataset(event_files, format="parquet").to_table(columns=[T_NS, SOURCE, KIND, DETAIL], filter=wanted)
+    rows: list[dict[str, Any]] = table.sort_by([(T_NS, "ascending"), (SOURCE, "ascending")])[:MAX_EVENTS].to_pylist()
+    for row in rows:
+        t_ns = row[T_NS]
+        row[SECOND] = second = (t_ns - timeline.origin_ns) // 10**9
+        row["p99_before_ns"] = _p99(histogram, second - BESIDE_S, second)
+        row["p99_after_ns"] = _p99(histogram, second, second + BESIDE_S)
+        row.update(_flow(streams, ticks, t_ns) | _outage(found, t_ns))
+    return rows
+
+
+def _flow(streams: list[Stream], ticks: Ticks, t_ns: int) -> dict[str, Any]:
+    """Deliveries and backlog in whole ticks on either side; the tick of the event counts as after it."""
+    at = (t_ns - ticks.origin_ns) // ticks.length_ns
+    width = max(BESIDE_S * 10**9 // ticks.length_ns, 1)
+    before, after, waiting = 0, 0, np.zeros(width + 1, np.int64)
+    for stream in streams:
+        place = at - stream.first_tick
+        before += int(stream.received[max(place - width, 0) : max(place, 0)].sum())
+        after += int(stream.received[max(place, 0) : max(place + width, 0)].sum())
+        ends = np.clip(place + np.arange(width + 1), 0, stream.sent.size)
+        waiting += np.concatenate([[0], stream.backlog])[ends]
+    seconds = width * ticks.length_ns / 1e9
+    return {
+        "rate_before": before / seconds,
+        "rate_after": after / seconds,
+        "backlog_before": int(waiting[0]),
+        "backlog_peak": int(waiting.max()),
+    }
+
+
+def _p99(histogram: list[Path], first: int, end: int) -> int | None:
+    for kind in (RESPONSE, TRANSFER):
+        within = (pc.field(SECOND) >= first) & (pc.field(SECOND) < end) & (pc.field(KIND) == kind)
+        counts = folded(histogram, [BUCKET], where=within)
+        if counts.num_rows:
+            p99: int | None = described(counts, [])["p99"][0].as_py()
+            return p99
+    return None
+
+
+def _outage(found: list[Outage], t_ns: int) -> dict[str, Any]:
+    """The longest outage that was there between a second before the event and five after it."""
+    near = [
+        each
+        for each in found
+        if each.start_ns <= t_ns + BESIDE_S * 10**9 and each.start_ns + each.gap_ns >= t_ns - 10**9
+    ]
+    longest = max(near, key=lambda each: each.gap_ns, default=None)
+    if longest is None:
+        return {"outage_start_ns": None, "outage_gap_ns": None}
+    return {"outage_start_ns": longest.start_ns, "outage_gap_ns": longest.gap_ns}

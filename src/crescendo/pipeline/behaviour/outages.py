@@ -1,0 +1,138 @@
+"""When did deliveries stop that should not have, and how did the system come back?
+
+An outage is a gap between two deliveries of a subscription that is longer than two ticks, in which ten messages or
+more should have arrived at the rate of the five seconds before, while messages were waiting or falling due. A pause
+in the schedule is none. Times of the gap are exact; recovery is told in ticks. Finds no causes: see `effects`.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from crescendo.pipeline.behaviour.backlog import Stream
+from crescendo.pipeline.behaviour.ticks import Ticks
+from crescendo.pipeline.columns import CAUGHT_UP_NS, END_NS, START_NS, SUBSCRIPTION
+from crescendo.pipeline.source.connections import Parties
+
+LEAST_MISSING = 10
+LEAST_TICKS = 2
+BEFORE_NS = 5 * 10**9
+WINDOW_NS = 10**9
+RECOVERED_SHARE = 0.95
+
+OUTAGES_SCHEMA = pa.schema(
+    [
+        (SUBSCRIPTION, pa.string()), (START_NS, pa.int64()), (END_NS, pa.int64()), ("gap_ns", pa.int64()),
+        ("earlier_rate", pa.float64()), ("recovered_ns", pa.int64()), ("area_lost", pa.float64()),
+        (CAUGHT_UP_NS, pa.int64()), ("catch_up_messages", pa.int64()), ("peak_rate", pa.float64()),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One gap, and the way back. What did not happen before the end of the recording is None."""
+
+    subscription: str
+    start_ns: int  # the last delivery before the gap
+    end_ns: int | None  # the first after it
+    gap_ns: int  # to the end of the load, where deliveries never came back
+    earlier_rate: float
+    recovered_ns: int | None  # from start_ns until a whole second had 95 % of the earlier rate
+    area_lost: float  # messages that the earlier rate would have brought until then, less those that came
+    caught_up_ns: int | None  # from end_ns until no more was waiting than before the gap
+    catch_up_messages: int | None
+    peak_rate: float | None  # the best tick on the way there
+
+
+def outages(streams: list[Stream], lost: dict[int, int], ticks: Ticks, parties: Parties) -> list[Outage]:
+    """All outages, in the order of their beginning. `lost` says how many messages a subscription never got."""
+    found = []
+    for stream in streams:
+        carried = np.flatnonzero(stream.received)
+        if not carried.size:
+            continue  # never a delivery, never a rate to fall from: the ledger tells it
+        view = _View(stream, ticks, parties.subscriptions[stream.number], lost.get(stream.number, 0))
+        for last, first in pairwise(carried):
+            if first - last >= LEAST_TICKS and view.is_outage(int(last), int(first), int(stream.first_ns[first])):
+                found.append(view.outage(int(last), int(first)))
+        demanded = np.flatnonzero(stream.due + stream.sent)
+        final, end = int(carried[-1]), int(demanded[-1]) + 1 if demanded.size else 0
+        if end > final and view.is_outage(final, end, view.start_ns(end)):
+            found.append(view.unended(final, end))
+    return sorted(found, key=lambda outage: (outage.start_ns, outage.subscription))
+
+
+@dataclass(frozen=True)
+class _View:
+    """One subscription; ticks are counted from its first."""
+
+    stream: Stream
+    ticks: Ticks
+    name: str
+    lost: int
+
+    def is_outage(self, last: int, first: int, end_ns: int) -> bool:
+        """Whether the gap between the deliveries of these ticks is one; it ends at `end_ns`, in or before the other."""
+        gap_ns = end_ns - int(self.stream.last_ns[last])
+        if gap_ns < LEAST_TICKS * self.ticks.length_ns:
+            return False
+        falling_due = self.stream.due[last + 1 : first].sum() > 0
+        waiting = self.stream.demand[first - 1] > self.lost
+        return bool(self._rate(last) * gap_ns / 1e9 >= LEAST_MISSING and (falling_due or waiting))
+
+    def outage(self, last: int, first: int) -> Outage:
+        start_ns, end_ns = int(self.stream.last_ns[last]), int(self.stream.first_ns[first])
+        rate = self._rate(last)
+        received, back = self.stream.received, self._back(first, rate)
+        until = received.size if back is None else back
+        length_s = max(self.start_ns(until) - start_ns, end_ns - start_ns) / 1e9
+        caught = self._caught_up(last, first)
+        way = received[first : (received.size if caught is None else caught) + 1]
+        return Outage(
+            subscription=self.name,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            gap_ns=end_ns - start_ns,
+            earlier_rate=rate,
+            recovered_ns=None if back is None else max(self.start_ns(back), end_ns) - start_ns,
+            area_lost=rate * length_s - int(received[first:until].sum()),
+            caught_up_ns=None if caught is None else self.start_ns(caught + 1) - end_ns,
+            catch_up_messages=int(way.sum()),
+            peak_rate=float(way.max()) / self.ticks.length_ns * 1e9,
+        )
+
+    def unended(self, last: int, end: int) -> Outage:
+        """An outage that lasted until nothing more was sent."""
+        start_ns, rate = int(self.stream.last_ns[last]), self._rate(last)
+        gap_ns = self.start_ns(end) - start_ns
+        return Outage(self.name, start_ns, None, gap_ns, rate, None, rate * gap_ns / 1e9, None, None, None)
+
+    def _rate(self, last: int) -> float:
+        """Deliveries a second over the whole ticks of the five seconds before the gap, at least of its own tick."""
+        begun = int(np.flatnonzero(self.stream.received)[0])
+        first = max(last - BEFORE_NS // self.ticks.length_ns, begun)
+        if first == last:
+            return float(self.stream.received[last]) / self.ticks.length_ns * 1e9
+        messages = float(self.stream.received[first:last].sum())
+        return messages / ((last - first) * self.ticks.length_ns) * 1e9
+
+    def _back(self, first: int, rate: float) -> int | None:
+        """The first tick after the gap that begins a second with 95 % of the earlier rate."""
+        width = max(WINDOW_NS // self.ticks.length_ns, 1)
+        sums = np.convolve(self.stream.received, np.ones(width, np.int64), "valid")
+        needed = RECOVERED_SHARE * rate * width * self.ticks.length_ns / 1e9
+        good = np.flatnonzero(sums[first:] >= needed)
+        return first + int(good[0]) if good.size else None
+
+    def _caught_up(self, last: int, first: int) -> int | None:
+        """The tick at the end of which no more is waiting than was at the most in the second before the gap."""
+        width = max(WINDOW_NS // self.ticks.length_ns, 1)
+        usual = self.stream.demand[max(last - width, 0) : max(last, 1)].max()
+        settled = np.flatnonzero(self.stream.demand[first:] <= max(usual, 0))
+        return first + int(settled[0]) if settled.size else None
+
+    def start_ns(self, tick: int) -> int:
+        return self.ticks.start_ns(self.stream.first_tick + tick)

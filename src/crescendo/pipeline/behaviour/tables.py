@@ -1,0 +1,72 @@
+"""How did the run behave over time?
+
+Backlog, outages and how the system came back from them, what events did, whether there was a steady state: all from
+the pulse and the histogram, which are small. Jitter needs every delivery in order, so it is made for runs that were
+interrupted and are not too long, or when everything is asked for. Writes tables; what they hold is told elsewhere.
+"""
+
+from collections import Counter
+from dataclasses import asdict
+
+from crescendo.pipeline import columns
+from crescendo.pipeline.behaviour.backlog import BACKLOG_SCHEMA, LITTLE_SCHEMA, backlog_rows, little_rows, read_streams
+from crescendo.pipeline.behaviour.bursts import bursts
+from crescendo.pipeline.behaviour.event_effects import EFFECTS_SCHEMA, effects
+from crescendo.pipeline.behaviour.outages import OUTAGES_SCHEMA, outages
+from crescendo.pipeline.behaviour.steady import STEADY_SCHEMA, steady_rows
+from crescendo.pipeline.behaviour.ticks import ticks_for
+from crescendo.pipeline.columns import ACKNOWLEDGED
+from crescendo.pipeline.context import Work
+from crescendo.pipeline.latency.histogram import TRANSFER
+from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
+from crescendo.pipeline.ledger.discrepancies import LOST
+from crescendo.pipeline.ledger.ledger import Discrepancies
+from crescendo.pipeline.scans import PULSE
+from crescendo.pipeline.source.ingest import Frames
+from crescendo.pipeline.source.moments import MEASURE
+from crescendo.pipeline.storage.table_store import Shelf
+from crescendo.record.schema import EVENTS, RECEIVED
+from crescendo.record.summary import Latency
+
+JITTER_ROWS = 5_000_000
+"""An interrupted run with more deliveries than this has its jitter only when it is asked for."""
+
+_JITTER_BLOCKS = ".jitter"  # on the way to the jitter tables; removed when they are written
+
+
+def write_conduct(shelf: Shelf, work: Work, found: Discrepancies, latency: list[Latency]) -> None:
+    if not work.thorough:
+        return
+    timeline, parties = work.timeline, work.parties
+    ticks = ticks_for(timeline, parties)
+    streams = read_streams(shelf.files(PULSE), parties)
+    shelf.remove(PULSE)
+    transfer = next((row for row in latency if (row.phase, row.kind) == (MEASURE, TRANSFER)), None)
+    shelf.write_rows(columns.BACKLOG, BACKLOG_SCHEMA, backlog_rows(streams, ticks, parties))
+    shelf.write_rows(columns.LITTLE, LITTLE_SCHEMA, little_rows(streams, ticks, timeline.measure, transfer))
+    histogram = shelf.files(columns.HISTOGRAM)
+    shelf.write_rows(columns.STEADY, STEADY_SCHEMA, steady_rows(streams, ticks, histogram, timeline))
+    interruptions = outages(streams, _lost(found), ticks, parties)
+    shelf.write_rows(columns.OUTAGES, OUTAGES_SCHEMA, [asdict(outage) for outage in interruptions])
+    followed = effects(work.recording.near(EVENTS), streams, interruptions, ticks, timeline, histogram)
+    shelf.write_rows(columns.EFFECTS, EFFECTS_SCHEMA, followed)
+    if any(outage.end_ns is not None for outage in interruptions):
+        shelf.write_frame(columns.BURSTS, lambda: bursts(work.frames.received, interruptions, parties))
+    if work.full or (interruptions and work.recording.rows(RECEIVED) <= JITTER_ROWS):
+        _write_jitter(shelf, work.frames)
+
+
+def _write_jitter(shelf: Shelf, frames: Frames) -> None:
+    shelf.write_frame(_JITTER_BLOCKS, lambda: jitter_blocks(frames.received))
+    jitter, histogram = jitter_tables(shelf.files(_JITTER_BLOCKS))
+    shelf.remove(_JITTER_BLOCKS)
+    shelf.write_table(columns.JITTER, jitter)
+    shelf.write_table(columns.JITTER_HISTOGRAM, histogram)
+
+
+def _lost(found: Discrepancies) -> dict[int, int]:
+    """Messages that each subscription never got."""
+    lost: Counter[int] = Counter()
+    for (subscription, _), kinds in found.items():
+        lost[subscription] += kinds[LOST] + kinds[ACKNOWLEDGED]
+    return dict(lost)

@@ -1,0 +1,171 @@
+"""Which runs does a person mean, and what did each of them measure?
+
+A side of a comparison is a run directory, a directory of runs, a pattern that matches some, or the name of an
+experiment in a lake; several runs are repeats of one experiment. Reads tables of analysed runs, and needs no Spark for
+it: they are counts. Percentiles of several runs come from their counts together. Compares nothing.
+"""
+
+import glob
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.verdict import PERCENTILES
+from crescendo.pipeline.columns import (
+    BUCKET,
+    HISTOGRAM,
+    KIND,
+    MESSAGES,
+    PHASE,
+    RECEIVER,
+    ROLE,
+    SECOND,
+    THROUGHPUT,
+)
+from crescendo.pipeline.compare.intervals import Interval
+from crescendo.pipeline.lake.lake import Lake
+from crescendo.pipeline.latency.group_sums import folded
+from crescendo.pipeline.latency.quantiles import HIGH, LOW, described
+from crescendo.pipeline.source.moments import MEASURE, timeline_of
+from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
+from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
+from crescendo.record.summary import TABLES_DIR, Summary, read_summary
+
+SEGMENTS = 10
+LEAST_SEGMENTS = 4
+_SEGMENT = "segment"
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One analysed run."""
+
+    name: str
+    manifest: Manifest
+    summary: Summary
+    histogram: list[Path]
+    throughput: list[Path]
+
+    @cached_property
+    def segments(self) -> tuple[int, int, int]:
+        """The first whole second of the measure phase, the length of a segment in seconds, and how many there are."""
+        seconds = timeline_of(self.manifest).whole_seconds
+        count = min(SEGMENTS, len(seconds))
+        if count < LEAST_SEGMENTS:
+            return seconds.start, 0, 0
+        return seconds.start, len(seconds) // count, count
+
+    def rates(self) -> list[float]:
+        """Messages a second in each segment, each message counted once."""
+        start, length, count = self.segments
+        if not count:
+            return []
+        segment = pc.divide(pc.field(SECOND) - start, length)
+        within = (pc.field(SECOND) >= start) & (pc.field(SECOND) < start + length * count)
+        mine = within & (pc.field(ROLE) == RECEIVER)
+        sums = folded(self.throughput, [_SEGMENT], {MESSAGES: "sum"}, where=mine, made={_SEGMENT: segment})
+        carried = np.zeros(count)
+        carried[sums[_SEGMENT].to_numpy()] = sums[MESSAGES].to_numpy()
+        total = self.summary.total
+        fan_out = total.owed / total.sent if total.owed else 1.0
+        return [float(value) for value in carried / length / fan_out]
+
+    def percentiles(self) -> dict[tuple[str, str], list[float]]:
+        """(kind, percentile) -> its value in each segment; only where every segment has enough samples for it."""
+        start, length, count = self.segments
+        if not count or not self.histogram:
+            return {}
+        segment = pc.divide(pc.field(SECOND) - start, length)
+        within = (pc.field(SECOND) >= start) & (pc.field(SECOND) < start + length * count)
+        counts = folded(self.histogram, [KIND, _SEGMENT, BUCKET], where=within, made={_SEGMENT: segment})
+        found: dict[tuple[str, str], list[float]] = {}
+        for row in described(counts, [KIND, _SEGMENT]).to_pylist():
+            for name in PERCENTILES:
+                if row[name] is not None:
+                    found.setdefault((row[KIND], name), []).append(float(row[name]))
+        return {key: values for key, values in found.items() if len(values) == count}
+
+
+@dataclass(frozen=True)
+class Side:
+    """Baseline or run: one run, or repeats of one experiment."""
+
+    named: str
+    repeats: tuple[Repeat, ...]
+
+    @property
+    def experiment(self) -> Mapping[str, object]:
+        return self.repeats[0].manifest.experiment
+
+    @property
+    def clock_bound_ns(self) -> int:
+        return max(one.summary.clock_bound_ns for one in self.repeats)
+
+    @cached_property
+    def pooled(self) -> dict[tuple[str, str], Interval]:
+        """(kind, percentile) -> value and interval from the counts of all repeats together, in the measure phase."""
+        files = [file for one in self.repeats for file in one.histogram]
+        if not files:
+            return {}
+        counts = folded(files, [KIND, BUCKET], where=pc.field(PHASE) == MEASURE)
+        return {
+            (row[KIND], name): Interval(float(row[name]), float(row[name + LOW]), float(row[name + HIGH]))
+            for row in described(counts, [KIND]).to_pylist()
+            for name in PERCENTILES
+            if row[name] is not None
+        }
+
+
+def side_of(named: str, lake: Path) -> Side:
+    """The runs that are meant. Refuses what is none, and repeats of different experiments."""
+    repeats = _repeats(named, lake)
+    experiments = sorted({str(one.manifest.experiment.get("name")) for one in repeats})
+    if len(experiments) > 1:
+        raise ConfigError(
+            f"{named}: these are runs of different experiments ({', '.join(experiments)}); name those of one alone"
+        )
+    return Side(named, tuple(repeats))
+
+
+def _repeats(named: str, lake: Path) -> list[Repeat]:
+    path = Path(named)
+    if (path / MANIFEST).exists():
+        return [_of_directory(path)]
+    children = sorted(path.iterdir()) if path.is_dir() else [Path(found) for found in sorted(glob.glob(named))]
+    if runs := [child for child in children if (child / MANIFEST).exists()]:
+        return [_of_directory(run) for run in runs]
+    known = _experiments(lake)
+    if named not in known:
+        there = f"which has {', '.join(known[:10])}" if known else "which has none"
+        raise ConfigError(
+            f"{named}: neither a recording, nor a pattern that matches some, nor an experiment in the lake {lake}, "
+            f"{there}"
+        )
+    return _of_lake(Lake(Directory(lake)), named)
+
+
+def _experiments(lake: Path) -> list[str]:
+    return Lake(Directory(lake)).experiments() if (lake / LAKE_MARKER).exists() else []
+
+
+def _of_directory(run_dir: Path) -> Repeat:
+    place = Directory(run_dir)
+    tables = {name: place.near(f"{TABLES_DIR}/{name}") for name in (HISTOGRAM, THROUGHPUT)}
+    summary = read_summary(run_dir)
+    return Repeat(str(run_dir), read_manifest(run_dir), summary, tables[HISTOGRAM], tables[THROUGHPUT])
+
+
+def _of_lake(lake: Lake, experiment: str) -> list[Repeat]:
+    repeats = []
+    for run in lake.runs_of(experiment):
+        if (entry := lake.entry(experiment, run)) is not None:
+            files = {name: lake.place.near(lake.folder(name, entry)) for name in (HISTOGRAM, THROUGHPUT)}
+            repeats.append(Repeat(run, entry.manifest, entry.summary, files[HISTOGRAM], files[THROUGHPUT]))
+    if not repeats:
+        raise ConfigError(f"{experiment}: the lake {lake.place} has no run of it; analyse some")
+    return repeats

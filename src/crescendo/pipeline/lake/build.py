@@ -1,0 +1,151 @@
+"""How do many recordings become one lake?
+
+One after the other in one Spark session. A run whose recording and tables are as they were is taken as it is; one that
+cannot be analysed is named and set aside, and the others go on. Killed at any moment, it goes on with the run at which
+it was killed. Decides which runs to compute; what is computed is the business of `job`.
+"""
+
+import fcntl
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from crescendo.model.errors import ConfigError, CrescendoError, LostError
+from crescendo.pipeline.job import analyze_recording
+from crescendo.pipeline.lake.lake import Entry, Lake
+from crescendo.pipeline.lake.receipts import current_receipt, read_receipt, summary_at
+from crescendo.pipeline.source.ingest import Placed, readable_recording, remote_recording
+from crescendo.pipeline.storage.hadoop import HadoopPlace
+from crescendo.pipeline.storage.locations import Directory, Place
+from crescendo.record.manifest import Manifest
+from crescendo.record.summary import Summary
+
+Progress = Callable[[str], None]
+Finish = Callable[[Path, Summary], Summary]
+"""What is added to a summary by those who know more than the recording does."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What became of one run: a summary, or why there is none."""
+
+    run: Path | str
+    summary: Summary | None = None
+    computed: bool = False
+    fault: str = ""
+
+
+def gather(
+    runs: Sequence[Path | str],
+    lake_at: Path | str,
+    spark: SparkSession,
+    progress: Progress,
+    *,
+    full: bool = False,
+    finish: Finish = lambda _, summary: summary,
+) -> list[Gathered]:
+    """Analyse what needs it and put all of it into the lake. The order of the runs is kept."""
+    with ExitStack() as stack:
+        lake = Lake(_place(lake_at, spark, stack))
+        try:
+            lake.open()
+            if isinstance(lake_at, Path):
+                stack.enter_context(_held(lake_at))
+        except OSError as err:
+            raise ConfigError(f"--lake {lake_at}: cannot be written: {err.strerror or err}") from err
+        results = []
+        for number, run in enumerate(runs, start=1):
+
+            def told(sentence: str, number: int = number, run: Path | str = run) -> None:
+                progress(f"{number} of {len(runs)}, {run}: {sentence}")
+
+            try:
+                results.append(_gathered(run, lake, spark, told, full, finish))
+            except (CrescendoError, OSError) as err:
+                if not _alive(spark):
+                    raise
+                results.append(Gathered(run, fault=str(err) if isinstance(err, CrescendoError) else f"{run}: {err}"))
+        return results
+
+
+def _gathered(
+    run: Path | str, lake: Lake, spark: SparkSession, progress: Progress, full: bool, finish: Finish
+) -> Gathered:
+    with ExitStack() as stack:
+        progress("checking the recording")
+        recording = _opened(run, spark, stack)
+        place, manifest = recording.place, recording.manifest
+        known = _known(lake, run, manifest)
+        receipt, summary = current_receipt(place, recording, full=full), summary_at(place)
+        if known is not None and receipt is not None and (known.receipt, known.summary) == (receipt, summary):
+            return Gathered(run, summary)
+        computed = receipt is None or summary is None
+        if computed:
+            summary = analyze_recording(recording, spark, progress, full=full)
+            if isinstance(run, Path):
+                summary = finish(run, summary)
+        receipt = read_receipt(place)
+        if receipt is None or summary is None:
+            raise LostError(f"{run}: somebody else changes it at the same time")
+        progress("into the lake")
+        files = msgspec.structs.replace(manifest, files=[])
+        lake.take(Entry(_experiment(manifest), manifest.run, str(run), receipt, files, summary), place)
+        return Gathered(run, summary, computed)
+
+
+def _known(lake: Lake, run: Path | str, manifest: Manifest) -> Entry | None:
+    known = lake.entry(_experiment(manifest), manifest.run)
+    if known is None or (known.manifest.tag, known.manifest.started_ns) == (manifest.tag, manifest.started_ns):
+        return known
+    raise ConfigError(
+        f"{run}: the lake {lake.place} has another run {manifest.run} of the experiment {_experiment(manifest)}, "
+        f"recorded in {known.path}; give one of them a lake of its own with --lake"
+    )
+
+
+def _experiment(manifest: Manifest) -> str:
+    return str(manifest.experiment.get("name") or "unnamed")
+
+
+def _opened(run: Path | str, spark: SparkSession, stack: ExitStack) -> Placed:
+    if isinstance(run, Path):
+        return readable_recording(run)
+    desk = _desk(stack)
+    return remote_recording(HadoopPlace(run, spark, desk), desk, spark)
+
+
+def _place(at: Path | str, spark: SparkSession, stack: ExitStack) -> Place:
+    return Directory(at) if isinstance(at, Path) else HadoopPlace(at, spark, _desk(stack))
+
+
+def _desk(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crescendo-desk-")))
+
+
+@contextmanager
+def _held(lake: Path) -> Iterator[None]:
+    """Two at once would take turns in removing each other's drafts. A lock goes with its process, however that ends."""
+    with (lake / ".lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"--lake {lake}: another analysis is writing it; wait for it, or choose another"
+            ) from None
+        yield
+
+
+def _alive(spark: SparkSession) -> bool:
+    """Whether it was the run that could not be analysed, and not Spark that is gone."""
+    try:
+        context: Any = spark.sparkContext._jsc
+        return not context.sc().isStopped()
+    except Py4JError:
+        return False

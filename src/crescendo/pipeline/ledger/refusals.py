@@ -1,0 +1,50 @@
+"""How many messages did the system refuse?
+
+A message that was settled with anything but accepted is an error. Counts them by second, sender and outcome, with
+their share of all that was settled there. The parts themselves say whether there is any: most runs have none, and then
+nothing is computed. Messages that were never settled are in the ledger, not here.
+"""
+
+from collections.abc import Iterable
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from crescendo.pipeline.columns import FIRST_SEQ, LAST_SEQ, MESSAGES, OUTCOME, SECOND, SENDER, SETTLED_NS
+from crescendo.pipeline.source.moments import Timeline
+from crescendo.record.schema import Settlement
+
+SHARE = "share"
+
+
+def any_errors(files: Iterable[str]) -> bool:
+    """Whether a part holds another outcome than accepted; the column is a few bytes where all are the same."""
+    accepted = int(Settlement.ACCEPTED)
+    return any(
+        pc.any(pc.not_equal(batch[OUTCOME], accepted)).as_py()
+        for file in files
+        for batch in pq.ParquetFile(file).iter_batches(columns=[OUTCOME])
+    )
+
+
+def any_errors_in(settled: DataFrame) -> bool:
+    """The same, asked of Spark."""
+    return not settled.where(F.col(OUTCOME) != int(Settlement.ACCEPTED)).limit(1).isEmpty()
+
+
+def errors(settled: DataFrame, timeline: Timeline) -> DataFrame:
+    """One row per second, sender and outcome other than accepted, by when the sender was told."""
+    counts = settled.groupBy(
+        timeline.second_of(F.col(SETTLED_NS)).alias(SECOND), F.col(SENDER).cast("int").alias(SENDER), OUTCOME
+    ).agg(F.sum(F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1).alias(MESSAGES))
+    together = F.sum(MESSAGES).over(Window.partitionBy(SECOND, SENDER))
+    name = F.col(OUTCOME).cast("string")
+    for outcome in Settlement:
+        name = F.when(F.col(OUTCOME) == int(outcome), F.lit(outcome.name.lower())).otherwise(name)
+    return (
+        counts.withColumn(SHARE, F.col(MESSAGES) / together)
+        .where(F.col(OUTCOME) != int(Settlement.ACCEPTED))
+        .select(SECOND, SENDER, name.alias(OUTCOME), MESSAGES, SHARE)
+    )

@@ -1,0 +1,83 @@
+"""How do the sessions after the first start faster?
+
+Analyses a recording of a few messages with a JVM that writes down, on exit, every class it loaded. This takes a few
+seconds longer than a first analysis, once, during set-up: `python -m crescendo.pipeline.spark.rehearsal`. What the
+archive is, and where it lies, is described in `class_archive`.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import experiment_from, to_document
+from crescendo.pipeline.job import analyze
+from crescendo.pipeline.spark.class_archive import archive_path
+from crescendo.pipeline.spark.session import close_session, open_session
+from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
+from crescendo.record.reader import journalled_parts
+from crescendo.record.schema import READINGS, RECEIVED, SENT, SETTLED, Settlement
+from crescendo.record.writer import Recorder
+
+_SECOND_NS = 10**9
+
+
+def rehearse() -> Path:
+    """Make the archive of this environment, unless it is there already."""
+    path = archive_path()
+    if path is None:
+        raise ConfigError("JAVA_HOME does not lead to a Java installation, so there is nothing to rehearse with")
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    with tempfile.TemporaryDirectory(prefix="crescendo-rehearsal-") as directory:
+        _record(Path(directory))
+        spark = open_session(java_options=(f"-XX:ArchiveClassesAtExit={draft}",))
+        try:
+            analyze(Path(directory), spark, lambda _: None)
+        finally:
+            close_session(spark)
+    if not draft.exists():
+        raise ConfigError(f"Java did not write its class archive to {draft}; sessions start slower without it")
+    return draft.rename(path)
+
+
+def _record(run_dir: Path) -> None:
+    """Three messages sent, of which one never arrives: the analysis has to go all the way."""
+    recorder = Recorder(run_dir, "rehearsal")
+    numbers = np.arange(3)
+    recorder.append(SENT, 3, 0, numbers, 1, numbers + 1, numbers + 1, 32)
+    recorder.append(SETTLED, 1, 0, 0, 2, 1, 2, int(Settlement.ACCEPTED))
+    two = numbers[:2]
+    recorder.append(RECEIVED, 2, 0, 0, two, two + 1, two + 1, two + 5, two, 32, 0)
+    recorder.append(READINGS, 3, numbers, "rehearsal", "entity", "metric", numbers * 1.5)
+    recorder.close()
+    experiment = experiment_from({"name": "rehearsal"})
+    group = experiment.workload[0]
+    where = {"peer": "rehearsal", "group": group.name, "address": group.address, "destination": group.destination}
+    write_manifest(
+        run_dir,
+        Manifest(
+            run="rehearsal",
+            tag=0,
+            experiment=to_document(experiment),
+            command=[],
+            started_ns=0,
+            state=State.SEALED,
+            connections=[
+                Connection(id=0, role="sender", **where),
+                Connection(id=0, role="receiver", subscription=group.address, **where),
+            ],
+            phases=[Phase("measure", 0, _SECOND_NS)],
+            files=list(journalled_parts(run_dir)),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    from crescendo.pipeline.spark.java import use_java
+
+    use_java()
+    print(rehearse())

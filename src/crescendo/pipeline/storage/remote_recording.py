@@ -1,0 +1,81 @@
+"""Is a recording that lies at a URL whole and unharmed?
+
+The same questions that `record.reader` asks of a directory: size and hash of every part. Spark hashes the parts
+where they are and gives back one row a part; of the parts themselves the driver sees the footers. Repairs nothing.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from crescendo.model.errors import ConfigError
+from crescendo.pipeline.storage.hadoop import HadoopPlace
+from crescendo.record.manifest import JOURNAL, MANIFEST, Manifest, Part, State, read_manifest
+from crescendo.record.reader import journalled_parts
+
+_GLOB_PATHS = "__globPaths__"
+_FOOTER_GUESS = 64 * 1024
+MAX_FOOTER_BYTES = 16 * 2**20
+_MAGIC = b"PAR1"
+
+
+def fetch_manifest(place: HadoopPlace, desk: Path) -> tuple[Manifest, list[Part]]:
+    """The manifest and the parts that it or the journals list; both lie on the desk then."""
+    if place.read(MANIFEST) is None:
+        raise ConfigError(f"{place}: not a recording, it has no {MANIFEST}")
+    try:
+        manifest = read_manifest(desk)
+    except ConfigError as err:
+        raise ConfigError(str(err).replace(str(desk), str(place))) from err
+    if manifest.state is State.SEALED:
+        return manifest, manifest.files
+    for name in place.names(JOURNAL):
+        place.fetched(f"{JOURNAL}/{name}")
+    return manifest, list(journalled_parts(desk))
+
+
+def faults_of(place: HadoopPlace, parts: list[Part], spark: SparkSession) -> dict[str, str]:
+    """Path of a part -> what is wrong with its size or its hash."""
+    faults: dict[str, str] = {}
+    for part in parts:
+        if part.path.startswith("/") or ".." in part.path.split("/"):
+            faults[part.path] = "lies outside the recording"
+            continue
+        octets = place.octets(part.path)
+        if octets is None:
+            faults[part.path] = "is missing"
+        elif octets != part.octets:
+            faults[part.path] = f"has {octets} bytes, not {part.octets}"
+    sound = {part.path: part for part in parts if part.path not in faults}
+    hashes = _hashes([place.at(path) for path in sound], spark)
+    for path, part in sound.items():
+        if hashes.get(_tail_of(path)) != part.sha256:
+            faults[path] = "does not match its hash"
+    return faults
+
+
+def footer_of(place: HadoopPlace, path: str) -> pq.ParquetFile:
+    """The footer of a part, read as if it were all of it: whoever asks for rows finds none here."""
+    tail = place.tail(path, _FOOTER_GUESS)
+    length = int.from_bytes(tail[-8:-4], "little") + 8 if tail.endswith(_MAGIC) else 0
+    if not 12 <= length <= MAX_FOOTER_BYTES:
+        raise pa.ArrowInvalid("it has no footer")
+    if length > len(tail):
+        tail = place.tail(path, length)
+    return pq.ParquetFile(pa.BufferReader(_MAGIC + tail[-length:]))
+
+
+def _hashes(urls: list[str], spark: SparkSession) -> dict[str, str]:
+    if not urls:
+        return {}
+    parts = spark.read.format("binaryFile").option(_GLOB_PATHS, "false").load(urls)
+    rows = parts.select("path", F.sha2("content", 256).alias("sha256")).collect()  # one row a part, not a message
+    return {_tail_of(str(row["path"])): str(row["sha256"]) for row in rows}
+
+
+def _tail_of(path: str) -> str:
+    """Table and file name: what a part is called whatever Spark makes of the URL before them."""
+    return "/".join(path.split("/")[-2:])

@@ -1,0 +1,90 @@
+"""What did the inspectors see, and which way did it go?
+
+Turns the long form of a recording (one row a number) into one row a look and entity, with a column a metric, and into
+one line a metric with its mean, its peak and its trend. The trend is a straight line by least squares through the
+measure phase: what grows steadily there may be a leak. Judges nothing; where looking failed is in `gaps`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from crescendo.pipeline.columns import ENTITY, METRIC, RUN, SOURCE, T_NS, VALUE
+from crescendo.pipeline.source.moments import Timeline
+
+MAX_METRICS = 400
+"""More columns than this has no table. The metrics read most often stay; the summary has a line for every one."""
+
+TREND_SAMPLES = 3
+"""A line through two points fits them always and says nothing."""
+
+_KEYS = (RUN, SOURCE, ENTITY, T_NS)
+
+
+def metric_columns(files: Iterable[str]) -> dict[str, str]:
+    """Metric -> column of the wide table, from the parts themselves: asking Spark would cost a job of its own."""
+    counts: Counter[str] = Counter()
+    for file in files:
+        for batch in pq.ParquetFile(file, read_dictionary=[METRIC]).iter_batches(columns=[METRIC]):
+            for entry in batch.column(0).value_counts():
+                counts[entry["values"].as_py()] += entry["counts"].as_py()
+    kept = sorted(sorted(counts), key=lambda metric: -counts[metric])[:MAX_METRICS]
+    taken = {key.lower() for key in _KEYS}
+    columns: dict[str, str] = {}
+    for metric in sorted(kept):
+        # Spark does not tell upper from lower case in the names of columns, and management interfaces do.
+        column, number = metric or "_", 1
+        while column.lower() in taken:
+            number += 1
+            column = f"{metric}_{number}"
+        taken.add(column.lower())
+        columns[metric] = column
+    return columns
+
+
+def readings(recorded: DataFrame, run: str, metrics: dict[str, str]) -> DataFrame:
+    """One row per run, source, entity and look. What was not read is null."""
+    return (
+        recorded.where(F.col(METRIC).isin(list(metrics)))
+        .groupBy(F.lit(run).alias(RUN), SOURCE, ENTITY, T_NS)
+        .pivot(METRIC, list(metrics))
+        .agg(F.max(VALUE))
+        .toDF(*_KEYS, *metrics.values())
+    )
+
+
+def reading_summary(recorded: DataFrame, run: str, timeline: Timeline) -> DataFrame:
+    """One row per run, source, entity and metric; all numbers are of the measure phase.
+
+    What was read only outside of it has 0 samples and nulls. Slope and r2 need three samples; a value that never
+    changed has slope 0 and no r2, because there is nothing for a line to explain.
+    """
+    measured = timeline.measured(F.col(T_NS)) & _finite(F.col(VALUE))
+    value = F.when(measured, F.col(VALUE))
+    # Seconds since the origin: squares of nanoseconds since the machine started would leave no digits for the slope.
+    second = (F.col(T_NS) - F.lit(timeline.origin_ns).cast("long")) / F.lit(1e9)
+    enough, varied = F.col("samples") >= TREND_SAMPLES, F.col("min") < F.col("peak")
+    # Sums of floats depend on their order: with each metric in one piece and sorted, they come out alike anywhere.
+    ordered = recorded.repartition(SOURCE, ENTITY, METRIC).sortWithinPartitions(SOURCE, ENTITY, METRIC, T_NS, VALUE)
+    return (
+        ordered.groupBy(F.lit(run).alias(RUN), SOURCE, ENTITY, METRIC)
+        .agg(
+            F.count(value).alias("samples"),
+            F.min_by(value, F.when(measured, F.col(T_NS))).alias("first"),
+            F.max_by(value, F.when(measured, F.col(T_NS))).alias("last"),
+            F.min(value).alias("min"),
+            F.avg(value).alias("mean"),
+            F.max(value).alias("peak"),
+            F.regr_slope(value, second).alias("slope"),
+            F.regr_r2(value, second).alias("r2"),
+        )
+        .withColumn("slope", F.when(enough, F.col("slope")))
+        .withColumn("r2", F.when(enough & varied, F.col("r2")))
+    )
+
+
+def _finite(value: Column) -> Column:
+    return ~F.isnan(value) & (F.abs(value) < F.lit(float("inf")))

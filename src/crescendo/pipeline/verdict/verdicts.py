@@ -1,0 +1,33 @@
+"""Pass, fail or invalid: what may be said about this run?
+
+Brings each check's value, its bound and the doubts about its evidence together. The rule of three itself, and what
+is proven in spite of doubt, are in `model.verdict`.
+"""
+
+from crescendo.model.verdict import Check, Verdict, judge, judge_check, stopped_check
+from crescendo.pipeline.verdict.conservation import conservation
+from crescendo.pipeline.verdict.evidence import Evidence
+from crescendo.pipeline.verdict.validity import Finding, findings
+from crescendo.record.summary import Validity
+
+
+def verdict_of(evidence: Evidence) -> tuple[list[Validity], Verdict]:
+    """The validity list and the verdict."""
+    found = findings(evidence) + conservation(evidence)
+    checks = [_check(metric, evidence, found) for metric in evidence.checks]
+    if (end := evidence.manifest.exceeded) is not None:
+        checks.append(stopped_check(end.metric, end.value_ns, end.limit_ns, end.peer))
+    load = found[0].validity
+    doubts = [] if load.holds else [load.detail]
+    if evidence.aggregates is not None and not checks:
+        doubts.append("nothing to judge: the source kept no messages, and no check asks for what it did keep")
+    return [finding.validity for finding in found], judge(checks, doubts)
+
+
+def _check(metric: str, evidence: Evidence, found: list[Finding]) -> Check:
+    bound = evidence.checks[metric]
+    unmeasured = evidence.unmeasured(metric, bound)
+    reasons = [unmeasured] if unmeasured else []
+    for finding in found:
+        reasons += finding.doubts.get(metric, [])
+    return judge_check(metric, bound, evidence.value_of(metric), offered=evidence.rate.offered, reasons=reasons)

@@ -1,0 +1,79 @@
+"""How are the processes of an instance ended, including the ones they started?
+
+Each process is asked with SIGTERM first and killed after a grace period. Descendants are found by the token that they
+inherit in their environment, because children outlive parents. No other process is ever signalled."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+import psutil
+
+from crescendo.processes.ref import Mark, is_alive
+
+TOKEN = "CRESCENDO_INSTANCE"  # noqa: S105 - the name of a variable
+
+
+_POLL_S = 0.02
+
+
+_KILL_TIMEOUT_S = 5.0
+
+
+def end_all(processes: Sequence[Mark], token: str, grace_s: float) -> None:
+    """End them one after the other, the last one first, and then whatever they have left behind."""
+    for process in reversed(processes):
+        _end(process, grace_s)
+    left = _holders(token)
+    for straggler in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            straggler.kill()
+    psutil.wait_procs(left, _KILL_TIMEOUT_S)
+
+
+def _end(process: Mark, grace_s: float) -> None:
+    """Ask it to end, and after a while make it and its descendants."""
+    if not is_alive(process):
+        return
+    _signal(process, signal.SIGTERM)
+    if _ends_within(process, grace_s):
+        return
+    family = _descendants(process)
+    _signal(process, signal.SIGKILL)
+    for child in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()  # psutil compares births too
+    _ends_within(process, _KILL_TIMEOUT_S)
+
+
+def _signal(process: Mark, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+
+
+def _ends_within(process: Mark, timeout_s: float) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while is_alive(process):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _descendants(process: Mark) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _holders(token: str) -> list[psutil.Process]:
+    """All processes that have inherited the token."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found

@@ -1,0 +1,48 @@
+"""Which processes belong to an instance, and how do they all end?
+
+A process is known by its number and its birth, because numbers are used again; its offspring by a token that they
+inherit in their environment, because children outlive parents. Nothing else is ever signalled. Starts nothing.
+"""
+
+import contextlib
+import sys
+from pathlib import Path
+
+import psutil
+from msgspec import Struct
+
+_START_TIME = 19  # field 22 of /proc/PID/stat, counted after the name, which may hold anything
+
+
+class Mark(Struct, frozen=True):
+    """One process, once and for all."""
+
+    name: str
+    pid: int
+    birth: str  # ticks since the boot that is named with them: unlike a time of day, no clock change moves it
+
+
+def mark(name: str, pid: int) -> Mark:
+    """Remember a process that lives now."""
+    return Mark(name, pid, _birth(pid) or "never")
+
+
+def is_alive(process: Mark) -> bool:
+    """Whether that very process still runs. A zombie does not."""
+    return _birth(process.pid) == process.birth
+
+
+def _birth(pid: int) -> str | None:
+    """None: there is no such process, or it is a zombie."""
+    if sys.platform != "linux":
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                return repr(process.create_time())
+        return None
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+    return None if fields[0] in {"Z", "X"} else f"{boot}:{fields[_START_TIME]}"

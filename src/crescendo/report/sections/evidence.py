@@ -1,0 +1,149 @@
+"""On what does the verdict rest, line by line?
+
+Turns checks, latencies, the ledger and the peers' statistics into rows of text for the tables of the page. Every
+number shown is the pipeline's or the manifest's own; this module only finds words and an order for them.
+"""
+
+from dataclasses import dataclass
+
+from crescendo.model.verdict import COUNTS, PERCENTILES, Check
+from crescendo.record.manifest import PeerRecord
+from crescendo.record.summary import Latency, Ledger
+from crescendo.report import formats
+from crescendo.report.data.tables import Ranges
+from crescendo.report.sections.headline import ICONS, metric_name
+
+WITHHELD = "withheld"
+
+_PHASE_NAMES = {"warmup": "warm-up"}
+_STATISTICS_FIRST = ("lateness_p50_ns", "lateness_p99_ns", "blocked_share", "busy_share", "batch_share", "cpu_seconds")
+_POINTS_IN_TIME = {"t_ns", "last_sent_ns"}
+"""Clock readings among the statistics: as lengths of time they would mean nothing to a reader."""
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    metric: str
+    bound: str
+    limit: str
+    value: str
+    outcome: str
+    icon: str
+    reasons: list[str]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text: `names` columns of words, then numbers; from column `alarms` on, anything but 0 is trouble."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    names: int = 1
+    alarms: int | None = None
+
+
+@dataclass(frozen=True)
+class RangeList:
+    """Exact sequence ranges of one kind of trouble."""
+
+    kind: str
+    total: int
+    grid: Grid
+
+
+def phase_name(name: str) -> str:
+    return _PHASE_NAMES.get(name, name)
+
+
+def check_rows(checks: list[Check]) -> list[CheckRow]:
+    return [
+        CheckRow(
+            metric=metric_name(check.metric),
+            bound=formats.bound(check.bound),
+            limit=formats.metric_value(check.metric, check.limit) if "of offered" in check.bound else "",
+            value=formats.metric_value(check.metric, check.value),
+            outcome=str(check.outcome),
+            icon=ICONS[check.outcome],
+            reasons=check.reasons,
+        )
+        for check in checks
+    ]
+
+
+def latency_grid(latency: list[Latency]) -> Grid:
+    """One row a phase and kind; a percentile that may not be told reads `withheld`."""
+    rows = []
+    for row in latency:
+        told = [row.percentiles_ns.get(name) for name in PERCENTILES]
+        rows.append(
+            [
+                phase_name(row.phase),
+                row.kind,
+                formats.count(row.count),
+                formats.nanoseconds(row.min_ns),
+                *(WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in told),
+                formats.nanoseconds(row.max_ns),
+                formats.nanoseconds(row.mean_ns),
+                formats.count(row.negative),
+            ]
+        )
+    return Grid(["Phase", "Kind", "Samples", "min", *PERCENTILES, "max", "mean", "negative"], rows, names=2)
+
+
+def ledger_grid(ledger: list[Ledger], scope: str, names: dict[int, str]) -> Grid:
+    """The rows of one scope; `names` says which connection a sender's number stands for."""
+    title = {"total": "Scope", "subscription": "Subscription", "sender": "Sender"}[scope]
+    rows = []
+    for row in ledger:
+        if row.scope != scope:
+            continue
+        who = {"total": "all messages", "subscription": row.subscription or formats.NOTHING}.get(scope)
+        numbers = [
+            row.sent, row.owed, row.settled, row.delivered, row.lost_acknowledged, row.lost_unacknowledged,
+            row.duplicated, row.reordered, row.corrupt, row.stray, row.unrecorded,
+        ]  # fmt: skip
+        rows.append([who or sender_name(row.sender, names), *(formats.count(number) for number in numbers)])
+    columns = [
+        title, "sent", "owed", "settled", "delivered", "lost acked", "lost unacked",
+        "duplicated", "reordered", "corrupt", "stray", "unrecorded",
+    ]  # fmt: skip
+    return Grid(columns, rows, alarms=5)
+
+
+def sender_name(sender: int | None, names: dict[int, str]) -> str:
+    if sender is None:
+        return formats.NOTHING
+    return f"{sender} · {names[sender]}" if sender in names else str(sender)
+
+
+def range_lists(ranges: list[Ranges], names: dict[int, str]) -> list[RangeList]:
+    worst_first = sorted(ranges, key=lambda found: COUNTS.index(found.kind))
+    return [RangeList(found.kind, found.total, _range_grid(found, names)) for found in worst_first]
+
+
+def _range_grid(found: Ranges, names: dict[int, str]) -> Grid:
+    rows = []
+    for row in found.rows:
+        first, last = row["first_seq"], row["last_seq"]
+        span = str(first) if first == last else f"{first} – {last}"  # no thousands: people paste these into queries
+        rows.append([row["subscription"], sender_name(row["sender"], names), span, formats.count(last - first + 1)])
+    return Grid(["Subscription", "Sender", "Sequence numbers", "Messages"], rows, names=2)
+
+
+def peer_grid(peers: list[PeerRecord]) -> Grid:
+    """What each process measured about itself. Statistics that nobody reported make no column."""
+    reported = {key for peer in peers for key in peer.statistics} - _POINTS_IN_TIME
+    keys = [key for key in _STATISTICS_FIRST if key in reported]
+    keys += sorted(reported - set(keys))
+    rows = [
+        [peer.id, peer.role, peer.ended]
+        + [formats.fact(key, peer.statistics[key]) if key in peer.statistics else formats.NOTHING for key in keys]
+        for peer in peers
+    ]
+    return Grid(["Peer", "Role", "Ended", *(_statistic_name(key) for key in keys)], rows, names=3)
+
+
+def _statistic_name(key: str) -> str:
+    return {"cpu_seconds": "CPU seconds", "batch_share": "on the batch path", "blocked_share": "time blocked"}.get(
+        key, formats.label(key)
+    )

@@ -1,0 +1,206 @@
+"""What went on inside the system while it was loaded?
+
+One chart for each question that the readings answer, all over the same seconds as rate and latency, with the times
+shown at which nobody could look; and a table of all metrics, those that moved first. Names the trend of a metric, and
+leaves it to the reader whether that is a leak.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crescendo.record.manifest import Phase
+from crescendo.report import formats
+from crescendo.report.data.reading_tables import Gap, Line, Looks, Summary
+from crescendo.report.data.tables import Tables
+from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
+from crescendo.report.plots.time_axis import Chart, band, extent_of, line, over_time, plot_name, spans_of
+from crescendo.report.sections.evidence import Grid
+
+LINES_DRAWN = 6
+ROWS_SHOWN = 30
+ALIKE_SHOWN = 4
+"""So many entities of one metric stand in front; a hundred queues that do the same are one piece of news."""
+GAPS_LISTED = 5
+_TONES = ("blue", "orange", "green", "purple", "muted", "blue")
+_DASHES = ("solid", "7px,4px", "2px,2px", "solid", "7px,4px", "2px,3px")
+_CLEAR_R2 = 0.8  # a straight line explains most of what happened
+_CLEAR_CHANGE = 0.05  # of the mean, over the measure phase
+_HOVERS = {BYTES: "%{y:.4s}B", CORES: "%{y:.2f} cores", COUNT: "%{y:,.4~g}"}
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The section of the report."""
+
+    charts: dict[str, Chart]  # id of the place on the page -> chart
+    titles: dict[str, str]
+    grid: Grid
+    left_out: int
+    gaps: list[str]
+
+
+def inside(looks: Looks, tables: Tables, phases: list[Phase]) -> Inside | None:
+    """None when nobody looked: then there is no such section."""
+    if not looks.summaries and not looks.gaps:
+        return None
+    spans = spans_of(phases)
+    measure_s = sum(end - start for name, start, end in spans if name == "measure")
+    found = {gauge: _highest(looks.summaries, gauge) for gauge in GAUGES}
+    drawn = {gauge: lines for gauge in GAUGES if (lines := looks.lines(found[gauge][:LINES_DRAWN]))}
+    extent = (
+        extent_of(tables.timeline) if tables.timeline else _extent([each for lines in drawn.values() for each in lines])
+    )
+    charts = {
+        f"inside-{gauge.id}": _chart(
+            gauge, lines, len(found[gauge]), looks.gaps, over_time(extent, spans, _axis(gauge, lines))
+        )
+        for gauge, lines in drawn.items()
+    }
+    titles = {f"inside-{gauge.id}": gauge.title for gauge in drawn}
+    ranked = _ranked(looks.summaries, measure_s)
+    return Inside(
+        charts, titles, _grid(ranked[:ROWS_SHOWN], measure_s), max(len(ranked) - ROWS_SHOWN, 0), _gap_words(looks.gaps)
+    )
+
+
+def _highest(summaries: list[Summary], gauge: Gauge) -> list[Summary]:
+    """What answers this question, the highest peaks first."""
+    found = [summary for summary in summaries if gauge.shows(summary.entity, summary.metric)]
+    return sorted(found, key=lambda each: (-_or_lowest(each.peak), each.entity, each.metric, each.source))
+
+
+def _chart(gauge: Gauge, lines: list[Line], found: int, gaps: list[Gap], layout: dict[str, Any]) -> Chart:
+    names = _names([drawn.summary for drawn in lines])
+    traces = [
+        line(name, *_broken(drawn, gaps), tone, hover=_HOVERS[gauge.unit], dash=dash)
+        for name, drawn, tone, dash in zip(names, lines, _TONES, _DASHES, strict=False)
+    ]
+    blind = [gap for gap in gaps if any(gap.source == drawn.summary.source for drawn in lines)]
+    end_s = layout["xaxis"]["range"][1]
+    for gap in blind:
+        layout["shapes"].append(band(gap.start_s, end_s if gap.end_s is None else gap.end_s) | {"name": "gap"})
+    notes = []
+    if found > len(lines):
+        notes.append(f"The {len(lines)} with the highest peaks of {found:,}.")
+    if blind:
+        notes.append("Tinted: nobody could look.")
+    peaks = [_value(gauge.unit, float(drawn.value.max())) for drawn in lines]
+    words = "; ".join(f"{name} up to {peak}" for name, peak in zip(names, peaks, strict=True))
+    return Chart({"data": traces, "layout": layout}, f"{gauge.title} over time: {words}.", notes)
+
+
+def _axis(gauge: Gauge, lines: list[Line]) -> dict[str, Any]:
+    top = max(1.0, *(float(drawn.value.max()) for drawn in lines))
+    bottom = min(0.0, *(float(drawn.value.min()) for drawn in lines))
+    # Prefixes only for large numbers: half a core is no 500 millicores.
+    axis = {"title": {"text": gauge.axis}, "tickformat": "~s" if top >= 1000 else "~g", "fixedrange": True}
+    # Headroom for the names of the phases above the lines.
+    return axis | {"range": [bottom, top * 1.18], "ticksuffix": "B" if gauge.unit == BYTES else ""}
+
+
+def _names(summaries: list[Summary]) -> list[str]:
+    """The shortest names that tell the lines of one chart apart."""
+    metrics, sources = {each.metric for each in summaries}, {each.source for each in summaries}
+    one_source = len({each.entity for each in summaries}) == len(summaries) or len(sources) == 1
+    names = []
+    for each in summaries:
+        name = each.entity if len(metrics) == 1 else f"{each.entity} {each.metric}"
+        names.append(plot_name(name if one_source else f"{name} ({each.source})"))
+    return names
+
+
+def _broken(drawn: Line, gaps: list[Gap]) -> tuple[np.ndarray, np.ndarray]:
+    """A line has no value where nobody looked."""
+    breaks = [gap.start_s for gap in gaps if gap.source == drawn.summary.source]
+    places = np.searchsorted(drawn.t_s, breaks)
+    return np.insert(drawn.t_s, places, breaks), np.insert(drawn.value.astype(float), places, math.nan)
+
+
+def _extent(lines: list[Line]) -> tuple[float, float]:
+    """Of a run without messages: all that was looked at."""
+    if not lines:
+        return 0.0, 1.0
+    start, end = min(float(each.t_s[0]) for each in lines), max(float(each.t_s[-1]) for each in lines)
+    return start, max(end, start + 1.0)
+
+
+def _ranked(summaries: list[Summary], measure_s: float) -> list[Summary]:
+    front: list[Summary] = []
+    behind: list[Summary] = []
+    alike: dict[str, int] = {}
+    for summary in sorted(summaries, key=lambda each: _rank(each, measure_s)):
+        alike[summary.metric] = alike.get(summary.metric, 0) + 1
+        (front if alike[summary.metric] <= ALIKE_SHOWN else behind).append(summary)
+    return front + behind
+
+
+def _rank(summary: Summary, measure_s: float) -> tuple[int, float, float, str, str]:
+    """What answers a question and moved, then what moved, then what stood still."""
+    moved = summary.min != summary.peak
+    known = gauge_of(summary.entity, summary.metric) is not None
+    tier = (0 if known else 1) if moved else (2 if known else 3)
+    drift = abs(_change(summary, measure_s) or 0.0) * (summary.r2 or 0.0)
+    return tier, -drift, -_or_lowest(summary.peak), summary.entity, summary.metric
+
+
+def _change(summary: Summary, measure_s: float) -> float | None:
+    """By what share of its mean a metric moved along its trend during the measure phase."""
+    if summary.slope is None or not summary.mean:
+        return None
+    return summary.slope * measure_s / abs(summary.mean)
+
+
+def _grid(summaries: list[Summary], measure_s: float) -> Grid:
+    rows = []
+    seen = Counter((each.entity, each.metric) for each in summaries)
+    for each in summaries:
+        unit = unit_of(each.entity, each.metric)
+        slope = (
+            formats.NOTHING
+            if each.slope is None or each.min == each.peak
+            else f"{_value(unit, each.slope, signed=True)}/s"
+        )
+        values = [_value(unit, value) for value in (each.first, each.last, each.mean, each.peak)]
+        r2 = formats.NOTHING if each.r2 is None else f"{each.r2:.2f}"
+        name = each.entity if seen[each.entity, each.metric] == 1 else f"{each.entity} ({each.source})"
+        rows.append([name, each.metric, _trend(each, measure_s), *values, slope, r2])
+    return Grid(["Entity", "Metric", "Trend", "first", "last", "mean", "peak", "slope", "r²"], rows, names=3)
+
+
+def _trend(summary: Summary, measure_s: float) -> str:
+    change = _change(summary, measure_s)
+    if change is None:
+        return formats.NOTHING
+    if (summary.r2 or 0.0) < _CLEAR_R2 or abs(change) < _CLEAR_CHANGE:
+        return "steady" if abs(change) < _CLEAR_CHANGE else "varies"
+    return "↗\N{NO-BREAK SPACE}rising" if change > 0 else "↘\N{NO-BREAK SPACE}falling"
+
+
+def _value(unit: str, value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return formats.NOTHING
+    sign = "−" if value < 0 else "+" if signed and value > 0 else ""
+    size = abs(value)
+    if unit == BYTES:
+        return sign + formats.octets(size)
+    return sign + (formats.count(size) if size >= 1000 or float(size).is_integer() else f"{size:.3g}")
+
+
+def _gap_words(gaps: list[Gap]) -> list[str]:
+    words = []
+    for gap in gaps[:GAPS_LISTED]:
+        until = "to the end" if gap.end_s is None else f"to {gap.end_s:,.1f} s"
+        words.append(
+            f"{gap.source} could not look from {gap.start_s:,.1f} s {until}: {gap.reason or 'no reason given'}"
+        )
+    if len(gaps) > GAPS_LISTED:
+        words.append(f"and {len(gaps) - GAPS_LISTED:,} more times")
+    return words
+
+
+def _or_lowest(value: float | None) -> float:
+    return -math.inf if value is None else value

@@ -1,0 +1,114 @@
+"""When did deliveries stop, what followed a fault, and was the system steady?
+
+One section: outages with the way back from them, events beside what happened around them, and the trends of the
+measure phase. Every number is the pipeline's; this module finds words and an order for them.
+"""
+
+from crescendo.model.units import format_ns
+from crescendo.report import formats
+from crescendo.report.data.small_tables import Rows, SmallTables
+from crescendo.report.sections.evidence import Grid
+from crescendo.report.sections.section import ROWS_SHOWN, Part
+
+_METRICS = {"rate": "rate", "p99_ns": "p99 latency", "backlog": "backlog"}
+
+
+def outages(tables: SmallTables) -> Part | None:
+    """None when the pipeline found nothing to say."""
+    gaps, effects, steady = tables.rows("outages"), tables.rows("effects"), tables.rows("steady_state")
+    if not gaps and not effects and not steady:
+        return None
+    bursts = tables.rows("bursts")
+    grids: dict[str, Grid] = {}
+    if gaps:
+        grids["Outages"] = _outage_grid(gaps[:ROWS_SHOWN], bursts, tables)
+    if effects:
+        grids["Faults and broken connections"] = _effect_grid(effects[:ROWS_SHOWN], tables)
+    if steady:
+        grids["Steady state"] = _steady_grid(steady)
+    lead = (
+        f"Deliveries stopped {formats.plural(len(gaps), 'time')} when they should not have."
+        if gaps
+        else "No gap in deliveries that should not have been there."
+    )
+    drifting = [row for row in steady if row["state"] in {"rising", "falling"}]
+    if drifting:
+        lead += " Not steady while it was measured: " + ", ".join(
+            f"{_METRICS[row['metric']]} {row['state']}" for row in drifting
+        )
+        lead += "."
+    left_out = max(len(gaps) - ROWS_SHOWN, 0) + max(len(effects) - ROWS_SHOWN, 0)
+    return Part("outages", "Outages and steady state", lead, None, grids, left_out)
+
+
+def _outage_grid(gaps: Rows, bursts: Rows, tables: SmallTables) -> Grid:
+    rows = []
+    for row in gaps:
+        key = row["subscription"], row["start_ns"]
+        mine = [each for each in bursts if (each["subscription"], each["start_ns"]) == key]
+        came = row["end_ns"] is not None
+        rows.append(
+            [
+                row["subscription"],
+                f"{tables.second(row['start_ns']):,.2f} s",
+                format_ns(row["gap_ns"]) if came else "never back",
+                f"{formats.rate(row['earlier_rate'])} msg/s",
+                formats.nanoseconds(row["recovered_ns"]),
+                formats.count(row["area_lost"]),
+                formats.nanoseconds(row["caught_up_ns"]),
+                f"{formats.rate(row['peak_rate'])} msg/s" if came else formats.NOTHING,
+                formats.count(sum(each["negative"] for each in mine)) if came else formats.NOTHING,
+                formats.count(sum(each["inversions"] for each in mine)) if came else formats.NOTHING,
+            ]
+        )
+    columns = [
+        "Subscription", "at", "gap", "rate before", "to 95 %", "not delivered in time", "caught up in", "peak",
+        "in a burst", "out of order",
+    ]  # fmt: skip
+    return Grid(columns, rows)
+
+
+def _effect_grid(effects: Rows, tables: SmallTables) -> Grid:
+    rows = [
+        [
+            row["kind"],
+            row["source"],
+            f"{tables.second(row['t_ns']):,.2f} s",
+            formats.rate(row["rate_before"]),
+            formats.rate(row["rate_after"]),
+            formats.nanoseconds(row["p99_before_ns"]),
+            formats.nanoseconds(row["p99_after_ns"]),
+            formats.count(row["backlog_peak"]),
+            formats.nanoseconds(row["outage_gap_ns"]),
+        ]
+        for row in effects
+    ]
+    columns = ["Event", "Source", "at", "msg/s before", "after", "p99 before", "after", "backlog up to", "outage"]
+    return Grid(columns, rows, names=2)
+
+
+def _steady_grid(steady: Rows) -> Grid:
+    rows = []
+    for row in steady:
+        told = row["p"] is not None
+        rows.append(
+            [
+                _METRICS[row["metric"]],
+                row["state"],
+                _quantity(row["metric"], row["median"]),
+                f"{_quantity(row['metric'], row['slope'], signed=True)}/s" if told else formats.NOTHING,
+                f"{row['change']:+.1%}".replace("-", "−").replace("%", " %") if told else formats.NOTHING,
+                f"{row['p']:.3f}" if told else formats.NOTHING,
+                formats.NOTHING if row["settled_after_s"] is None else f"{row['settled_after_s']:,} s",
+            ]
+        )
+    columns = ["Metric", "State", "median", "slope", "change over the phase", "p", "settled after"]
+    return Grid(columns, rows, names=2)
+
+
+def _quantity(metric: str, value: float, *, signed: bool = False) -> str:
+    sign = "−" if value < 0 else "+" if signed and value > 0 else ""
+    size = abs(value)
+    if metric == "p99_ns":
+        return sign + (format_ns(size) if size else "0 s")
+    return sign + (formats.rate(size) if size >= 1 or not size else f"{size:.2g}")

@@ -1,0 +1,128 @@
+"""How evenly did messages arrive, and where did the time of a request go?
+
+Two sections of plain tables: jitter by receiver, and spans by action with a bar for the mean of each, or for each
+request cut into its tiers. Both are there only when the pipeline made the table. Finds words; computes nothing.
+"""
+
+from typing import Any
+
+from crescendo.report import formats
+from crescendo.report.data.small_tables import Rows, SmallTables
+from crescendo.report.plots.time_axis import Chart, plot_name
+from crescendo.report.sections.evidence import WITHHELD, Grid
+from crescendo.report.sections.request_breakdown import Request, breakup, requests_of
+from crescendo.report.sections.section import ROWS_SHOWN, Part
+
+BARS_DRAWN = 12
+TIERS_SHOWN = 40
+_COLUMNS = ["Action", "Outcome", "count", "share", "mean", "p50", "p90", "p99", "p99.9", "max"]
+
+
+def jitter(tables: SmallTables) -> Part | None:
+    found = sorted(tables.rows("jitter"), key=lambda row: -row["max_ns"])
+    if not found:
+        return None
+    rows = [
+        [
+            str(row["receiver"]),
+            formats.count(row["count"]),
+            formats.nanoseconds(row["max_ns"]),
+            formats.nanoseconds(row["mean_abs_ns"]),
+            *(WITHHELD if row[name] is None else formats.nanoseconds(row[name]) for name in ("p50", "p99", "p99.9")),
+            formats.nanoseconds(row["min_ns"]),
+            formats.nanoseconds(row["rfc3550_ns"]),
+        ]
+        for row in found[:ROWS_SHOWN]
+    ]
+    columns = ["Receiver", "samples", "max", "mean size", "p50", "p99", "p99.9", "min", "RFC 3550"]
+    lead = (
+        "Time between two deliveries less the time between their intentions. Above zero a message came later after"
+        " the one before it than it was meant to; below zero earlier, as held messages do after an interruption."
+    )
+    grids = {"Jitter by receiver": Grid(columns, rows)}
+    return Part("jitter", "Jitter", lead, None, grids, max(len(found) - ROWS_SHOWN, 0))
+
+
+def tiers(tables: SmallTables) -> Part | None:
+    found = [row for row in tables.rows("spans") if row["phase"] == "measure"]
+    if not found:
+        return None
+    whole = sorted((row for row in found if row["outcome"] is None), key=lambda row: (-row["total_ns"], row["action"]))
+    if requests := requests_of(whole):
+        return _broken_up(found, whole, requests)
+    rows = []
+    for row in whole[:ROWS_SHOWN]:
+        rows += _with_outcomes(row, found)
+    lead = (
+        "What clients and brokers timed themselves in the measure phase, the most time first. The share is that of the"
+        " first line: where actions are tiers of one request, that is the request as a whole."
+    )
+    grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
+    return Part("tiers", "Tiers", lead, _bars(whole[:BARS_DRAWN]), grids, max(len(whole) - ROWS_SHOWN, 0))
+
+
+def _broken_up(found: Rows, whole: Rows, requests: list[Request]) -> Part:
+    """Requests with their tiers below them, then all that is no part of a request."""
+    ordered = [(row, row is each.whole) for each in requests for row in each.rows]
+    within = {row["action"] for row, _ in ordered}
+    ordered += [(row, True) for row in whole if row["action"] not in within]
+    rows = []
+    for row, is_whole in ordered[:TIERS_SHOWN]:
+        rows += _with_outcomes(row, found) if is_whole else [_tier_row(row, "all")]
+    lead = (
+        "What requests took in the measure phase, and the tiers inside them. Tiers are measured where they happen, the"
+        " network is what is left of the client's time, and a share is that of the request. In the picture the bar of a"
+        " request is its mean time, cut into its tiers."
+    )
+    grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
+    return Part("tiers", "Tiers", lead, breakup(requests), grids, max(len(ordered) - TIERS_SHOWN, 0))
+
+
+def _with_outcomes(row: dict[str, Any], found: Rows) -> list[list[str]]:
+    """A row for the action, and one more for each of its outcomes where there were several."""
+    outcomes = [each for each in found if each["action"] == row["action"] and each["outcome"] is not None]
+    return [_tier_row(each, each["outcome"] or "all") for each in (row, *outcomes)]
+
+
+def _bars(rows: Rows) -> Chart:
+    """The mean of each action, the one with the most time at the top."""
+    upwards = rows[::-1]
+    names = [plot_name(row["action"], 20) for row in upwards]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "name": "mean",
+        "x": [float(f"{row['mean_ns'] / 1e9:.6g}") for row in upwards],
+        "y": list(range(len(upwards))),
+        "customdata": names,
+        "line": {},
+        "marker": {},
+        "meta": {"tone": "blue"},
+        "hovertemplate": "%{x:.3s}s<extra>%{customdata}</extra>",
+    }
+    axis = {
+        "title": {"text": "mean time"},
+        "tickformat": "~s",
+        "ticksuffix": "s",
+        "rangemode": "tozero",
+        "nticks": 5,
+        "tickangle": 0,
+    }
+    # By place and not by name: two long names may be the same when they are shortened.
+    places = {"title": {"text": ""}, "tickvals": list(range(len(upwards))), "ticktext": names, "fixedrange": True}
+    layout = {"xaxis": axis | {"fixedrange": True}, "yaxis": places, "hovermode": "closest", "bargap": 0.35}
+    words = "; ".join(f"{row['action']} {formats.nanoseconds(row['mean_ns'])}" for row in rows)
+    return Chart({"data": [bars], "layout": layout}, f"Mean time by action: {words}.", [])
+
+
+def _tier_row(row: dict[str, Any], outcome: str) -> list[str]:
+    told = [row[name] for name in ("p50", "p90", "p99", "p99.9")]
+    return [
+        row["action"],
+        outcome,
+        formats.count(row["count"]),
+        formats.NOTHING if row["share"] is None else formats.percent(row["share"]),
+        formats.nanoseconds(row["mean_ns"]),
+        *(WITHHELD if value is None else formats.nanoseconds(value) for value in told),
+        formats.nanoseconds(row["max_ns"]),
+    ]

@@ -1,0 +1,250 @@
+"""How is Apache Qpid Broker-J started?
+
+From one JSON document that describes the whole broker and that it reads once: a listener for AMQP 1.0 and one for
+AMQP 0-9-1, both on the loopback interface, one user, one virtual host with its store, HTTP management with REST. What
+it learns later it keeps to itself. Queues are made when somebody first uses them. Topics are exchanges and must be
+named in the settings: from a client's plain name alone it would make a queue.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from crescendo.client.amqp10 import pass_a_message
+from crescendo.model.errors import PeerError
+from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, Blueprint, Installation, Launch, Settings, TlsSettings
+from crescendo.systems.install.java import PROOF, PROOF_TIMEOUT_S, JavaSettings, answer_of, check_names, jvm, with_java
+from crescendo.systems.install.maven import Release
+from crescendo.systems.settings import endpoint, speaks
+from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, secure_endpoints
+
+MINIMUM_JAVA = 11
+RELEASE = Release(
+    kind="qpid-broker-j",
+    group="org.apache.qpid",
+    artifact="apache-qpid-broker-j",
+    default="9.2.1",
+    variable="QPID_HOME",
+    jar="qpid-broker-core",
+)
+VIRTUAL_HOST = "default"
+_VERSIONS = {AMQP: ["AMQP_1_0"], AMQP091: ["AMQP_0_9_1"]}
+_MODEL_VERSION = "8.0"
+_PARTS = ("virtualhost", "port")
+
+
+class BrokerJSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What may be set about Broker-J: `threads` serve the connections, `store` keeps what is durable."""
+
+    store: Literal["BDB", "DERBY"] = "BDB"
+    topics: list[str] = msgspec.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threads == 1:
+            raise ValueError("threads: it needs at least 2, one that waits for the network and one that works")
+        check_names("topics", self.topics)
+        for name in set(self.queues) & set(self.topics):
+            raise ValueError(f"topics: {name!r} is a queue already")
+        if not self.persistence and self.store != "BDB":
+            raise ValueError("store: without persistence there is no store; leave one of the two out")
+
+
+class BrokerJ:
+    """Qpid Broker-J, from its Maven archive or where it lies already."""
+
+    name = "qpid-broker-j"
+    summary = "Apache Qpid Broker-J: AMQP 1.0 and 0-9-1 on a JVM"
+    settings: type[Settings] = BrokerJSettings
+    ports = (AMQP, AMQP091, MANAGEMENT)
+    declares = ("queues", "topics")
+
+    def find(self, home: Path | None, version: str | None) -> Installation:
+        return with_java(RELEASE.find(home, version), MINIMUM_JAVA)
+
+    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
+        return with_java(RELEASE.install(version, progress), MINIMUM_JAVA)
+
+    def plan(
+        self, settings: BrokerJSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
+    ) -> Blueprint:
+        spoken = [name for name in _VERSIONS if speaks(settings, name)]
+        document = _broker(settings, directory, spoken, ports)
+        launch = Launch(
+            name=self.name,
+            argv=(
+                *jvm(installation, settings, directory),
+                "-classpath",
+                f"{installation.home}/lib/*",
+                "org.apache.qpid.server.Main",
+                *("--store-type", "Memory"),
+                *("--initial-config-path", f"{directory}/broker.json"),
+                *("--config-property", f"qpid.work_dir={directory}/data"),
+            ),
+            env={"QPID_WORK": f"{directory}/data"},
+        )
+        endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints |= secure_endpoints(settings, directory, ports)
+        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
+        files = {"broker.json": json.dumps(document, indent=2)}
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, stores=True)
+
+    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+        # Its management comes up last, and inspectors look at once: it belongs to what must serve.
+        for what in _PARTS:
+            answer = answer_of(endpoints[MANAGEMENT], f"/api/latest/{what}")
+            try:
+                states = {part["name"]: part["state"] for part in json.loads(answer)}
+            except (ValueError, TypeError, KeyError) as err:
+                raise PeerError("its REST interface did not answer as it should") from err
+            # One that could not open a port or a store carries on without it.
+            lame = [f"{name} is {state}" for name, state in states.items() if state != "ACTIVE"]
+            if lame or not states:
+                raise PeerError(f"not every {what} is active: {', '.join(lame)[:200] or 'there is none'}")
+        if AMQP in endpoints:
+            pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
+
+
+def _broker(settings: BrokerJSettings, directory: Path, spoken: list[str], ports: Mapping[str, int]) -> dict[str, Any]:
+    listeners = [_amqp_port(name, name, ports, settings) for name in spoken]
+    if settings.secure is not None:
+        secure = _secure(settings.secure)
+        listeners += [_amqp_port(SECURE_SCHEMES[name], name, ports, settings) | secure for name in spoken]
+    return {
+        "name": "crescendo",
+        "modelVersion": _MODEL_VERSION,
+        "authenticationproviders": [
+            {
+                "name": "users",
+                "type": "Plain",
+                # On the loopback interface a password in the clear is no secret told.
+                "secureOnlyMechanisms": [],
+                "users": [{"name": settings.user, "type": "managed", "password": _literal(settings.password or "")}],
+            }
+        ],
+        "brokerloggers": [
+            {
+                "name": "console",
+                "type": "Console",
+                "brokerloginclusionrules": [
+                    _rule("everything", "ROOT", "WARN"),
+                    _rule("broker", "org.apache.qpid.*", "INFO"),
+                ],
+            }
+        ],
+        "ports": [
+            *listeners,
+            {
+                "name": "http",
+                "type": "HTTP",
+                "port": ports[MANAGEMENT],
+                "bindingAddress": "127.0.0.1",
+                "protocols": ["HTTP"],
+                "authenticationProvider": "users",
+            },
+        ],
+        "plugins": [{"name": "management", "type": "MANAGEMENT-HTTP", "httpBasicAuthenticationEnabled": True}],
+        "virtualhostnodes": [
+            {
+                "name": VIRTUAL_HOST,
+                "type": "JSON",
+                "storePath": f"{directory}/data/host",
+                "defaultVirtualHostNode": True,
+                "virtualHostInitialConfiguration": json.dumps(_virtual_host(settings, directory)),
+            }
+        ],
+        **(_stores(directory) if settings.secure is not None else {}),
+    }
+
+
+def _stores(directory: Path) -> dict[str, Any]:
+    password = {"password": STORE_PASSWORD}
+    key = {"name": "key", "type": "FileKeyStore", "keyStoreType": "PKCS12", "storeUrl": f"{directory / KEY_STORE}"}
+    ca = {"name": "ca", "type": "FileTrustStore", "trustStoreType": "PKCS12", "storeUrl": f"{directory / TRUST_STORE}"}
+    return {"keystores": [key | password], "truststores": [ca | password]}
+
+
+def _secure(tls: TlsSettings) -> dict[str, Any]:
+    listener: dict[str, Any] = {"transports": ["SSL"], "keyStore": "key"}
+    if tls.client_certificates is not None:
+        asks = "needClientAuth" if tls.client_certificates == "required" else "wantClientAuth"
+        listener |= {"trustStores": ["ca"], asks: True}
+    return listener
+
+
+def _amqp_port(name: str, protocol: str, ports: Mapping[str, int], settings: BrokerJSettings) -> dict[str, Any]:
+    listener: dict[str, Any] = {
+        "name": name,
+        "type": "AMQP",
+        "port": ports[name],
+        "bindingAddress": "127.0.0.1",
+        "protocols": _VERSIONS[protocol],
+        "authenticationProvider": "users",
+        "virtualhostaliases": [
+            # Clients that name their host or nothing get the one virtual host there is.
+            {"name": "byName", "type": "nameAlias"},
+            {"name": "byDefault", "type": "defaultAlias"},
+            {"name": "byHost", "type": "hostnameAlias"},
+        ],
+    }
+    if settings.threads is not None:
+        listener["threadPoolSize"] = settings.threads
+        listener["numberOfSelectors"] = _selectors(settings.threads)
+    return listener
+
+
+def _virtual_host(settings: BrokerJSettings, directory: Path) -> dict[str, Any]:
+    host: dict[str, Any] = {
+        "name": VIRTUAL_HOST,
+        "type": settings.store if settings.persistence else "Memory",
+        "modelVersion": _MODEL_VERSION,
+        "nodeAutoCreationPolicies": [
+            _policy(re.escape(PROOF), {"lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE"}),
+            _policy(_all_but(settings.topics), {}),
+        ],
+        "exchanges": [{"name": name, "type": "fanout", "durable": settings.persistence} for name in settings.topics],
+        "queues": [{"name": name, "type": "standard", "durable": settings.persistence} for name in settings.queues],
+    }
+    if settings.persistence:
+        host["storePath"] = f"{directory}/data/messages"
+    if settings.threads is not None:
+        host["connectionThreadPoolSize"] = settings.threads
+        host["numberOfSelectors"] = _selectors(settings.threads)
+    return host
+
+
+def _all_but(names: list[str]) -> str:
+    """A pattern for the names of queues. Without the exception a receiver on a topic would get a queue of its name."""
+    return f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*" if names else ".*"
+
+
+def _policy(pattern: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "pattern": pattern,
+        "createdOnPublish": True,
+        "createdOnConsume": True,
+        "nodeType": "queue",
+        "attributes": attributes,
+    }
+
+
+def _rule(name: str, logger: str, level: str) -> dict[str, str]:
+    return {"name": name, "type": "NameAndLevel", "loggerName": logger, "level": level}
+
+
+def _selectors(threads: int) -> int:
+    """Some of the threads wait for the network: the broker wants at least one, and at least one that works."""
+    return max(1, threads // 8)
+
+
+def _literal(text: str) -> str:
+    # Broker-J replaces ${name} in what it reads; a dollar twice is a dollar.
+    return text.replace("$", "$$")
+
+
+QPID_BROKER_J = BrokerJ()

@@ -1,0 +1,165 @@
+"""How is RabbitMQ configured, and when does it serve?
+
+Every instance has its own port mapper (epmd), cookie, plugins and definitions, and listens on the loopback interface
+only. Nothing in /etc or /var is read or written. It serves when a message has come back over AMQP 1.0, or, without
+AMQP 1.0, when its own health check is content.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import httpx
+
+from crescendo.client.amqp10 import pass_a_message
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.systems import base
+from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch
+from crescendo.systems.install import packages
+from crescendo.systems.kinds.rabbitmq_files import (
+    CONFIGURATION,
+    COOKIE,
+    DEFINITIONS,
+    ENVIRONMENT,
+    PLUGINS,
+    SECRETS,
+    configuration,
+    cookie,
+    definitions,
+    plugins,
+)
+from crescendo.systems.ports import HOST
+from crescendo.systems.settings import endpoint, speaks
+from crescendo.systems.tls import secure_endpoints
+
+PACKAGE = "rabbitmq-server"
+HOME_VARIABLE = "RABBITMQ_HOME"
+EPMD, DISTRIBUTION = "epmd", "distribution"
+_PACKAGED = Path("/usr/lib/rabbitmq/lib")
+_PROOF_QUEUE, _PROOF_TIMEOUT_S = "crescendo-proof", 5.0
+_VERSION = re.compile(r"rabbit-(\d+(?:\.\d+)+)")
+
+
+class Settings(base.Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of RabbitMQ."""
+
+    def __post_init__(self) -> None:
+        if not self.user:
+            raise ValueError("user: rabbitmq lets nobody in without a name")
+        if not self.persistence and not self.queues:
+            # It is a queue that is durable, not the broker; one that a client declares is what the client wants.
+            raise ValueError("persistence: rabbitmq decides it for each queue, so name them: queues: [perf]")
+
+
+class RabbitMQ:
+    """RabbitMQ as a kind of system."""
+
+    name = "rabbitmq"
+    summary = "RabbitMQ, a broker in Erlang"
+    settings = Settings
+    ports = (AMQP, AMQP091, STOMP, MQTT, MANAGEMENT, EPMD, DISTRIBUTION)
+    declares = ()  # a queue is declared by its first user, who decides its durability
+
+    def find(self, home: Path | None, version: str | None) -> Installation:
+        given = home or packages.home_from(HOME_VARIABLE)
+        place = given or max(_PACKAGED.glob("rabbitmq_server-*"), key=_numbers, default=None)
+        if place is None:
+            raise ConfigError(f"rabbitmq is not installed; {packages.how_to_install(self.name, PACKAGE)}")
+        if not _script(place).is_file():
+            raise ConfigError(f"{place} is no home of RabbitMQ: it holds no sbin/rabbitmq-server")
+        for command in ("erl", "epmd"):
+            if packages.command(command) is None:
+                raise ConfigError(f"rabbitmq needs Erlang, and {command} is not on the PATH; install erlang-base")
+        found = _version_of(place)
+        packages.check_version(self.name, found, version)
+        package = None if given else packages.package_version(PACKAGE)
+        return Installation(found, place, f"package {PACKAGE} {package}" if package else "given")
+
+    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
+        try:
+            return self.find(None, version)
+        except ConfigError:
+            packages.install_package(PACKAGE, version, progress)
+        return self.find(None, None)
+
+    def plan(
+        self, settings: Settings, installation: Installation, directory: Path, ports: Mapping[str, int]
+    ) -> Blueprint:
+        files = {
+            CONFIGURATION: configuration(settings, directory, ports),
+            DEFINITIONS: definitions(settings, directory),
+            PLUGINS: plugins(settings),
+            COOKIE: cookie(settings, directory),
+            ENVIRONMENT: "",  # instead of the one in /etc
+        }
+        mapper_env = {"ERL_EPMD_PORT": str(ports[EPMD]), "ERL_EPMD_ADDRESS": HOST}
+        mapper = Launch(EPMD, (str(packages.command("epmd") or "epmd"),), mapper_env, listens_on=ports[EPMD])
+        broker = Launch(
+            self.name,
+            (str(_script(installation.home)),),
+            mapper_env | _environment(settings, directory, ports),
+        )
+        endpoints = {name: endpoint(name, settings, ports[name]) for name in self.ports[:4] if speaks(settings, name)}
+        endpoints |= secure_endpoints(settings, directory, ports)
+        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
+        return Blueprint(files, (mapper, broker), endpoints, SECRETS)
+
+    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+        _ask(endpoints, "GET", "/api/health/checks/local-alarms")
+        _ask(endpoints, "GET", "/api/health/checks/virtual-hosts")
+        if speaks(settings, AMQP):
+            try:
+                pass_a_message(endpoints[AMQP], _PROOF_QUEUE, _PROOF_TIMEOUT_S)
+            finally:
+                _ask(endpoints, "DELETE", f"/api/queues/%2F/{_PROOF_QUEUE}")  # inspectors shall not see it
+
+
+def _environment(settings: Settings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
+    arguments = "-kernel inet_dist_use_interface {127,0,0,1}"
+    if settings.threads is not None:
+        arguments += f" +S {settings.threads}:{settings.threads}"
+    return {
+        "RABBITMQ_NODENAME": f"crescendo-{ports[DISTRIBUTION]}@localhost",
+        "RABBITMQ_DIST_PORT": str(ports[DISTRIBUTION]),
+        "RABBITMQ_CONFIG_FILE": str(directory / CONFIGURATION),
+        "RABBITMQ_CONFIG_FILES": str(directory / "no-conf.d"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "no-advanced.config"),
+        "RABBITMQ_CONF_ENV_FILE": str(directory / ENVIRONMENT),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / PLUGINS),
+        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
+        "RABBITMQ_LOG_BASE": str(directory / "logs"),
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": arguments,
+        # With input allowed the start script becomes the Erlang machine by exec, instead of waiting for it as a child
+        # that would survive it; that there is no input to read is then said to the machine itself.
+        "RABBITMQ_ALLOW_INPUT": "true",
+        "RABBITMQ_SERVER_START_ARGS": "-noinput +Bi",
+    }
+
+
+def _ask(endpoints: Mapping[str, str], method: str, path: str) -> None:
+    try:
+        with httpx.stream(method, endpoints[MANAGEMENT] + path, timeout=_PROOF_TIMEOUT_S, trust_env=False) as answer:
+            if answer.status_code not in {200, 204, 404}:
+                raise PeerError(f"rabbitmq answers {answer.status_code} to {method} {path}")
+    except httpx.HTTPError as err:
+        raise PeerError(f"rabbitmq does not answer {method} {path}: {err}") from err
+
+
+def _script(home: Path) -> Path:
+    return home / "sbin" / "rabbitmq-server"
+
+
+def _numbers(home: Path) -> list[int]:
+    """For comparing: 3.9 comes before 3.10."""
+    return [int(number) for number in re.findall(r"\d+", home.name)]
+
+
+def _version_of(home: Path) -> str:
+    for plugin in sorted((home / "plugins").glob("rabbit-*")):
+        if match := _VERSION.match(plugin.name):
+            return match[1]
+    raise ConfigError(f"{home} is no home of RabbitMQ: there is no plugins/rabbit-VERSION to tell its version from")
+
+
+RABBITMQ = RabbitMQ()

@@ -1,0 +1,226 @@
+"""What do these bytes say, exactly?
+
+The scalar decoder for both versions and both roles, and the oracle for the batch path. Strict: what the specification
+forbids a peer to send is a PeerError that names it. Payloads are views, everything else is copied.
+"""
+
+from collections.abc import Callable
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.mqtt.packet_types import V3, V5, Kind, flags_of
+from crescendo.wire.mqtt.packets import (
+    Ack,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Filter,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties, Property, read_properties
+from crescendo.wire.mqtt.reasons import FAILURE, Reason, refusal_of
+from crescendo.wire.mqtt.topics import filter_fault, name_fault
+from crescendo.wire.mqtt.values import Reader, read_varint
+
+
+def packet_length(data: memoryview, start: int, end: int, limit: int) -> int | None:
+    """How long the packet is that starts here, its fixed header included; None when that has not come yet."""
+    found = read_varint(data, start + 1, end)
+    if found is None:
+        return None
+    remaining, behind = found
+    length = behind - start + remaining
+    if length > limit:
+        raise PeerError(f"a packet of {length} bytes, where {limit} were agreed")
+    return length
+
+
+def decode(octets: memoryview, version: int) -> Packet:
+    """Read one whole packet."""
+    first = octets[0]
+    reader = Reader(octets, 1)
+    reader.varint()
+    if first >> 4 == Kind.PUBLISH:
+        return _publish(reader, first, version)
+    kind = Kind(first >> 4)
+    if kind is Kind.WILL:
+        raise PeerError("a packet of the forbidden kind 0")
+    if first & 0x0F != flags_of(kind):
+        raise PeerError(f"{kind.name} with the reserved flags {first & 0x0F:#06b}")
+    packet = _READERS[kind](reader, kind, version)
+    reader.finish()
+    return packet
+
+
+def _publish(reader: Reader, first: int, version: int) -> Publish:
+    qos = first >> 1 & 3
+    dup = bool(first & 8)
+    if qos == 3:
+        raise PeerError("a message with QoS 3, which does not exist")
+    if dup and not qos:
+        raise PeerError("a message with QoS 0 that claims to be sent again")
+    topic = reader.text()
+    packet_id = _packet_id(reader) if qos else 0
+    properties = _extra(reader, Kind.PUBLISH, version)
+    fault = name_fault(topic)
+    if fault is not None and (topic or Property.TOPIC_ALIAS not in properties):
+        raise PeerError(fault)
+    return Publish(topic, reader.rest(), qos, bool(first & 1), dup, packet_id, properties)
+
+
+def _extra(reader: Reader, kind: Kind, version: int) -> Properties:
+    return read_properties(reader, kind) if version == V5 else NO_PROPERTIES
+
+
+def _packet_id(reader: Reader) -> int:
+    packet_id = reader.u16()
+    if not packet_id:
+        raise PeerError("a packet identifier is 0")
+    return packet_id
+
+
+def _answer(reader: Reader, kind: Kind, version: int) -> tuple[int, Properties]:
+    if version != V5 or not reader.left:
+        return Reason.SUCCESS, NO_PROPERTIES
+    code = reader.octet()
+    return code, read_properties(reader, kind) if reader.left else NO_PROPERTIES
+
+
+def _ack(reader: Reader, kind: Kind, version: int) -> Packet:
+    packet_id = _packet_id(reader)
+    code, properties = _answer(reader, kind, version)
+    return Ack(kind, packet_id, code, properties)
+
+
+def _connect(reader: Reader, kind: Kind, version: int) -> Packet:
+    protocol = reader.text()
+    version = reader.octet()  # this packet says itself which version it is
+    if protocol != "MQTT" or version not in {V3, V5}:
+        raise PeerError(f"{protocol} level {version}, where MQTT level {V3} or {V5} is spoken")
+    flags = reader.octet()
+    if flags & 1:
+        raise PeerError("CONNECT with its reserved flag")
+    if flags & 0x40 and not flags & 0x80 and version == V3:
+        raise PeerError("a password without a user")
+    keep_alive_s = reader.u16()
+    properties = _extra(reader, kind, version)
+    client_id = reader.text()
+    will = _will(reader, flags, version)
+    user = reader.text() if flags & 0x80 else None
+    password = reader.binary() if flags & 0x40 else None
+    return Connect(client_id, version, bool(flags & 2), keep_alive_s, user, password, will, properties)
+
+
+def _will(reader: Reader, flags: int, version: int) -> Will | None:
+    qos, retain = flags >> 3 & 3, bool(flags & 0x20)
+    if not flags & 4:
+        if qos or retain:
+            raise PeerError("CONNECT describes a will that it does not have")
+        return None
+    if qos == 3:
+        raise PeerError("a will with QoS 3, which does not exist")
+    properties = _extra(reader, Kind.WILL, version)
+    topic = reader.text()
+    fault = name_fault(topic)
+    if fault is not None:
+        raise PeerError(fault)
+    return Will(topic, reader.binary(), qos, retain, properties)
+
+
+def _connack(reader: Reader, kind: Kind, version: int) -> Packet:
+    flags = reader.octet()
+    if flags > 1:
+        raise PeerError("CONNACK with reserved flags")
+    code = reader.octet()
+    if version != V5 and code:
+        code = refusal_of(code)
+    # A server that speaks only MQTT 3.1.1 refuses an MQTT 5 client in its own, shorter words.
+    if version == V5 and not reader.left and code:
+        return Connack(code if code >= FAILURE else refusal_of(code), bool(flags))
+    return Connack(code, bool(flags), _extra(reader, kind, version))
+
+
+def _subscribe(reader: Reader, kind: Kind, version: int) -> Packet:
+    packet_id = _packet_id(reader)
+    properties = _extra(reader, kind, version)
+    filters = []
+    while reader.left:
+        text = _filter(reader)
+        options = reader.octet()
+        qos, handling = options & 3, options >> 4 & 3
+        if qos == 3 or handling == 3 or options & (0xC0 if version == V5 else 0xFC):
+            raise PeerError(f"a subscription with the meaningless options {options:#04x}")
+        filters.append(Filter(text, qos, bool(options & 4), bool(options & 8), handling))
+    if not filters:
+        raise PeerError("SUBSCRIBE without a topic filter")
+    return Subscribe(packet_id, tuple(filters), properties)
+
+
+def _filter(reader: Reader) -> str:
+    text = reader.text()
+    fault = filter_fault(text)
+    if fault is not None:
+        raise PeerError(fault)
+    return text
+
+
+def _suback(reader: Reader, kind: Kind, version: int) -> Packet:
+    packet_id = _packet_id(reader)
+    properties = _extra(reader, kind, version)
+    codes = tuple(reader.rest())
+    if not codes:
+        raise PeerError("SUBACK without a code")
+    return Suback(packet_id, codes, properties)
+
+
+def _unsubscribe(reader: Reader, kind: Kind, version: int) -> Packet:
+    packet_id = _packet_id(reader)
+    properties = _extra(reader, kind, version)
+    filters = []
+    while reader.left:
+        filters.append(_filter(reader))
+    if not filters:
+        raise PeerError("UNSUBSCRIBE without a topic filter")
+    return Unsubscribe(packet_id, tuple(filters), properties)
+
+
+def _unsuback(reader: Reader, kind: Kind, version: int) -> Packet:
+    packet_id = _packet_id(reader)
+    properties = _extra(reader, kind, version)
+    return Unsuback(packet_id, tuple(reader.rest()) if version == V5 else (), properties)
+
+
+def _disconnect(reader: Reader, kind: Kind, version: int) -> Packet:
+    return Disconnect(*_answer(reader, kind, version))
+
+
+def _auth(reader: Reader, kind: Kind, version: int) -> Packet:
+    if version != V5:
+        raise PeerError("AUTH, which MQTT 3.1.1 does not have")
+    return Auth(*_answer(reader, kind, version))
+
+
+_READERS: dict[Kind, Callable[[Reader, Kind, int], Packet]] = {
+    Kind.CONNECT: _connect,
+    Kind.CONNACK: _connack,
+    Kind.PUBACK: _ack,
+    Kind.PUBREC: _ack,
+    Kind.PUBREL: _ack,
+    Kind.PUBCOMP: _ack,
+    Kind.SUBSCRIBE: _subscribe,
+    Kind.SUBACK: _suback,
+    Kind.UNSUBSCRIBE: _unsubscribe,
+    Kind.UNSUBACK: _unsuback,
+    Kind.PINGREQ: lambda *_: Pingreq(),
+    Kind.PINGRESP: lambda *_: Pingresp(),
+    Kind.DISCONNECT: _disconnect,
+    Kind.AUTH: _auth,
+}

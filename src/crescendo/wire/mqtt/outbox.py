@@ -1,0 +1,28 @@
+"""What must be written, and in which version of MQTT?
+
+Packets become bytes here as soon as they are said. Whoever owns the socket writes them and empties the deque.
+"""
+
+from collections import deque
+
+from crescendo.wire.mqtt.batch import Ids, acknowledgements
+from crescendo.wire.mqtt.encoding import encode
+from crescendo.wire.mqtt.packet_types import V5, Kind
+from crescendo.wire.mqtt.packets import Packet
+
+
+class Voice:
+    """One side's words."""
+
+    __slots__ = ("outgoing", "version")
+
+    def __init__(self) -> None:
+        self.outgoing: deque[memoryview] = deque()
+        self.version = V5
+
+    def say(self, packet: Packet) -> None:
+        self.outgoing.append(memoryview(encode(packet, self.version)))
+
+    def acknowledge(self, kind: Kind, ids: Ids) -> None:
+        """One acknowledgement without reservation for each identifier."""
+        self.outgoing.append(memoryview(acknowledgements(kind, ids)))
