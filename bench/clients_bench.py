@@ -14,7 +14,7 @@ from bench.engines import NO_LIMIT, through
 from crescendo.calibrate.engine import Effort
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group
 
 SIZE = 256
@@ -47,7 +47,7 @@ Pair = tuple[Effort, Effort]
 
 def _ours(url: str, protocol: str, name: str) -> Pair:
     scheme = "topic" if protocol == "mqtt" else "queue"
-    group = Group(protocol=protocol, address=f"{scheme}://{name}", size=Payload.fixed(SIZE), rate=0)
+    group = Group(protocol=protocol, address=f"{scheme}://{name}", size=PayloadSize.fixed(SIZE), rate=0)
     return through(url, group, Quota(OUR_MESSAGES, NO_LIMIT))
 
 

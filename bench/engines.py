@@ -15,7 +15,7 @@ from crescendo.calibrate.engine import Effort, receive, send
 from crescendo.load.assignment import Quota
 from crescendo.model.workload import Group
 from crescendo.record.schema import RECEIVED
-from crescendo.record.writer import Log, Recorder
+from crescendo.record.writer import Recorder, RowSink
 
 FORK = mp.get_context("fork")
 TAG = 99
@@ -25,7 +25,7 @@ _LAST_WAIT_S = 10.0
 """So long a receiver waits for one more message when the sender is done."""
 
 
-class Off(Log):
+class Off(RowSink):
     """No recording."""
 
     def append(self, table: str, rows: int, *columns: object) -> None:
@@ -39,7 +39,7 @@ class Off(Log):
 
 
 @dataclass
-class Arrivals(Log):
+class Arrivals(RowSink):
     """A recording, or none, that knows how many messages have arrived."""
 
     log: Any

@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 import paho.mqtt.client as paho
 import pika
-import stomp
 from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
+import stomp
 from bench.engines import FORK, Child
 from crescendo.calibrate.engine import Effort, cpu_seconds
 

@@ -16,7 +16,7 @@ from crescendo.model.experiment import Experiment, Phases, to_document
 from crescendo.model.pacer import pacer_for
 from crescendo.model.units import Duration, Extent
 from crescendo.model.workload import Group
-from crescendo.record.manifest import Clock, Connection, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Flag, Settlement
 from crescendo.record.writer import Recorder
@@ -118,7 +118,7 @@ def _manifest(out: Path, plan: Plan, per_sender: int) -> Manifest:
         phases=Phases(warmup=Duration(0), measure=Extent(str(Duration(end_ns - START_NS)))),
     )
     connections = [
-        Connection(
+        ConnectionRecord(
             index, role, f"{role}-0", group.name, group.address, group.destination, group.address * (role == "receiver")
         )
         for role, count in (("sender", SENDERS), ("receiver", RECEIVERS))

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from bench.engines import Off
-from crescendo.inspectors.base import Target
+from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.registry import inspector_of
 from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import ConfigError
@@ -49,10 +49,10 @@ def _compiling(pid: int) -> float:
     return used_ns / 1e9
 
 
-def _watch(kind: str, target: Target, every_s: float) -> tuple[float, int]:
+def _watch(kind: str, target: InspectionTarget, every_s: float) -> tuple[float, int]:
     """Percent of a core that we used ourselves, and how often we looked."""
     watch = Watch(inspector_of(kind)(target), kind, int(every_s * 1e9), Off())
-    watch.look_once(10)
+    watch.inspect_once(10)
     cpu_s, begun_ns = time.process_time(), time.monotonic_ns()
     while (now_ns := time.monotonic_ns()) - begun_ns < SECONDS * 10**9:
         watch.step(begun_ns, now_ns)
@@ -63,15 +63,15 @@ def _watch(kind: str, target: Target, every_s: float) -> tuple[float, int]:
     return used_s / SECONDS * 100, watch.looks
 
 
-def _first_looks(kind: str, target: Target, pid: int) -> float:
+def _first_looks(kind: str, target: InspectionTarget, pid: int) -> float:
     """CPU seconds that each of the first looks costs the system; then it gets used to them."""
     inspector = inspector_of(kind)(target)
     before = _cpu_of(pid)
     for _ in range(FIRST_LOOKS):
-        inspector.look()
+        inspector.inspect()
     cost = (_cpu_of(pid) - before) / FIRST_LOOKS
     for _ in range(EARLY_LOOKS):
-        inspector.look()
+        inspector.inspect()
     inspector.close()
     time.sleep(SETTLE_S)  # what they made hot is still being compiled
     return cost
@@ -85,7 +85,7 @@ def _measure(kind: str, directory: Path) -> None:
         time.sleep(SECONDS)
         idle = (_cpu_of(instance.pid) - before) / SECONDS * 100
         print(f"  {kind:<14} {idle:>7.2f} %", end="", flush=True)
-        target = Target(instance.endpoints, instance.pid)
+        target = InspectionTarget(instance.endpoints, instance.pid)
         first = _first_looks(kind, target, instance.pid)
         print(f"   first looks {first * 1000:>4.0f} ms each", end="", flush=True)
         for every_s in PERIODS_S:

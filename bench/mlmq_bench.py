@@ -19,7 +19,7 @@ from typing import Any
 from bench.mlmq_load import Result, measure, mix
 from crescendo.mlmq import postgres
 from crescendo.mlmq.broker.database_pool import open_pool
-from crescendo.mlmq.broker.settings import Settings
+from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.storage import Database
 from crescendo.processes.die_with_parent import die_with_parent
@@ -29,7 +29,7 @@ SECONDS = float(os.environ.get("SECONDS", "8"))
 POINT_SECONDS = min(SECONDS, 4.0)
 SEED_REQUESTS_PER_S, SEED_MEDIAN_MS = 1673, 24.0
 CONTENT = b"x" * 200
-DEFAULTS = Settings()
+DEFAULTS = BrokerSettings()
 CLIENTS, WORKERS, CONNECTIONS, BROKERS = (1, 4, 15, 61, 150, 300), (1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 6)
 PLOT = Path("mlmq-growth.html")
 

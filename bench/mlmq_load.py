@@ -25,10 +25,10 @@ import psutil
 import uvloop
 
 from crescendo.mlmq.client import Exchange
-from crescendo.mlmq.workloads.assignment import assign, posts_of
-from crescendo.mlmq.workloads.client_group import Company
-from crescendo.mlmq.workloads.message_content import Parcel
-from crescendo.mlmq.workloads.recording import EMPTY, OK, Journal, judged
+from crescendo.mlmq.workloads.assignment import posts_of, workload_assignment
+from crescendo.mlmq.workloads.client_group import ClientGroup
+from crescendo.mlmq.workloads.message_content import MessageContent
+from crescendo.mlmq.workloads.recording import EMPTY, OK, WorkloadRecording, judged
 from crescendo.model.experiment import experiment_from
 from crescendo.processes.die_with_parent import die_with_parent
 
@@ -63,7 +63,7 @@ def cpu_seconds() -> dict[str, float]:
     return spent
 
 
-class Tally(Journal):
+class Tally(WorkloadRecording):
     """Counts what was answered since the warm-up was over, and keeps the tiers of sends."""
 
     def __init__(self) -> None:
@@ -78,10 +78,10 @@ class Tally(Journal):
             self.cpu.append(cpu_seconds())
         self.counting = counting
 
-    def leave(self, parcel: Parcel, size: int, stored_ns: int | None) -> None:
+    def start_close(self, parcel: MessageContent, size: int, stored_ns: int | None) -> None:
         self.sent += 1
 
-    def arrive(self, receiver: int, parcel: Parcel | None, size: int, redelivered: bool, now_ns: int) -> None:
+    def arrive(self, receiver: int, parcel: MessageContent | None, size: int, redelivered: bool, now_ns: int) -> None:
         self.received += 1
 
     def request(self, source: str, exchange: Exchange, timeout_ns: int, breakup: bool) -> None:
@@ -172,8 +172,8 @@ async def _perform(places: list[str], clients: list[dict[str, Any]], seconds: fl
         "phases": {"warmup": f"{WARM_UP_S}s", "measure": f"{seconds}s", "drain": f"{DRAIN_S}s"},
     }
     experiment = experiment_from(document)
-    assignment = assign("bench", "", 1, places, experiment, 0, (0, 0))
-    company = Company(posts_of(assignment, experiment), places, 1, experiment, tally)
+    assignment = workload_assignment("bench", "", 1, places, experiment, 0, (0, 0))
+    company = ClientGroup(posts_of(assignment, experiment), places, 1, experiment, tally)
     await company.assemble()
     t0_ns = time.monotonic_ns()
     begun_s = t0_ns / 1e9 + WARM_UP_S

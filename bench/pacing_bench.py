@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from bench.engines import NO_LIMIT, Child
 from crescendo.calibrate.engine import Effort, cpu_seconds, send
-from crescendo.calibrate.null_servers import ENDS, End
+from crescendo.calibrate.null_servers import ENDS, NullServer
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.sender_engine import QUANTUM_NS
 from crescendo.load.engine.statistics import Distribution
-from crescendo.load.worker import be_punctual
-from crescendo.model.payload import Payload
+from crescendo.load.worker import tune_for_latency
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group, Settle
 from crescendo.net.sockets import fill, flush, listen, prepared
 from crescendo.record.writer import Recorder
@@ -53,7 +53,7 @@ TAG = 99
 
 def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
     """Take so many connections and what they send until all are gone; how many bytes that was."""
-    clients: dict[int, tuple[socket.socket, End | None]] = {}
+    clients: dict[int, tuple[socket.socket, NullServer | None]] = {}
     buffer = bytearray(_BUFFER_BYTES)
     octets = left = 0
     with select.epoll() as epoll:
@@ -80,14 +80,14 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
     return octets
 
 
-def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, End | None]]) -> None:
+def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, NullServer | None]]) -> None:
     for client, end in clients.values():
         if end is not None and end.begun and client.fileno() >= 0:
             with contextlib.suppress(OSError):
                 client.send(_SIGNS_OF_LIFE[protocol])
 
 
-def _take(client: socket.socket, end: End | None, buffer: bytearray) -> int | None:
+def _take(client: socket.socket, end: NullServer | None, buffer: bytearray) -> int | None:
     """Shake hands, or throw away; 0 when the client has left."""
     if end is None or end.begun:
         try:
@@ -104,7 +104,7 @@ def _take(client: socket.socket, end: End | None, buffer: bytearray) -> int | No
 
 
 def _send(url: str, group: Group) -> Effort:
-    be_punctual()
+    tune_for_latency()
     quota = Quota(int(group.rate * SECONDS), NO_LIMIT)
     with (
         tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch,
@@ -115,7 +115,7 @@ def _send(url: str, group: Group) -> Effort:
 
 def _send_bare(url: str, group: Group) -> Effort:
     """As little as it takes to be on time."""
-    be_punctual()
+    tune_for_latency()
     port = urlsplit(url).port or 0
     sockets = [prepared(socket.create_connection(("127.0.0.1", port))) for _ in range(group.senders)]
     content, total, gap_ns = bytes(SIZE), RATE * SECONDS, 10**9 // RATE
@@ -137,7 +137,7 @@ def _send_bare(url: str, group: Group) -> Effort:
 
 def _wake_ups() -> npt.NDArray[np.int64]:
     """How late a process is woken that has nothing else to do."""
-    be_punctual()
+    tune_for_latency()
     late_ns = []
     end_ns = time.monotonic_ns() + _WAKE_UPS_NS
     while (now_ns := time.monotonic_ns()) < end_ns:
@@ -149,7 +149,7 @@ def _wake_ups() -> npt.NDArray[np.int64]:
 def _measure(protocol: str, connections: int) -> Effort:
     group = Group(
         protocol=next(iter(ENDS)) if protocol == BARE else protocol,
-        size=Payload.fixed(SIZE),
+        size=PayloadSize.fixed(SIZE),
         senders=connections,
         rate=RATE / connections,
         settle=Settle.AT_MOST_ONCE,

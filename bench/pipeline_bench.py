@@ -27,18 +27,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.generate_recording import START_NS, Plan, generate
 from crescendo.pipeline import columns
-from crescendo.pipeline.context import Work, work_on
+from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.job import analyze, tabulate
 from crescendo.pipeline.latency.histogram import latency_histogram
 from crescendo.pipeline.ledger.balance import read_balance
-from crescendo.pipeline.ledger.block_sums import accounts
+from crescendo.pipeline.ledger.block_sums import block_sums
 from crescendo.pipeline.ledger.ledger import ledger
 from crescendo.pipeline.scans import ACCOUNTS
 from crescendo.pipeline.source.ingest import readable_recording
 from crescendo.pipeline.spark.class_archive import archive_options
 from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.session import close_session, open_session
-from crescendo.pipeline.storage.table_store import Shelf
+from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.pipeline.traffic.throughput import throughput
 from crescendo.record.manifest import read_manifest
 
@@ -161,34 +161,34 @@ def _costs(run_dir: Path, spark: SparkSession, seconds: dict[str, float], megaby
         recording = readable_recording(run_dir)
     for what in ("core, cold", "core, warm"):
         with timed(what, seconds):
-            _core(work_on(recording, spark, full=False), Shelf(run_dir))
+            _core(open_context(recording, spark, full=False), TableStore(run_dir))
     peak("core")
-    work = work_on(recording, spark, full=True)
+    work = open_context(recording, spark, full=True)
     with timed("full", seconds):
-        total = tabulate(work, Shelf(run_dir), lambda _: None).total
+        total = tabulate(work, TableStore(run_dir), lambda _: None).total
     assert total.delivered == total.owed == total.settled
     peak("full")
-    shelf = TimedShelf(run_dir, seconds)
-    tabulate(work, shelf, lambda _: None)
-    return shelf.written
+    store = TimedShelf(run_dir, seconds)
+    tabulate(work, store, lambda _: None)
+    return store.written
 
 
-def _core(work: Work, shelf: Shelf) -> None:
+def _core(work: AnalysisContext, store: TableStore) -> None:
     """What every analysis begins with, and what DuckDB is asked for too."""
-    frames, timeline, parties = work.frames, work.timeline, work.parties
+    frames, timeline, parties = work.frames, work.timeline, work.connections
     tables: dict[str, Callable[[], DataFrame]] = {
         columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
-        ACCOUNTS: lambda: accounts(frames, timeline, parties),
+        ACCOUNTS: lambda: block_sums(frames, timeline, parties),
         columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
     }
     with ThreadPoolExecutor(len(tables)) as pool:
-        for written in [pool.submit(shelf.write_frame, name, frame) for name, frame in tables.items()]:
+        for written in [pool.submit(store.write_frame, name, frame) for name, frame in tables.items()]:
             written.result()
-    total = ledger(read_balance(shelf.files(ACCOUNTS), parties), {}, parties)[0]
+    total = ledger(read_balance(store.files(ACCOUNTS), parties), {}, parties)[0]
     assert total.delivered == total.owed == total.settled
 
 
-class TimedShelf(Shelf):
+class TimedShelf(TableStore):
     """Takes one table at a time, and notes what it cost since the one before it."""
 
     def __init__(self, run_dir: Path, seconds: dict[str, float]) -> None:

@@ -24,7 +24,7 @@ from bench.engines import NO_LIMIT, Child, through
 from crescendo.calibrate.engine import Effort
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
 
 SIZE = 100
@@ -70,7 +70,7 @@ def _theirs(arrow: str, url: str, scratch: Path) -> Pair:
 
 
 def _ours(url: str, record: Path | None) -> Pair:
-    group = Group(size=Payload.fixed(SIZE), rate=0, address=f"queue://ours?prefetch={CREDIT}")
+    group = Group(size=PayloadSize.fixed(SIZE), rate=0, address=f"queue://ours?prefetch={CREDIT}")
     return through(url, group, Quota(MESSAGES, NO_LIMIT), record=record)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.engines import Effort, through
 from crescendo.load.assignment import Quota
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.reader import journalled_parts
@@ -47,7 +47,7 @@ def _octets(record: Path) -> int:
 def main() -> None:
     scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
     try:
-        group = Group(size=Payload.fixed(SIZE), rate=0)
+        group = Group(size=PayloadSize.fixed(SIZE), rate=0)
         turns: list[tuple[Effort, Effort]] = []
         for turn in range(TURNS):
             record = scratch / str(turn)
@@ -57,7 +57,7 @@ def main() -> None:
             else:
                 turns.append((_once(group, None), _once(group, record)))
         unbounded_octets = _octets(record) / turns[-1][1].messages
-        paced = Group(size=Payload.fixed(SIZE), rate=PACED_RATE)
+        paced = Group(size=PayloadSize.fixed(SIZE), rate=PACED_RATE)
         effort = _once(paced, scratch / "paced")
         paced_octets = _octets(scratch / "paced") / effort.messages
     finally:

@@ -7,7 +7,7 @@ from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
 from crescendo.calibrate.engine import Effort
 from crescendo.load.assignment import Quota
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
 
 SIZE = 256
@@ -18,7 +18,7 @@ def main() -> None:
     rows: dict[str, tuple[Effort, Effort]] = {}
     for name, messages in MESSAGES.items():
         with broker("loopback") as relay:
-            group = Group(size=Payload.fixed(SIZE), rate=0, address=f"queue://{name}")
+            group = Group(size=PayloadSize.fixed(SIZE), rate=0, address=f"queue://{name}")
             rows[name] = through(relay.url, group, Quota(messages, NO_LIMIT), batching=name == "batch")
     print(f"{SIZE} B unsettled through the loopback relay, one sender and one receiver process")
     print("  path     messages      msg/s   send µs   recv µs   both µs   batch share   mean run")

@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 import paho.mqtt.client as paho
 import pika
-import stomp
 from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, Container
+
+import stomp
 
 NAME = "perf"
 HOST = "127.0.0.1"

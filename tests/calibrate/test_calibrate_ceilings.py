@@ -104,7 +104,7 @@ def test_two_ends_that_disagree_make_no_ceiling(
 
 
 def test_a_side_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(ceilings.turn, "__name__", "crescendo.calibrate.no_such_module")
+    monkeypatch.setattr(ceilings.trial, "__name__", "crescendo.calibrate.no_such_module")
     with pytest.raises(LostError, match="did not finish its turns"):
         measure("mqtt", "sender", 256, seconds=0.1, turns=1, on_fork=None)
     assert "no_such_module" in capfd.readouterr().err

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from foreign_clients_of_null import NAME, run
 
 from crescendo.calibrate.engine import receive, send, unbounded
 from crescendo.calibrate.null_process import TAG, Taken, serve_one
@@ -16,7 +15,8 @@ from crescendo.model.errors import PeerError
 from crescendo.model.pacer import UNLIMITED
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import connect, listen
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
+from foreign_clients_of_null import NAME, run
 
 SIZE = 300
 COUNT = 50
@@ -95,7 +95,7 @@ def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve
     port, taken = serve(protocol, True)
     arrived = threading.Event()
 
-    class Rows(Log):
+    class Rows(RowSink):
         rows = 0
 
         def append(self, table: str, rows: int, *columns: object) -> None:

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crescendo.calibrate.share import Stream, percent_of_ceiling
+from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
 from crescendo.calibrate.store import Calibration, Ceiling, Machine, keep, machine_of, path_of, read_calibration
-from crescendo.record.manifest import Connection, Manifest, PeerRecord, Phase, write_manifest
+from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord, Phase, write_manifest
 from crescendo.run.ceiling import ceiling_percent
 
 MACHINE = Machine("lab-1", "Some CPU", 4, "3.11.7", "0.1.0")
@@ -92,23 +92,27 @@ def test_the_nearest_size_at_or_above_is_taken(size: int, rate: float) -> None:
 @pytest.mark.parametrize(
     ("streams", "processes", "percent"),
     [
-        ([Stream("mqtt", "sender", 256, 250_000)], {"sender": 1, "receiver": 0}, 25.0),
-        ([Stream("mqtt", "sender", 256, 250_000)] * 2, {"sender": 2, "receiver": 0}, 25.0),
-        ([Stream("mqtt", "sender", 256, 250_000)], {"sender": 100, "receiver": 0}, 6.25),  # four cores, not 100
+        ([CarriedLoad("mqtt", "sender", 256, 250_000)], {"sender": 1, "receiver": 0}, 25.0),
+        ([CarriedLoad("mqtt", "sender", 256, 250_000)] * 2, {"sender": 2, "receiver": 0}, 25.0),
+        ([CarriedLoad("mqtt", "sender", 256, 250_000)], {"sender": 100, "receiver": 0}, 6.25),  # four cores, not 100
         # Shares of different ceilings add up: a quarter of one and a half of the other.
-        ([Stream("mqtt", "sender", 256, 250_000), Stream("stomp", "sender", 100, 50_000)], {"sender": 1}, 75.0),
+        (
+            [CarriedLoad("mqtt", "sender", 256, 250_000), CarriedLoad("stomp", "sender", 100, 50_000)],
+            {"sender": 1},
+            75.0,
+        ),
         # The busier role decides.
         (
-            [Stream("mqtt", "sender", 256, 100_000), Stream("mqtt", "receiver", 256, 100_000)],
+            [CarriedLoad("mqtt", "sender", 256, 100_000), CarriedLoad("mqtt", "receiver", 256, 100_000)],
             {"sender": 1, "receiver": 1},
             25.0,
         ),
-        ([Stream("stomp", "sender", 257, 1)], {"sender": 1}, None),
+        ([CarriedLoad("stomp", "sender", 257, 1)], {"sender": 1}, None),
         ([], {"sender": 1, "receiver": 1}, None),
     ],
 )
 def test_the_share_is_what_arithmetic_says(
-    streams: list[Stream], processes: dict[str, int], percent: float | None
+    streams: list[CarriedLoad], processes: dict[str, int], percent: float | None
 ) -> None:
     assert percent_of_ceiling(streams, processes, CALIBRATION) == (percent and pytest.approx(percent))
 
@@ -123,8 +127,8 @@ def manifest(run_dir: Path, **changes: object) -> Manifest:
         versions={"python": MACHINE.python, "crescendo": MACHINE.crescendo},
         host={"name": MACHINE.name, "processor": MACHINE.processor, "cores": MACHINE.cores},
         connections=[
-            Connection(0, "sender", "sender-0", "main", "topic://t", "t"),
-            Connection(0, "receiver", "receiver-0", "main", "topic://t", "t", "s"),
+            ConnectionRecord(0, "sender", "sender-0", "main", "topic://t", "t"),
+            ConnectionRecord(0, "receiver", "receiver-0", "main", "topic://t", "t", "s"),
         ],
         peers=[
             PeerRecord("sender-0", "sender", MACHINE.name, 1, "finished"),

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Delivery, Message
-from proton_node import REFUSED, Node
 
-from crescendo.client.amqp10 import Client, pass_a_message
+from crescendo.client.amqp10 import Amqp10Client, pass_a_message
 from crescendo.model.errors import ConfigError, PeerError
+from proton_node import REFUSED, Node
 
 TIMEOUT_S = 10.0  # on a busy machine
 SHORT_S = 0.5
@@ -34,14 +34,14 @@ def test_a_message_comes_back_through_a_queue(node: Node) -> None:
 
 
 def test_what_is_sent_is_received_in_order(node: Node) -> None:
-    with Client(node.url, TIMEOUT_S) as client:
+    with Amqp10Client(node.url, TIMEOUT_S) as client:
         for number in range(5):
             client.send("perf", b"body %d" % number)
         assert [client.receive("perf") for _ in range(5)] == [b"body %d" % number for number in range(5)]
 
 
 def test_an_answer_is_found_by_its_correlation_id(node: Node) -> None:
-    with Client(node.url, TIMEOUT_S) as client:
+    with Amqp10Client(node.url, TIMEOUT_S) as client:
         for number in range(3):
             answer = client.request("$management", {"n": number}, {"operation": "QUERY"})
             assert answer.body == {"echo": {"n": number}, "list": [1, None, "x"]}
@@ -53,13 +53,13 @@ def test_an_answer_is_found_by_its_correlation_id(node: Node) -> None:
 
 
 def test_a_link_that_is_refused_says_why(node: Node) -> None:
-    with Client(node.url, TIMEOUT_S) as client, pytest.raises(PeerError, match="not for you"):
+    with Amqp10Client(node.url, TIMEOUT_S) as client, pytest.raises(PeerError, match="not for you"):
         client.send(REFUSED, b"x")
     assert client.stale
 
 
 def test_no_message_in_time_is_a_peer_error(node: Node) -> None:
-    with Client(node.url, TIMEOUT_S) as client:
+    with Amqp10Client(node.url, TIMEOUT_S) as client:
         begun_s = time.monotonic()
         with pytest.raises(PeerError, match="no message from 'empty'"):
             client.receive("empty", SHORT_S)
@@ -69,7 +69,7 @@ def test_no_message_in_time_is_a_peer_error(node: Node) -> None:
 
 
 def test_a_message_that_is_not_accepted_is_a_peer_error() -> None:
-    with Node(outcome=Delivery.REJECTED).running() as node, Client(node.url, TIMEOUT_S) as client:
+    with Node(outcome=Delivery.REJECTED).running() as node, Amqp10Client(node.url, TIMEOUT_S) as client:
         with pytest.raises(PeerError, match="did not accept"):
             client.send("perf", b"x")
         with pytest.raises(PeerError, match="did not accept"):
@@ -80,12 +80,12 @@ def test_nobody_there_is_said_in_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with pytest.raises(PeerError, match=f"127.0.0.1:{port} refused the connection"):
-        Client(f"amqp://user:secret@127.0.0.1:{port}", TIMEOUT_S)
+        Amqp10Client(f"amqp://user:secret@127.0.0.1:{port}", TIMEOUT_S)
 
 
 def test_a_url_of_another_protocol_is_the_persons_mistake() -> None:
     with pytest.raises(ConfigError, match="amqp://"):
-        Client("http://user:secret@127.0.0.1:1", TIMEOUT_S)
+        Amqp10Client("http://user:secret@127.0.0.1:1", TIMEOUT_S)
 
 
 @pytest.mark.parametrize("words", [b"", b"AMQP\x03\x01\x00\x00", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
@@ -102,7 +102,7 @@ def test_a_side_that_hangs_or_speaks_something_else_ends_in_time(words: bytes) -
         thread.start()
         begun_s = time.monotonic()
         with pytest.raises(PeerError) as failure:
-            Client(f"amqp://user:secret@127.0.0.1:{server.getsockname()[1]}", SHORT_S)
+            Amqp10Client(f"amqp://user:secret@127.0.0.1:{server.getsockname()[1]}", SHORT_S)
         assert time.monotonic() - begun_s < TIMEOUT_S
         assert "secret" not in str(failure.value)
         thread.join()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message as ProtonMessage
 
-from crescendo.client.messages import Message, decode_message, encode_message
+from crescendo.client.messages import Amqp10Message, decode_message, encode_message
 from crescendo.model.errors import PeerError
 
 VALUES = st.recursive(
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 @given(body=VALUES, properties=st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=3))
 def test_proton_reads_what_we_write(body: object, properties: dict[str, str]) -> None:
-    ours = Message(body, properties, message_id="m", to="there", subject="s", reply_to="here", correlation_id="c")
+    ours = Amqp10Message(body, properties, message_id="m", to="there", subject="s", reply_to="here", correlation_id="c")
     theirs = ProtonMessage()
     theirs.decode(encode_message(ours))
     assert theirs.body == body
@@ -47,7 +47,7 @@ def test_we_read_what_proton_writes(body: object, durable: bool) -> None:
 
 
 def test_a_body_in_several_data_sections_is_one_body() -> None:
-    section = encode_message(Message(b"half"))
+    section = encode_message(Amqp10Message(b"half"))
     assert decode_message(memoryview(section + section)).body == b"halfhalf"
 
 

@@ -5,7 +5,7 @@ import re
 import pika
 import pytest
 
-from crescendo.client.amqp10 import Client, pass_a_message
+from crescendo.client.amqp10 import Amqp10Client, pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import Instance
 
@@ -28,7 +28,10 @@ def test_messages_of_others_stay_in_the_queue_in_their_order(rabbitmq: Instance)
 
 
 def test_a_refused_address_is_said_in_the_brokers_words(rabbitmq: Instance) -> None:
-    with Client(rabbitmq.url, TIMEOUT_S) as client, pytest.raises(PeerError, match=r"127\.0\.0\.1:\d+: the system"):
+    with (
+        Amqp10Client(rabbitmq.url, TIMEOUT_S) as client,
+        pytest.raises(PeerError, match=r"127\.0\.0\.1:\d+: the system"),
+    ):
         client.receive("/no-such-thing/at/all")
 
 

@@ -16,7 +16,7 @@ import pytest
 from crescendo.control import topics
 from crescendo.control.bus import Bus
 from crescendo.control.embedded_broker import EmbeddedBroker
-from crescendo.control.notes import Command, Failure, Hello, Identity, Kind, Note, Start, Statistics
+from crescendo.control.notes import Command, Failure, Hello, Identity, Note, NoteKind, Start, Statistics
 from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.model.errors import ConfigError, PeerError
 
@@ -52,7 +52,7 @@ def of(command: Command) -> Callable[[Note], bool]:
 
 
 def request(command: Command, correlation: int, payload: dict[str, object] | None = None) -> Note:
-    return Note(Kind.REQUEST, command, correlation, CONDUCTOR, payload or {})
+    return Note(NoteKind.REQUEST, command, correlation, CONDUCTOR, payload or {})
 
 
 def test_a_peer_joins_is_asked_answers_reports_and_leaves(broker: EmbeddedBroker, bus: Bus) -> None:
@@ -68,7 +68,7 @@ def test_a_peer_joins_is_asked_answers_reports_and_leaves(broker: EmbeddedBroker
     assert asked is not None
     assert (asked.command, asked.correlation, asked.payload) == (Command.START_SENDER, 11, {"t0_ns": 123})
     peer.accept(asked)
-    answer = heard(bus, lambda note: note.kind is Kind.RESPONSE)
+    answer = heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
     assert (answer.command, answer.correlation, answer.sender.id) == (Command.OK, 11, "sender-0")
 
     statistics = Statistics(5, {"queue://a": 3}, 3, 1.5, None, 0.25, {"lateness_p99_ns": 7.0})
@@ -95,7 +95,7 @@ def test_a_refusal_says_whose_fault_it_is(broker: EmbeddedBroker, bus: Bus, faul
     assert asked is not None
     failure = Failure("connection refused", fault)  # type: ignore[arg-type]
     peer.refuse(asked, failure)
-    answer = heard(bus, lambda note: note.kind is Kind.RESPONSE)
+    answer = heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
     assert (answer.command, Failure.from_payload(answer.payload)) == (command, failure)
     peer.leave()
 
@@ -197,7 +197,7 @@ def test_closing_sends_everything_first(broker: EmbeddedBroker, bus: Bus) -> Non
     other = Bus(broker.url, "hurried", ())
     other.connect(PATIENCE_S)
     for number in range(200):
-        other.publish(topics.REPLIES, Note(Kind.RESPONSE, Command.OK, number, CONDUCTOR, {}), qos=number % 2)
+        other.publish(topics.REPLIES, Note(NoteKind.RESPONSE, Command.OK, number, CONDUCTOR, {}), qos=number % 2)
     other.close()
     numbers = [heard(bus, of(Command.OK)).correlation for _ in range(200)]
     assert sorted(numbers) == list(range(200))
@@ -213,7 +213,7 @@ def test_small_notes_are_not_held_back(broker: EmbeddedBroker, bus: Bus) -> None
         asked = peer.next_request(PATIENCE_S)
         assert asked is not None
         peer.accept(asked)
-        heard(bus, lambda note: note.kind is Kind.RESPONSE)
+        heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
         round_trips.append(time.monotonic() - began)
     peer.leave()
     # The kernel's delayed acknowledgement takes 40 ms once a connection is no longer new; without Nagle a round trip is

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.control import topics
-from crescendo.control.conductor.commands import Request
-from crescendo.control.conductor.events import Answered, Failed, Finished, Joined, Lost, Reported
+from crescendo.control.conductor.commands import SendRequest
+from crescendo.control.conductor.events import (
+    PeerAnswered,
+    PeerFailed,
+    PeerFinished,
+    PeerJoined,
+    PeerLost,
+    PeerReported,
+)
 from crescendo.control.conductor.translation import event_from_note, note_for
 from crescendo.control.notes import (
     MAX_NOTE_BYTES,
@@ -19,8 +26,8 @@ from crescendo.control.notes import (
     Failure,
     Hello,
     Identity,
-    Kind,
     Note,
+    NoteKind,
     Start,
     Statistics,
     decode_note,
@@ -38,7 +45,7 @@ PLAIN = st.recursive(
 )
 NOTES = st.builds(
     Note,
-    st.sampled_from(Kind),
+    st.sampled_from(NoteKind),
     st.sampled_from(Command),
     st.integers(0, 2**63 - 1),
     st.builds(Identity, st.text(), st.text(), st.text(), st.integers(0, 2**31)),
@@ -52,7 +59,7 @@ def test_a_note_reads_back_as_it_was_written(note: Note) -> None:
 
 
 def test_the_wire_holds_the_numbers_of_the_maestro_protocol() -> None:
-    note = Note(Kind.REQUEST, Command.START_SENDER, 7, SENDER, {"t0_ns": 1})
+    note = Note(NoteKind.REQUEST, Command.START_SENDER, 7, SENDER, {"t0_ns": 1})
     # Written out by hand: an array of five, fixints, an array of four with three strings, a map.
     expected = b"\x95\x00\x02\x07\x94\xa8sender-0\xa6sender\xa4host\x2a\x81\xa5t0_ns\x01"
     assert encode_note(note) == expected
@@ -80,7 +87,9 @@ def test_a_damaged_note_never_raises_anything_but_a_peer_error(note: Note, data:
 
 
 def test_an_unknown_command_is_refused() -> None:
-    content = encode_note(Note(Kind.REQUEST, Command.SET, 1, SENDER, {})).replace(b"\x95\x00\x07", b"\x95\x00\x06", 1)
+    content = encode_note(Note(NoteKind.REQUEST, Command.SET, 1, SENDER, {})).replace(
+        b"\x95\x00\x07", b"\x95\x00\x06", 1
+    )
     with pytest.raises(PeerError, match="6"):
         decode_note(content)
 
@@ -89,11 +98,11 @@ def test_a_note_of_more_than_a_mebibyte_is_refused_on_both_sides() -> None:
     with pytest.raises(PeerError, match="1048577 bytes"):
         decode_note(bytes(MAX_NOTE_BYTES + 1))
     with pytest.raises(ConfigError, match="more peers"):
-        encode_note(Note(Kind.REQUEST, Command.SET, 1, SENDER, {"blob": bytes(MAX_NOTE_BYTES)}))
+        encode_note(Note(NoteKind.REQUEST, Command.SET, 1, SENDER, {"blob": bytes(MAX_NOTE_BYTES)}))
 
 
 def test_deep_nesting_is_refused_not_fatal() -> None:
-    head = encode_note(Note(Kind.REQUEST, Command.SET, 1, SENDER, {}))[:-1]
+    head = encode_note(Note(NoteKind.REQUEST, Command.SET, 1, SENDER, {}))[:-1]
     with pytest.raises(PeerError):
         decode_note(head + b"\x81\xa1x" + b"\x91" * 100_000 + b"\xc0")
 
@@ -119,36 +128,36 @@ def test_a_newer_peer_may_say_more() -> None:
 
 
 def notification(command: Command, payload: dict[str, object]) -> Note:
-    return Note(Kind.NOTIFICATION, command, 0, SENDER, payload)
+    return Note(NoteKind.NOTIFICATION, command, 0, SENDER, payload)
 
 
 def test_every_note_of_a_peer_has_its_event() -> None:
     failure, hello = Failure("no", "peer"), Hello(1, "1")
-    ok = Note(Kind.RESPONSE, Command.OK, 3, SENDER, {})
-    no = Note(Kind.RESPONSE, Command.PROTOCOL_ERROR, 4, SENDER, failure.to_payload())
+    ok = Note(NoteKind.RESPONSE, Command.OK, 3, SENDER, {})
+    no = Note(NoteKind.RESPONSE, Command.PROTOCOL_ERROR, 4, SENDER, failure.to_payload())
     meanings = {
-        Command.GROUP_JOIN: (hello, Joined("sender-0", SENDER, hello, 8)),
-        Command.STATS: (STATISTICS, Reported("sender-0", STATISTICS, 8)),
-        Command.NOTIFY_SUCCESS: (STATISTICS, Finished("sender-0", STATISTICS, 8)),
-        Command.NOTIFY_FAIL: (Breakdown(failure, STATISTICS), Failed("sender-0", failure, STATISTICS, 8)),
-        Command.ABNORMAL_DISCONNECT: (Failure("cut", "lost"), Lost("sender-0", "cut", 8)),
+        Command.GROUP_JOIN: (hello, PeerJoined("sender-0", SENDER, hello, 8)),
+        Command.STATS: (STATISTICS, PeerReported("sender-0", STATISTICS, 8)),
+        Command.NOTIFY_SUCCESS: (STATISTICS, PeerFinished("sender-0", STATISTICS, 8)),
+        Command.NOTIFY_FAIL: (Breakdown(failure, STATISTICS), PeerFailed("sender-0", failure, STATISTICS, 8)),
+        Command.ABNORMAL_DISCONNECT: (Failure("cut", "lost"), PeerLost("sender-0", "cut", 8)),
     }
     for command, (payload, event) in meanings.items():
         assert event_from_note(notification(command, payload.to_payload()), 8) == event
-    assert event_from_note(ok, 8) == Answered("sender-0", 3, Command.OK, True, None, None, 8)
-    assert event_from_note(no, 8) == Answered("sender-0", 4, Command.PROTOCOL_ERROR, False, failure, None, 8)
+    assert event_from_note(ok, 8) == PeerAnswered("sender-0", 3, Command.OK, True, None, None, 8)
+    assert event_from_note(no, 8) == PeerAnswered("sender-0", 4, Command.PROTOCOL_ERROR, False, failure, None, 8)
 
 
 def test_a_note_that_means_nothing_to_the_conductor_is_no_event() -> None:
     assert event_from_note(notification(Command.SET, {}), 1) is None
     assert event_from_note(notification(Command.STATS, {"t_ns": "noon"}), 1) is None
-    assert event_from_note(Note(Kind.REQUEST, Command.STATS, 1, SENDER, STATISTICS.to_payload()), 1) is None
+    assert event_from_note(Note(NoteKind.REQUEST, Command.STATS, 1, SENDER, STATISTICS.to_payload()), 1) is None
 
 
 def test_a_request_becomes_a_note_from_the_conductor() -> None:
     conductor = Identity("conductor", "conductor", "host", 1)
-    note = note_for(Request("sender-0", Command.SET, 5, {"a": 1}), conductor)
-    assert note == Note(Kind.REQUEST, Command.SET, 5, conductor, {"a": 1})
+    note = note_for(SendRequest("sender-0", Command.SET, 5, {"a": 1}), conductor)
+    assert note == Note(NoteKind.REQUEST, Command.SET, 5, conductor, {"a": 1})
 
 
 def test_topics_are_those_of_the_maestro_protocol() -> None:
@@ -164,6 +173,6 @@ def test_an_id_that_would_change_the_topic_is_refused(peer_id: str) -> None:
 
 def test_large_times_stay_exact() -> None:
     t0_ns = 2**62 + 1
-    content = encode_note(Note(Kind.REQUEST, Command.START_SENDER, 1, SENDER, Start(t0_ns).to_payload()))
+    content = encode_note(Note(NoteKind.REQUEST, Command.START_SENDER, 1, SENDER, Start(t0_ns).to_payload()))
     assert struct.pack(">Q", t0_ns) in content
     assert Start.from_payload(decode_note(content).payload).t0_ns == t0_ns

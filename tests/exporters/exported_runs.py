@@ -7,7 +7,7 @@ import numpy as np
 
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.verdict import Bound, Verdict, judge, judge_check
-from crescendo.record.manifest import Clock, Connection, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, Flag
 from crescendo.record.summary import Ledger, Rate, Summary, write_summary
@@ -90,9 +90,9 @@ def _manifest(run_dir: Path, inspectors: list[str]) -> Manifest:
         clocks=[Clock("lab", OFFSET_NS)],
         peers=[PeerRecord(name, role, "lab", 1, "finished") for name, role in peers],
         connections=[
-            Connection(number, "sender", SENDERS[0], "main", "queue://perf", "perf") for number in range(2)
+            ConnectionRecord(number, "sender", SENDERS[0], "main", "queue://perf", "perf") for number in range(2)
         ] + [
-            Connection(number, "receiver", peer, "main", "queue://perf", "perf", "queue://perf")
+            ConnectionRecord(number, "receiver", peer, "main", "queue://perf", "perf", "queue://perf")
             for number, peer in enumerate(RECEIVERS)
         ],
         phases=[Phase("warmup", START_NS, MEASURE_NS), Phase("measure", MEASURE_NS, END_NS)],

@@ -12,6 +12,14 @@ from typing import Any
 
 import duckdb
 import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from crescendo.exporters.maestro.export import export_maestro
+from crescendo.inspectors.base import Inspection
+from crescendo.inspectors.kinds.qpid_dispatch import take_answer
+from crescendo.model.errors import ConfigError
+from crescendo.record.summary import SUMMARY
 from exported_runs import (
     ARTEMIS,
     END_NS,
@@ -27,14 +35,6 @@ from exported_runs import (
     Texts,
     write_run,
 )
-from hdrh.histogram import HdrHistogram
-from hdrh.log import HistogramLogReader
-
-from crescendo.exporters.maestro.export import export_maestro
-from crescendo.inspectors.base import Look
-from crescendo.inspectors.kinds.qpid_dispatch import take_answer
-from crescendo.model.errors import ConfigError
-from crescendo.record.summary import SUMMARY
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LOOKS_NS = (MEASURE_NS - SECOND_NS, MEASURE_NS, MEASURE_NS + 5 * SECOND_NS)
@@ -57,7 +57,7 @@ def artemis() -> tuple[Readings, Texts]:
 
 def router() -> tuple[Readings, Texts]:
     """Real answers of a real router, as the inspector takes them."""
-    look = Look()
+    look = Inspection()
     for kind in ("router", "router.link", "connection", "allocator"):
         take_answer(look, kind, SimpleNamespace(application_properties={"statusCode": 200}, body=answer(kind)))  # type: ignore[arg-type]
     words: dict[str, dict[str, str]] = {}

@@ -3,17 +3,17 @@
 from pathlib import Path
 
 import pytest
-from imported_runs import SAMPLES, Run
 from pyspark.sql import SparkSession
 
-from crescendo.importers.format import Options
+from crescendo.importers.format import ImportOptions
 from crescendo.importers.job import Imported, carry_out, order
+from imported_runs import SAMPLES, Run
 
 
 @pytest.fixture(scope="session")
 def importing(spark: SparkSession) -> Run:
-    def run(form: str, paths: list[Path], out: Path, options: Options | None = None) -> Imported:
-        return carry_out(order(form, paths, out), spark, options or Options(), lambda _: None)
+    def run(form: str, paths: list[Path], out: Path, options: ImportOptions | None = None) -> Imported:
+        return carry_out(order(form, paths, out), spark, options or ImportOptions(), lambda _: None)
 
     return run
 

@@ -2,21 +2,21 @@
 
 import time
 
-from crescendo.inspectors.base import Inspector, Look
+from crescendo.inspectors.base import Inspection, Inspector
 from crescendo.model.errors import PeerError
 
 PATIENCE_S = 40.0
 
 
-def values_of(look: Look) -> dict[tuple[str, str], float]:
+def values_of(look: Inspection) -> dict[tuple[str, str], float]:
     return {(entity, metric): value for entity, metric, value in look.readings}
 
 
-def until(inspector: Inspector, expected: dict[tuple[str, str], float]) -> Look:
+def until(inspector: Inspector, expected: dict[tuple[str, str], float]) -> Inspection:
     """Look until every expected value is there: systems refresh what they say about themselves when it suits them."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
-        look = inspector.look()
+        look = inspector.inspect()
         values = values_of(look)
         seen = {key: values.get(key) for key in expected}
         if seen == expected:
@@ -30,7 +30,7 @@ def until_failure(inspector: Inspector) -> str:
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         try:
-            inspector.look()
+            inspector.inspect()
         except PeerError as err:
             return str(err)
         time.sleep(0.05)

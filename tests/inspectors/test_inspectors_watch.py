@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-from crescendo.inspectors.base import Look, Reading
+from crescendo.inspectors.base import Inspection, Reading
 from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import PeerError
 from crescendo.record.schema import EVENTS, READINGS
@@ -41,17 +41,17 @@ class Scripted:
         self.most_at_once = 0
         self.closed = False
 
-    def look(self) -> Look:
+    def inspect(self) -> Inspection:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        answer = self.answers.pop(0) if self.answers else Look()
+        answer = self.answers.pop(0) if self.answers else Inspection()
         try:
             if isinstance(answer, threading.Event):
                 answer.wait(5)
-                return Look()
+                return Inspection()
             if isinstance(answer, Exception):
                 raise answer
-            assert isinstance(answer, Look)
+            assert isinstance(answer, Inspection)
             return answer
         finally:
             self.at_once -= 1
@@ -99,7 +99,7 @@ def test_a_slow_look_costs_slots_and_never_a_second_request() -> None:
 
 
 def test_a_failing_system_is_one_event_with_its_reason_and_one_when_it_is_back() -> None:
-    answers: list[Any] = [Look(), PeerError("500"), PeerError("502"), ValueError("what is this"), Look()]
+    answers: list[Any] = [Inspection(), PeerError("500"), PeerError("502"), ValueError("what is this"), Inspection()]
     watch, log, _ = watched(answers)
     for slot in range(5):
         step(watch, T0_NS + slot * EVERY_NS)
@@ -112,9 +112,9 @@ def test_a_failing_system_is_one_event_with_its_reason_and_one_when_it_is_back()
 
 def test_every_number_is_a_reading_and_texts_are_written_when_they_change() -> None:
     looks = [
-        Look([Reading("queue/a", "depth", 7.0)], {("queue/a", "state"): "running"}),
-        Look([Reading("queue/a", "depth", 9.5)], {("queue/a", "state"): "running"}),
-        Look([], {("queue/a", "state"): "paused"}),
+        Inspection([Reading("queue/a", "depth", 7.0)], {("queue/a", "state"): "running"}),
+        Inspection([Reading("queue/a", "depth", 9.5)], {("queue/a", "state"): "running"}),
+        Inspection([], {("queue/a", "state"): "paused"}),
     ]
     watch, log, _ = watched(list(looks))
     for slot in range(3):
@@ -138,6 +138,6 @@ def test_looking_records_what_it_cost() -> None:
 
 def test_the_first_look_tells_why_a_system_cannot_be_inspected() -> None:
     watch, _, _ = watched([PeerError("401 Unauthorized")])
-    assert watch.look_once(1) == "401 Unauthorized"
+    assert watch.inspect_once(1) == "401 Unauthorized"
     hanging, _, _ = watched([threading.Event()])
-    assert "within 0.1 s" in hanging.look_once(0.1)
+    assert "within 0.1 s" in hanging.inspect_once(0.1)

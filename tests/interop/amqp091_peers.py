@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
-from pumping import PATIENCE_S, ready
 
 from crescendo.control.notes import Statistics
 from crescendo.load.assignment import Quota
@@ -19,10 +18,11 @@ from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.model.pacer import pacer_for
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
+from pumping import PATIENCE_S, ready
 
 TAG = 7
 _FOREVER_NS = 2**62
@@ -30,7 +30,7 @@ _FOREVER_NS = 2**62
 
 def group(address: str, size: int = 256, *, at_most_once: bool = False, rate: float = 0) -> Group:
     settle = Settle.AT_MOST_ONCE if at_most_once else Settle.AT_LEAST_ONCE
-    return Group(address=address, size=Payload.fixed(size), settle=settle, rate=rate)
+    return Group(address=address, size=PayloadSize.fixed(size), settle=settle, rate=rate)
 
 
 def bodies(count: int, size: int) -> list[bytes]:
@@ -91,7 +91,7 @@ def refused(channel: Any) -> str:
 # -- our channels, by the engines ------------------------------------------------------------------------------------
 
 
-class Rows(Log):
+class Rows(RowSink):
     """A log in memory: one list of whole columns a table."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
 
 PATIENCE_S = 90.0
 TAG = 4711
@@ -42,7 +42,7 @@ class Control:
         return [kind for kind, _ in self.events]
 
 
-class Rows(Log):
+class Rows(RowSink):
     """A log that keeps what tests ask for."""
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from proton import Endpoint, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
+
 from pumping import PATIENCE_S
 
 

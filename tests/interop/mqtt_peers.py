@@ -12,14 +12,14 @@ from urllib.parse import unquote, urlsplit
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from pumping import PATIENCE_S, pumped, ready
 
-from crescendo.load.protocols.interfaces import Outcome
+from crescendo.load.protocols.interfaces import SettledMessages
 from crescendo.load.protocols.mqtt import MqttReceiver, MqttSender
 from crescendo.wire.mqtt.connection import Connection
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries
 from crescendo.wire.mqtt.packet_types import V3, V5
 from crescendo.wire.mqtt.packets import Connect
+from pumping import PATIENCE_S, pumped, ready
 
 PAHO_VERSIONS = {V3: MQTTProtocolVersion.MQTTv311, V5: MQTTProtocolVersion.MQTTv5}
 FOREIGN_WINDOW = 500  # messages on their way to or from paho: it keeps all it is given in memory and is slow
@@ -141,7 +141,7 @@ class Sending:
 
     def __init__(self, channel: MqttSender, payloads: list[bytes], *, settled: bool) -> None:
         self.channel = ready(channel)
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[SettledMessages] = []
         self._payloads = payloads
         self._settled = settled
         self._sent = 0
@@ -164,7 +164,7 @@ class Sending:
             self.outcomes.append(outcome)
             self._done += len(outcome.seqs)
 
-    def run(self) -> list[Outcome]:
+    def run(self) -> list[SettledMessages]:
         deadline_s = time.monotonic() + PATIENCE_S
         while not self.finished:
             assert time.monotonic() < deadline_s, f"{self._sent} sent, {self._done} settled"

@@ -4,7 +4,7 @@ import select
 import time
 from typing import Any
 
-from crescendo.load.protocols.interfaces import Outcome
+from crescendo.load.protocols.interfaces import SettledMessages
 
 PATIENCE_S = 60.0
 
@@ -13,7 +13,10 @@ def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
     """Read and write once; whatever came, copied out of the receive buffer and settled."""
     channel.flush()
     select.select((channel,), (), (), wait_s)
-    found = [item if isinstance(item, Outcome) else [row.tobytes() for row in item.payloads] for item in channel.pump()]
+    found = [
+        item if isinstance(item, SettledMessages) else [row.tobytes() for row in item.payloads]
+        for item in channel.pump()
+    ]
     if hasattr(channel, "settle"):
         channel.settle()
     channel.keep_alive(time.monotonic_ns())

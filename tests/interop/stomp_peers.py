@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import stomp
-from pumping import PATIENCE_S, pumped, ready
 
+import stomp
 from crescendo.load.protocols.stomp import StompReceiver, StompSender
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.events import Connected, Deliveries, Failed, Receipts
+from pumping import PATIENCE_S, pumped, ready
 
 
 def payloads(count: int, size: int) -> list[bytes]:

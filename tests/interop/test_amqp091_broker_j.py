@@ -4,12 +4,12 @@ import secrets
 from contextlib import closing
 
 import pytest
-from amqp091_peers import bodies, check_ledger, group, pika_channel, pika_publish, pika_receive, refused, through
-from pumping import ready, receive_all, send_all
 
+from amqp091_peers import bodies, check_ledger, group, pika_channel, pika_publish, pika_receive, refused, through
 from crescendo.load.protocols.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.record.schema import RECEIVED, SENT, SETTLED
 from crescendo.systems.instance import RunningInstance
+from pumping import ready, receive_all, send_all
 
 COUNT = 20_000
 SIZES = [(1000, 32), (300, 256), (10, 300_000)]

@@ -8,9 +8,8 @@ import time
 from contextlib import closing
 
 import pytest
-from amqp091_peers import bodies, check_ledger, depth, group, pika_channel, pika_publish, pika_receive, refused, through
-from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
+from amqp091_peers import bodies, check_ledger, depth, group, pika_channel, pika_publish, pika_receive, refused, through
 from crescendo.load.protocols import amqp091
 from crescendo.load.protocols.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.model.errors import ConfigError
@@ -18,6 +17,7 @@ from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Flag, Settlement
 from crescendo.systems.instance import RunningInstance
 from crescendo.wire.stamp import MAGIC
+from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
 COUNT = 20_000
 SIZES = [(2000, 32), (500, 256), (500, 4096), (20, 300_000)]

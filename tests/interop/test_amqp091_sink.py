@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from amqp091_peers import bodies, group, refused
-from pumping import PATIENCE_S, pumped, ready, send_all
 
+from amqp091_peers import bodies, group, refused
 from crescendo.load.protocols import amqp091
 from crescendo.load.protocols.amqp091 import Amqp091Sender
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp091.connection import Connection
 from crescendo.wire.amqp091.connection_methods import ConnectionBlocked, ConnectionUnblocked
-from crescendo.wire.amqp091.events import Deliveries, Said
+from crescendo.wire.amqp091.events import Deliveries, MethodReceived
 from crescendo.wire.amqp091.methods import (
     BasicAck,
     BasicReturn,
@@ -28,6 +27,7 @@ from crescendo.wire.amqp091.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from pumping import PATIENCE_S, pumped, ready, send_all
 
 Reaction = Callable[[Connection, Deliveries], None]
 
@@ -43,13 +43,13 @@ class Sink(threading.Thread):
         self.connection = Connection(server=True)
         self.messages = 0
         self.client: socket.socket | None = None
-        self.leave = threading.Event()
+        self.start_close = threading.Event()
 
     def run(self) -> None:
         self.client, _ = self._listener.accept()
         self.client.settimeout(0.02)
         with self._listener, self.client:
-            while not self.leave.is_set() and not self.connection.closed:
+            while not self.start_close.is_set() and not self.connection.closed:
                 try:
                     count = self.client.recv_into(self.connection.receive_buffer())
                 except TimeoutError:
@@ -66,10 +66,10 @@ class Sink(threading.Thread):
 
     def _answer(self, event: object) -> None:
         match event:
-            case Said(channel=channel, method=QueueDeclare(queue=queue)):
-                self.connection.say(channel, QueueDeclareOk(queue))
-            case Said(channel=channel, method=ConfirmSelect()):
-                self.connection.say(channel, ConfirmSelectOk())
+            case MethodReceived(channel=channel, method=QueueDeclare(queue=queue)):
+                self.connection.send(channel, QueueDeclareOk(queue))
+            case MethodReceived(channel=channel, method=ConfirmSelect()):
+                self.connection.send(channel, ConfirmSelectOk())
             case Deliveries():
                 self.messages += len(event.tags)
                 self._react(self.connection, event)
@@ -82,7 +82,7 @@ def sink(react: Reaction = lambda _connection, _event: None) -> Iterator[Sink]:
     try:
         yield server
     finally:
-        server.leave.set()
+        server.start_close.set()
         server.join(PATIENCE_S)
         assert not server.is_alive()
 
@@ -95,7 +95,7 @@ def pump_until(sender: Amqp091Sender, holds: Callable[[], bool]) -> None:
 
 
 def confirm(connection: Connection, event: Deliveries) -> None:
-    connection.say(event.channel, BasicAck(int(event.tags[-1]), multiple=True))
+    connection.send(event.channel, BasicAck(int(event.tags[-1]), multiple=True))
 
 
 @pytest.mark.parametrize("at_most_once", [False, True], ids=["at-least-once", "at-most-once"])
@@ -125,7 +125,7 @@ def test_a_sender_that_nobody_confirms_stops_at_its_window(monkeypatch: pytest.M
 def test_a_blocked_sender_waits_until_it_is_told_to_go_on() -> None:
     def block(connection: Connection, event: Deliveries) -> None:
         confirm(connection, event)
-        connection.say(0, ConnectionUnblocked() if event.tags[-1] > 10 else ConnectionBlocked("low on memory"))
+        connection.send(0, ConnectionUnblocked() if event.tags[-1] > 10 else ConnectionBlocked("low on memory"))
 
     with sink(block) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
         ready(sender).send(0, 10)
@@ -150,7 +150,7 @@ def test_what_was_confirmed_before_a_connection_broke_is_told_and_so_are_the_las
         assert server.client is not None
         # A reset instead of a good-bye: what we write next fails, and what was said before is still to be read.
         server.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        server.leave.set()
+        server.start_close.set()
         server.join(PATIENCE_S)
         for first in (10, 20, 30):
             sender.send(first, 10)

@@ -10,12 +10,19 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from amqp091_peers import pika_channel
-from pumping import PATIENCE_S
 
+from amqp091_peers import pika_channel
 from crescendo.systems.instance import RunningInstance
 from crescendo.wire.amqp091.connection import Connection
-from crescendo.wire.amqp091.events import ChannelClosed, ChannelOpened, Confirmed, Deliveries, Opened, Returned, Said
+from crescendo.wire.amqp091.events import (
+    ChannelClosed,
+    ChannelOpened,
+    Confirmed,
+    Deliveries,
+    MethodReceived,
+    Opened,
+    Returned,
+)
 from crescendo.wire.amqp091.handshake import plain
 from crescendo.wire.amqp091.methods import (
     BasicAck,
@@ -43,6 +50,7 @@ from crescendo.wire.amqp091.methods import (
     TxSelect,
 )
 from crescendo.wire.amqp091.properties import PERSISTENT, Properties
+from pumping import PATIENCE_S
 
 
 class Talk:
@@ -70,8 +78,8 @@ class Talk:
 
     def ask(self, method: Method) -> Method:
         """Say something that has an answer; the answer."""
-        self.connection.say(1, method)
-        said = self.next(Said)
+        self.connection.send(1, method)
+        said = self.next(MethodReceived)
         assert type(said.method).__name__.startswith(type(method).__name__)
         return said.method
 
@@ -114,7 +122,7 @@ def test_exchanges_route_as_declared(talk: Talk, name: str, kind: str, binding: 
     talk.ask(QueueDeclare(queue=name, exclusive=True))
     talk.ask(QueueBind(queue=name, exchange=name, routing_key=binding))
     talk.connection.select_confirms(1)
-    assert isinstance(talk.next(Said).method, ConfirmSelectOk)
+    assert isinstance(talk.next(MethodReceived).method, ConfirmSelectOk)
     talk.publish(name, key, b"hello", Properties(), mandatory=True)
     if not arrives:
         returned = talk.next(Returned)
@@ -143,7 +151,7 @@ def test_every_property_reaches_pika_and_comes_back(talk: Talk, rabbitmq: Runnin
         channel.basic_publish("", name, b"back", heard)
         channel.basic_ack(method.delivery_tag)
         channel.cancel()
-    talk.connection.say(1, BasicConsume(queue=name, consumer_tag="me"))
+    talk.connection.send(1, BasicConsume(queue=name, consumer_tag="me"))
     event = talk.next(Deliveries)
     assert (event.bodies.tobytes(), event.properties) == (b"back", said)
     assert event.method.consumer_tag == "me"
@@ -161,13 +169,13 @@ def test_messages_are_acknowledged_rejected_and_requeued_one_by_one(talk: Talk, 
         lambda tag: BasicAck(tag, multiple=True),
         BasicAck,
     ):
-        talk.connection.say(1, BasicGet(queue=name))
+        talk.connection.send(1, BasicGet(queue=name))
         event = talk.next(Deliveries)
         heard.append((event.bodies.tobytes(), event.redelivered))
-        talk.connection.say(1, answer(int(event.tags[0])))
+        talk.connection.send(1, answer(int(event.tags[0])))
     assert heard == [(b"a", False), (b"b", False), (b"c", False), (b"c", True), (b"d", False)]
-    talk.connection.say(1, BasicGet(queue=name))
-    assert isinstance(talk.next(Said).method, BasicGetEmpty)
+    talk.connection.send(1, BasicGet(queue=name))
+    assert isinstance(talk.next(MethodReceived).method, BasicGetEmpty)
 
 
 def test_a_transaction_publishes_when_it_is_committed(talk: Talk, name: str) -> None:
@@ -192,7 +200,7 @@ def test_what_was_declared_can_be_taken_away(talk: Talk, name: str) -> None:
 
 
 def test_a_channel_that_erred_is_closed_in_the_brokers_words_and_opens_again(talk: Talk, name: str) -> None:
-    talk.connection.say(1, QueueDeclare(queue=name, passive=True))
+    talk.connection.send(1, QueueDeclare(queue=name, passive=True))
     closed = talk.next(ChannelClosed)
     assert closed.code == 404
     assert f"no queue '{name}'" in closed.reason

@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_threads import PATIENCE_S, Control, Rows, await_ready, until
 
 from crescendo.load.assignment import Quota
-from crescendo.load.engine.echo import Echo, Replies
+from crescendo.load.engine.echo import EchoReplies, EchoResponder
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model import workload
 from crescendo.model.pacer import UNLIMITED, pacer_for
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
+from engine_threads import PATIENCE_S, Control, Rows, await_ready, until
 
 TAG, COUNT = 31, 300
 
@@ -40,13 +40,13 @@ def play(url: str, group: Group, senders: int) -> Rows:
         number: await_ready(driver_of(protocol, "sender")(url, group.answers_to(number))) for number in range(senders)
     }
     incoming = await_ready(driver_of(protocol, "receiver")(url, group))
-    receivers = ReceiverEngine([Receiver(0, group, incoming, echo=Echo(back, TAG))], rows, receiving, tag=TAG)
+    receivers = ReceiverEngine([Receiver(0, group, incoming, echo=EchoResponder(back, TAG))], rows, receiving, tag=TAG)
     made = []
     for number in range(senders):
         answers = await_ready(driver_of(protocol, "receiver")(url, group.answers_to(number)))
         channel = await_ready(driver_of(protocol, "sender")(url, group))
         pacer, quota = pacer_for(group.rate), Quota(COUNT, UNLIMITED)
-        made.append(Sender(number, group, pacer, quota, channel, TAG, replies=Replies(answers, number, TAG)))
+        made.append(Sender(number, group, pacer, quota, channel, TAG, replies=EchoReplies(answers, number, TAG)))
     engine = SenderEngine(made, rows, sending, drain_ns=30 * 10**9)
     threads = [
         threading.Thread(target=receivers.run),
@@ -80,7 +80,7 @@ def check(rows: Rows, senders: int) -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 1000.0], ids=["unbounded", "paced"])
 def test_one_at_a_time_means_one_at_a_time(relay: RunningInstance, rate: float) -> None:
-    group = Group(mode=workload.PingPong(), rate=rate, size=Payload.fixed(64))
+    group = Group(mode=workload.PingPongMode(), rate=rate, size=PayloadSize.fixed(64))
     rows = play(relay.url, group, senders=1)
     check(rows, senders=1)
     seen = [(what, seq) for what, seq in rows.order if what != "one way"]
@@ -88,12 +88,12 @@ def test_one_at_a_time_means_one_at_a_time(relay: RunningInstance, rate: float) 
 
 
 def test_an_echo_comes_back_while_the_next_ones_leave(relay: RunningInstance) -> None:
-    rows = play(relay.url, Group(mode=workload.Echo(), rate=2000.0, size=Payload.fixed(64)), senders=2)
+    rows = play(relay.url, Group(mode=workload.EchoMode(), rate=2000.0, size=PayloadSize.fixed(64)), senders=2)
     check(rows, senders=2)
 
 
 @pytest.mark.parametrize("protocol", ["amqp091", "stomp", "amqp10"])
 def test_messages_come_back_through_a_real_broker(rabbitmq: RunningInstance, protocol: str) -> None:
     place = f"queue://echo-{uuid.uuid4().hex}"
-    group = Group(address=place, protocol=protocol, mode=workload.Echo(), rate=500.0, size=Payload.fixed(64))
+    group = Group(address=place, protocol=protocol, mode=workload.EchoMode(), rate=500.0, size=PayloadSize.fixed(64))
     check(play(rabbitmq.endpoints[PROTOCOLS[protocol]], group, senders=1), senders=1)

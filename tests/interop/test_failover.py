@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from engine_threads import Load, until
 
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
+from engine_threads import Load, until
 
 RATE, COUNT = 250.0, 3000
 # RabbitMQ 3.10 declares queues for AMQP 1.0 that do not survive a restart.
@@ -22,7 +22,7 @@ def group_of(protocol: str) -> Group:
     place = f"queue://failover-{uuid.uuid4().hex}?durable=yes"
     if protocol == "mqtt":  # a session that is kept is what it has for a durable queue
         place = f"topic://failover-{uuid.uuid4().hex}?subscription={uuid.uuid4().hex}"
-    return Group(address=place, failover=[], protocol=protocol, rate=RATE, size=Payload.fixed(64))
+    return Group(address=place, failover=[], protocol=protocol, rate=RATE, size=PayloadSize.fixed(64))
 
 
 @pytest.fixture(scope="module")

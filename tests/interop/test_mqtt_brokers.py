@@ -10,6 +10,19 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from crescendo.load.protocols import mqtt
+from crescendo.load.protocols.interfaces import SettledMessages
+from crescendo.load.protocols.mqtt import MqttReceiver, MqttSender
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.payload import PayloadSize
+from crescendo.model.workload import Group, Settle
+from crescendo.record.schema import Settlement
+from crescendo.systems.instance import RunningInstance
+from crescendo.wire.mqtt.events import Connected, Subscribed
+from crescendo.wire.mqtt.packet_types import V3, V5
+from crescendo.wire.mqtt.packets import Connect, Filter
+from crescendo.wire.mqtt.properties import Property
 from mqtt_peers import (
     PATIENCE_S,
     Broker,
@@ -23,19 +36,6 @@ from mqtt_peers import (
     receive_all,
     refusal_of,
 )
-
-from crescendo.load.protocols import mqtt
-from crescendo.load.protocols.interfaces import Outcome
-from crescendo.load.protocols.mqtt import MqttReceiver, MqttSender
-from crescendo.model.errors import ConfigError, PeerError
-from crescendo.model.payload import Payload
-from crescendo.model.workload import Group, Settle
-from crescendo.record.schema import Settlement
-from crescendo.systems.instance import RunningInstance
-from crescendo.wire.mqtt.events import Connected, Subscribed
-from crescendo.wire.mqtt.packet_types import V3, V5
-from crescendo.wire.mqtt.packets import Connect, Filter
-from crescendo.wire.mqtt.properties import Property
 
 WAYS = [("roomy_mosquitto", V3), ("roomy_mosquitto", V5), ("rabbit", V3)]
 ways = pytest.mark.parametrize(("broker", "version"), WAYS, ids=[f"{name}-{v}" for name, v in WAYS])
@@ -66,12 +66,12 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def group(address: str, *, size: int = 256, settle: Settle = Settle.AT_LEAST_ONCE) -> Group:
-    return Group(address=address, size=Payload.fixed(size), settle=settle)
+    return Group(address=address, size=PayloadSize.fixed(size), settle=settle)
 
 
 def through(
     sender: MqttSender, receivers: list[MqttReceiver], payloads: list[bytes], expected: int
-) -> tuple[list[Outcome], list[list[bytes]]]:
+) -> tuple[list[SettledMessages], list[list[bytes]]]:
     """Send everything and receive `expected` messages in all; the outcomes, and what each receiver got."""
     for receiver in receivers:
         ready(receiver).begin()
@@ -88,7 +88,7 @@ def through(
     return sending.outcomes, received
 
 
-def sequences(outcomes: list[Outcome]) -> list[int]:
+def sequences(outcomes: list[SettledMessages]) -> list[int]:
     return [int(seq) for outcome in outcomes for seq in outcome.seqs]
 
 

@@ -7,19 +7,19 @@ from typing import Any
 import pika
 import pytest
 from proton.utils import BlockingConnection
-from pumping import pumped, ready
 
 from crescendo.load.protocols.registry import driver_of
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.systems.instance import RunningInstance
+from pumping import pumped, ready
 
 OPTIONS = "durable=yes&priority=4&ttl=60s"
 
 
 def send_one(rabbitmq: RunningInstance, protocol: str, name: str) -> None:
     group = Group(
-        address=f"queue://{name}?{OPTIONS}", protocol=protocol, size=Payload.fixed(64), properties={"colour": "red"}
+        address=f"queue://{name}?{OPTIONS}", protocol=protocol, size=PayloadSize.fixed(64), properties={"colour": "red"}
     )
     for batching in (True, False):
         driver: Any = driver_of(protocol, "sender")

@@ -8,17 +8,17 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
-from interop_peers import ProtonReceiver, ProtonSender, ProtonServer, bodies, free_port, running, wait
-from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
 from crescendo.load.protocols import amqp10
 from crescendo.load.protocols.amqp10 import Amqp10Receiver, Amqp10Sender
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group, Settle
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.schema import Settlement
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
+from interop_peers import ProtonReceiver, ProtonSender, ProtonServer, bodies, free_port, running, wait
+from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
 SIZES = [(5000, 32), (500, 255), (500, 256), (500, 4096), (25, 200_000)]
 BOTH = [False, True]
@@ -33,7 +33,7 @@ settling = pytest.mark.parametrize("presettled", BOTH, ids=["unsettled", "preset
 
 def group(size: int, *, presettled: bool, address: str = "perf") -> Group:
     settle = Settle.AT_MOST_ONCE if presettled else Settle.AT_LEAST_ONCE
-    return Group(address=address, size=Payload.fixed(size), settle=settle)
+    return Group(address=address, size=PayloadSize.fixed(size), settle=settle)
 
 
 @pytest.fixture

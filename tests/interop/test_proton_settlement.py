@@ -5,18 +5,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from interop_peers import ProtonServer, bodies, free_port, running
 from proton import Delivery, Link, Message, SSLDomain
-from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
 from crescendo.load.protocols.amqp10 import Amqp10Receiver, Amqp10Sender
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.systems.certificates import Authority
+from interop_peers import ProtonServer, bodies, free_port, running
+from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
 
 COUNT, SIZE = 300, 64
-EXACTLY_ONCE = Group(address="queue://perf", size=Payload.fixed(SIZE), settle=Settle.EXACTLY_ONCE)
+EXACTLY_ONCE = Group(address="queue://perf", size=PayloadSize.fixed(SIZE), settle=Settle.EXACTLY_ONCE)
 
 
 class TwoSteps(ProtonServer):
@@ -130,7 +130,7 @@ def test_a_certificate_alone_signs_us_in(tmp_path: Path) -> None:
     with running(server):
         assert server.listening.wait(PATIENCE_S)
         options = f"ca={paths['ca']}&cert={paths['client']}&key={paths['client-key']}"
-        group = Group(address="queue://perf", size=Payload.fixed(SIZE))
+        group = Group(address="queue://perf", size=PayloadSize.fixed(SIZE))
         with closing(Amqp10Sender(f"amqps://127.0.0.1:{server.port}?{options}", group)) as sender:
             send_all(sender, payloads, settled=False)
     assert server.faults == []

@@ -8,11 +8,11 @@ from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
-from engine_threads import Load, Rows, until
 
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.systems.instance import RunningInstance
+from engine_threads import Load, Rows, until
 
 RATE, COUNT = 500.0, 3000
 SPOKEN = ["amqp10", "amqp091", "stomp", "mqtt"]
@@ -20,7 +20,7 @@ SPOKEN = ["amqp10", "amqp091", "stomp", "mqtt"]
 
 def group_of(protocol: str) -> Group:
     kind = "topic" if protocol == "mqtt" else "queue"
-    return Group(address=f"{kind}://stall-{uuid.uuid4().hex}", protocol=protocol, rate=RATE, size=Payload.fixed(64))
+    return Group(address=f"{kind}://stall-{uuid.uuid4().hex}", protocol=protocol, rate=RATE, size=PayloadSize.fixed(64))
 
 
 @pytest.fixture(scope="module")

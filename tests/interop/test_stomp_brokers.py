@@ -8,16 +8,16 @@ from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
 
 import pytest
-from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, talking
 
-from crescendo.load.engine.graceful_close import part
+from crescendo.load.engine.graceful_close import close_gracefully
 from crescendo.load.protocols import stomp as driver
 from crescendo.load.protocols.stomp import StompReceiver, StompSender
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group, Settle
 from crescendo.systems.instance import RunningInstance
-from crescendo.wire.stomp.commands import Ack, Broker, durable
+from crescendo.wire.stomp.commands import Ack, BrokerDialect, durable
 from crescendo.wire.stomp.escaping import Version
+from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, talking
 
 MANY = {"queue": 20_000, "topic": 10_000}
 """Several times what may be on its way to a receiver, and several batches of a sender."""
@@ -35,13 +35,13 @@ def url_of(broker: RunningInstance) -> str:
     return broker.endpoints["stomp"]
 
 
-def kind_of(broker: RunningInstance) -> Broker:
-    return Broker(broker.facts["kind"])
+def kind_of(broker: RunningInstance) -> BrokerDialect:
+    return BrokerDialect(broker.facts["kind"])
 
 
 def group(size: int = 256, *, topic: bool = False, settle: Settle = Settle.AT_LEAST_ONCE) -> Group:
     kind = "topic" if topic else "queue"
-    return Group(address=f"{kind}://stomp-{uuid.uuid4().hex}", size=Payload.fixed(size), settle=settle)
+    return Group(address=f"{kind}://stomp-{uuid.uuid4().hex}", size=PayloadSize.fixed(size), settle=settle)
 
 
 # -- our channels, both ends -----------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_acknowledged_messages_do_not_come_back(broker: RunningInstance) -> None
         receiver = ready(StompReceiver(url_of(broker), some))
         receiver.begin()
         assert receive_all(receiver, 200) == bodies[:200]
-        part([receiver])
+        close_gracefully([receiver])
         send_all(sender, bodies[200:], settled=False)
     with closing(ready(StompReceiver(url_of(broker), some))) as receiver:
         receiver.begin()
@@ -179,7 +179,7 @@ def test_single_acknowledgements_leave_the_earlier_messages(broker: RunningInsta
         marks = dict(zip(talk.bodies, talk.redelivered, strict=True))
         # Artemis does not mark the one behind the acknowledged message; the flag is the broker's word, not ours.
         assert marks[b"0"]
-        assert marks[b"2"] or kind_of(broker) is Broker.ARTEMIS
+        assert marks[b"2"] or kind_of(broker) is BrokerDialect.ARTEMIS
 
 
 def test_transactions_show_what_was_committed_and_nothing_else(broker: RunningInstance) -> None:
@@ -205,7 +205,7 @@ def test_selectors_choose_where_the_broker_has_them(broker: RunningInstance) -> 
         for colour in colours:
             talk.says.send(place, colour, more={"colour": colour.decode()})
         # RabbitMQ has none over STOMP, and does not say so: whoever offers them to people must refuse it there.
-        chosen = colours if kind_of(broker) is Broker.RABBITMQ else [b"red:ish"] * 2
+        chosen = colours if kind_of(broker) is BrokerDialect.RABBITMQ else [b"red:ish"] * 2
         assert talk.await_bodies(len(chosen)) == chosen
 
 
@@ -213,7 +213,7 @@ def test_a_durable_subscription_keeps_what_came_meanwhile(broker: RunningInstanc
     place = driver.destination_of(group(topic=True))
     name = f"durable-{uuid.uuid4().hex}"
     kind = kind_of(broker)
-    identity = {} if kind is Broker.RABBITMQ else {"client_id": name}
+    identity = {} if kind is BrokerDialect.RABBITMQ else {"client_id": name}
     more = durable(kind, name)
     for phase in ("subscribe", "receive"):
         with talking(url_of(broker), **identity) as talk:
@@ -221,7 +221,7 @@ def test_a_durable_subscription_keeps_what_came_meanwhile(broker: RunningInstanc
             talk.await_receipt("subscribed")
             if phase == "receive":
                 assert talk.await_bodies(1) == [b"meanwhile"]
-                if kind is Broker.ACTIVEMQ:  # which forgets a durable subscription only when nobody uses it
+                if kind is BrokerDialect.ACTIVEMQ:  # which forgets a durable subscription only when nobody uses it
                     talk.says.unsubscribe(name)
                 talk.says.unsubscribe(name, more=more, receipt="gone")
                 talk.await_receipt("gone")
@@ -233,10 +233,10 @@ def test_a_durable_subscription_keeps_what_came_meanwhile(broker: RunningInstanc
 
 def test_a_selector_of_an_address_chooses_or_is_refused(broker: RunningInstance) -> None:
     place = f"queue://selected-{uuid.uuid4().hex}"
-    red = Group(address=place, protocol="stomp", size=Payload.fixed(40), properties={"colour": "red"})
-    blue = Group(address=place, protocol="stomp", size=Payload.fixed(40), properties={"colour": "blue"})
+    red = Group(address=place, protocol="stomp", size=PayloadSize.fixed(40), properties={"colour": "red"})
+    blue = Group(address=place, protocol="stomp", size=PayloadSize.fixed(40), properties={"colour": "blue"})
     wanted = Group(address=f"{place}?selector=colour='red'", protocol="stomp")
-    if kind_of(broker) is Broker.RABBITMQ:
+    if kind_of(broker) is BrokerDialect.RABBITMQ:
         receiver = StompReceiver(url_of(broker), wanted)
         with closing(receiver), pytest.raises(AssertionError, match="no selectors over STOMP"):
             ready(receiver)
@@ -251,7 +251,9 @@ def test_a_selector_of_an_address_chooses_or_is_refused(broker: RunningInstance)
 
 def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningInstance) -> None:
     name = f"kept-{uuid.uuid4().hex}"
-    topic = Group(address=f"topic://{name}?durable=yes&subscription={name}", protocol="stomp", size=Payload.fixed(40))
+    topic = Group(
+        address=f"topic://{name}?durable=yes&subscription={name}", protocol="stomp", size=PayloadSize.fixed(40)
+    )
     with closing(ready(StompReceiver(url_of(broker), topic))) as receiver:
         receiver.begin()
     with closing(ready(StompSender(url_of(broker), topic))) as sender:
@@ -269,9 +271,9 @@ def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningI
 
 def test_a_wrong_password_is_refused_in_the_brokers_own_words(broker: RunningInstance) -> None:
     said = {
-        Broker.RABBITMQ: "Access refused for user 'nobody'",
-        Broker.ACTIVEMQ: "User name [nobody] or password is invalid",
-        Broker.ARTEMIS: "Security Error occurred",
+        BrokerDialect.RABBITMQ: "Access refused for user 'nobody'",
+        BrokerDialect.ACTIVEMQ: "User name [nobody] or password is invalid",
+        BrokerDialect.ARTEMIS: "Security Error occurred",
     }
     reasons = [refusal_of_a_stranger(broker)]
     while "without a word" in reasons[-1] and len(reasons) < 10:  # ActiveMQ: about one in fifty

@@ -13,12 +13,12 @@ import pytest
 
 from crescendo.load.protocols import stomp as driver
 from crescendo.load.protocols.stomp import StompReceiver, StompSender
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
 from crescendo.net.sockets import listen
 from crescendo.record.schema import Settlement
 
-GROUP = Group(address="queue://q", size=Payload.fixed(32))
+GROUP = Group(address="queue://q", size=PayloadSize.fixed(32))
 CONNECTED = b"CONNECTED\nversion:1.2\nheart-beat:1000,1000\n\n\0\n"
 SUBSCRIBED = b"RECEIPT\nreceipt-id:subscribed\n\n\0\n"
 PATIENCE_S = 10.0

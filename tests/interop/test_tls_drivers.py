@@ -12,7 +12,7 @@ import pytest
 
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.errors import PeerError
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
@@ -33,7 +33,7 @@ def strict_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
 
 def group_of(protocol: str) -> Group:
     kind = "topic" if protocol == "mqtt" else "queue"
-    return Group(address=f"{kind}://tls-{uuid.uuid4().hex}", protocol=protocol, size=Payload.fixed(SIZE))
+    return Group(address=f"{kind}://tls-{uuid.uuid4().hex}", protocol=protocol, size=PayloadSize.fixed(SIZE))
 
 
 def pumped(*channels: Any) -> list[list[Any]]:

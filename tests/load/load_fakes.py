@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from crescendo.control.notes import Statistics
-from crescendo.load.protocols.interfaces import Arrived, Outcome
-from crescendo.record.writer import Log
+from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
+from crescendo.record.writer import RowSink
 from crescendo.wire.stamp import Stamps, stamps_of
 
 
@@ -46,10 +46,10 @@ class FakeChannel:
     def keep_alive(self, now_ns: int) -> None:
         assert now_ns > 0
 
-    def leave(self) -> None:
+    def start_close(self) -> None:
         self.good_byes += 1
 
-    def gone(self) -> bool:
+    def peer_closed(self) -> bool:
         return self.good_byes > 0
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class FakeSendChannel(FakeChannel):
         self.prepares = True
         self.written = self.booked = 0  # messages that were prepared, and left
         self.taken: list[Any] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[SettledMessages] = []
         self._allow = allow
 
     def resize(self, size: int) -> None:
@@ -108,7 +108,7 @@ class FakeSendChannel(FakeChannel):
         self.taken.extend(stamps.tolist())
         return self._allow is None
 
-    def pump(self) -> list[Outcome]:
+    def pump(self) -> list[SettledMessages]:
         assert self.booked == self.written
         self.drink()
         outcomes, self.outcomes = self.outcomes, []
@@ -120,7 +120,7 @@ class FakeReceiveChannel(FakeChannel):
 
     window = 1000
 
-    def __init__(self, batches: list[Arrived]) -> None:
+    def __init__(self, batches: list[ReceivedMessages]) -> None:
         super().__init__()
         self._batches = batches
         self.begun = False
@@ -130,7 +130,7 @@ class FakeReceiveChannel(FakeChannel):
         self.begun = True
         self.poke()
 
-    def pump(self) -> Iterator[Arrived]:
+    def pump(self) -> Iterator[ReceivedMessages]:
         assert self.begun
         self.drink()
         batches, self._batches = self._batches, []
@@ -144,7 +144,7 @@ def _each(column: Any, rows: int) -> list[Any]:
     return column.tolist() if isinstance(column, np.ndarray) else [column] * rows
 
 
-class FakeLog(Log):
+class FakeLog(RowSink):
     """Rows as tuples, one a message, by table."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import uvloop
 
 from crescendo.mlmq.broker.server import Broker
-from crescendo.mlmq.broker.settings import Settings
+from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.client import AsyncClient
 from crescendo.processes.die_with_parent import die_with_parent
 
@@ -39,7 +39,7 @@ def play(coroutine: Coroutine[Any, Any, None]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(url: str, **settings: Any) -> AsyncIterator[Broker]:
-    broker = Broker(Settings(listen="127.0.0.1:0", **settings), url)
+    broker = Broker(BrokerSettings(listen="127.0.0.1:0", **settings), url)
     await broker.start()
     try:
         yield broker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crescendo.model.address import HONOURED, SCHEMES, Options, address_of
+from crescendo.model.address import HONOURED, SCHEMES, AddressOptions, address_of
 
 
 def test_a_place_is_a_queue_unless_it_says_topic() -> None:
@@ -13,7 +13,7 @@ def test_a_place_is_a_queue_unless_it_says_topic() -> None:
 
 def test_options_are_typed_values() -> None:
     options = address_of("queue://perf?durable=yes&ttl=1500ms&priority=7&prefetch=10&selector=a%20%3D%20'b'").options
-    assert options == Options(durable=True, ttl=1_500_000_000, priority=7, prefetch=10, selector="a = 'b'")  # type: ignore[arg-type]
+    assert options == AddressOptions(durable=True, ttl=1_500_000_000, priority=7, prefetch=10, selector="a = 'b'")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -49,7 +49,7 @@ def test_a_password_is_never_part_of_a_complaint() -> None:
 
 
 @pytest.mark.parametrize("protocol", HONOURED)
-@pytest.mark.parametrize("option", Options.__struct_fields__)
+@pytest.mark.parametrize("option", AddressOptions.__struct_fields__)
 def test_an_option_is_honoured_or_refused_but_never_ignored(protocol: str, option: str) -> None:
     example = {"durable": "yes", "ttl": "5s", "priority": "4", "selector": "a", "subscription": "me", "prefetch": "9",
                "ack": {"stomp": "client", "amqp091": "multiple"}.get(protocol, "auto"), "qos": "1", "retained": "yes",

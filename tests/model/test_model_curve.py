@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.model.curve import Curve, Piece
-from crescendo.model.pacer import Constant, messages_within
+from crescendo.model.pacer import ConstantPacer, messages_within
 
 SECOND = 10**9
 rates = st.sampled_from([0.0, 1.0, 10.0, 333.0, 5000.0]) | st.floats(0.1, 20_000)
@@ -46,7 +46,7 @@ def test_as_many_are_due_as_the_area_under_the_rate(chain: list[Piece]) -> None:
 
 @given(st.floats(1, 50_000), st.integers(0, 60 * SECOND))
 def test_a_flat_curve_is_the_constant_pacer(rate: float, elapsed_ns: int) -> None:
-    curve, constant = Curve([Piece(SECOND, rate, rate)]), Constant(rate)
+    curve, constant = Curve([Piece(SECOND, rate, rate)]), ConstantPacer(rate)
     numbers = np.array([0, 1, 7, 1000, 10**6])
     assert np.abs(curve.due_ns(numbers) - constant.due_ns(numbers)).max() <= 1
     assert abs(curve.due_count(elapsed_ns) - constant.due_count(elapsed_ns)) <= 1

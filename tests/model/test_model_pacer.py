@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.model.pacer import MAX_RATE, MIN_RATE, UNLIMITED, Constant, Unbounded, messages_within, pacer_for
+from crescendo.model.pacer import (
+    MAX_RATE,
+    MIN_RATE,
+    UNLIMITED,
+    ConstantPacer,
+    UnboundedPacer,
+    messages_within,
+    pacer_for,
+)
 
 TEN_YEARS_S = 3 * 10**8
 rates = st.sampled_from([1.0, 3.0, 7.0, 999.0, 4600.0, 700_000.0, 1_000_000.0, 0.1, 1 / 3]) | st.floats(0.01, 5e6)
@@ -21,13 +29,13 @@ def rates_and_numbers(draw: st.DrawFn) -> tuple[float, list[int]]:
     return rate, draw(st.lists(st.integers(0, min(int(rate * TEN_YEARS_S), 10**11)), min_size=1, max_size=20))
 
 
-def due(pacer: Constant, n: int) -> int:
+def due(pacer: ConstantPacer, n: int) -> int:
     return int(pacer.due_ns(np.array([n], np.int64))[0])
 
 
 @given(rates_and_numbers())
 def test_what_is_due_is_what_has_a_due_time_by_now(drawn: tuple[float, list[int]]) -> None:
-    pacer, n = Constant(drawn[0]), drawn[1][0]
+    pacer, n = ConstantPacer(drawn[0]), drawn[1][0]
     count = pacer.due_count(due(pacer, n))
     assert count >= n + 1
     assert due(pacer, count) > due(pacer, n) >= due(pacer, count - 1)
@@ -35,7 +43,7 @@ def test_what_is_due_is_what_has_a_due_time_by_now(drawn: tuple[float, list[int]
 
 @given(rates, phases, st.integers(-10, 10**14))
 def test_the_count_and_the_times_never_disagree(rate: float, phase: float, elapsed_ns: int) -> None:
-    pacer = Constant(rate, phase)
+    pacer = ConstantPacer(rate, phase)
     count = pacer.due_count(elapsed_ns)
     assert due(pacer, count) > elapsed_ns
     assert count == 0 or due(pacer, count - 1) <= elapsed_ns
@@ -46,11 +54,11 @@ def test_due_times_are_those_of_exact_arithmetic(drawn: tuple[float, list[int]])
     rate, n = drawn[0], drawn[1][0]
     exact_ns = Fraction(n) * 10**9 / Fraction(rate)
     # A double carries 53 bits: half a nanosecond of rounding, and a nanosecond in each 2^53.
-    assert abs(due(Constant(rate), n) - exact_ns) <= Fraction(1, 2) + exact_ns / 2**51
+    assert abs(due(ConstantPacer(rate), n) - exact_ns) <= Fraction(1, 2) + exact_ns / 2**51
 
 
 def test_no_drift_at_700_000_a_second_over_a_day() -> None:
-    pacer = Constant(700_000.0)
+    pacer = ConstantPacer(700_000.0)
     for hours in (1, 6, 24):
         seconds = hours * 3600
         assert due(pacer, 700_000 * seconds) == seconds * 10**9
@@ -59,7 +67,7 @@ def test_no_drift_at_700_000_a_second_over_a_day() -> None:
 
 @given(rates_and_numbers())
 def test_many_at_once_are_the_same_as_one_by_one(drawn: tuple[float, list[int]]) -> None:
-    pacer, numbers = Constant(drawn[0]), drawn[1]
+    pacer, numbers = ConstantPacer(drawn[0]), drawn[1]
     together = pacer.due_ns(np.array(numbers, np.int64))
     assert together.dtype == np.int64
     assert together.tolist() == [due(pacer, n) for n in numbers]
@@ -67,17 +75,17 @@ def test_many_at_once_are_the_same_as_one_by_one(drawn: tuple[float, list[int]])
 
 @given(st.integers(1, 100_000), st.floats(0, 0.99), st.integers(1, 1000))
 def test_a_whole_number_of_seconds_holds_exactly_rate_times_seconds(rate: int, phase: float, seconds: int) -> None:
-    assert messages_within(Constant(float(rate), phase), seconds * 10**9) == rate * seconds
+    assert messages_within(ConstantPacer(float(rate), phase), seconds * 10**9) == rate * seconds
 
 
 def test_the_interval_is_half_open() -> None:
-    assert messages_within(Constant(1.0), 10**9) == 1
-    assert messages_within(Constant(1.0), 10**9 + 1) == 2
-    assert messages_within(Constant(1000.0), 0) == 0
+    assert messages_within(ConstantPacer(1.0), 10**9) == 1
+    assert messages_within(ConstantPacer(1.0), 10**9 + 1) == 2
+    assert messages_within(ConstantPacer(1000.0), 0) == 0
 
 
 def test_unbounded_is_always_due_but_not_before_the_start() -> None:
-    pacer = Unbounded()
+    pacer = UnboundedPacer()
     assert not pacer.bounded
     assert (pacer.due_count(-1), pacer.due_count(0), messages_within(pacer, 5)) == (0, UNLIMITED, UNLIMITED)
 
@@ -94,4 +102,4 @@ def test_the_slowest_and_the_fastest_rate_still_have_due_times(rate: float) -> N
     numbers = pacer.due_ns(np.array([0, 1, 2], np.int64)).tolist()
     assert numbers == [0, round(1e9 / rate), round(2e9 / rate)]
     assert pacer.due_count(numbers[1]) == 2
-    assert pacer_for(0) == Unbounded()
+    assert pacer_for(0) == UnboundedPacer()

@@ -7,25 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.model.payload import Payload
+from crescendo.model.payload import PayloadSize
 
 
 def test_a_fixed_size_is_that_size() -> None:
-    payload = Payload.parse("1KB")
+    payload = PayloadSize.parse("1KB")
     assert payload == 1000
     assert payload.is_fixed
     assert payload.sizes(1, 0)(7, 3).tolist() == [1000] * 3
 
 
 def test_about_a_size_is_within_five_percent_and_reaches_both_ends() -> None:
-    sizes = Payload.parse("~256").sizes(1, 0)(0, 20_000)
+    sizes = PayloadSize.parse("~256").sizes(1, 0)(0, 20_000)
     assert sizes.min() == 256 - 12
     assert sizes.max() == 256 + 12
     assert abs(sizes.mean() - 256) < 0.5
 
 
 def test_weights_are_shares() -> None:
-    payload = Payload.parse([{"size": 100, "weight": 3}, {"size": "1KB"}])
+    payload = PayloadSize.parse([{"size": 100, "weight": 3}, {"size": "1KB"}])
     assert payload == (3 * 100 + 1000) // 4
     sizes = payload.sizes(1, 0)(0, 40_000)
     assert set(sizes.tolist()) == {100, 1000}
@@ -35,7 +35,7 @@ def test_weights_are_shares() -> None:
 def test_lines_of_a_file_come_one_after_the_other_and_again(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"a\nbcd\n\nxy")
-    payload = Payload.parse({"file": str(path)})
+    payload = PayloadSize.parse({"file": str(path)})
     assert payload.lines == [b"a", b"bcd", b"", b"xy"]
     assert payload.sizes(1, 0)(2, 6).tolist() == [32, 34, 33, 35, 32, 34]
     assert payload.largest == 35
@@ -45,7 +45,7 @@ def test_lines_of_a_file_come_one_after_the_other_and_again(tmp_path: Path) -> N
 def test_the_size_of_a_message_depends_on_its_number_alone(
     first: int, count: int, sender: int, data: st.DataObject
 ) -> None:
-    payload = Payload.parse("~1000")
+    payload = PayloadSize.parse("~1000")
     whole = payload.sizes(3, sender)(first, count)
     assert len(whole) == count
     at = data.draw(st.integers(0, count - 1))
@@ -58,9 +58,9 @@ def test_the_size_of_a_message_depends_on_its_number_alone(
 )
 def test_what_is_no_size_is_refused(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"size|entries|weight|file"):
-        Payload.parse(wrong)
+        PayloadSize.parse(wrong)
 
 
 def test_a_file_that_is_not_there_is_said_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere"):
-        _ = Payload.parse({"file": str(tmp_path / "nowhere")}).lines
+        _ = PayloadSize.parse({"file": str(tmp_path / "nowhere")}).lines

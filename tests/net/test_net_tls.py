@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from paper_authority import Authority, pem_of
 
+from certificate_authority import Authority, pem_of
 from crescendo.model.errors import ConfigError
 from crescendo.net.tls import Tls, client_context, tls_from, tls_of_url
 from crescendo.net.transport import connect

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from paper_authority import Authority
-from tls_server import PATIENCE_S, context_of, serving
 
+from certificate_authority import Authority
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import Tls, server_context
 from crescendo.net.transport import Plain, Secure, Transport, connect
+from tls_server import PATIENCE_S, context_of, serving
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
-from tiny_recordings import MEASURE_NS, MS, SECOND_NS, START_NS, Tiny
 
 from crescendo.record.manifest import read_manifest, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import READINGS, Flag
 from crescendo.record.writer import Recorder
+from tiny_recordings import MEASURE_NS, MS, SECOND_NS, START_NS, Tiny
 
 
 def eventful(seed: int = 1, messages: int = 400) -> Tiny:

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
-from tiny_recordings import MEASURE_NS, MS, RECEIVER_PEER, SECOND_NS, SENDER_PEER, START_NS, Tiny, silent
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.job import analyze
 from crescendo.record.manifest import State, read_manifest, sha256_of, write_manifest
 from crescendo.record.summary import Summary, read_summary
+from tiny_recordings import MEASURE_NS, MS, RECEIVER_PEER, SECOND_NS, SENDER_PEER, START_NS, Tiny, silent
 
 TABLES = [
     "backlog", "checks", "effects", "latency", "latency_histogram", "ledger", "ledger_ranges", "little", "outages",

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from many_runs import plain, write_run
 from pyspark.sql import SparkSession
-from table_hashes import hashes
-from tiny_recordings import silent
 
 from crescendo.pipeline.job import analyze
-from crescendo.pipeline.lake.build import gather
+from crescendo.pipeline.lake.build import build_lake
 from crescendo.processes.die_with_parent import die_with_parent
+from many_runs import plain, write_run
+from table_hashes import hashes
+from tiny_recordings import silent
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -73,7 +73,7 @@ def test_killed_again_and_again_it_gives_the_same_tables(
         expected.append(hashes(apart / run.name / "tables"))
     for moment in moments:
         killed_at(moment.format(*runs), folder, scratch)
-    results = gather(runs, folder / "lake", spark, silent)
+    results = build_lake(runs, folder / "lake", spark, silent)
     # A run that was whole when the plug was pulled for the last time is not computed again.
     assert [(one.computed, one.fault) for one in results] == [(moments == FEW, ""), (True, "")]
     assert [hashes(run / "tables") for run in runs] == expected

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import recounted
 from pyspark.sql import SparkSession
-from tiny_recordings import MEASURE_NS, MS, RECEIVER_PEER, SECOND_NS, SENDER_PEER, START_NS, Tiny, silent
 
+import recount
 from crescendo.model.histogram import bucket_of
 from crescendo.model.verdict import PERCENTILES
 from crescendo.pipeline.job import analyze
@@ -20,6 +19,7 @@ from crescendo.record.manifest import Phase as Stage
 from crescendo.record.manifest import State
 from crescendo.record.schema import Flag
 from crescendo.record.summary import Summary
+from tiny_recordings import MEASURE_NS, MS, RECEIVER_PEER, SECOND_NS, SENDER_PEER, START_NS, Tiny, silent
 
 ACTIONS = ["round trip", "one way", "send", "send/database", "receive"]
 
@@ -101,15 +101,15 @@ def test_every_table_of_any_recording_is_what_a_recount_gives(spark: SparkSessio
     _compare_spans(tmp_path, tiny)
     rows = read(tmp_path, "errors") if (tmp_path / "tables" / "errors").exists() else []
     found = {(row["second"], row["sender"], row["outcome"], row["messages"], row["share"]) for row in rows}
-    assert found == recounted.error_rows(tiny)
+    assert found == recount.error_rows(tiny)
     backlog = {(row["subscription"], row["second"]): row for row in read(tmp_path, "backlog")}
-    expected = recounted.backlog_rows(tiny)
+    expected = recount.backlog_rows(tiny)
     assert {key: (row["sent"], row["received"], row["backlog"]) for key, row in backlog.items()} == expected
     assert all(row["peak"] >= row["backlog"] for row in backlog.values())
 
 
 def _compare_latency(run_dir: Path, tiny: Tiny) -> None:
-    samples = recounted.latency_samples(tiny, unbounded=not tiny.group["rate"])
+    samples = recount.latency_samples(tiny, unbounded=not tiny.group["rate"])
     rows = {
         tuple(row[key] for key in ("scope", "phase", "second", "party", "kind")): row
         for row in read(run_dir, "latency")
@@ -121,7 +121,7 @@ def _compare_latency(run_dir: Path, tiny: Tiny) -> None:
 
 def _compare_summary(summary: Summary, tiny: Tiny) -> None:
     """The rows that people see first, against the sorted samples of each phase."""
-    samples = recounted.latency_samples(tiny, unbounded=not tiny.group["rate"])
+    samples = recount.latency_samples(tiny, unbounded=not tiny.group["rate"])
     phases = {(key[1], key[4]): values for key, values in samples.items() if key[0] == "phase"}
     assert {(row.phase, row.kind) for row in summary.latency} == phases.keys()
     for row in summary.latency:
@@ -142,14 +142,14 @@ def _compare_summary(summary: Summary, tiny: Tiny) -> None:
 
 
 def _compare_jitter(run_dir: Path, tiny: Tiny) -> None:
-    steps = recounted.jitter_samples(tiny)
+    steps = recount.jitter_samples(tiny)
     rows = {row["receiver"]: row for row in read(run_dir, "jitter")}
     assert rows.keys() == steps.keys()
     counts: dict[tuple[int, int], int] = {}
     for receiver, values in steps.items():
         assert_described(rows[receiver], values)
         assert rows[receiver]["mean_abs_ns"] == pytest.approx(float(np.abs(values).mean()))
-        assert rows[receiver]["rfc3550_ns"] == pytest.approx(recounted.rfc3550(values))
+        assert rows[receiver]["rfc3550_ns"] == pytest.approx(recount.rfc3550(values))
         for bucket in bucket_of(np.array(values)).tolist():
             counts[receiver, bucket] = counts.get((receiver, bucket), 0) + 1
     histogram = {(row["receiver"], row["bucket"]): row["count"] for row in read(run_dir, "jitter_histogram")}
@@ -158,7 +158,7 @@ def _compare_jitter(run_dir: Path, tiny: Tiny) -> None:
 
 def _compare_spans(run_dir: Path, tiny: Tiny) -> None:
     assert (run_dir / "tables" / "spans").exists() == bool(tiny.spans)
-    samples = recounted.span_samples(tiny)
+    samples = recount.span_samples(tiny)
     rows = {(row["phase"], row["action"], row["outcome"]): row for row in read(run_dir, "spans")} if tiny.spans else {}
     assert rows.keys() == samples.keys()
     for (phase, action, outcome), values in samples.items():
@@ -216,7 +216,7 @@ def test_an_interruption_is_seen_in_outages_bursts_jitter_and_beside_its_fault(
         assert row["max_jitter_ns"] == max(step for step, _ in burst)
     assert rows.keys() == {0, 1}
     assert {row["receiver"]: row["max_ns"] for row in read(tmp_path, "jitter")} == {
-        receiver: max(steps) for receiver, steps in recounted.jitter_samples(tiny).items()
+        receiver: max(steps) for receiver, steps in recount.jitter_samples(tiny).items()
     }
     fault, cure = read(tmp_path, "effects")
     assert (fault["kind"], fault["second"], json.loads(fault["detail"])) == ("fault", 2, {"action": "cut"})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crescendo.model.experiment import Experiment, experiment_from, to_document
-from crescendo.record.manifest import Clock, Connection, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import EVENTS, RECEIVED, SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import Recorder
@@ -115,10 +115,10 @@ class Tiny:
         return run_dir
 
 
-def _connections(experiment: Experiment) -> list[Connection]:
+def _connections(experiment: Experiment) -> list[ConnectionRecord]:
     numbers = {"sender": count(), "receiver": count()}
     return [
-        Connection(
+        ConnectionRecord(
             next(numbers[role]),
             role,
             f"{role}-0",

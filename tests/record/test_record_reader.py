@@ -11,11 +11,11 @@ from crescendo.record.manifest import (
     JOURNAL,
     MANIFEST,
     Manifest,
-    Part,
+    PartRecord,
     State,
     read_manifest,
+    write_atomically,
     write_manifest,
-    write_whole,
 )
 from crescendo.record.reader import journalled_parts, open_recording
 from crescendo.record.schema import SENT
@@ -90,7 +90,7 @@ def test_a_torn_journal_line_is_a_part_that_was_never_announced(run_dir: Path) -
 def test_a_manifest_reads_back_as_it_was_written(run_dir: Path) -> None:
     manifest = read_manifest(run_dir)
     assert manifest.files[0] == next(journalled_parts(run_dir))
-    assert isinstance(manifest.files[0], Part)
+    assert isinstance(manifest.files[0], PartRecord)
     write_manifest(run_dir, manifest)
     assert read_manifest(run_dir) == manifest
 
@@ -120,12 +120,12 @@ def test_a_format_of_another_version_is_refused(run_dir: Path) -> None:
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.json"
-    write_whole(path, b"old")
+    write_atomically(path, b"old")
 
     def broken(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", broken)
     with pytest.raises(OSError, match="No space"):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert path.read_bytes() == b"old"

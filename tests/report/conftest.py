@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
-from report_samples import SAMPLES, write_sample
 
 from crescendo.report.page import write_report
+from report_samples import SAMPLES, write_sample
 
 CHROMIUM = "/usr/bin/chromium"
 QUIET = [

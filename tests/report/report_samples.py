@@ -15,7 +15,16 @@ import pyarrow.parquet as pq
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.histogram import bucket_of
 from crescendo.model.verdict import PERCENTILES, Bound, Check, judge, judge_check
-from crescendo.record.manifest import Clock, Connection, Manifest, Part, PeerRecord, Phase, State, write_manifest
+from crescendo.record.manifest import (
+    Clock,
+    ConnectionRecord,
+    Manifest,
+    PartRecord,
+    PeerRecord,
+    Phase,
+    State,
+    write_manifest,
+)
 from crescendo.record.summary import TABLES_DIR, Latency, Ledger, Rate, Summary, Validity, write_summary
 
 SECOND_NS = 10**9
@@ -265,7 +274,7 @@ def _manifest(sample: Sample) -> Manifest:
             PeerRecord("receiver-0", "receiver", "lab-07", 103, "finished", statistics=receiver),
         ],
         connections=[
-            Connection(number, role, f"{role}-{number % 2 if role == 'sender' else 0}", "main", QUEUE, "perf", QUEUE)
+            ConnectionRecord(number, role, f"{role}-{number % 2 * (role == 'sender')}", "main", QUEUE, "perf", QUEUE)
             for role in ("sender", "receiver")
             for number in range(SENDERS)
         ],
@@ -273,5 +282,5 @@ def _manifest(sample: Sample) -> Manifest:
             Phase(name, ORIGIN_NS + start * SECOND_NS, ORIGIN_NS + end * SECOND_NS)
             for name, start, end in zip(("warmup", "measure", "drain"), ends[:-1], ends[1:], strict=True)
         ],
-        files=[Part(f"{table}/p-0.parquet", table, "p", 60_000, octets, "00" * 32) for table, octets in parts],
+        files=[PartRecord(f"{table}/p-0.parquet", table, "p", 60_000, octets, "00" * 32) for table, octets in parts],
     )  # fmt: skip

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from playwright.sync_api import Browser, Page
-from report_samples import SAMPLES, STALLED_SECOND, write_sample
 
 from crescendo.record.manifest import read_manifest, write_manifest
 from crescendo.record.summary import read_summary, write_summary
 from crescendo.report.page import write_report
+from report_samples import SAMPLES, STALLED_SECOND, write_sample
 
 CHARTS_WITH_DATA = {"passing": 4, "failing": 4, "invalid": 4, "unbounded": 4, "empty": 0}
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from report_samples import LOST_PEER, SAMPLES, Sample, write_sample, write_table
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_ns
 from crescendo.record.summary import SUMMARY, TABLES_DIR, read_summary, write_summary
 from crescendo.report.page import render_report, script_json, write_report
+from report_samples import LOST_PEER, SAMPLES, Sample, write_sample, write_table
 
 
 def _text(html: str) -> str:

@@ -18,10 +18,10 @@ from crescendo.cli.search import exit_code, search_line
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment, experiment_from
 from crescendo.model.verdict import Check, Outcome, Verdict
-from crescendo.record.manifest import Connection, Manifest, Phase, write_manifest
+from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, write_manifest
 from crescendo.record.summary import Ledger, Rate, Summary
 from crescendo.run import host_facts
-from crescendo.run.search import FINDINGS, Finished, at_rate, seek
+from crescendo.run.search import FINDINGS, SearchTrial, at_rate, seek
 
 SECOND_NS = 10**9
 MEASURED_S = 8
@@ -49,7 +49,7 @@ class Systems:
         self._outcome = outcome or (lambda _: Outcome.PASS)
         self.runs = 0
 
-    def __call__(self, probe: Experiment, directory: Path) -> Finished:
+    def __call__(self, probe: Experiment, directory: Path) -> SearchTrial:
         self.runs += 1
         rate = sum(group.senders * group.rate for group in probe.workload)
         run_dir = directory / f"run-{self.runs}"
@@ -62,10 +62,10 @@ class Systems:
         ]
         pq.write_table(pa.Table.from_pylist(rows), table / "part-0.parquet")
         phases = [Phase("warmup", 0, SECOND_NS), Phase("measure", SECOND_NS, (1 + MEASURED_S) * SECOND_NS)]
-        connections = [Connection(0, "receiver", "receiver-0", "a", "queue://perf", "perf", "s")]
+        connections = [ConnectionRecord(0, "receiver", "receiver-0", "a", "queue://perf", "perf", "s")]
         manifest = Manifest("r", 1, {}, [], 0, phases=phases, connections=connections)
         write_manifest(run_dir, manifest)
-        return Finished(run_dir, self._summary(rate))
+        return SearchTrial(run_dir, self._summary(rate))
 
     def _summary(self, rate: float) -> Summary:
         outcome = self._outcome(rate)
@@ -129,7 +129,7 @@ def test_an_invalid_run_is_repeated_and_reported_and_never_a_pass(tmp_path: Path
 
 
 def test_a_run_that_gets_lost_is_an_invalid_try(tmp_path: Path) -> None:
-    def lost(_probe: Experiment, _directory: Path) -> Finished:
+    def lost(_probe: Experiment, _directory: Path) -> SearchTrial:
         raise LostError("the control broker went away")
 
     findings = seek(experiment(), tmp_path, lost, lambda _: None)
@@ -139,7 +139,7 @@ def test_a_run_that_gets_lost_is_an_invalid_try(tmp_path: Path) -> None:
 
 
 def test_a_persons_mistake_ends_the_search_at_once(tmp_path: Path) -> None:
-    def refused(_probe: Experiment, _directory: Path) -> Finished:
+    def refused(_probe: Experiment, _directory: Path) -> SearchTrial:
         raise ConfigError("nobody is there")
 
     with pytest.raises(ConfigError):
@@ -149,7 +149,7 @@ def test_a_persons_mistake_ends_the_search_at_once(tmp_path: Path) -> None:
 def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
     systems = Systems(10_000)
 
-    def until_interrupted(probe: Experiment, directory: Path) -> Finished | None:
+    def until_interrupted(probe: Experiment, directory: Path) -> SearchTrial | None:
         return systems(probe, directory) if systems.runs < 2 else None
 
     findings = seek(experiment(confirm="1 of 1"), tmp_path, until_interrupted, lambda _: None)

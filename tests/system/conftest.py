@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from whole_runs import Launcher, launching, write_experiment
 
 

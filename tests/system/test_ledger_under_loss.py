@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from byte_proxy import ByteProxy, Key, seeded_fate
 from pyspark.sql import SparkSession
 
+from byte_proxy import ByteProxy, Key, seeded_fate
 from crescendo.control.notes import Statistics
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
@@ -20,7 +20,7 @@ from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.pacer import pacer_for
 from crescendo.pipeline.job import analyze
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
+from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.summary import Summary
 from crescendo.record.writer import Recorder
@@ -119,7 +119,9 @@ def _record(run_dir: Path, relay: RunningInstance) -> list[ByteProxy]:
 
 def _seal(run_dir: Path, t0_ns: int) -> None:
     connections = [
-        Connection(number, role, f"{role}-0", g.name, g.address, g.destination, g.address if role == "receiver" else "")
+        ConnectionRecord(
+            number, role, f"{role}-0", g.name, g.address, g.destination, g.address if role == "receiver" else ""
+        )
         for role in ("sender", "receiver")
         for number, g in enumerate(EXPERIMENT.workload)
     ]

@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.sql import SparkSession
-from whole_runs import Launcher, Session, judged
 
 from crescendo.model.verdict import Outcome
+from whole_runs import Launcher, Session, judged
 
 pytestmark = pytest.mark.soak
 

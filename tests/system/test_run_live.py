@@ -11,14 +11,14 @@ from pathlib import Path
 import duckdb
 import msgspec
 import pytest
-from whole_runs import Launcher
 
 from crescendo.cli.run import run
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.live.snapshot import Glance
+from crescendo.pipeline.live.snapshot import Snapshot
 from crescendo.record.manifest import Clock, Manifest, write_manifest
 from crescendo.record.schema import SENT
 from crescendo.record.writer import Recorder
+from whole_runs import Launcher
 
 
 @pytest.mark.timeout(500)  # two JVMs beside a run, perhaps on a busy machine
@@ -62,7 +62,7 @@ def test_ctrl_c_ends_a_watch_and_leaves_nothing_behind(
     document = {"name": "growing", "workload": {"senders": 1, "receivers": 1}}
     write_manifest(run_dir, Manifest("growing", 1, document, [], now_ns, host=host, clocks=[Clock("here", 0)]))
     session = launch("watch", str(run_dir), "--json")
-    glance = msgspec.json.decode(session.read_until('"sent":3'), type=Glance)
+    glance = msgspec.json.decode(session.read_until('"sent":3'), type=Snapshot)
     assert (glance.run, glance.account.sent, glance.account.parts, glance.ended) == ("growing", 3, 1, False)
     session.process.send_signal(signal.SIGINT)
     done = session.finish()

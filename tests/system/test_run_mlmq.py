@@ -10,11 +10,11 @@ import duckdb
 import pytest
 import yaml
 from pyspark.sql import SparkSession
-from whole_runs import judged, launching
 
 from crescendo.model.verdict import Outcome
 from crescendo.record.summary import Summary
 from crescendo.report.page import render_report
+from whole_runs import judged, launching
 
 QUICK = Path(__file__).parents[2] / "experiments" / "quick" / "mlmq.yml"
 SENDERS, RATE, SECONDS = 2, 250, 5

@@ -7,12 +7,12 @@ from typing import Any
 import duckdb
 import yaml
 from pyspark.sql import SparkSession
-from whole_runs import Launcher, judged
 
 from crescendo.client.mlmq import brokers_of
 from crescendo.mlmq.client import Client, Query
 from crescendo.model.verdict import Outcome
 from crescendo.systems.instance import RunningInstance
+from whole_runs import Launcher, judged
 
 CLIENTS = [
     {"name": "relay", "kind": "one-way", "count": 6, "wait": "2ms"},

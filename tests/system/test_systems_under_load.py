@@ -13,9 +13,9 @@ import duckdb
 import psutil
 import pytest
 from pyspark.sql import SparkSession
-from whole_runs import Launcher, Session, judged
 
 from crescendo.model.verdict import Outcome
+from whole_runs import Launcher, Session, judged
 
 AMQP10 = ["rabbitmq", "activemq", "artemis", "qpid-broker-j"]
 if shutil.which("qdrouterd"):

@@ -15,13 +15,13 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from whole_runs import Launcher, judged, launching, write_experiment
 
 from crescendo.model.verdict import Outcome
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import sha256_of
 from crescendo.systems.instance import start
 from crescendo.systems.kinds.loopback import LOOPBACK
+from whole_runs import Launcher, judged, launching, write_experiment
 
 RATE, SENDERS, SECONDS = 500, 2, 7
 """Of the run that all tests of a good run look at: a second of it warms up."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from crescendo.cli.run import Interruption
 from crescendo.model.experiment import load_experiment
-from crescendo.run.execute import Watcher, perform
+from crescendo.run.execute import RunObserver, execute
 
 
 def main(path: Path, out: Path) -> None:
     interruption = Interruption()
-    watcher = Watcher(
+    watcher = RunObserver(
         interrupted=lambda: interruption.asked,
         progress=lambda said: print(said, file=sys.stderr),
         watch=lambda _run: None,
@@ -21,7 +21,7 @@ def main(path: Path, out: Path) -> None:
         prepare=lambda: None,
         await_prepared=lambda: None,
     )
-    print(perform(load_experiment(path), out=out, command=["crescendo", "run", str(path)], watcher=watcher).state.value)
+    print(execute(load_experiment(path), out=out, command=["crescendo", "run", str(path)], watcher=watcher).state.value)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from secure_clients import BODY, doors_of, passed, stranger, why_not
 
-from crescendo.client.amqp10 import Client, pass_a_message
+from crescendo.client.amqp10 import Amqp10Client, pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.systems.instance import RunningInstance
+from secure_clients import BODY, doors_of, passed, stranger, why_not
 
 REQUIRED, OPTIONAL = {"client_certificates": "required"}, {"client_certificates": "optional"}
 
@@ -40,13 +40,13 @@ def _our_client_says_the_same(instance: RunningInstance, unknown_ca: Path, *, re
     url = instance.endpoints["amqps"]
     pass_a_message(url, "tls-proof", 30.0)
     with pytest.raises(PeerError, match="certificate verify failed: "):
-        Client(url.partition("?")[0] + f"?ca={unknown_ca}", 30.0)
+        Amqp10Client(url.partition("?")[0] + f"?ca={unknown_ca}", 30.0)
     nameless = url.partition("&cert=")[0]
     if required:
         with pytest.raises(PeerError, match=r"(certificate required|bad certificate|handshake failure|closed)"):
-            Client(nameless, 30.0)
+            Amqp10Client(nameless, 30.0)
     else:
-        Client(nameless, 30.0).close()
+        Amqp10Client(nameless, 30.0).close()
 
 
 def _keys_are_ours_alone(instance: RunningInstance) -> None:

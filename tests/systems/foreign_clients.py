@@ -8,10 +8,11 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import paho.mqtt.client as mqtt
 import pika
-import stomp
 from proton import Data, Link, Message, symbol
 from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection
+
+import stomp
 
 PATIENCE_S = 20.0
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from crescendo.model.errors import PeerError
-from crescendo.systems.base import Blueprint, Installation, Launch, Settings
+from crescendo.systems.base import Blueprint, Installation, Launch, SystemSettings
 from crescendo.systems.ports import accepts
 
 SERVE = "import socket, time, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
@@ -18,7 +18,7 @@ class PlainKind:
 
     name = "plain"
     summary = "a program of a few lines"
-    settings = Settings
+    settings = SystemSettings
     ports = ("amqp",)
     declares = ()
 
@@ -38,6 +38,6 @@ class PlainKind:
         url = f"amqp://{settings.user}:{settings.password}@127.0.0.1:{ports['amqp']}"
         return Blueprint(files, (Launch("program", argv, user=self._user),), {"amqp": url})
 
-    def prove(self, endpoints: Mapping[str, str], _settings: Any) -> None:
+    def probe(self, endpoints: Mapping[str, str], _settings: Any) -> None:
         if not accepts(urlsplit(endpoints["amqp"]).port or 0):
             raise PeerError("nobody listens")

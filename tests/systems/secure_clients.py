@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import paho.mqtt.client as mqtt
 import pika
-import stomp
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -23,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from proton import Message, SSLDomain
 from proton.utils import BlockingConnection
 
+import stomp
 from crescendo.systems.instance import RunningInstance
 
 PATIENCE_S = 30.0

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from plain_kind import SERVE, PlainKind
 
 from crescendo.model.errors import ConfigError
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems import instance as instance_module
 from crescendo.systems.instance import RunningInstance, start
+from plain_kind import SERVE, PlainKind
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount and change accounts")
 

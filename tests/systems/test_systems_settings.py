@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crescendo.model.errors import ConfigError
-from crescendo.processes.ref import Mark
+from crescendo.processes.ref import ProcessRef
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.ports import choose_ports
 from crescendo.systems.registry import SYSTEMS, system_of
@@ -117,7 +117,7 @@ def test_the_facts_show_the_configuration_and_no_secret(name: str, tmp_path: Pat
     ports = {port: 1000 + index for index, port in enumerate(kind.ports)}
     blueprint = kind.plan(settings, installation, tmp_path, ports)
     instance = RunningInstance(kind, settings, installation, ports, tmp_path, blueprint, None)
-    instance.processes.append(Mark(name, 1, "then"))
+    instance.processes.append(ProcessRef(name, 1, "then"))
     shown = str(instance.facts)
     assert "pa55-w0rd-of-this-test" not in shown
     assert instance.facts["commands"]

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certified import OPTIONAL, REQUIRED, check_who_comes_in
-from secure_clients import BODY, doors_of, passed, stranger
 
-from crescendo.client.amqp10 import Client, pass_a_message
+from certified import OPTIONAL, REQUIRED, check_who_comes_in
+from crescendo.client.amqp10 import Amqp10Client, pass_a_message
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
+from secure_clients import BODY, doors_of, passed, stranger
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def test_plain_listeners_stay_and_the_endpoints_say_which_is_which(tmp_path: Pat
         pass_a_message(instance.endpoints["amqp"], "plain", 30.0)
         plain = instance.endpoints["amqp"].rpartition(":")[2]
         with pytest.raises(PeerError, match=r"(does not speak TLS on this port|closed the connection)"):
-            Client(f"amqps://127.0.0.1:{plain}?verify=no", 30.0)
+            Amqp10Client(f"amqps://127.0.0.1:{plain}?verify=no", 30.0)
     with running("loopback", tmp_path / "it", False) as instance:
         assert set(instance.endpoints) == {"amqp"}
         assert not (instance.directory / "tls").exists()

@@ -19,16 +19,16 @@ from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.errors import PeerError
-from crescendo.model.payload import Payload
-from crescendo.model.profile import Constant
+from crescendo.model.payload import PayloadSize
+from crescendo.model.profile import ConstantProfile
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import TABLES
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
 
 READY_TIMEOUT_S = 10.0
 _DRAIN_NS = 60 * 10**9
 _LEAD_NS = 50_000_000  # as in a run, where all is prepared before the first message is due
-_STEADY = Constant()
+_STEADY = ConstantProfile()
 
 
 class Effort(Struct, frozen=True):
@@ -55,10 +55,10 @@ class Effort(Struct, frozen=True):
         return self.messages / self.runs if self.runs else 0.0
 
 
-class Counted(Log):
+class Counted(RowSink):
     """A log, or none, that also counts what passes through and when."""
 
-    def __init__(self, table: str, log: Log | None) -> None:
+    def __init__(self, table: str, log: RowSink | None) -> None:
         self._table = table
         self._time = [column.name for column in TABLES[table]].index(f"{table}_ns")
         self._log = log
@@ -117,10 +117,12 @@ class Guard:
 
 def unbounded(protocol: str, size: int) -> Group:
     """One sender and one receiver that neither wait nor are asked to settle: the least work a message can be."""
-    return Group(protocol=protocol, size=Payload.fixed(size), rate=0, settle=Settle.AT_MOST_ONCE)
+    return Group(protocol=protocol, size=PayloadSize.fixed(size), rate=0, settle=Settle.AT_MOST_ONCE)
 
 
-def send(url: str, group: Group, quota: Quota, *, tag: int, log: Log | None = None, batching: bool = True) -> Effort:
+def send(
+    url: str, group: Group, quota: Quota, *, tag: int, log: RowSink | None = None, batching: bool = True
+) -> Effort:
     """Send by all senders of the group until the quota is used up and everything is settled."""
     make: Any = driver_of(group.protocol, "sender")
     channels = _ready([make(url, group, batching=batching) for _ in range(group.senders)])
@@ -145,7 +147,7 @@ def receive(
     tag: int,
     stop: Callable[[float], bool],
     on_ready: Callable[[], None] = lambda: None,
-    log: Log | None = None,
+    log: RowSink | None = None,
     batching: bool = True,
 ) -> Effort:
     """Receive by all receivers of the group until `stop` says so; it is told the seconds since the first message."""

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from crescendo.calibrate.null_servers import ENDS, End
+from crescendo.calibrate.null_servers import ENDS, NullServer
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import fill, flush, listen, prepared, shut
 from crescendo.wire.stamp import MAGIC, stamps_of
@@ -36,7 +36,7 @@ class Taken(Struct, frozen=True):
     messages: int = 0  # deliveries that a source wrote
 
 
-def serve_one(listener: socket.socket, end: End, *, source: bool) -> Taken:
+def serve_one(listener: socket.socket, end: NullServer, *, source: bool) -> Taken:
     """Serve the next client until it leaves."""
     client = prepared(listener.accept()[0])
     try:
@@ -46,7 +46,7 @@ def serve_one(listener: socket.socket, end: End, *, source: bool) -> Taken:
         shut(client)
 
 
-def _shake_hands(client: socket.socket, end: End) -> None:
+def _shake_hands(client: socket.socket, end: NullServer) -> None:
     """Answer until load may flow. What the client sends after the last answer is load, and nothing before it is."""
     while not end.begun:
         _await(client, select.POLLIN)
@@ -72,7 +72,7 @@ def _swallow(client: socket.socket) -> int:
     return octets
 
 
-def _blast(client: socket.socket, end: End) -> int:
+def _blast(client: socket.socket, end: NullServer) -> int:
     """Deliver until the client leaves; how many messages were written."""
     stamps = stamps_of(end.bodies)
     stamps["magic"], stamps["sender"], stamps["tag"] = MAGIC, 0, TAG

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.wire.amqp091.connection import Connection as Amqp091Connection
-from crescendo.wire.amqp091.events import Said
+from crescendo.wire.amqp091.events import MethodReceived
 from crescendo.wire.amqp091.frames import encode_content
 from crescendo.wire.amqp091.methods import (
     BasicCancel,
@@ -45,7 +45,7 @@ _CONSUMER = "crescendo-null"
 _MARK_TAG = 0x7EAD_BEE1_7EAD_BEE2  # found by this value and overwritten; the body is all zeros
 
 
-class End(Protocol):
+class NullServer(Protocol):
     """The server's side of one connection."""
 
     begun: bool  # once `outgoing` is written, the client has all it waits for: load may flow
@@ -71,7 +71,7 @@ class End(Protocol):
         ...
 
 
-class Tile:
+class TiledFrames:
     """One delivery, as often as a batch holds it, numbered where it carries a number."""
 
     def __init__(self, unit: bytes, size: int, body_start: int, tag_at: int | None = None) -> None:
@@ -88,7 +88,7 @@ class Tile:
         return self._octets.data[: count * self._length]
 
 
-class _End(ABC):
+class _NullServer(ABC):
     """What the four have in common."""
 
     _connection: Any
@@ -131,7 +131,7 @@ class _End(ABC):
         self.begun = True
 
 
-class Amqp10End(_End):
+class Amqp10NullServer(_NullServer):
     """Grants a sender all the credit there is; keeps to a receiver's."""
 
     def __init__(self, size: int, *, source: bool) -> None:
@@ -157,7 +157,7 @@ class Amqp10End(_End):
         self._connection.transfer(self._batch, self._handle, count)
 
 
-class Amqp091End(_End):
+class Amqp091NullServer(_NullServer):
     """Has every queue that anybody declares, and one consumer."""
 
     def __init__(self, size: int, *, source: bool) -> None:
@@ -167,31 +167,31 @@ class Amqp091End(_End):
 
     def _answer(self, event: Any) -> None:
         match event:
-            case Said(channel=channel, method=QueueDeclare(queue=queue)):
-                self._connection.say(channel, QueueDeclareOk(queue))
+            case MethodReceived(channel=channel, method=QueueDeclare(queue=queue)):
+                self._connection.send(channel, QueueDeclareOk(queue))
                 if not self._source:
                     self._begin()
-            case Said(channel=channel, method=BasicQos()):
-                self._connection.say(channel, BasicQosOk())
-            case Said(channel=channel, method=BasicCancel(consumer_tag=tag)):
-                self._connection.say(channel, BasicCancelOk(tag))
+            case MethodReceived(channel=channel, method=BasicQos()):
+                self._connection.send(channel, BasicQosOk())
+            case MethodReceived(channel=channel, method=BasicCancel(consumer_tag=tag)):
+                self._connection.send(channel, BasicCancelOk(tag))
                 self.bodies = self.bodies[:0]
-            case Said(channel=channel, method=BasicConsume(queue=queue, consumer_tag=given)):
+            case MethodReceived(channel=channel, method=BasicConsume(queue=queue, consumer_tag=given)):
                 tag = given or _CONSUMER
-                self._connection.say(channel, BasicConsumeOk(tag))
+                self._connection.send(channel, BasicConsumeOk(tag))
                 deliver = BasicDeliver(tag, _MARK_TAG, False, "", queue)
                 unit = encode_content(
                     channel, deliver, NO_PROPERTIES, bytes(self._size), self._connection.limits.frame_max
                 )
                 tag_at = unit.index(_MARK_TAG.to_bytes(8, "big"))
-                self._begin(Tile(unit, self._size, len(unit) - 1 - self._size, tag_at))
+                self._begin(TiledFrames(unit, self._size, len(unit) - 1 - self._size, tag_at))
 
     def deliver(self, count: int) -> None:
         self.outgoing.append(self._batch.frames(self._delivered + 1, count))
         self._delivered += count
 
 
-class StompEnd(_End):
+class StompNullServer(_NullServer):
     """Connects whoever asks, and takes one subscription."""
 
     def __init__(self, size: int, *, source: bool) -> None:
@@ -214,13 +214,13 @@ class StompEnd(_End):
                 "destination": frame.headers["destination"],
             }
             unit = encode_frame("MESSAGE", headers, bytes(self._size), version=agreement.version, sized=True)
-            self._begin(Tile(unit, self._size, len(unit) - 1 - self._size))
+            self._begin(TiledFrames(unit, self._size, len(unit) - 1 - self._size))
 
     def deliver(self, count: int) -> None:
         self.outgoing.append(self._batch.frames(0, count))
 
 
-class MqttEnd(_End):
+class MqttNullServer(_NullServer):
     """Lets everybody in, and takes one subscription, at QoS 0."""
 
     def __init__(self, size: int, *, source: bool) -> None:
@@ -246,8 +246,13 @@ class MqttEnd(_End):
         self._connection.publish(self._batch, count)
 
 
-class MakeEnd(Protocol):
-    def __call__(self, size: int, *, source: bool) -> End: ...
+class MakeNullServer(Protocol):
+    def __call__(self, size: int, *, source: bool) -> NullServer: ...
 
 
-ENDS: dict[str, MakeEnd] = {"amqp10": Amqp10End, "amqp091": Amqp091End, "stomp": StompEnd, "mqtt": MqttEnd}
+ENDS: dict[str, MakeNullServer] = {
+    "amqp10": Amqp10NullServer,
+    "amqp091": Amqp091NullServer,
+    "stomp": StompNullServer,
+    "mqtt": MqttNullServer,
+}

@@ -11,7 +11,7 @@ from crescendo.calibrate.store import Calibration
 
 
 @dataclass(frozen=True)
-class Stream:
+class CarriedLoad:
     """What one connection carried: messages a second, and bytes a message on average."""
 
     protocol: str
@@ -21,7 +21,7 @@ class Stream:
 
 
 def percent_of_ceiling(
-    streams: Iterable[Stream], processes: Mapping[str, int], calibration: Calibration
+    streams: Iterable[CarriedLoad], processes: Mapping[str, int], calibration: Calibration
 ) -> float | None:
     """The share of the ceiling that the busier role used, in percent; None when any of it was never calibrated."""
     shares = dict.fromkeys(processes, 0.0)

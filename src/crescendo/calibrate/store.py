@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.record.manifest import write_whole
+from crescendo.record.manifest import write_atomically
 from crescendo.systems.detached import state_directory
 
 SENDER, RECEIVER = "sender", "receiver"
@@ -95,7 +95,7 @@ def keep(machine: Machine, ceilings: Iterable[Ceiling], taken_ns: int) -> Path:
     document = Calibration(machine, taken_ns, [merged[key] for key in sorted(merged)])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1))
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1))
     except OSError as err:
         raise ConfigError(f"{path} cannot be written: {err.strerror}; set XDG_STATE_HOME to another place") from err
     return path

@@ -25,7 +25,7 @@ from crescendo.model.workload import PROTOCOLS
 from crescendo.record.writer import Recorder
 
 
-def take_turn(protocol: str, role: str, port: int, size: int, seconds: float) -> Effort:
+def run_trial(protocol: str, role: str, port: int, size: int, seconds: float) -> Effort:
     """One connection to a null end on this machine, for so long."""
     group = unbounded(protocol, size)
     url = f"{PROTOCOLS[protocol]}://127.0.0.1:{port}"
@@ -54,7 +54,7 @@ def main(words: list[str]) -> int:
     for _ in range(given.turns):
         gc.collect()  # what an earlier turn left behind is not this one's to clear away
         try:
-            effort = take_turn(given.protocol, given.role, given.port, given.size, given.seconds)
+            effort = run_trial(given.protocol, given.role, given.port, given.size, given.seconds)
         except CrescendoError as err:
             print(f"{given.role} of {given.protocol}: {err}", file=sys.stderr)
             return 1

@@ -19,7 +19,7 @@ from crescendo.run.analysis import Analyst
 from crescendo.run.ceiling import with_ceiling
 
 if TYPE_CHECKING:
-    from crescendo.pipeline.lake.build import Gathered
+    from crescendo.pipeline.lake.build import LakeBuild
 
 _WORST_FIRST = (Outcome.FAIL, Outcome.INVALID, Outcome.PASS)
 _LAKE = "lake"
@@ -46,15 +46,15 @@ def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = Fal
     with Progress() as progress:
         progress("starting Spark")
         # Not before here: whoever mistyped a path need not wait for Spark to be loaded.
-        from crescendo.pipeline.lake.build import Gathered, gather
+        from crescendo.pipeline.lake.build import LakeBuild, build_lake
         from crescendo.pipeline.spark.session import close_session, open_session
 
         spark = open_session(master)
         try:
-            results = gather(named.runs, lake_at, spark, progress, full=full, finish=with_ceiling)
+            results = build_lake(named.runs, lake_at, spark, progress, full=full, finish=with_ceiling)
         finally:
             close_session(spark)
-    results += [Gathered(fault.partition(": ")[0], fault=fault) for fault in named.faults]
+    results += [LakeBuild(fault.partition(": ")[0], fault=fault) for fault in named.faults]
     if as_json:
         print(_json(lake_at, results))
     else:
@@ -133,7 +133,7 @@ def _exit_code(outcomes: set[Outcome]) -> int:
     return EXIT_CODES[next(outcome for outcome in _WORST_FIRST if outcome in outcomes)]
 
 
-def _print(lake_at: Path | str, results: "list[Gathered]") -> None:
+def _print(lake_at: Path | str, results: "list[LakeBuild]") -> None:
     for one in results:
         if one.summary is not None:
             print(f"{one.run}{'' if one.computed else '  (unchanged)'}")
@@ -146,7 +146,7 @@ def _print(lake_at: Path | str, results: "list[Gathered]") -> None:
     print(f"lake    {lake_at}: {computed} computed, {unchanged} unchanged, {len(aside)} set aside")
 
 
-def _json(lake_at: Path | str, results: "list[Gathered]") -> str:
+def _json(lake_at: Path | str, results: "list[LakeBuild]") -> str:
     runs = [
         {"run": str(one.run), "computed": one.computed, "fault": one.fault, "summary": one.summary} for one in results
     ]

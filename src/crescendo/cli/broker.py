@@ -19,7 +19,7 @@ import uvloop
 from crescendo.mlmq import postgres
 from crescendo.mlmq.broker.database_pool import describe
 from crescendo.mlmq.broker.server import Broker
-from crescendo.mlmq.broker.settings import Settings, load_settings
+from crescendo.mlmq.broker.settings import BrokerSettings, load_settings
 from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.broker.supervision import supervise
 from crescendo.processes.die_with_parent import die_with_parent
@@ -51,7 +51,7 @@ def broker(
         server.stop()
 
 
-def _with_database(settings: Settings, url: str, init: bool, as_json: bool, is_alive: Callable[[], bool]) -> int:
+def _with_database(settings: BrokerSettings, url: str, init: bool, as_json: bool, is_alive: Callable[[], bool]) -> int:
     if init:
         applied = _run(prepare(url, settings))
         print(f"{describe(url)} is ready, {f'{applied} migrations applied' if applied else 'nothing was to be done'}")

@@ -9,18 +9,18 @@ from rich.markup import escape
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_ns
-from crescendo.pipeline.compare.compare import Compared, Comparison, Value, Word
+from crescendo.pipeline.compare.compare import Change, Compared, Comparison, Value
 from crescendo.pipeline.compare.compare import compare as compared
-from crescendo.pipeline.compare.runs import side_of
+from crescendo.pipeline.compare.runs import run_group
 
-_COLOURS = {Word.BETTER: "green", Word.WORSE: "red", Word.SAME: "default", Word.UNCLEAR: "yellow"}
-_EXIT_CODES = {Word.BETTER: 0, Word.SAME: 0, Word.WORSE: 1, Word.UNCLEAR: 3}
+_COLOURS = {Change.BETTER: "green", Change.WORSE: "red", Change.SAME: "default", Change.UNCLEAR: "yellow"}
+_EXIT_CODES = {Change.BETTER: 0, Change.SAME: 0, Change.WORSE: 1, Change.UNCLEAR: 3}
 
 
 def compare(baseline: str, run: str, lake: Path, threshold_percent: float, as_json: bool) -> int:
     if not 0 <= threshold_percent < math.inf:
         raise ConfigError(f"--threshold {threshold_percent}: must be a percentage from 0 up")
-    answer = compared(side_of(baseline, lake), side_of(run, lake), threshold_percent / 100)
+    answer = compared(run_group(baseline, lake), run_group(run, lake), threshold_percent / 100)
     if as_json:
         print(msgspec.json.encode(answer).decode())
     else:

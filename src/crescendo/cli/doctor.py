@@ -20,7 +20,7 @@ _LIBRARIES = ("amqtt", "jinja2", "msgspec", "numpy", "paho-mqtt", "plotly", "psu
 _ENOUGH_MEMORY = 2 * 2**30
 
 
-class Finding(Struct, frozen=True):
+class Diagnosis(Struct, frozen=True):
     """One thing that was looked at."""
 
     name: str
@@ -42,11 +42,11 @@ def doctor(as_json: bool) -> int:
     return 0 if all(finding.ok for finding in findings) else 2
 
 
-def _guarded(name: str, look: Callable[[], str]) -> Finding:
+def _guarded(name: str, look: Callable[[], str]) -> Diagnosis:
     try:
-        return Finding(name, True, look())
+        return Diagnosis(name, True, look())
     except ConfigError as err:
-        return Finding(name, False, str(err))
+        return Diagnosis(name, False, str(err))
 
 
 def _crescendo() -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from crescendo.cli.terminal import Progress
-from crescendo.importers.format import Options
+from crescendo.importers.format import ImportOptions
 from crescendo.importers.job import Imported, carry_out, order, summary_json
 from crescendo.importers.parts import REJECTED
 from crescendo.model.errors import ConfigError
@@ -20,7 +20,7 @@ _SHOWN = 20
 def import_(
     form: str, paths: list[Path], out: Path, period: str, clock_bound: str | None, master: str | None, as_json: bool
 ) -> int:
-    options = Options(
+    options = ImportOptions(
         period_ns=_duration("--period", period, least_ns=1),
         clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, least_ns=0),
     )

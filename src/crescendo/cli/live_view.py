@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from crescendo.control.conductor.state import Run, Stage
+from crescendo.control.conductor.state import RunState, Stage
 from crescendo.model.units import format_ns
 
 _REDRAW_NS = 500_000_000
@@ -22,7 +22,7 @@ _LINE_NS = 2_000_000_000
 _SHOWN = (Stage.RUNNING, Stage.DRAINING, Stage.STOPPING)
 
 
-class Side(NamedTuple):
+class RoleStatistics(NamedTuple):
     """All peers of one role together; the p99 is that of the worst."""
 
     rate: float
@@ -40,7 +40,7 @@ class LiveView:
         self._next_ns = 0
         self._started = False
 
-    def __call__(self, run: Run) -> None:
+    def __call__(self, run: RunState) -> None:
         now_ns = time.monotonic_ns()
         if run.stage not in _SHOWN or run.t0_ns is None or now_ns < self._next_ns:
             return
@@ -69,7 +69,7 @@ class LiveView:
             self._live.stop()
 
 
-def _phase(run: Run, now_ns: int) -> str:
+def _phase(run: RunState, now_ns: int) -> str:
     if run.stage is not Stage.RUNNING or run.t0_ns is None:
         return run.stage.value
     elapsed_ns = now_ns - run.t0_ns
@@ -83,9 +83,9 @@ def _phase(run: Run, now_ns: int) -> str:
     return f"measure {elapsed_ns / 1e9:.0f} of {run.plan.measure_ns / 1e9:.0f} s"
 
 
-def _side(run: Run, role: str) -> Side:
+def _side(run: RunState, role: str) -> RoleStatistics:
     reports = [peer.statistics for peer in run.peers.values() if peer.plan.role == role and peer.statistics]
-    return Side(
+    return RoleStatistics(
         sum(report.rate for report in reports),
         sum(report.messages for report in reports),
         max((report.p99_ns for report in reports if report.p99_ns is not None), default=None),
@@ -93,7 +93,7 @@ def _side(run: Run, role: str) -> Side:
     )
 
 
-def _line(run: Run, now_ns: int) -> str:
+def _line(run: RunState, now_ns: int) -> str:
     senders, receivers = _side(run, "sender"), _side(run, "receiver")
     p99 = "" if receivers.p99_ns is None else f", p99 {format_ns(receivers.p99_ns)}"
     return (
@@ -102,7 +102,7 @@ def _line(run: Run, now_ns: int) -> str:
     )
 
 
-def _picture(run: Run, now_ns: int) -> Table:
+def _picture(run: RunState, now_ns: int) -> Table:
     table = Table(title=_phase(run, now_ns), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.add_column("")
     for side in ("senders", "receivers"):
@@ -115,5 +115,5 @@ def _picture(run: Run, now_ns: int) -> Table:
     return table
 
 
-def _p99(side: Side, meaning: str) -> str:
+def _p99(side: RoleStatistics, meaning: str) -> str:
     return "–" if side.p99_ns is None else f"{format_ns(side.p99_ns)} {meaning}"

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import get_args
 
 from crescendo.cli.terminal import Progress
-from crescendo.importers.format import EMPTY, LINE, REASON, SOURCE, Desk, Harvest, Options, Source
+from crescendo.importers.format import EMPTY, LINE, REASON, SOURCE, ImportOptions, ImportResult, SourceFile, Workspace
 from crescendo.importers.formats.mlmq_log import MLMQ_LOG
 from crescendo.importers.sources import Found, find, stage
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
 from crescendo.pipeline.logs.eps import as_eps
 from crescendo.pipeline.logs.figure import Bars, Centre, Drawing, Show, draw
-from crescendo.pipeline.logs.job import Question, Unread, actions, answer, translated, unread
+from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, answer, translated, unread
 from crescendo.pipeline.logs.png import as_png
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import Slot
 from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.session import close_session, open_session
-from crescendo.record.manifest import write_whole
+from crescendo.record.manifest import write_atomically
 
 _TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}
 _PICTURES: dict[str, Callable[[Drawing], bytes]] = {"png": as_png, "eps": as_eps}
@@ -33,7 +33,7 @@ _LEAST_NS = 10**6  # logs know no shorter time
 
 
 @dataclass(frozen=True)
-class Look:
+class LogOptions:
     """How the answer is to be shown."""
 
     form: str
@@ -57,7 +57,7 @@ def logs(
     look = _look(form, show, centre, bars, out)
     window_ns = _duration("--window", window, _LEAST_NS)
     # The text tells of all the time together, as the original did.
-    question = Question(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
+    question = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
     if any(not name for name in types):
         raise ConfigError("--type: is empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
     found, skipped = find([directory], MLMQ_LOG)
@@ -67,7 +67,7 @@ def logs(
         spark = open_session()
         try:
             with tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder, translated(f"reading {directory}"):
-                desk = Desk(spark, Path(folder), progress)
+                desk = Workspace(spark, Path(folder), progress)
                 sources, read = read_logs(desk, found)
                 progress("computing")
                 if question.types:
@@ -82,7 +82,7 @@ def logs(
     return 0
 
 
-def _look(form: str, show: str, centre: str, bars: str, out: Path | None) -> Look:
+def _look(form: str, show: str, centre: str, bars: str, out: Path | None) -> LogOptions:
     _one_of("--format", form, (*_TEXTS, *_PICTURES))
     _one_of("--show", show, get_args(Show))
     _one_of("--centre", centre, get_args(Centre))
@@ -91,7 +91,7 @@ def _look(form: str, show: str, centre: str, bars: str, out: Path | None) -> Loo
         raise ConfigError(f"--format {form}: a picture needs a file; give one with --out, such as --out plot.{form}")
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"--out {out}: there is no directory {out.parent}; create it first")
-    return Look(form, show, centre, bars, out)  # type: ignore[arg-type]
+    return LogOptions(form, show, centre, bars, out)  # type: ignore[arg-type]
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
@@ -109,16 +109,16 @@ def _duration(option: str, text: str, least_ns: int) -> int:
     return int(duration)
 
 
-def read_logs(desk: Desk, found: list[Found]) -> tuple[list[Source], Harvest]:
+def read_logs(desk: Workspace, found: list[Found]) -> tuple[list[SourceFile], ImportResult]:
     desk.progress(f"looking through {len(found):,} files")
     sources = stage(found, desk.folder / "sources")
     filled = [source for source in sources if source.kind != EMPTY]
     if not filled:
         raise ConfigError(f"{found[0].path.parent}: all logs in it are empty; give a directory with logs of a run")
-    return sources, MLMQ_LOG.harvest(desk, filled, Options())
+    return sources, MLMQ_LOG.read_sources(desk, filled, ImportOptions())
 
 
-def _shown(slots: list[Slot], look: Look) -> bytes:
+def _shown(slots: list[Slot], look: LogOptions) -> bytes:
     if look.form in _TEXTS:
         return _TEXTS[look.form](slots).encode()
     return _PICTURES[look.form](draw(slots, look.show, look.centre, look.bars))
@@ -129,7 +129,7 @@ def _listing(named: list[tuple[str, int]]) -> str:
     return f"{lines}Give one or more of these, or how they begin, with --type.\n"
 
 
-def _report(sources: list[Source], read: Harvest, aside: Unread, skipped: int) -> None:
+def _report(sources: list[SourceFile], read: ImportResult, aside: UnreadableLines, skipped: int) -> None:
     """To stderr: what was read, and what was not."""
     said = [f"read {sum(read.records.values()):,} lines of {len(sources):,} files"]
     if skipped:
@@ -150,6 +150,6 @@ def _deliver(content: bytes, out: Path | None) -> None:
         sys.stdout.write(content.decode())
         return
     try:
-        write_whole(out, content)
+        write_atomically(out, content)
     except OSError as err:
         raise ConfigError(f"--out {out}: cannot be written: {err.strerror or err}") from err

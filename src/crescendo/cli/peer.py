@@ -3,7 +3,7 @@
 import signal
 
 from crescendo.control.peer import Peer, identity_of_this_process
-from crescendo.control.peer_loop import Life
+from crescendo.control.peer_loop import PeerLoop
 from crescendo.model.errors import ConfigError
 
 ROLES = ("sender", "receiver", "inspector", "client")
@@ -14,11 +14,11 @@ def peer(role: str, control_url: str, peer_id: str) -> int:
         raise ConfigError(f"no role is called {role!r}; choose from {', '.join(ROLES)}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor, which then tells us
     speaker = Peer(control_url, identity_of_this_process(peer_id, role))
-    _life_of(role, speaker).live()
+    _life_of(role, speaker).run()
     return 0
 
 
-def _life_of(role: str, speaker: Peer) -> Life:
+def _life_of(role: str, speaker: Peer) -> PeerLoop:
     """Only what the role needs is loaded."""
     if role == "inspector":
         from crescendo.inspectors.worker import InspectorWorker

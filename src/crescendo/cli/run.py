@@ -13,8 +13,8 @@ import yaml
 from crescendo.cli.live_view import LiveView
 from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
 from crescendo.cli.watch import LiveTables
-from crescendo.control.conductor.commands import Mark
-from crescendo.control.conductor.state import Run
+from crescendo.control.conductor.commands import RecordEvent
+from crescendo.control.conductor.state import RunState
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url_text
 from crescendo.model.verdict import Outcome
@@ -23,7 +23,7 @@ from crescendo.record.manifest import State
 from crescendo.record.observed import take_up_note
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
-from crescendo.run.execute import Performance, Watcher, perform
+from crescendo.run.execute import RunObserver, RunResult, execute
 
 
 def run(
@@ -115,10 +115,10 @@ def perform_watched(
     analyst: Analyst,
     interruption: Interruption,
     live: bool = False,
-) -> Performance:
+) -> RunResult:
     with Progress() as progress, LiveView() as view, LiveTables(live, view.say) as tables:
 
-        def on_mark(mark: Mark) -> None:
+        def on_mark(mark: RecordEvent) -> None:
             if mark.kind == "start":
                 progress.pause()
             elif mark.kind == "lost":
@@ -137,12 +137,12 @@ def perform_watched(
                 progress("letting Spark practise for the live tables")
             tables.wait_until_ready(interrupted)
 
-        def watch(state: Run) -> None:
+        def watch(state: RunState) -> None:
             view(state)
             tables.follow(state)
 
-        watcher = Watcher(interrupted, progress, watch, on_mark, prepare, await_prepared)
-        performance = perform(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
+        watcher = RunObserver(interrupted, progress, watch, on_mark, prepare, await_prepared)
+        performance = execute(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
         tables.finish(interrupted)
         take_up_note(performance.run_dir)  # whoever watched: this run's own tables, or somebody at another terminal
         return performance

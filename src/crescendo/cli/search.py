@@ -13,7 +13,7 @@ from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import State
 from crescendo.run.analysis import Analyst
 from crescendo.run.execute import new_run_dir
-from crescendo.run.search import FINDINGS, Findings, Finished, seek
+from crescendo.run.search import FINDINGS, SearchResult, SearchTrial, seek
 
 
 def search(
@@ -29,7 +29,7 @@ def search(
     with Analyst(master) as analyst:  # says at once when there is no Java, not after the first try
         directory = new_run_dir(out, f"{experiment.name}-search")
 
-        def carry_out(probe: Experiment, into: Path) -> Finished | None:
+        def carry_out(probe: Experiment, into: Path) -> SearchTrial | None:
             if interruption.asked:
                 return None
             performance = perform_watched(probe, command, into, control_url, analyst, interruption)
@@ -39,7 +39,7 @@ def search(
                 summary = analyst.analyze(performance.run_dir, progress)
                 progress("writing the report")
                 write_page(performance.run_dir)
-            return Finished(performance.run_dir, summary)
+            return SearchTrial(performance.run_dir, summary)
 
         try:
             findings = seek(experiment, directory, carry_out, lambda line: console.print(f"  {line}"))
@@ -54,7 +54,7 @@ def search(
     return exit_code(findings.answer)
 
 
-def search_line(findings: Findings) -> str:
+def search_line(findings: SearchResult) -> str:
     """The answer, its interval, and what it rests on, in one line."""
     answer = findings.answer
     if answer is None:

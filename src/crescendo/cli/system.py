@@ -16,7 +16,7 @@ from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import redact_url_text
 from crescendo.systems import detached
-from crescendo.systems.base import Kind
+from crescendo.systems.base import SystemKind
 from crescendo.systems.registry import SYSTEMS, system_of
 from crescendo.systems.settings import protocols_of
 
@@ -116,7 +116,7 @@ def status(names: Sequence[str], as_json: bool) -> int:
     return _health(records)
 
 
-def _health(records: Sequence[detached.Record]) -> int:
+def _health(records: Sequence[detached.DetachedSystem]) -> int:
     return 0 if all(record.state == "up" for record in records) else 1
 
 
@@ -159,7 +159,7 @@ def _piece(path: Path, start: int) -> bytes:
         return b""  # taken down while we looked
 
 
-def _described(kind: Kind) -> dict[str, Any]:
+def _described(kind: SystemKind) -> dict[str, Any]:
     installed, missing = _guarded(lambda: kind.find(None, None).version)
     return {
         "kind": kind.name,
@@ -177,7 +177,7 @@ def _guarded(look: Callable[[], str]) -> tuple[str | None, str | None]:
         return None, str(err)
 
 
-def _shown(record: detached.Record) -> dict[str, Any]:
+def _shown(record: detached.DetachedSystem) -> dict[str, Any]:
     return {
         "name": record.name,
         "kind": record.kind,

@@ -19,11 +19,11 @@ from rich.live import Live
 from rich.table import Table
 
 from crescendo.cli.terminal import Progress
-from crescendo.control.conductor.state import Run, Stage
+from crescendo.control.conductor.state import RunState, Stage
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration, format_ns
-from crescendo.pipeline.live.snapshot import Account, Glance, Period
-from crescendo.pipeline.live.watcher_process import FROM_STDIN, READY, Companion
+from crescendo.pipeline.live.snapshot import LiveTotals, Period, Snapshot
+from crescendo.pipeline.live.watcher_process import FROM_STDIN, READY, WatcherProcess
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import read_manifest
 
@@ -40,7 +40,7 @@ def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
     if run != FROM_STDIN:
         read_manifest(Path(run))  # a directory that is no recording needs no Spark to be refused
     from crescendo.cli.run import Interruption
-    from crescendo.pipeline.live.warm_up import practise
+    from crescendo.pipeline.live.warm_up import warm_up
     from crescendo.pipeline.live.watch import watch as follow
     from crescendo.pipeline.spark.java import use_java
     from crescendo.pipeline.spark.session import close_session, open_session
@@ -52,7 +52,7 @@ def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
         spark = open_session(cores=_CORES, memory="1g", java_options=_JAVA)
     try:
         if run == FROM_STDIN:
-            practise(spark)
+            warm_up(spark)
             print(READY, flush=True)
             run = sys.stdin.readline().strip()
             if not run:
@@ -93,7 +93,7 @@ class View:
         self._latest: dict[int, Period] = {}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
 
-    def __call__(self, glance: Glance) -> None:
+    def __call__(self, glance: Snapshot) -> None:
         if self._as_json:
             print(msgspec.json.encode(glance).decode(), flush=True)
         elif self._live is None:
@@ -118,7 +118,7 @@ class LiveTables:
     """What `run --live` shows: the lines of a companion process. Without it, nothing."""
 
     def __init__(self, wanted: bool, say: Callable[[str], None]) -> None:
-        self._companion = Companion(die_with_parent()) if wanted else None
+        self._companion = WatcherProcess(die_with_parent()) if wanted else None
         self._say = say
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class LiveTables:
         if self._companion is not None:
             self._companion.wait_until_ready(interrupted)
 
-    def follow(self, run: Run) -> None:
+    def follow(self, run: RunState) -> None:
         """Called again and again while the run goes on."""
         if self._companion is not None and run.stage in {Stage.RUNNING, Stage.DRAINING, Stage.STOPPING}:
             self._companion.look_at(Path(run.plan.peers[0].assignment["run_dir"]))
@@ -154,7 +154,7 @@ class LiveTables:
             return
         found = self._companion.lines(wait_s)
         for line in found or ():
-            for sentence in lines_of(msgspec.json.decode(line, type=Glance)):
+            for sentence in lines_of(msgspec.json.decode(line, type=Snapshot)):
                 self._say(sentence)
         if found is None:
             if complaint := self._companion.complaint():
@@ -163,7 +163,7 @@ class LiveTables:
             self._companion = None
 
 
-def lines_of(glance: Glance) -> list[str]:
+def lines_of(glance: Snapshot) -> list[str]:
     """A line for every period that was closed, and one for the end."""
     lines = [_line(period) for period in glance.periods if period.closed]
     return [*lines, _closing(glance.account)] if glance.ended else lines
@@ -181,13 +181,13 @@ def _line(period: Period) -> str:
     return "  ".join(parts)
 
 
-def _closing(account: Account) -> str:
+def _closing(account: LiveTotals) -> str:
     late = f", {account.late_parts:,} of {account.parts:,} parts late with {account.late_messages:,} messages"
     counts = f"sent {account.sent:,}, received {account.received:,}, settled {account.settled:,}"
     return f"live tables: {counts}{late if account.late_parts else f', {account.parts:,} parts, none late'}"
 
 
-def _table(glance: Glance, periods: list[Period]) -> Table:
+def _table(glance: Snapshot, periods: list[Period]) -> Table:
     table = Table(title=glance.run, caption=_closing(glance.account), box=box.SIMPLE_HEAD, title_justify="left")
     kind = next((kind for period in reversed(periods) for kind in _kinds(period)), "response")
     for name in ("", "sent/s", "received/s", "settled/s", f"{kind} p50", "p99", "max", "settle p99", ""):

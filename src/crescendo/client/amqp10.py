@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from crescendo.client.messages import Message
-from crescendo.client.session import Arrival, Link, Session
+from crescendo.client.messages import Amqp10Message
+from crescendo.client.session import Arrival, BlockingSession, SessionLink
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.links import RECEIVER, SENDER
 from crescendo.wire.amqp10.performatives import Accepted, Released, Source, Target
@@ -23,14 +23,14 @@ _REPLY_CREDIT = 8  # the answer, and late answers to requests that were given up
 _STRANGERS = 64  # how many messages of others a proof holds before it gives them all back
 
 
-class Client:
+class Amqp10Client:
     """One connection to one system. Connects at once, and is to be closed."""
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._session = Session(url, time.monotonic() + timeout_s)
-        self._sources: dict[str | None, Link] = {}  # by address; None is our reply node
-        self._targets: dict[str, Link] = {}
+        self._session = BlockingSession(url, time.monotonic() + timeout_s)
+        self._sources: dict[str | None, SessionLink] = {}  # by address; None is our reply node
+        self._targets: dict[str, SessionLink] = {}
 
     @property
     def stale(self) -> bool:
@@ -48,7 +48,7 @@ class Client:
         """Send one message and wait until the system has accepted it."""
         deadline_s = self._deadline_s()
         target = self._target(address, capability, deadline_s)
-        delivery = self._session.transfer(target, Message(body, application_properties or {}), deadline_s)
+        delivery = self._session.transfer(target, Amqp10Message(body, application_properties or {}), deadline_s)
         self._await_accepted(delivery, deadline_s)
 
     def receive(self, address: str, timeout_s: float | None = None, *, capability: str | None = None) -> bytes:
@@ -62,7 +62,7 @@ class Client:
 
     def receive_message(
         self, address: str, timeout_s: float | None = None, *, capability: str | None = None
-    ) -> Message:
+    ) -> Amqp10Message:
         """The next message, whole; it is accepted."""
         deadline_s = self._deadline_s(timeout_s)
         source = self._source(address, capability, deadline_s)
@@ -73,14 +73,18 @@ class Client:
         self._session.settle(arrival, Accepted())
         return arrival.message
 
-    def request(self, address: str, body: Any, application_properties: Mapping[str, Any] | None = None) -> Message:
+    def request(
+        self, address: str, body: Any, application_properties: Mapping[str, Any] | None = None
+    ) -> Amqp10Message:
         """Ask, and return the answer that carries our correlation id. Late answers to other questions are dropped."""
         deadline_s = self._deadline_s()
         replies = self._source(None, None, deadline_s)
         target = self._target(address, None, deadline_s)
         self._session.grant(replies, _REPLY_CREDIT)
         correlation = uuid.uuid4().hex
-        question = Message(body, application_properties or {}, reply_to=replies.address, correlation_id=correlation)
+        question = Amqp10Message(
+            body, application_properties or {}, reply_to=replies.address, correlation_id=correlation
+        )
         delivery = self._session.transfer(target, question, deadline_s)
         try:
             while True:
@@ -108,7 +112,7 @@ class Client:
         source = self._source(address, capability, deadline_s)
         self._session.grant(source, 1)
         target = self._target(address, capability, deadline_s)
-        delivery = self._session.transfer(target, Message(body), deadline_s)
+        delivery = self._session.transfer(target, Amqp10Message(body), deadline_s)
         strangers: list[Arrival] = []
         try:
             while True:
@@ -141,7 +145,7 @@ class Client:
     def _deadline_s(self, timeout_s: float | None = None) -> float:
         return time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
 
-    def _source(self, address: str | None, capability: str | None, deadline_s: float) -> Link:
+    def _source(self, address: str | None, capability: str | None, deadline_s: float) -> SessionLink:
         link = self._sources.get(address)
         if link is None:
             capabilities = None if capability is None else [capability]
@@ -149,7 +153,7 @@ class Client:
             link = self._sources[address] = self._session.attach(RECEIVER, source, Target(), deadline_s)
         return link
 
-    def _target(self, address: str, capability: str | None, deadline_s: float) -> Link:
+    def _target(self, address: str, capability: str | None, deadline_s: float) -> SessionLink:
         link = self._targets.get(address)
         if link is None:
             target = Target(address=address, capabilities=None if capability is None else [capability])
@@ -175,5 +179,5 @@ def pass_a_message(url: str, address: str, timeout_s: float) -> None:
 
     Messages of others that lie in the queue are given back.
     """
-    with Client(url, timeout_s) as client:
+    with Amqp10Client(url, timeout_s) as client:
         client.echo(address, f"crescendo {uuid.uuid4().hex}".encode(), capability=QUEUE)

@@ -25,7 +25,7 @@ _MESSAGE_ID, _TO, _SUBJECT, _REPLY_TO, _CORRELATION_ID = 0, 2, 3, 4, 5  # places
 
 
 @dataclass(frozen=True)
-class Message:
+class Amqp10Message:
     """One message. A body of bytes travels as data, anything else as one AMQP value (map, list, string, number)."""
 
     body: Any = b""
@@ -37,7 +37,7 @@ class Message:
     correlation_id: Any = None
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: Amqp10Message) -> bytes:
     """Write the sections that are there, in the order the specification demands."""
     properties = [message.message_id, None, message.to, message.subject, message.reply_to, message.correlation_id]
     while properties and properties[-1] is None:
@@ -51,7 +51,7 @@ def encode_message(message: Message) -> bytes:
     return b"".join(encode(Described(ULong(code), value)) for code, value in sections)
 
 
-def decode_message(octets: memoryview) -> Message:
+def decode_message(octets: memoryview) -> Amqp10Message:
     """Read a whole message. Data in several sections is one body; whatever is no message is a PeerError."""
     position = 0
     properties: list[Any] = []
@@ -71,7 +71,7 @@ def decode_message(octets: memoryview) -> Message:
         elif code in {_SEQUENCE, _VALUE}:
             body = section.value
     places = dict(enumerate(properties))
-    return Message(
+    return Amqp10Message(
         body=body,
         application_properties=application_properties,
         message_id=places.get(_MESSAGE_ID),

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from crescendo.client.messages import Message, decode_message, encode_message
+from crescendo.client.messages import Amqp10Message, decode_message, encode_message
 from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.net.tls import tls_of_url
@@ -46,12 +46,12 @@ class Arrival:
 
     __slots__ = ("delivery", "message")
 
-    def __init__(self, delivery: int | None, message: Message) -> None:
+    def __init__(self, delivery: int | None, message: Amqp10Message) -> None:
         self.delivery = delivery
         self.message = message
 
 
-class Link:
+class SessionLink:
     """One link of ours. A receiving one keeps what arrived."""
 
     def __init__(self, handle: int, role: bool) -> None:
@@ -62,7 +62,7 @@ class Link:
         self.arrived: deque[Arrival] = deque()
 
 
-class Session:
+class BlockingSession:
     """One connection with one session. Signs in at once, and is to be closed."""
 
     def __init__(self, url: str, deadline_s: float) -> None:
@@ -77,7 +77,7 @@ class Session:
         self.outcomes: dict[int, Any] = {}  # of the deliveries that somebody waits for; None until it is known
         self._name = f"crescendo-client-{os.getpid()}-{next(_numbers)}"
         self._wire = Connection(container_id=self._name, hostname=host, credentials=credentials, batching=False)
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, SessionLink] = {}
         self._begun = False
         self._closed = False
         self._poll = select.poll()
@@ -96,15 +96,15 @@ class Session:
         limit_ms = self._wire.remote_idle_time_out_ms
         return self._closed or bool(limit_ms and (time.monotonic() - self._spoke_s) * 1000 > limit_ms / 2)
 
-    def attach(self, role: bool, source: Source, target: Target, deadline_s: float) -> Link:
+    def attach(self, role: bool, source: Source, target: Target, deadline_s: float) -> SessionLink:
         handle = self._wire.attach(f"{self._name}-{next(_numbers)}", role, source, target)
-        link = self._links[handle] = Link(handle, role)
+        link = self._links[handle] = SessionLink(handle, role)
         address = target.address if role is SENDER else source.address
         node = "a reply node" if address is None else repr(address)
         self.until(lambda: link.attached, deadline_s, f"link {'to' if role is SENDER else 'from'} {node}")
         return link
 
-    def transfer(self, link: Link, message: Message, deadline_s: float) -> int:
+    def transfer(self, link: SessionLink, message: Amqp10Message, deadline_s: float) -> int:
         """Send one message once there is credit; returns its delivery id, whose outcome is kept."""
         self.until(lambda: self._wire.sendable(link.handle) > 0, deadline_s, f"credit to send to {link.address!r}")
         delivery = self._wire.transfer_message(link.handle, encode_message(message))
@@ -112,7 +112,7 @@ class Session:
         self._flush()
         return delivery
 
-    def grant(self, link: Link, credit: int) -> None:
+    def grant(self, link: SessionLink, credit: int) -> None:
         self._wire.grant(link.handle, credit)
 
     def settle(self, arrival: Arrival, state: Composite) -> None:

@@ -20,7 +20,7 @@ Fault = Literal["config", "peer", "lost"]
 """Whose fault: the person's (config), the system under test's (peer), or nobody knows (lost)."""
 
 
-class Kind(IntEnum):
+class NoteKind(IntEnum):
     REQUEST = 0
     RESPONSE = 1
     NOTIFICATION = 2
@@ -58,14 +58,14 @@ class Identity(Struct, frozen=True, array_like=True):
 class Note(Struct, frozen=True, array_like=True):
     """One message of the control protocol. Notifications answer nothing; their correlation is 0."""
 
-    kind: Kind
+    kind: NoteKind
     command: Command
     correlation: int
     sender: Identity
     payload: dict[str, Any]
 
 
-class Payload(Struct, frozen=True):
+class NotePayload(Struct, frozen=True):
     """A typed payload. Unknown keys are ignored, so that a newer peer may say more."""
 
     def to_payload(self) -> dict[str, Any]:
@@ -80,20 +80,20 @@ class Payload(Struct, frozen=True):
             raise PeerError(f"a payload is no {cls.__name__}: {err}") from err
 
 
-class Hello(Payload, frozen=True):
+class Hello(NotePayload, frozen=True):
     """GROUP_JOIN: wall clock minus monotonic clock on the peer's host, and the peer's version."""
 
     realtime_offset_ns: int
     version: str
 
 
-class Start(Payload, frozen=True):
+class Start(NotePayload, frozen=True):
     """START_SENDER, START_RECEIVER, START_INSPECTOR: the moment message 0 is due, on the monotonic clock."""
 
     t0_ns: int
 
 
-class Statistics(Payload, frozen=True):
+class Statistics(NotePayload, frozen=True):
     """STATS, NOTIFY_SUCCESS and answers: what a peer has done so far."""
 
     t_ns: int
@@ -105,14 +105,14 @@ class Statistics(Payload, frozen=True):
     values: dict[str, float] = field(default_factory=dict)  # whatever else was measured, by name
 
 
-class Failure(Payload, frozen=True):
+class Failure(NotePayload, frozen=True):
     """Refusals and last wills: what went wrong, and whose fault it is."""
 
     reason: str
     fault: Fault
 
 
-class Breakdown(Payload, frozen=True):
+class Breakdown(NotePayload, frozen=True):
     """NOTIFY_FAIL: the failure, and what was done until then."""
 
     failure: Failure

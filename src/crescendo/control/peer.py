@@ -18,9 +18,9 @@ from crescendo.control.notes import (
     Failure,
     Hello,
     Identity,
-    Kind,
     Note,
-    Payload,
+    NoteKind,
+    NotePayload,
     Statistics,
     encode_note,
 )
@@ -39,7 +39,7 @@ class Peer:
     def __init__(self, control_url: str, identity: Identity) -> None:
         self.identity = identity
         will = self._note(
-            Kind.NOTIFICATION, Command.ABNORMAL_DISCONNECT, Failure("its control connection broke", "lost")
+            NoteKind.NOTIFICATION, Command.ABNORMAL_DISCONNECT, Failure("its control connection broke", "lost")
         )
         self._bus = Bus(
             control_url,
@@ -111,16 +111,16 @@ class Peer:
 
     def _is_new_request(self, note: Note) -> bool:
         key = (note.sender.id, note.sender.pid, note.correlation)
-        if note.kind is not Kind.REQUEST or key in self._handled:
+        if note.kind is not NoteKind.REQUEST or key in self._handled:
             return False
         self._handled.add(key)
         return True
 
-    def _reply(self, request: Note, command: Command, payload: Payload | None) -> None:
-        self._bus.publish(topics.REPLIES, self._note(Kind.RESPONSE, command, payload, request.correlation), qos=1)
+    def _reply(self, request: Note, command: Command, payload: NotePayload | None) -> None:
+        self._bus.publish(topics.REPLIES, self._note(NoteKind.RESPONSE, command, payload, request.correlation), qos=1)
 
-    def _notify(self, command: Command, payload: Payload, qos: int = 1) -> None:
-        self._bus.publish(topics.NOTIFICATIONS, self._note(Kind.NOTIFICATION, command, payload), qos)
+    def _notify(self, command: Command, payload: NotePayload, qos: int = 1) -> None:
+        self._bus.publish(topics.NOTIFICATIONS, self._note(NoteKind.NOTIFICATION, command, payload), qos)
 
-    def _note(self, kind: Kind, command: Command, payload: Payload | None, correlation: int = 0) -> Note:
+    def _note(self, kind: NoteKind, command: Command, payload: NotePayload | None, correlation: int = 0) -> Note:
         return Note(kind, command, correlation, self.identity, {} if payload is None else payload.to_payload())

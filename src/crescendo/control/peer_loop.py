@@ -17,7 +17,7 @@ _STARTS = {Command.START_SENDER, Command.START_RECEIVER, Command.START_INSPECTOR
 _STOPS = {Command.STOP_SENDER, Command.STOP_RECEIVER, Command.STOP_INSPECTOR}
 
 
-class Life(ABC):
+class PeerLoop(ABC):
     """One peer process, whatever its role."""
 
     pause_s = 1.0
@@ -28,17 +28,17 @@ class Life(ABC):
         self._statistics = Statistics(t_ns=time.monotonic_ns())  # the last word about what was done
         self._stop_request: Note | None = None  # came while the role was at work; answered when that has ended
 
-    def live(self) -> None:
+    def run(self) -> None:
         """All of it, until halted or orphaned."""
         self._peer.join()
         try:
             while not self._peer.orphaned:
                 note = self._stop_request or self._peer.next_request(self.pause_s)
                 self._stop_request = None
-                if note is not None and not self._obey(note):
+                if note is not None and not self._handle(note):
                     break
-                self._see_to_itself()
-            self._wind_up()
+                self._idle()
+            self._shut_down()
         finally:
             self._peer.leave()
 
@@ -52,10 +52,10 @@ class Life(ABC):
         if note.command in _STOPS or note.command is Command.HALT:
             self._stop_request = note
             return True
-        self._hear(note)
+        self._receive(note)
         return False
 
-    def _obey(self, note: Note) -> bool:
+    def _handle(self, note: Note) -> bool:
         """Carry out one request; False when it was the last."""
         if note.command is Command.HALT:
             return False
@@ -73,10 +73,10 @@ class Life(ABC):
             except CrescendoError as err:
                 self._give_up(err)
         elif note.command in _STOPS:
-            self._wind_up()
+            self._shut_down()
             self._peer.accept(note, self._statistics)
         else:
-            self._hear(note)
+            self._receive(note)
         return True
 
     def _give_up(self, err: CrescendoError) -> None:
@@ -94,14 +94,14 @@ class Life(ABC):
         """Begin at that moment. May take until the end of the run, if it asks `should_stop` meanwhile."""
 
     @abstractmethod
-    def _wind_up(self) -> None:
+    def _shut_down(self) -> None:
         """Close connections and recording, if they are open: whatever is announced after this is on disk."""
 
-    def _hear(self, note: Note) -> None:
+    def _receive(self, note: Note) -> None:
         """Any other request."""
         self._peer.accept(note)
 
-    def _see_to_itself(self) -> None:  # noqa: B027 - most roles have nothing to do between requests
+    def _idle(self) -> None:  # noqa: B027 - most roles have nothing to do between requests
         """Called after each request and each pause."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crescendo.record.manifest import Connection, PeerRecord
+from crescendo.record.manifest import ConnectionRecord, PeerRecord
 
 HOST = "imported"
 """Where the rows were written, as far as an import can know."""
@@ -27,7 +27,7 @@ Event = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """One file as it was found, and a plain copy of it under a name without surprises."""
 
     number: int
@@ -43,7 +43,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """What only the person can know."""
 
     period_ns: int = 60 * 10**9  # of sums over time, where a format has them
@@ -51,7 +51,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Workspace:
     """Where the work is done: a session, a directory that disappears afterwards, and somebody to tell."""
 
     spark: SparkSession
@@ -60,19 +60,19 @@ class Desk:
 
 
 @dataclass
-class Harvest:
+class ImportResult:
     """Rows for tables and lines set aside; nothing has been computed yet."""
 
     resolution_ns: int  # of the times in these files
     frames: list[tuple[str, DataFrame]] = field(default_factory=list)
     rejects: list[DataFrame] = field(default_factory=list)
     records: dict[int, int] = field(default_factory=dict)  # source number -> lines or binary records in it
-    connections: list[Connection] = field(default_factory=list)
+    connections: list[ConnectionRecord] = field(default_factory=list)
     peers: list[PeerRecord] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)  # what these files cannot tell
 
-    def add(self, other: "Harvest") -> None:
+    def add(self, other: "ImportResult") -> None:
         self.resolution_ns = max(self.resolution_ns, other.resolution_ns)
         for name in ("frames", "rejects", "connections", "peers", "events"):
             getattr(self, name).extend(getattr(other, name))
@@ -87,7 +87,7 @@ class Format:
     name: str
     expected: str  # completes the sentence "expected …"
     kind_of: Callable[[str, bytes], str | None]  # file name and first bytes -> kind, None when it is none of ours
-    harvest: Callable[[Desk, list[Source], Options], Harvest]
+    read_sources: Callable[[Workspace, list[SourceFile], ImportOptions], ImportResult]
 
 
 def first_line(head: bytes) -> str:
@@ -101,8 +101,8 @@ def peer(name: str, role: str) -> PeerRecord:
     return PeerRecord(id=name, role=role, host=HOST, pid=0, ended="finished")
 
 
-def connection(number: int, role: str, name: str, destination: str) -> Connection:
+def connection(number: int, role: str, name: str, destination: str) -> ConnectionRecord:
     # No address may contain white space: the pipeline lists them line by line.
     destination = "".join("_" if character.isspace() else character for character in destination)
     address = f"queue://{destination}"
-    return Connection(number, role, name, GROUP, address, destination, address if role == "receiver" else "")
+    return ConnectionRecord(number, role, name, GROUP, address, destination, address if role == "receiver" else "")

@@ -28,11 +28,11 @@ from crescendo.importers.format import (
     REJECT_DDL,
     SOURCE,
     TEXT,
-    Desk,
     Format,
-    Harvest,
-    Options,
-    Source,
+    ImportOptions,
+    ImportResult,
+    SourceFile,
+    Workspace,
 )
 from crescendo.importers.lines import small_frame
 from crescendo.importers.parts import Parts, write_rejected
@@ -76,7 +76,7 @@ class Imported(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Order:
+class ImportOrder:
     """An import that can be carried out: its files are there and are what they should be."""
 
     form: Format
@@ -86,7 +86,7 @@ class Order:
     command: tuple[str, ...]
 
 
-def order(form: str, paths: list[Path], out: Path) -> Order:
+def order(form: str, paths: list[Path], out: Path) -> ImportOrder:
     """Refuse whatever can be refused before Spark is started."""
     chosen = format_of(form)
     if not paths:
@@ -98,10 +98,10 @@ def order(form: str, paths: list[Path], out: Path) -> Order:
     except OSError as err:
         raise ConfigError(f"{err.filename or out}: cannot be read: {err.strerror or err}") from err
     command = ("crescendo", "import", form, *map(str, paths), "--out", str(out))
-    return Order(chosen, found, skipped, out, command)
+    return ImportOrder(chosen, found, skipped, out, command)
 
 
-def carry_out(work: Order, spark: SparkSession, options: Options, progress: Progress) -> Imported:
+def carry_out(work: ImportOrder, spark: SparkSession, options: ImportOptions, progress: Progress) -> Imported:
     """Write the recording. Raises LostError when Spark gives up, and leaves nothing then."""
     out = work.out.absolute()
     draft = out.parent / f".{out.name}.tmp"
@@ -119,12 +119,14 @@ def carry_out(work: Order, spark: SparkSession, options: Options, progress: Prog
     return account
 
 
-def _import(work: Order, draft: Path, spark: SparkSession, options: Options, progress: Progress) -> Imported:
+def _import(
+    work: ImportOrder, draft: Path, spark: SparkSession, options: ImportOptions, progress: Progress
+) -> Imported:
     workshop = draft / ".workshop"
     progress(f"looking through {len(work.found):,} files")
     sources = stage(work.found, workshop / "sources")
     progress(f"reading {sum(source.octets for source in sources):,} bytes")
-    yielded = _harvest(work.form, Desk(spark, workshop, progress), sources, options)
+    yielded = _harvest(work.form, Workspace(spark, workshop, progress), sources, options)
     if any(item.id >= MAX_CONNECTIONS for item in yielded.connections):
         raise ConfigError(f"a recording has room for {MAX_CONNECTIONS:,} connections; import fewer files at a time")
     parts = Parts(draft)
@@ -169,10 +171,12 @@ def _import(work: Order, draft: Path, spark: SparkSession, options: Options, pro
     return account
 
 
-def _harvest(form: Format, desk: Desk, sources: list[Source], options: Options) -> Harvest:
+def _harvest(form: Format, workspace: Workspace, sources: list[SourceFile], options: ImportOptions) -> ImportResult:
     filled = [source for source in sources if source.kind != EMPTY]
     yielded = (
-        form.harvest(desk, filled, options) if filled else Harvest(resolution_ns=1, caveats=["the files are empty"])
+        form.read_sources(workspace, filled, options)
+        if filled
+        else ImportResult(resolution_ns=1, caveats=["the files are empty"])
     )
     torn = [
         {SOURCE: source.number, LINE: yielded.records.get(source.number, 0) + 1, REASON: source.fault, TEXT: ""}
@@ -180,11 +184,13 @@ def _harvest(form: Format, desk: Desk, sources: list[Source], options: Options) 
         if source.fault
     ]
     if torn:
-        yielded.rejects.append(small_frame(desk.spark, REJECT_DDL, torn))
+        yielded.rejects.append(small_frame(workspace.spark, REJECT_DDL, torn))
     return yielded
 
 
-def _manifest(work: Order, account: Imported, yielded: Harvest, parts: Parts, options: Options) -> Manifest:
+def _manifest(
+    work: ImportOrder, account: Imported, yielded: ImportResult, parts: Parts, options: ImportOptions
+) -> Manifest:
     bound_ns = yielded.resolution_ns if options.clock_bound_ns is None else options.clock_bound_ns
     phases = []
     if account.start_ns is not None and account.end_ns is not None:
@@ -215,7 +221,7 @@ def _manifest(work: Order, account: Imported, yielded: Harvest, parts: Parts, op
     )
 
 
-def _stand_in(account: Imported, yielded: Harvest) -> dict[str, object]:
+def _stand_in(account: Imported, yielded: ImportResult) -> dict[str, object]:
     """The experiment that an analysis needs: who took part. Nobody knows a schedule, so the rate is unbounded.
 
     With messages on both sides the usual checks apply; otherwise there is nothing that they could judge.

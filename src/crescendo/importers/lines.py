@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, Desk, Source
+from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, SourceFile, Workspace
 
 TEXT_KEPT = 1000
 """Characters of a rejected line that are kept."""
@@ -37,11 +37,11 @@ class Parsed:
     lines: dict[int, int]  # source number -> lines
 
 
-def parse_lines(desk: Desk, name: str, sources: Sequence[Source], parse: Parse) -> Parsed:
+def parse_lines(workspace: Workspace, name: str, sources: Sequence[SourceFile], parse: Parse) -> Parsed:
     """Read all these files with one set of expressions."""
-    desk.progress(f"taking the lines of {len(sources):,} files apart ({name})")
+    workspace.progress(f"taking the lines of {len(sources):,} files apart ({name})")
     raw = (
-        desk.spark.read.option(_GLOB_PATHS, "false")
+        workspace.spark.read.option(_GLOB_PATHS, "false")
         .text([str(source.staged) for source in sources])
         .select(
             # The staged name begins with the number of the source.
@@ -55,7 +55,9 @@ def parse_lines(desk: Desk, name: str, sources: Sequence[Source], parse: Parse) 
         # A byte order mark or blanks are no data either.
         REASON, F.when(F.trim(TEXT).isin("", "\ufeff"), F.lit(_SKIPPED)).otherwise(F.col(REASON))
     )  # fmt: skip
-    kept = keep(desk, name, read.withColumn(TEXT, F.when(F.col(REASON).isNotNull(), F.left(TEXT, F.lit(TEXT_KEPT)))))
+    kept = keep(
+        workspace, name, read.withColumn(TEXT, F.when(F.col(REASON).isNotNull(), F.left(TEXT, F.lit(TEXT_KEPT))))
+    )
     shifts, lines, faults = _shifts(kept)
     numbered = (
         kept.join(F.broadcast(shifts), on=[SOURCE, _BLOCK], how="inner")
@@ -69,11 +71,11 @@ def parse_lines(desk: Desk, name: str, sources: Sequence[Source], parse: Parse) 
     )
 
 
-def keep(desk: Desk, name: str, frame: DataFrame) -> DataFrame:
+def keep(workspace: Workspace, name: str, frame: DataFrame) -> DataFrame:
     """Compute a frame once and read it from disk from then on."""
-    path = str(desk.folder / f"{name}.kept")
+    path = str(workspace.folder / f"{name}.kept")
     frame.write.parquet(path)
-    return desk.spark.read.option(_GLOB_PATHS, "false").schema(frame.schema).parquet(path)
+    return workspace.spark.read.option(_GLOB_PATHS, "false").schema(frame.schema).parquet(path)
 
 
 def small_frame(spark: SparkSession, ddl: str, rows: list[dict[str, Any]]) -> DataFrame:

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, Source
+from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, SourceFile
 from crescendo.importers.lines import small_frame
-from crescendo.record.manifest import JOURNAL, Part, sha256_of
+from crescendo.record.manifest import JOURNAL, PartRecord, sha256_of
 from crescendo.record.schema import F64, TABLES, arrow_schema, spark_ddl
 from crescendo.record.schema import TEXT as TEXT_KIND
 from crescendo.record.writer import PART_ROWS
@@ -34,7 +34,7 @@ class Parts:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._numbers = dict.fromkeys(TABLES, 0)
-        self.listed: list[Part] = []
+        self.listed: list[PartRecord] = []
 
     def write_journal(self) -> None:
         (self._run_dir / JOURNAL).mkdir()
@@ -63,7 +63,7 @@ class Parts:
             path = f"{table}/{PEER}-{self._numbers[table]:05d}.parquet"
             self._numbers[table] += 1
             (self._run_dir / table).mkdir(exist_ok=True)
-            part = Part(path, table, PEER, rows, file.stat().st_size, sha256_of(file))
+            part = PartRecord(path, table, PEER, rows, file.stat().st_size, sha256_of(file))
             file.rename(self._run_dir / path)
             self.listed.append(part)
         return rows
@@ -88,7 +88,7 @@ class Parts:
         return (min(found), max(found)) if found else None
 
 
-def write_rejected(run_dir: Path, sources: list[Source], rejects: list[DataFrame]) -> dict[int, int]:
+def write_rejected(run_dir: Path, sources: list[SourceFile], rejects: list[DataFrame]) -> dict[int, int]:
     """Write `rejected/*.jsonl`; returns how many lines of each source were set aside."""
     if not rejects:
         return {}

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from crescendo.importers.format import EMPTY, Format, Source
+from crescendo.importers.format import EMPTY, Format, SourceFile
 from crescendo.model.errors import ConfigError
 from crescendo.record.manifest import sha256_of
 
@@ -74,7 +74,7 @@ def find(paths: Iterable[Path], form: Format) -> tuple[list[Found], list[Path]]:
     return list(found.values()), skipped
 
 
-def stage(found: list[Found], folder: Path) -> list[Source]:
+def stage(found: list[Found], folder: Path) -> list[SourceFile]:
     """Hash every file and make it readable under a plain name. The order is that of the list."""
     folder.mkdir(parents=True)
     paths = [item.path.resolve() for item in found]
@@ -93,7 +93,7 @@ def stage(found: list[Found], folder: Path) -> list[Source]:
         except OSError as err:
             raise ConfigError(f"{item.path}: cannot be read: {err.strerror or err}") from err
         sources.append(
-            Source(
+            SourceFile(
                 number=number,
                 path=item.path,
                 label=labels[paths[number]],

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crescendo.control.notes import Payload
+from crescendo.control.notes import NotePayload
 
 
-class Assignment(Payload, frozen=True):
+class InspectorAssignment(NotePayload, frozen=True):
     """One inspector's share of a run."""
 
     peer: str

@@ -11,14 +11,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from crescendo.inspectors.base import Look, Reading
+from crescendo.inspectors.base import Inspection, Reading
 
 MAX_TEXT = 4096
 MAX_DEPTH = 8
 _SECRET = re.compile(r"passw|secret|credential|private.?key", re.IGNORECASE)
 
 
-def take(look: Look, entity: str, attributes: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> None:
+def take(look: Inspection, entity: str, attributes: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> None:
     """Add all attributes of one entity to a look. One that is null says nothing, and is not there."""
     for key, value in attributes.items():
         name = f"{prefix}{key}"

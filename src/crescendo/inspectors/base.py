@@ -24,7 +24,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class Inspection:
     """What one look showed. Attributes that are no numbers are kept as texts, unknown ones like known ones."""
 
     readings: list[Reading] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Target:
+class InspectionTarget:
     """Where to look. A kind uses what it needs and refuses, with a ConfigError, what it cannot do without."""
 
     endpoints: Mapping[str, str]  # endpoint name -> URL with credentials, as systems name them
@@ -42,7 +42,7 @@ class Target:
 class Inspector(Protocol):
     """Looks at one system. Connects when it must, so that the look after a failed one begins afresh."""
 
-    def look(self) -> Look:
+    def inspect(self) -> Inspection:
         """One look. PeerError: the system did not answer, or not with what it should; the next look may succeed."""
         ...
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from crescendo.inspectors.base import Inspector, Target
+from crescendo.inspectors.base import InspectionTarget, Inspector
 from crescendo.model.errors import ConfigError
 
-Factory = Callable[[Target], Inspector]
+Factory = Callable[[InspectionTarget], Inspector]
 
 INSPECTORS: dict[str, tuple[str, str]] = {
     "activemq": ("activemq", "ActiveMQInspector"),

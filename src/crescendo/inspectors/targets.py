@@ -6,13 +6,13 @@ password.
 
 from urllib.parse import urlsplit
 
-from crescendo.inspectors.base import Target
+from crescendo.inspectors.base import InspectionTarget
 from crescendo.model.errors import ConfigError
 
 AMQP, MQTT, MANAGEMENT = "amqp", "mqtt", "management"
 
 
-def url_of(target: Target, kind: str, names: tuple[str, ...], schemes: tuple[str, ...]) -> str:
+def url_of(target: InspectionTarget, kind: str, names: tuple[str, ...], schemes: tuple[str, ...]) -> str:
     """The URL of the first endpoint of these names; ConfigError says what a person must give instead."""
     cure = f"give it a url such as {schemes[0]}://user:password@host:port"
     for name in names:

@@ -10,10 +10,10 @@ import json
 import threading
 import time
 
-from crescendo.inspectors.base import Inspector, Look
+from crescendo.inspectors.base import Inspection, Inspector
 from crescendo.model.errors import CrescendoError
 from crescendo.record.schema import EVENTS, READINGS
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
 
 SELF = "inspector"
 
@@ -26,12 +26,12 @@ class _Attempt(threading.Thread):
         self._inspector = inspector
         self.begun_ns = time.monotonic_ns()
         self.ended_ns = 0
-        self.look: Look | None = None
+        self.inspect: Inspection | None = None
         self.failure = ""
 
     def run(self) -> None:
         try:
-            self.look = self._inspector.look()
+            self.inspect = self._inspector.inspect()
         except CrescendoError as err:
             self.failure = str(err)
         except Exception as err:  # a system can answer with anything; what we did not foresee is a failed look too
@@ -42,7 +42,7 @@ class _Attempt(threading.Thread):
 class Watch:
     """Looks at one system again and again, and records what it sees."""
 
-    def __init__(self, inspector: Inspector, source: str, every_ns: int, log: Log) -> None:
+    def __init__(self, inspector: Inspector, source: str, every_ns: int, log: RowSink) -> None:
         self._inspector = inspector
         self._source = source
         self._every_ns = every_ns
@@ -57,7 +57,7 @@ class Watch:
         self.failed = 0
         self.missed = 0
 
-    def look_once(self, timeout_s: float) -> str:
+    def inspect_once(self, timeout_s: float) -> str:
         """Look now, and say why it failed; empty when it did not."""
         self._attempt = attempt = _Attempt(self._inspector)
         attempt.start()
@@ -95,7 +95,7 @@ class Watch:
         self._inspector.close()
 
     def _take(self, attempt: _Attempt) -> None:
-        if attempt.look is None:
+        if attempt.inspect is None:
             self.failed += 1
             self._fail(attempt.failure, attempt.begun_ns)
             return
@@ -104,7 +104,7 @@ class Watch:
             seconds = (attempt.begun_ns - self._failing_since_ns) / 1e9
             self._event(attempt.begun_ns, "look-recovered", {"after_s": round(seconds, 3), "reason": self._failing})
             self._failing = ""
-        for entity, metric, value in attempt.look.readings:
+        for entity, metric, value in attempt.inspect.readings:
             self._reading(attempt.begun_ns, entity, metric, value)
         self._cost(attempt)
         self._remember(attempt)
@@ -117,13 +117,13 @@ class Watch:
 
     def _remember(self, attempt: _Attempt) -> None:
         """Texts are written down when they change."""
-        if attempt.look is None:
+        if attempt.inspect is None:
             return
         changed: dict[str, dict[str, str]] = {}
-        for (entity, attribute), text in attempt.look.texts.items():
+        for (entity, attribute), text in attempt.inspect.texts.items():
             if self._texts.get((entity, attribute)) != text:
                 changed.setdefault(entity, {})[attribute] = text
-        self._texts.update(attempt.look.texts)
+        self._texts.update(attempt.inspect.texts)
         if changed:
             self._event(attempt.begun_ns, "texts", changed)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
-from crescendo.control.peer_loop import Life
-from crescendo.inspectors.assignment import Assignment
-from crescendo.inspectors.base import Target
+from crescendo.control.peer_loop import PeerLoop
+from crescendo.inspectors.assignment import InspectorAssignment
+from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.registry import inspector_of
 from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import LostError, PeerError
@@ -23,7 +23,7 @@ LAST_LOOK_S = 1.0
 _REPORT_NS = 10**9
 
 
-class InspectorWorker(Life):
+class InspectorWorker(PeerLoop):
     """An inspector process and what it is doing."""
 
     pause_s = 0.02
@@ -36,18 +36,18 @@ class InspectorWorker(Life):
         self._reported_ns = 0
 
     def _prepare(self, assignment: dict[str, Any]) -> None:
-        given = Assignment.from_payload(assignment)
-        inspector = inspector_of(given.kind)(Target(given.endpoints, given.pid))
+        given = InspectorAssignment.from_payload(assignment)
+        inspector = inspector_of(given.kind)(InspectionTarget(given.endpoints, given.pid))
         self._recorder = Recorder(Path(given.run_dir), given.peer)
         self._watch = Watch(inspector, given.peer, given.every_ns, self._recorder)
-        failure = self._watch.look_once(FIRST_LOOK_S)
+        failure = self._watch.inspect_once(FIRST_LOOK_S)
         if failure:
             raise PeerError(f"{given.peer}: {failure}")
 
     def _start(self, t0_ns: int) -> None:
         self._t0_ns = t0_ns
 
-    def _see_to_itself(self) -> None:
+    def _idle(self) -> None:
         now_ns = time.monotonic_ns()
         if self._watch is None or self._recorder is None or self._t0_ns is None or now_ns < self._t0_ns:
             return
@@ -67,7 +67,7 @@ class InspectorWorker(Life):
         values = {"looks": watch.looks, "failed_looks": watch.failed, "missed_looks": watch.missed}
         self._statistics = Statistics(time.monotonic_ns(), values={"cpu_seconds": time.process_time(), **values})
 
-    def _wind_up(self) -> None:
+    def _shut_down(self) -> None:
         watch, self._watch = self._watch, None
         recorder, self._recorder = self._recorder, None
         if watch is not None:

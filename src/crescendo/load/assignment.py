@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from crescendo.control.notes import Payload
+from crescendo.control.notes import NotePayload
 from crescendo.model.experiment import Experiment, Phases, to_document
 from crescendo.model.pacer import UNLIMITED, Pacer, messages_within
 from crescendo.model.trace import TracePacer
 
 
-class Place(Struct, frozen=True):
+class ConnectionSlot(Struct, frozen=True):
     """One connection that this peer makes, and the group it belongs to."""
 
     id: int
@@ -22,7 +22,7 @@ class Place(Struct, frozen=True):
     index: int = 0  # which sender or receiver of its group
 
 
-class Assignment(Payload, frozen=True):
+class LoadAssignment(NotePayload, frozen=True):
     """A peer's share of a run."""
 
     peer: str
@@ -30,22 +30,22 @@ class Assignment(Payload, frozen=True):
     tag: int
     urls: dict[str, str]  # protocol -> where the system speaks it
     experiment: dict[str, Any]
-    places: list[Place]
+    places: list[ConnectionSlot]
     answered: dict[str, list[int]] = field(
         default_factory=dict
     )  # group -> the numbers of its senders, where receivers answer them
 
 
-def assign(
+def load_assignment(
     peer: str,
     run_dir: str,
     tag: int,
     urls: dict[str, str],
     experiment: Experiment,
-    places: list[Place],
+    places: list[ConnectionSlot],
     answered: dict[str, list[int]],
-) -> Assignment:
-    return Assignment(peer, run_dir, tag, urls, to_document(experiment), places, answered)
+) -> LoadAssignment:
+    return LoadAssignment(peer, run_dir, tag, urls, to_document(experiment), places, answered)
 
 
 class Quota(Struct, frozen=True):

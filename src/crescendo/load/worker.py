@@ -18,15 +18,15 @@ import msgspec
 
 from crescendo.control.notes import Command, Note, Statistics
 from crescendo.control.peer import Peer
-from crescendo.control.peer_loop import Life
-from crescendo.load.assignment import Assignment, Place, quota_of
-from crescendo.load.engine.echo import Echo, Replies
+from crescendo.control.peer_loop import PeerLoop
+from crescendo.load.assignment import ConnectionSlot, LoadAssignment, quota_of
+from crescendo.load.engine.echo import EchoReplies, EchoResponder
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
-from crescendo.load.engine.request_spans import Timed
+from crescendo.load.engine.request_spans import SpanSource
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.engine.summarizer import Summarizer
-from crescendo.load.protocols.interfaces import Channel
+from crescendo.load.protocols.interfaces import LoadChannel
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.address import address_of
 from crescendo.model.errors import CrescendoError, LostError, PeerError
@@ -40,16 +40,16 @@ _SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not keep the engine w
 _PR_SET_TIMERSLACK = 29
 
 
-class Worker(Life):
+class Worker(PeerLoop):
     """A sender or receiver process and what it is doing. Also the `Control` of its engine."""
 
     def __init__(self, peer: Peer, role: str) -> None:
-        be_punctual()
+        tune_for_latency()
         super().__init__(peer)
         self._role = role
         self._recorder: Recorder | None = None
         self._engine: SenderEngine | ReceiverEngine | None = None
-        self._timed: list[Timed] = []  # connections that have spans to tell
+        self._timed: list[SpanSource] = []  # connections that have spans to tell
         # Before any connection: the sender's engine waits for it with select, which takes no number beyond 1,023.
         self._epoll = select.epoll() if role == "sender" else None
 
@@ -66,15 +66,15 @@ class Worker(Life):
     # -- preparing -----------------------------------------------------------------------------------------------
 
     def _prepare(self, assignment: dict[str, Any]) -> None:
-        given = Assignment.from_payload(assignment)
+        given = LoadAssignment.from_payload(assignment)
         experiment = experiment_from(given.experiment)
         groups = {group.name: group for group in experiment.workload}
         channels = self._connect(given, groups)
         self._recorder = Recorder(Path(given.run_dir), given.peer)
         self._engine = self._make_engine(given, experiment, groups, channels)
 
-    def _connect(self, assignment: Assignment, groups: dict[str, Group]) -> list[Any]:
-        channels: list[Channel] = []
+    def _connect(self, assignment: LoadAssignment, groups: dict[str, Group]) -> list[Any]:
+        channels: list[LoadChannel] = []
         try:
             for place in assignment.places:
                 channels.append(self._dialler(assignment, groups, place)(0))
@@ -85,7 +85,9 @@ class Worker(Life):
             raise
         return channels
 
-    def _dialler(self, assignment: Assignment, groups: dict[str, Group], place: Place) -> Callable[[int], Any]:
+    def _dialler(
+        self, assignment: LoadAssignment, groups: dict[str, Group], place: ConnectionSlot
+    ) -> Callable[[int], Any]:
         """Makes the connection of one place: at its address at first, at the next of its addresses each time after."""
         group = groups[place.group].member(place.index)
         make = driver_of(group.protocol, self._role)
@@ -94,7 +96,7 @@ class Worker(Life):
             text = group.addresses[attempt % len(group.addresses)]
             url = address_of(text).url or assignment.urls[group.protocol]
             channel = make(url, msgspec.structs.replace(group, address=text))
-            if isinstance(channel, Timed):
+            if isinstance(channel, SpanSource):
                 self._timed.append(channel)
             return channel
 
@@ -118,7 +120,7 @@ class Worker(Life):
                 self._stop_request = self._stop_request or self._peer.next_request(0.0)  # which keeps the lease
 
     def _make_engine(
-        self, assignment: Assignment, experiment: Experiment, groups: dict[str, Group], channels: list[Any]
+        self, assignment: LoadAssignment, experiment: Experiment, groups: dict[str, Group], channels: list[Any]
     ) -> SenderEngine | ReceiverEngine:
         log = self._recorder
         if log is None:
@@ -151,26 +153,26 @@ class Worker(Life):
             return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain, epoll=self._epoll)
         return ReceiverEngine(receivers, log, self, tag=assignment.tag)
 
-    def _summarizer(self, assignment: Assignment, group: Group, receiver: int) -> Summarizer | None:
+    def _summarizer(self, assignment: LoadAssignment, group: Group, receiver: int) -> Summarizer | None:
         if group.summarize is None:
             return None
         spoken = Group(address=group.summarize.to, protocol=group.protocol, settle=Settle.AT_MOST_ONCE)
         return Summarizer(group.summarize, receiver, self._extra(assignment, group, "sender", spoken))
 
-    def _replies(self, assignment: Assignment, group: Group, sender: int) -> Replies | None:
+    def _replies(self, assignment: LoadAssignment, group: Group, sender: int) -> EchoReplies | None:
         if not group.is_answered:
             return None
         channel = self._extra(assignment, group, "receiver", group.answers_to(sender))
-        return Replies(channel, sender, assignment.tag)
+        return EchoReplies(channel, sender, assignment.tag)
 
-    def _echo(self, assignment: Assignment, group: Group) -> Echo | None:
+    def _echo(self, assignment: LoadAssignment, group: Group) -> EchoResponder | None:
         if not group.is_answered:
             return None
         numbers = assignment.answered[group.name]
         channels = {number: self._extra(assignment, group, "sender", group.answers_to(number)) for number in numbers}
-        return Echo(channels, assignment.tag)
+        return EchoResponder(channels, assignment.tag)
 
-    def _extra(self, assignment: Assignment, group: Group, role: str, spoken: Group) -> Any:
+    def _extra(self, assignment: LoadAssignment, group: Group, role: str, spoken: Group) -> Any:
         """A connection beside the load's own, to where the group's system is."""
         channel = driver_of(group.protocol, role)(group.where.url or assignment.urls[group.protocol], spoken)
         self._await_ready([channel])
@@ -184,17 +186,17 @@ class Worker(Life):
             return
         self._statistics = engine.run(t0_ns) if isinstance(engine, SenderEngine) else engine.run()
         failure = engine.failure  # of its own, before we hang up
-        self._wind_up()
+        self._shut_down()
         if self._stop_request is not None:
             return  # and that is answered next
         if failure is not None:
             raise PeerError(failure)
         self._peer.finish(self._statistics)
 
-    def _hear(self, note: Note) -> None:
+    def _receive(self, note: Note) -> None:
         if note.command is Command.DRAIN and isinstance(self._engine, ReceiverEngine):
             self._engine.draining = True
-        super()._hear(note)
+        super()._receive(note)
 
     def _record_spans(self) -> None:
         log, source = self._recorder, self._peer.identity.id
@@ -203,7 +205,7 @@ class Worker(Life):
         for action, outcome, ended_ns, duration_ns, of in (one for each in self._timed for one in each.take_spans()):
             log.append(SPANS, len(ended_ns), ended_ns, source, action, duration_ns, float(of), outcome, "")
 
-    def _wind_up(self) -> None:
+    def _shut_down(self) -> None:
         self._record_spans()
         engine, self._engine = self._engine, None
         recorder, self._recorder = self._recorder, None
@@ -213,7 +215,7 @@ class Worker(Life):
             recorder.close()
 
 
-def be_punctual() -> None:
+def tune_for_latency() -> None:
     """Let no thread of ours wait long for another, let nobody look through all that was imported for garbage, and ask
     Linux to wake us when we said, not up to 50 µs later."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

@@ -23,11 +23,11 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.mlmq import postgres
-from crescendo.mlmq.broker.settings import Settings, load_settings
+from crescendo.mlmq.broker.settings import BrokerSettings, load_settings
 from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.postgres.cluster import UNPRIVILEGED
 from crescendo.model.errors import ConfigError, LostError
-from crescendo.systems.instance_dir import remove
+from crescendo.systems.instance_dir import remove_instance_dir
 from crescendo.systems.unix_account import unprivileged
 
 OnFork = Callable[[], None] | None
@@ -40,7 +40,7 @@ _KILL_AFTER_S = 5.0  # beyond the brokers' own time to drain
 log = logging.getLogger(__name__)
 
 
-class Plan(Struct, frozen=True, forbid_unknown_fields=True):
+class BrokerGroupPlan(Struct, frozen=True, forbid_unknown_fields=True):
     """What to start."""
 
     brokers: list[dict[str, Any]]  # the configuration of each, without its database
@@ -50,14 +50,14 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     data: list[str] = []  # where the embedded one may keep its data: the first place that its account can reach
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> BrokerGroupPlan:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan)
+        return msgspec.json.decode(path.read_bytes(), type=BrokerGroupPlan)
     except (OSError, msgspec.MsgspecError) as err:
         raise ConfigError(f"{path}: is no plan of a farm: {err}") from err
 
 
-def serve(plan: Plan, on_fork: OnFork) -> int:
+def serve(plan: BrokerGroupPlan, on_fork: OnFork) -> int:
     """Serve until told to stop. The exit code says whether every broker finished what it had taken."""
     for told in _ENDING:
         signal.signal(told, signal.default_int_handler)  # who is told to stop while it starts does not go on
@@ -75,7 +75,9 @@ def serve(plan: Plan, on_fork: OnFork) -> int:
 
 
 @contextmanager
-def _database(plan: Plan, brokers: list[Settings], on_fork: OnFork) -> Iterator[tuple[str, Callable[[], bool]]]:
+def _database(
+    plan: BrokerGroupPlan, brokers: list[BrokerSettings], on_fork: OnFork
+) -> Iterator[tuple[str, Callable[[], bool]]]:
     if plan.database:
         yield _with_password(plan.database, plan.password_file), lambda: True
         return
@@ -89,7 +91,7 @@ def _database(plan: Plan, brokers: list[Settings], on_fork: OnFork) -> Iterator[
         if server.pid is not None and server.is_alive:
             os.kill(server.pid, signal.SIGQUIT)  # its data go with the farm: nobody waits until they are tidy
         server.stop()
-        remove(place)
+        remove_instance_dir(place)
 
 
 def _reachable(places: list[str]) -> Path:

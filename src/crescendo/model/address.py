@@ -41,7 +41,7 @@ _NODE = re.compile(r"(?:(queue|topic)://)?((?!\w+://)[^\s:/][^\s]*)")  # a missp
 _SPELLINGS = {"yes": True, "true": True, "no": False, "false": False}
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class AddressOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """What an address asks for. None: whatever the system does when nothing is said."""
 
     durable: bool | None = None  # messages, and queues that have to be made, survive a restart
@@ -75,7 +75,7 @@ class Address(Struct, frozen=True):
 
     destination: str
     is_topic: bool
-    options: Options
+    options: AddressOptions
     url: str | None = None  # the system, where the address is given in full
 
     @property
@@ -137,15 +137,15 @@ def _in_full(text: str) -> Address:
     return Address(unquote(name), kind == "topic", options, url)
 
 
-def _options(given: dict[str, str]) -> Options:
+def _options(given: dict[str, str]) -> AddressOptions:
     values: dict[str, Any] = {key: _SPELLINGS.get(value.lower(), value) for key, value in given.items()}
     try:
-        return msgspec.convert(values, Options, dec_hook=parse_unit, strict=False)
+        return msgspec.convert(values, AddressOptions, dec_hook=parse_unit, strict=False)
     except msgspec.ValidationError as err:
         unknown = re.search(r"unknown field `(.*)`", str(err))
         if unknown:
             raise ValueError(
-                f"address: unknown option {unknown[1]!r}; known: {', '.join(Options.__struct_fields__)}"
+                f"address: unknown option {unknown[1]!r}; known: {', '.join(AddressOptions.__struct_fields__)}"
             ) from None
         reason, _, where = str(err).partition(" - at `$.")
         raise ValueError(f"address: {where.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None

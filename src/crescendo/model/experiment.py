@@ -20,7 +20,7 @@ from crescendo.model.address import PORTS, SCHEMES, TLS_OPTIONS
 from crescendo.model.errors import ConfigError
 from crescendo.model.mlmq_clients import LEAST_DRAIN, SCHEME, URL_OPTIONS, Clients, check_clients
 from crescendo.model.pacer import Pacer
-from crescendo.model.profile import Constant, Profile, Step
+from crescendo.model.profile import ConstantProfile, Profile, Step
 from crescendo.model.search import FEWEST_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
 from crescendo.model.verdict import STOPPING, Bound, check_bound, check_metric, client_checks, default_checks
@@ -100,7 +100,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     workload: list[Group] = field(default_factory=list)
     clients: list[Clients] = field(default_factory=list)  # MLMQ's own workloads, beside the load or instead of it
     system: System = System(kind="loopback")
-    profile: Profile = Constant()
+    profile: Profile = ConstantProfile()
     phases: Phases = Phases()
     inspect: list[Inspect] = field(default_factory=list)
     checks: dict[str, Bound] | None = None
@@ -152,7 +152,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("clients: they go on until their time is over; make phases.measure a duration")
         if self.phases.drain < LEAST_DRAIN:
             raise ValueError(f"clients bring their last messages home; make phases.drain at least {LEAST_DRAIN}")
-        alone = {"stop_when": self.stop_when, "profile": not isinstance(self.profile, Constant)}
+        alone = {"stop_when": self.stop_when, "profile": not isinstance(self.profile, ConstantProfile)}
         for key, given in {"search": self.search, **({} if self.workload else alone)}.items():
             if given:
                 raise ValueError(f"{key}: it is about rates and receivers, and clients have neither; leave it out")
@@ -160,7 +160,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     def _check_search(self, search: Search) -> None:
         if self.checks is not None:
             raise ValueError("search: a search judges search.limits; move what is in checks there")
-        if not isinstance(self.profile, Constant):
+        if not isinstance(self.profile, ConstantProfile):
             raise ValueError("search: each try has one rate from beginning to end; leave profile out")
         if not all(group.rate for group in self.workload if group.senders):
             raise ValueError("search: it scales the groups' rates, and 0 (unbounded) cannot be scaled; give a rate")

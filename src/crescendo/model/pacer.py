@@ -37,7 +37,7 @@ class Pacer(Protocol):
         ...
 
 
-class Constant(Struct, frozen=True, tag_field="kind", tag="constant", forbid_unknown_fields=True):
+class ConstantPacer(Struct, frozen=True, tag_field="kind", tag="constant", forbid_unknown_fields=True):
     """A fixed rate, in messages per second."""
 
     rate: Annotated[float, Meta(gt=0)]
@@ -65,7 +65,7 @@ class Constant(Struct, frozen=True, tag_field="kind", tag="constant", forbid_unk
         return count
 
 
-class Unbounded(Struct, frozen=True, tag_field="kind", tag="unbounded", forbid_unknown_fields=True):
+class UnboundedPacer(Struct, frozen=True, tag_field="kind", tag="unbounded", forbid_unknown_fields=True):
     """As fast as the other side takes it. Messages have no intended time: it is their send time."""
 
     @property
@@ -88,4 +88,4 @@ def pacer_for(rate: float, phase: float = 0.0) -> Pacer:
     """The pacer of one connection: rate 0 means unbounded."""
     if rate and not MIN_RATE <= rate <= MAX_RATE:
         raise ValueError(f"rate {rate:g} is neither 0 (unbounded) nor between {MIN_RATE:g} and {MAX_RATE:g} per second")
-    return Constant(rate, phase) if rate else Unbounded()
+    return ConstantPacer(rate, phase) if rate else UnboundedPacer()

@@ -25,7 +25,7 @@ _BLOCK = 4096
 Sizes = npt.NDArray[np.int64]
 
 
-class Payload(Size):
+class PayloadSize(Size):
     """The payloads of a group; as a number, their mean size, or the least where lines of a file decide."""
 
     written: Any  # as the file says it
@@ -33,7 +33,7 @@ class Payload(Size):
     file: str | None
 
     @classmethod
-    def parse(cls, text: object) -> "Payload":
+    def parse(cls, text: object) -> "PayloadSize":
         if isinstance(text, list):
             return cls._of(text, _weighted(text))
         if isinstance(text, dict):
@@ -48,11 +48,11 @@ class Payload(Size):
         return cls._of(text, ((Size.parse(text), 1.0),))
 
     @classmethod
-    def fixed(cls, size: int) -> "Payload":
+    def fixed(cls, size: int) -> "PayloadSize":
         return cls._of(size, ((size, 1.0),))
 
     @classmethod
-    def _of(cls, written: Any, choices: tuple[tuple[int, float], ...], file: str | None = None) -> "Payload":
+    def _of(cls, written: Any, choices: tuple[tuple[int, float], ...], file: str | None = None) -> "PayloadSize":
         total = sum(share for _, share in choices)
         payload = cls(round(sum(size * share for size, share in choices) / total) if choices else STAMP_BYTES)
         payload.written, payload.choices, payload.file = written, choices, file

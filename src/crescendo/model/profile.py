@@ -45,7 +45,7 @@ class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True
         raise NotImplementedError
 
 
-class Constant(_Profile, frozen=True, tag="constant"):
+class ConstantProfile(_Profile, frozen=True, tag="constant"):
     """Every group at its own rate, from beginning to end."""
 
     def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
@@ -186,7 +186,7 @@ class Incremental(_Profile, frozen=True, tag="incremental"):
         return Curve([Piece(self.every * waits, 0.0, 0.0), Piece(self.every, rate, rate)], phase=phase_of(sender))
 
 
-Profile = Constant | Ramp | Steps | Spike | OnOff | Sine | Poisson | Replay | Incremental
+Profile = ConstantProfile | Ramp | Steps | Spike | OnOff | Sine | Poisson | Replay | Incremental
 
 
 class PoissonPacer:

@@ -120,18 +120,18 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
         return self.resolution.share / 2
 
 
-class Tally(Struct, frozen=True):
+class Votes(Struct, frozen=True):
     """What became of the tries at one rate."""
 
     passes: int = 0
     fails: int = 0
     invalid_in_a_row: int = 0
 
-    def with_vote(self, outcome: Outcome) -> "Tally":
+    def with_vote(self, outcome: Outcome) -> "Votes":
         if outcome is Outcome.INVALID:
             return msgspec.structs.replace(self, invalid_in_a_row=self.invalid_in_a_row + 1)
         passed = outcome is Outcome.PASS
-        return Tally(self.passes + passed, self.fails + (not passed))
+        return Votes(self.passes + passed, self.fails + (not passed))
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Seeking:
 
     search: Search
     rate: float
-    tallies: Mapping[float, Tally] = field(default_factory=dict)
+    tallies: Mapping[float, Votes] = field(default_factory=dict)
     tries: int = 0
 
 
@@ -160,7 +160,7 @@ def begin(search: Search) -> Seeking:
 
 def step(seeking: Seeking, outcome: Outcome) -> Seeking | Answer:
     """What follows from the outcome of the try at `seeking.rate`."""
-    tally = seeking.tallies.get(seeking.rate, Tally()).with_vote(outcome)
+    tally = seeking.tallies.get(seeking.rate, Votes()).with_vote(outcome)
     after = replace(seeking, tallies={**seeking.tallies, seeking.rate: tally}, tries=seeking.tries + 1)
     following = _following(after, tally)
     if isinstance(following, str):
@@ -177,7 +177,7 @@ def give_up(seeking: Seeking, reason: str) -> Answer:
     return _answer(seeking, reason, complete=False)
 
 
-def _following(after: Seeking, tally: Tally) -> float | str:
+def _following(after: Seeking, tally: Votes) -> float | str:
     """The next rate, or why none is needed."""
     search = after.search
     if tally.invalid_in_a_row or (_good(tally, search) is None):
@@ -205,7 +205,7 @@ def gap(seeking: Seeking) -> tuple[float | None, float | None]:
     return max(below, default=None), high
 
 
-def _good(tally: Tally, search: Search) -> bool | None:
+def _good(tally: Votes, search: Search) -> bool | None:
     """Whether a rate will do, by k of n once they are there, until then by the majority; None when votes are even."""
     if tally.passes >= search.confirm.passes or tally.fails >= search.confirm.fails:
         return tally.passes >= search.confirm.passes

@@ -12,12 +12,12 @@ from msgspec import Meta, Struct, field
 
 from crescendo.model.address import MLMQ_CONTENT_BYTES, MLMQ_NAME_CHARACTERS, Address, address_of
 from crescendo.model.pacer import pacer_for
-from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, Payload
+from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, PayloadSize
 from crescendo.model.units import Duration
 
 __all__ = [
-    "ECHO_BYTES", "MAX_CONNECTIONS", "MAX_PAYLOAD_BYTES", "PROTOCOLS", "STAMP_BYTES", "Echo", "Group", "Mode", "Open",
-    "PingPong", "Settle", "Summary", "Window",
+    "ECHO_BYTES", "MAX_CONNECTIONS", "MAX_PAYLOAD_BYTES", "PROTOCOLS", "STAMP_BYTES", "EchoMode", "Group", "Mode",
+    "OpenMode", "PingPongMode", "Settle", "Summarize", "WindowMode",
 ]  # fmt: skip
 
 MAX_CONNECTIONS = 32_767
@@ -40,11 +40,11 @@ class Settle(StrEnum):
     EXACTLY_ONCE = "exactly-once"
 
 
-class Open(Struct, frozen=True, tag_field="kind", tag="open", forbid_unknown_fields=True):
+class OpenMode(Struct, frozen=True, tag_field="kind", tag="open", forbid_unknown_fields=True):
     """Open loop: messages leave when they are due, whatever became of the earlier ones."""
 
 
-class Window(Struct, frozen=True, tag_field="kind", tag="window", forbid_unknown_fields=True):
+class WindowMode(Struct, frozen=True, tag_field="kind", tag="window", forbid_unknown_fields=True):
     """Closed loop: at most `size` messages of a connection are unsettled at a time; the next one waits for one of them.
 
     With a rate the messages are due all the same, and what the window costs them is in their response.
@@ -53,15 +53,15 @@ class Window(Struct, frozen=True, tag_field="kind", tag="window", forbid_unknown
     size: Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
-class PingPong(Struct, frozen=True, tag_field="kind", tag="ping-pong", forbid_unknown_fields=True):
+class PingPongMode(Struct, frozen=True, tag_field="kind", tag="ping-pong", forbid_unknown_fields=True):
     """One message at a time: receivers answer, and a connection's next message waits for the answer to its last."""
 
 
-class Echo(Struct, frozen=True, tag_field="kind", tag="echo", forbid_unknown_fields=True):
+class EchoMode(Struct, frozen=True, tag_field="kind", tag="echo", forbid_unknown_fields=True):
     """Open loop, and receivers answer each message: the way there and the way there and back are both recorded."""
 
 
-class Summary(Struct, frozen=True, forbid_unknown_fields=True):
+class Summarize(Struct, frozen=True, forbid_unknown_fields=True):
     """A receiver counts what it gets, and publishes that once a period."""
 
     to: str
@@ -75,7 +75,7 @@ class Summary(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("every must be at least 100ms")
 
 
-Mode = Open | Window | PingPong | Echo
+Mode = OpenMode | WindowMode | PingPongMode | EchoMode
 
 
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,14 +88,14 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     protocol: str = "amqp10"
     senders: Annotated[int, Meta(ge=0, le=MAX_CONNECTIONS)] = 1
     receivers: Annotated[int, Meta(ge=0, le=MAX_CONNECTIONS)] = 1
-    size: Payload = Payload.fixed(256)
+    size: PayloadSize = PayloadSize.fixed(256)
     rate: Annotated[float, Meta(ge=0)] = 1000.0
     settle: Settle = Settle.AT_LEAST_ONCE
-    mode: Mode = Open()
+    mode: Mode = OpenMode()
     properties: dict[str, str] = field(default_factory=dict)  # of every message; what selectors look at
     buffer: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None  # what waits beyond it is shed
     delay: Duration | None = None  # what a receiver takes for each message
-    summarize: Summary | None = None
+    summarize: Summarize | None = None
     receive_rate: Annotated[float, Meta(gt=0)] | None = None  # the same, as messages a second
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"{self.destinations} destinations need at least as many receivers, one each")
 
     def _check_ways(self) -> None:
-        if isinstance(self.mode, Window) and self.settle is Settle.AT_MOST_ONCE:
+        if isinstance(self.mode, WindowMode) and self.settle is Settle.AT_MOST_ONCE:
             raise ValueError("a window counts unsettled messages, and at-most-once has none; use settle: at-least-once")
         if self.settle is Settle.EXACTLY_ONCE and self.protocol not in _EXACTLY_ONCE:
             raise ValueError(f"{self.protocol} has no exactly-once; these have: {', '.join(_EXACTLY_ONCE)}")
@@ -156,7 +156,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"a message has at most {MAX_PROPERTIES} properties")
 
     def _check_answers(self) -> None:
-        kind = "ping-pong" if isinstance(self.mode, PingPong) else "echo"
+        kind = "ping-pong" if isinstance(self.mode, PingPongMode) else "echo"
         if self.is_topic:
             raise ValueError(f"{kind} needs a queue: each receiver of a topic would answer the same message")
         if self.size.file is not None or min(size for size, _ in self.size.choices) < ECHO_BYTES:
@@ -169,14 +169,14 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_answered(self) -> bool:
         """Whether receivers send messages back."""
-        return isinstance(self.mode, PingPong | Echo)
+        return isinstance(self.mode, PingPongMode | EchoMode)
 
     def answers_to(self, sender: int) -> "Group":
         """The queue on which one sender gets its answers, as a group of its own."""
         name = self._answering(sender)
         base, mark, options = (self.where.url or "").partition("?")
         text = f"{base}/queue/{quote(name)}{mark}{options}" if base else f"queue://{name}"
-        return msgspec.structs.replace(self, address=text, mode=Open(), properties={}, summarize=None)
+        return msgspec.structs.replace(self, address=text, mode=OpenMode(), properties={}, summarize=None)
 
     def _answering(self, sender: int) -> str:
         return f"{self.destination}.reply.{sender}"
@@ -233,12 +233,12 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def window(self) -> int | None:
         """How many messages of a connection may be unsettled at a time; None for as many as the system allows."""
-        return self.mode.size if isinstance(self.mode, Window) else None
+        return self.mode.size if isinstance(self.mode, WindowMode) else None
 
     @property
-    def unhurried(self) -> bool:
+    def unpaced(self) -> bool:
         """Whether messages come as fast as they can and nobody waits for one of them."""
-        return not self.rate and self.senders > 0 and isinstance(self.mode, Open)
+        return not self.rate and self.senders > 0 and isinstance(self.mode, OpenMode)
 
     @property
     def consuming_ns(self) -> int:

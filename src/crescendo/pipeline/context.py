@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from crescendo.pipeline.source.connections import Parties, parties_of
-from crescendo.pipeline.source.imported_counts import Aggregates, aggregates_of
-from crescendo.pipeline.source.ingest import Frames, Placed, frames_of
-from crescendo.pipeline.source.moments import Timeline, timeline_of
+from crescendo.pipeline.source.connections import Connections, connections_of
+from crescendo.pipeline.source.imported_counts import ImportedCounts, imported_counts_of
+from crescendo.pipeline.source.ingest import Frames, LocatedRecording, frames_of
+from crescendo.pipeline.source.moments import Phases, timeline_of
 from crescendo.record.manifest import State
 
 
 @dataclass(frozen=True)
-class Work:
+class AnalysisContext:
     """One recording, opened for the analysis."""
 
-    recording: Placed
+    recording: LocatedRecording
     spark: SparkSession
     frames: Frames
-    timeline: Timeline
-    parties: Parties
-    aggregates: Aggregates | None  # what there is instead of messages, in an import that has none
+    timeline: Phases
+    connections: Connections
+    aggregates: ImportedCounts | None  # what there is instead of messages, in an import that has none
     full: bool  # whether everything was asked for
 
     @property
@@ -29,7 +29,9 @@ class Work:
         return self.full or self.recording.manifest.state is State.SEALED
 
 
-def work_on(recording: Placed, spark: SparkSession, *, full: bool) -> Work:
+def open_context(recording: LocatedRecording, spark: SparkSession, *, full: bool) -> AnalysisContext:
     manifest, timeline = recording.manifest, timeline_of(recording.manifest)
-    kept = aggregates_of(recording, timeline)
-    return Work(recording, spark, frames_of(spark, recording), timeline, parties_of(manifest), kept, full)
+    kept = imported_counts_of(recording, timeline)
+    return AnalysisContext(
+        recording, spark, frames_of(spark, recording), timeline, connections_of(manifest), kept, full
+    )

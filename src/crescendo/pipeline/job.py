@@ -20,30 +20,30 @@ from pyspark.sql import DataFrame, SparkSession
 from crescendo.model.errors import LostError
 from crescendo.model.schedule import offered
 from crescendo.pipeline import columns
-from crescendo.pipeline.behaviour.tables import write_conduct
-from crescendo.pipeline.context import Work, work_on
+from crescendo.pipeline.behaviour.tables import write_behaviour
+from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.lake.receipts import RECEIPT, write_receipt
-from crescendo.pipeline.latency.table import latencies, latency_table, party_latency_table
+from crescendo.pipeline.latency.table import connection_latency_table, latencies, latency_table
 from crescendo.pipeline.ledger import block_sums
 from crescendo.pipeline.ledger.balance import Balance, read_balance
 from crescendo.pipeline.ledger.discrepancies import discrepancies
 from crescendo.pipeline.ledger.ledger import Discrepancies, ledger, read_discrepancies
-from crescendo.pipeline.ledger.narrowing import PIECE_BITS, WORTH_ROWS, rows_in, suspect_pieces
+from crescendo.pipeline.ledger.narrowing import PIECE_BITS, WORTH_ROWS, narrow, rows_in
 from crescendo.pipeline.scans import ACCOUNTS, PARTY_HISTOGRAM, scans
 from crescendo.pipeline.source.connections import experiment_of
-from crescendo.pipeline.source.imported_counts import Aggregates
+from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.pipeline.source.ingest import (
-    Placed,
+    LocatedRecording,
     read_parquet,
     readable_recording,
     remote_recording,
     without_unreadable,
 )
-from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Timeline
+from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Phases
 from crescendo.pipeline.spark.session import close_session
-from crescendo.pipeline.storage.hadoop import HadoopPlace, first_words
-from crescendo.pipeline.storage.table_store import Shelf
-from crescendo.pipeline.traffic.inspector_gaps import GAPS_SCHEMA, gaps
+from crescendo.pipeline.storage.hadoop import HadoopLocation, first_words
+from crescendo.pipeline.storage.table_store import TableStore
+from crescendo.pipeline.traffic.inspector_gaps import GAPS_SCHEMA, inspector_gaps
 from crescendo.pipeline.traffic.spans import spans_table
 from crescendo.pipeline.verdict import driver_tables
 from crescendo.pipeline.verdict.evidence import Evidence
@@ -69,11 +69,13 @@ def analyze(run: Path | str, spark: SparkSession, progress: Progress, *, full: b
     if isinstance(run, Path):
         return analyze_recording(readable_recording(run), spark, progress, full=full)
     with tempfile.TemporaryDirectory(prefix="crescendo-desk-") as desk:
-        place = HadoopPlace(run, spark, Path(desk))
+        place = HadoopLocation(run, spark, Path(desk))
         return analyze_recording(remote_recording(place, Path(desk), spark), spark, progress, full=full)
 
 
-def analyze_recording(recording: Placed, spark: SparkSession, progress: Progress, *, full: bool = False) -> Summary:
+def analyze_recording(
+    recording: LocatedRecording, spark: SparkSession, progress: Progress, *, full: bool = False
+) -> Summary:
     """The same for a recording that is open already."""
     place = recording.place
     for stale in (RECEIPT, SUMMARY):
@@ -87,44 +89,44 @@ def analyze_recording(recording: Placed, spark: SparkSession, progress: Progress
     return summary
 
 
-def _in_spite_of_bad_parts(recording: Placed, spark: SparkSession, progress: Progress, full: bool) -> Summary:
+def _in_spite_of_bad_parts(recording: LocatedRecording, spark: SparkSession, progress: Progress, full: bool) -> Summary:
     """A part may have the right hash and footer and rubbish in between: then it is found, and left out."""
     try:
-        return tabulate(work_on(recording, spark, full=full), Shelf(recording.place), progress)
+        return tabulate(open_context(recording, spark, full=full), TableStore(recording.place), progress)
     except (PySparkException, Py4JError, pa.ArrowException, OSError):
         progress("looking for the part that cannot be read")
         readable = without_unreadable(recording)
         if len(readable.parts) == len(recording.parts):
             raise
-    return tabulate(work_on(readable, spark, full=full), Shelf(readable.place), progress)
+    return tabulate(open_context(readable, spark, full=full), TableStore(readable.place), progress)
 
 
-def tabulate(work: Work, shelf: Shelf, progress: Progress) -> Summary:
+def tabulate(context: AnalysisContext, store: TableStore, progress: Progress) -> Summary:
     """Put every table on the shelf, and judge."""
-    recording, manifest, parties = work.recording, work.recording.manifest, work.parties
+    recording, manifest, connections = context.recording, context.recording.manifest, context.connections
     progress(f"counting {recording.rows(SENT):,} messages sent and {recording.rows(RECEIVED):,} received")
-    _scan(shelf, work)
-    balance = read_balance(shelf.files(ACCOUNTS), parties)
-    shelf.remove(ACCOUNTS)
-    found = _discrepancies(shelf, work, balance, progress)
-    latency = _latencies(shelf, work)
+    _scan(store, context)
+    balance = read_balance(store.files(ACCOUNTS), connections)
+    store.remove(ACCOUNTS)
+    found = _discrepancies(store, context, balance, progress)
+    latency = _latencies(store, context)
     progress("looking at how it went over time")
-    write_conduct(shelf, work, found, latency)
+    write_behaviour(store, context, found, latency)
     progress("judging")
-    lines = ledger(balance, found, parties)
+    lines = ledger(balance, found, connections)
     evidence = Evidence(
         manifest=manifest,
         experiment=experiment_of(manifest),
         damaged=recording.damaged,
         unlisted=balance.unlisted,
         total=lines[0],
-        rate=_rate(balance, lines[0], work.timeline, offered(experiment_of(manifest)), work.aggregates),
+        rate=_rate(balance, lines[0], context.timeline, offered(experiment_of(manifest)), context.aggregates),
         latency={row.kind: row for row in latency if row.phase == MEASURE},
-        aggregates=work.aggregates,
+        aggregates=context.aggregates,
     )
     validity, verdict = verdict_of(evidence)
-    shelf.write_rows(columns.LEDGER, driver_tables.LEDGER_SCHEMA, driver_tables.ledger_rows(lines))
-    shelf.write_rows(columns.CHECKS, driver_tables.CHECKS_SCHEMA, driver_tables.check_rows(verdict.checks))
+    store.write_rows(columns.LEDGER, driver_tables.LEDGER_SCHEMA, driver_tables.ledger_rows(lines))
+    store.write_rows(columns.CHECKS, driver_tables.CHECKS_SCHEMA, driver_tables.check_rows(verdict.checks))
     return Summary(
         run=manifest.run,
         state=State(manifest.state).value,
@@ -138,61 +140,61 @@ def tabulate(work: Work, shelf: Shelf, progress: Progress) -> Summary:
     )
 
 
-def _scan(shelf: Shelf, work: Work) -> None:
+def _scan(store: TableStore, context: AnalysisContext) -> None:
     """Everything that reads the recording as a whole."""
-    tables = scans(work)
+    tables = scans(context)
     with ThreadPoolExecutor(len(tables)) as pool:
         # Describing a frame costs as much as a small job, so that too is done side by side.
-        writing = [pool.submit(shelf.write_frame, name, frame) for name, frame in tables.items()]
+        writing = [pool.submit(store.write_frame, name, frame) for name, frame in tables.items()]
         try:
             for written in writing:
                 written.result()
         except KeyboardInterrupt:  # leaving the pool waits for what is under way, so that must end first
             pool.shutdown(wait=False, cancel_futures=True)
-            close_session(work.spark, at_once=True)
+            close_session(context.spark, at_once=True)
             raise
-    recording = work.recording
+    recording = context.recording
     # A run without inspectors has no table of what they could not see.
     if recording.files(READINGS) or any(peer.role == _INSPECTOR for peer in recording.manifest.peers):
-        shelf.write_rows(columns.READING_GAPS, GAPS_SCHEMA, gaps(recording.near(EVENTS)))
+        store.write_rows(columns.READING_GAPS, GAPS_SCHEMA, inspector_gaps(recording.local_files(EVENTS)))
     if recording.files(SPANS):
-        shelf.write_table(columns.SPANS, spans_table(shelf.files(columns.SPAN_HISTOGRAM)))
+        store.write_table(columns.SPANS, spans_table(store.files(columns.SPAN_HISTOGRAM)))
 
 
-def _latencies(shelf: Shelf, work: Work) -> list[Latency]:
-    table = latency_table(shelf.files(columns.HISTOGRAM))
+def _latencies(store: TableStore, context: AnalysisContext) -> list[Latency]:
+    table = latency_table(store.files(columns.HISTOGRAM))
     tables = [table]
-    if work.full:
-        tables.append(party_latency_table(shelf.files(PARTY_HISTOGRAM), work.recording.manifest.connections))
-        shelf.remove(PARTY_HISTOGRAM)
-    shelf.write_table(columns.LATENCY, pa.concat_tables(tables))
-    return latencies(table, [*dict.fromkeys(phase.name for phase in work.timeline.phases), OUTSIDE])
+    if context.full:
+        tables.append(connection_latency_table(store.files(PARTY_HISTOGRAM), context.recording.manifest.connections))
+        store.remove(PARTY_HISTOGRAM)
+    store.write_table(columns.LATENCY, pa.concat_tables(tables))
+    return latencies(table, [*dict.fromkeys(phase.name for phase in context.timeline.phases), OUTSIDE])
 
 
-def _discrepancies(shelf: Shelf, work: Work, balance: Balance, progress: Progress) -> Discrepancies:
+def _discrepancies(store: TableStore, context: AnalysisContext, balance: Balance, progress: Progress) -> Discrepancies:
     rows, bits = balance.suspect_rows, block_sums.BLOCK_BITS
     if not rows:
-        shelf.write_rows(columns.RANGES, driver_tables.RANGES_SCHEMA, [])
+        store.write_rows(columns.RANGES, driver_tables.RANGES_SCHEMA, [])
         return {}
-    shelf.write_rows(_SUSPECTS, driver_tables.SUSPECTS_SCHEMA, driver_tables.suspect_rows(balance.suspects))
-    suspects = _read(shelf, work, _SUSPECTS)
+    store.write_rows(_SUSPECTS, driver_tables.SUSPECTS_SCHEMA, driver_tables.suspect_rows(balance.suspects))
+    suspects = _read(store, context, _SUSPECTS)
     if rows > WORTH_ROWS:
         progress(f"narrowing {rows:,} rows down")
-        shelf.write_frame(_PIECES, lambda: suspect_pieces(work.frames, suspects, work.parties))
-        pieces = sum(pq.ParquetFile(file).metadata.num_rows for file in shelf.files(_PIECES))
-        rows, bits, suspects = balance.late + rows_in(pieces), PIECE_BITS, _read(shelf, work, _PIECES)
+        store.write_frame(_PIECES, lambda: narrow(context.frames, suspects, context.connections))
+        pieces = sum(pq.ParquetFile(file).metadata.num_rows for file in store.files(_PIECES))
+        rows, bits, suspects = balance.late + rows_in(pieces), PIECE_BITS, _read(store, context, _PIECES)
     progress(f"looking at {rows:,} rows, message by message")
-    shelf.write_frame(columns.RANGES, lambda: discrepancies(work.frames, suspects, work.parties, rows, bits))
+    store.write_frame(columns.RANGES, lambda: discrepancies(context.frames, suspects, context.connections, rows, bits))
     for name in (_SUSPECTS, _PIECES):
-        shelf.remove(name)
-    return read_discrepancies(shelf.files(columns.RANGES), work.parties)
+        store.remove(name)
+    return read_discrepancies(store.files(columns.RANGES), context.connections)
 
 
-def _read(shelf: Shelf, work: Work, name: str) -> DataFrame:
-    return read_parquet(work.spark, _SUSPECT, [str(file) for file in shelf.files(name)])
+def _read(store: TableStore, context: AnalysisContext, name: str) -> DataFrame:
+    return read_parquet(context.spark, _SUSPECT, [str(file) for file in store.files(name)])
 
 
-def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float, kept: Aggregates | None) -> Rate:
+def _rate(balance: Balance, total: Ledger, timeline: Phases, offered: float, kept: ImportedCounts | None) -> Rate:
     measure = timeline.measure
     duration_ns = measure.end_ns - measure.start_ns if measure else 0
     if duration_ns <= 0:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from crescendo.processes.ref import Mark, is_alive
+from crescendo.processes.ref import ProcessRef, is_alive
 
 TOKEN = "CRESCENDO_INSTANCE"  # noqa: S105 - the name of a variable
 
@@ -22,7 +22,7 @@ _POLL_S = 0.02
 _KILL_TIMEOUT_S = 5.0
 
 
-def end_all(processes: Sequence[Mark], token: str, grace_s: float) -> None:
+def end_all(processes: Sequence[ProcessRef], token: str, grace_s: float) -> None:
     """End them one after the other, the last one first, and then whatever they have left behind."""
     for process in reversed(processes):
         _end(process, grace_s)
@@ -33,7 +33,7 @@ def end_all(processes: Sequence[Mark], token: str, grace_s: float) -> None:
     psutil.wait_procs(left, _KILL_TIMEOUT_S)
 
 
-def _end(process: Mark, grace_s: float) -> None:
+def _end(process: ProcessRef, grace_s: float) -> None:
     """Ask it to end, and after a while make it and its descendants."""
     if not is_alive(process):
         return
@@ -48,12 +48,12 @@ def _end(process: Mark, grace_s: float) -> None:
     _ends_within(process, _KILL_TIMEOUT_S)
 
 
-def _signal(process: Mark, number: signal.Signals) -> None:
+def _signal(process: ProcessRef, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)
 
 
-def _ends_within(process: Mark, timeout_s: float) -> bool:
+def _ends_within(process: ProcessRef, timeout_s: float) -> bool:
     deadline_s = time.monotonic() + timeout_s
     while is_alive(process):
         if time.monotonic() > deadline_s:
@@ -62,7 +62,7 @@ def _ends_within(process: Mark, timeout_s: float) -> bool:
     return True
 
 
-def _descendants(process: Mark) -> list[psutil.Process]:
+def _descendants(process: ProcessRef) -> list[psutil.Process]:
     try:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:

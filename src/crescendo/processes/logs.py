@@ -11,7 +11,7 @@ _LAST_WORDS_BYTES, _LAST_WORDS_LINES, _LAST_WORDS_CHARS = 8192, 6, 800
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def last_words(log: Path) -> str:
+def last_log_lines(log: Path) -> str:
     """The last lines that a process has written, as one line."""
     try:
         with log.open("rb") as file:

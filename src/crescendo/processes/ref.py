@@ -14,7 +14,7 @@ from msgspec import Struct
 _START_TIME = 19  # field 22 of /proc/PID/stat, counted after the name, which may hold anything
 
 
-class Mark(Struct, frozen=True):
+class ProcessRef(Struct, frozen=True):
     """One process, once and for all."""
 
     name: str
@@ -22,12 +22,12 @@ class Mark(Struct, frozen=True):
     birth: str  # ticks since the boot that is named with them: unlike a time of day, no clock change moves it
 
 
-def mark(name: str, pid: int) -> Mark:
+def process_ref(name: str, pid: int) -> ProcessRef:
     """Remember a process that lives now."""
-    return Mark(name, pid, _birth(pid) or "never")
+    return ProcessRef(name, pid, _birth(pid) or "never")
 
 
-def is_alive(process: Mark) -> bool:
+def is_alive(process: ProcessRef) -> bool:
     """Whether that very process still runs. A zombie does not."""
     return _birth(process.pid) == process.birth
 

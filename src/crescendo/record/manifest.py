@@ -28,7 +28,7 @@ class State(StrEnum):
     INCOMPLETE = "incomplete"  # somebody died, or the run has not ended yet
 
 
-class Part(Struct, frozen=True):
+class PartRecord(Struct, frozen=True):
     """One finished Parquet file, relative to the recording."""
 
     path: str
@@ -39,7 +39,7 @@ class Part(Struct, frozen=True):
     sha256: str
 
 
-class Connection(Struct, frozen=True):
+class ConnectionRecord(Struct, frozen=True):
     """One sender or receiver; the number that stands in the rows."""
 
     id: int
@@ -81,7 +81,7 @@ class PeerRecord(Struct, frozen=True):
     statistics: dict[str, float] = {}
 
 
-class Exceeded(Struct, frozen=True):
+class ExceededLimit(Struct, frozen=True):
     """A limit at which a run ended itself, and who saw it passed."""
 
     metric: str
@@ -101,20 +101,20 @@ class Manifest(Struct, frozen=True):
     format: int = FORMAT
     state: State = State.INCOMPLETE
     reason: str = ""
-    exceeded: Exceeded | None = None
+    exceeded: ExceededLimit | None = None
     versions: dict[str, str] = field(default_factory=dict)
     host: dict[str, Any] = field(default_factory=dict)
     system: dict[str, Any] = field(default_factory=dict)
     clocks: list[Clock] = field(default_factory=list)
     peers: list[PeerRecord] = field(default_factory=list)
-    connections: list[Connection] = field(default_factory=list)
+    connections: list[ConnectionRecord] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
-    files: list[Part] = field(default_factory=list)
+    files: list[PartRecord] = field(default_factory=list)
 
 
 def write_manifest(run_dir: Path, manifest: Manifest) -> None:
     """Write it whole or not at all."""
-    write_whole(run_dir / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    write_atomically(run_dir / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
 
 def read_manifest(run_dir: Path) -> Manifest:
@@ -130,7 +130,7 @@ def read_manifest(run_dir: Path) -> Manifest:
     return manifest
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Readers see the old file or the new one, never a piece."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from crescendo.model.errors import ConfigError
-from crescendo.record.manifest import Manifest, State, read_manifest, write_manifest, write_whole
+from crescendo.record.manifest import Manifest, State, read_manifest, write_atomically, write_manifest
 
 OBSERVED = "observed"
 NOTE = "observed.txt"
@@ -28,7 +28,7 @@ def leave_note(run_dir: Path, manifest: Manifest, cores: int) -> None:
     if not has_ended(manifest) and manifest.host.get("name") == socket.gethostname():
         since = datetime.now(UTC).strftime("%H:%M:%S UTC")
         try:
-            write_whole(run_dir / NOTE, f"by live tables, on {cores} of the cores, since {since}".encode())
+            write_atomically(run_dir / NOTE, f"by live tables, on {cores} of the cores, since {since}".encode())
         except OSError as err:
             raise ConfigError(
                 f"{run_dir}: cannot be marked as observed: {err.strerror}; watch as a user who may write there"

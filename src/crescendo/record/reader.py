@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from crescendo.record.manifest import JOURNAL, Manifest, Part, State, read_manifest, sha256_of
+from crescendo.record.manifest import JOURNAL, Manifest, PartRecord, State, read_manifest, sha256_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Recording:
 
     path: Path
     manifest: Manifest
-    parts: list[Part]
+    parts: list[PartRecord]
     damaged: dict[str, str]  # path of a part -> what is wrong with it
 
     def files(self, table: str) -> list[str]:
@@ -34,7 +34,7 @@ def open_recording(path: Path) -> Recording:
     """Open a recording in whatever state its run left it."""
     manifest = read_manifest(path)
     listed = manifest.files if manifest.state is State.SEALED else list(journalled_parts(path))
-    parts: list[Part] = []
+    parts: list[PartRecord] = []
     damaged: dict[str, str] = {}
     for part in listed:
         fault = _fault(path, part)
@@ -45,9 +45,9 @@ def open_recording(path: Path) -> Recording:
     return Recording(path, manifest, parts, damaged)
 
 
-def journalled_parts(path: Path) -> Iterator[Part]:
+def journalled_parts(path: Path) -> Iterator[PartRecord]:
     """The parts that peers finished, from their journals. A torn last line is a part that was never announced."""
-    decoder = msgspec.json.Decoder(Part)
+    decoder = msgspec.json.Decoder(PartRecord)
     for journal in sorted((path / JOURNAL).glob("*.jsonl")):
         for line in journal.read_bytes().splitlines():
             try:
@@ -56,7 +56,7 @@ def journalled_parts(path: Path) -> Iterator[Part]:
                 continue
 
 
-def _fault(path: Path, part: Part) -> str:
+def _fault(path: Path, part: PartRecord) -> str:
     file = path / part.path
     if not file.resolve().is_relative_to(path.resolve()):
         return "lies outside the recording"

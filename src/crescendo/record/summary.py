@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Verdict
-from crescendo.record.manifest import write_whole
+from crescendo.record.manifest import write_atomically
 
 SCHEMA = 1
 SUMMARY = "summary.json"
@@ -96,7 +96,7 @@ class Summary(Struct, frozen=True):
 
 
 def write_summary(run_dir: Path, summary: Summary) -> None:
-    write_whole(run_dir / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    write_atomically(run_dir / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
 
 
 def read_summary(run_dir: Path) -> Summary:

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from crescendo.model.errors import LostError
-from crescendo.record.encoding.columns import Block, in_few_words
+from crescendo.record.encoding.columns import Block, compact
 from crescendo.record.encoding.parquet import PartWriter
-from crescendo.record.manifest import JOURNAL, Part, sha256_of
+from crescendo.record.manifest import JOURNAL, PartRecord, sha256_of
 from crescendo.record.schema import TABLES
 
 PART_ROWS = 4_000_000
@@ -30,7 +30,7 @@ _SINGLES = 1 << 13  # numbers, of all columns together
 _QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
 
 
-class Log(Protocol):
+class RowSink(Protocol):
     """Where rows go: what whoever makes them needs to know of a recorder."""
 
     def append(self, table: str, rows: int, *columns: object) -> None: ...
@@ -64,10 +64,10 @@ class PartFile:
         """Let go of a part that cannot be finished; its temporary file stays what it is."""
         self._writer.abandon()
 
-    def finish(self) -> Part:
+    def finish(self) -> PartRecord:
         """Close, hash, rename; from now on the part exists."""
         self._writer.close()
-        part = Part(
+        part = PartRecord(
             path=self._path,
             table=self._table,
             peer=self._peer,
@@ -86,7 +86,7 @@ class _Cut:
     table: str
 
 
-class Recorder(Log):
+class Recorder(RowSink):
     """Writes the parts of one peer. Called from one thread."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Recorder(Log):
     def _take_singles(self, table: str) -> None:
         rows = np.frombuffer(self._singles[table], np.int64).reshape(-1, len(TABLES[table]))
         self._singles[table] = array("q")
-        self._fill(table, len(rows), tuple(map(in_few_words, rows.T)))
+        self._fill(table, len(rows), tuple(map(compact, rows.T)))
 
     def _fill(self, table: str, rows: int, values: tuple[Any, ...]) -> None:
         block = self._blocks.get(table) or self._fresh(table)

@@ -17,20 +17,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from crescendo.record.manifest import Phase, read_manifest, write_whole
+from crescendo.record.manifest import Phase, read_manifest, write_atomically
 from crescendo.record.summary import read_summary
 from crescendo.report import formats
-from crescendo.report.data.reading_tables import Looks
+from crescendo.report.data.reading_tables import ReadingTables
 from crescendo.report.data.small_tables import SmallTables
 from crescendo.report.data.tables import RANGES_SHOWN, Tables, read_tables
 from crescendo.report.plots import charts
 from crescendo.report.plots.time_axis import Chart
 from crescendo.report.sections import environment, evidence, headline
 from crescendo.report.sections.backlog import backlog
-from crescendo.report.sections.inspectors import inside
+from crescendo.report.sections.inspectors import inspectors_section
 from crescendo.report.sections.outages import outages
-from crescendo.report.sections.section import Part
-from crescendo.report.sections.spans import jitter, tiers
+from crescendo.report.sections.section import Section
+from crescendo.report.sections.spans import jitter, spans_section
 
 REPORT = "report.html"
 _LISTED = 8
@@ -40,7 +40,7 @@ _LISTED = 8
 def write_report(run_dir: Path) -> Path:
     """Write the report of an analysed run into its directory, whole or not at all."""
     path = run_dir / REPORT
-    write_whole(path, render_report(run_dir).encode())
+    write_atomically(path, render_report(run_dir).encode())
     return path
 
 
@@ -54,7 +54,7 @@ def render_report(run_dir: Path) -> str:
         "histogram": charts.histogram_chart(tables),
     }
     origin_ns = manifest.phases[0].start_ns if manifest.phases else 0
-    within = inside(Looks(run_dir, origin_ns), tables, manifest.phases)
+    within = inspectors_section(ReadingTables(run_dir, origin_ns), tables, manifest.phases)
     drawn |= within.charts if within else {}
     parts = _parts(SmallTables(run_dir, origin_ns), tables, manifest.phases)
     drawn |= {part.id: part.chart for part in parts if part.chart is not None}
@@ -73,7 +73,7 @@ def render_report(run_dir: Path) -> str:
             validity=summary.validity,
             command=shlex.join(manifest.command),
             charts=drawn,
-            inside=within,
+            inspectors_section=within,
             parts=parts,
             kind=charts.judged_kind(tables) or "response",
             latency=evidence.latency_grid(summary.latency),
@@ -93,9 +93,9 @@ def render_report(run_dir: Path) -> str:
     )
 
 
-def _parts(small: SmallTables, tables: Tables, phases: list[Phase]) -> list[Part]:
+def _parts(small: SmallTables, tables: Tables, phases: list[Phase]) -> list[Section]:
     """The sections that this run has something to show in."""
-    found = [outages(small), backlog(small, tables.timeline, phases), jitter(small), tiers(small)]
+    found = [outages(small), backlog(small, tables.timeline, phases), jitter(small), spans_section(small)]
     return [part for part in found if part is not None]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crescendo.calibrate.share import Stream, percent_of_ceiling
+from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
 from crescendo.calibrate.store import ROLES, machine_of, read_calibration
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.summary import Summary, write_summary
-from crescendo.run.measured_throughput import carried
+from crescendo.run.measured_throughput import measured_throughput
 
 
 def with_ceiling(run_dir: Path, summary: Summary) -> Summary:
@@ -36,16 +36,16 @@ def ceiling_percent(run_dir: Path, manifest: Manifest) -> float | None:
     return percent_of_ceiling(_streams(run_dir, manifest), processes, calibration)
 
 
-def _streams(run_dir: Path, manifest: Manifest) -> list[Stream]:
+def _streams(run_dir: Path, manifest: Manifest) -> list[CarriedLoad]:
     protocols = {group["name"]: group["protocol"] for group in manifest.experiment["workload"]}
-    streams: list[Stream] = []
+    streams: list[CarriedLoad] = []
     for role in ROLES:
-        found = carried(run_dir, manifest, role)
+        found = measured_throughput(run_dir, manifest, role)
         messages, octets = np.sum(found.messages, axis=0), np.sum(found.octets, axis=0)
         for connection in manifest.connections:
             # Clients are no generator that was calibrated.
             known = connection.role == role and connection.group in protocols
             if known and (count := int(messages[connection.id])):
                 size = int(octets[connection.id]) / count
-                streams.append(Stream(protocols[connection.group], role, size, count / found.seconds))
+                streams.append(CarriedLoad(protocols[connection.group], role, size, count / found.seconds))
     return streams

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 from crescendo.control import topics
 from crescendo.control.bus import Bus
-from crescendo.control.conductor.commands import Conclude, Mark, Outcome, Request
-from crescendo.control.conductor.events import Event, Interrupted, Lost, Tick
-from crescendo.control.conductor.plan import Plan
-from crescendo.control.conductor.state import Run
+from crescendo.control.conductor.commands import Conclude, RecordEvent, RunEnding, SendRequest
+from crescendo.control.conductor.events import Event, Interrupted, PeerLost, Tick
+from crescendo.control.conductor.plan import RunPlan
+from crescendo.control.conductor.state import RunState
 from crescendo.control.conductor.step import begin, step
 from crescendo.control.conductor.translation import event_from_note, note_for
 from crescendo.control.notes import Identity
@@ -29,21 +29,25 @@ _TICK_NS = 100_000_000
 _LISTEN_S = 0.05
 
 
-class Player:
+class ConductorLoop:
     """Plays one run."""
 
-    def __init__(self, bus: Bus, plan: Plan, peers: Sequence[PeerProcess]) -> None:
+    def __init__(self, bus: Bus, plan: RunPlan, peers: Sequence[PeerProcess]) -> None:
         self._bus = bus
         self._peers = peers
         self._identity = Identity(CONDUCTOR, CONDUCTOR, socket.gethostname(), os.getpid())
         self._run = begin(plan, time.monotonic_ns())
-        self._marks: list[Mark] = []
-        self._outcome: Outcome | None = None
+        self._marks: list[RecordEvent] = []
+        self._outcome: RunEnding | None = None
         self._died: set[str] = set()
 
-    def play(
-        self, *, interrupted: Callable[[], bool], watch: Callable[[Run], None], on_mark: Callable[[Mark], None]
-    ) -> Outcome:
+    def run(
+        self,
+        *,
+        interrupted: Callable[[], bool],
+        watch: Callable[[RunState], None],
+        on_mark: Callable[[RecordEvent], None],
+    ) -> RunEnding:
         """Until it is over. `interrupted` tells of a person's wish to stop, `watch` may show how it goes."""
         told = False
         next_tick_ns = 0
@@ -72,20 +76,20 @@ class Player:
         for mark in self._marks:
             recorder.append(EVENTS, 1, mark.t_ns, CONDUCTOR, mark.kind, json.dumps(mark.detail))
 
-    def _feed(self, event: Event, on_mark: Callable[[Mark], None]) -> None:
+    def _feed(self, event: Event, on_mark: Callable[[RecordEvent], None]) -> None:
         self._run, commands = step(self._run, event)
         for command in commands:
             match command:
-                case Request(peer=peer):
+                case SendRequest(peer=peer):
                     self._bus.publish(topics.peer(peer), note_for(command, self._identity), qos=1)
-                case Mark():
+                case RecordEvent():
                     self._marks.append(command)
                     on_mark(command)
                 case Conclude(outcome):
                     self._outcome = outcome
 
-    def _notice_deaths(self, now_ns: int, on_mark: Callable[[Mark], None]) -> None:
+    def _notice_deaths(self, now_ns: int, on_mark: Callable[[RecordEvent], None]) -> None:
         for peer in self._peers:
             if peer.peer not in self._died and (reason := peer.exit_reason) is not None:
                 self._died.add(peer.peer)
-                self._feed(Lost(peer.peer, reason, now_ns), on_mark)
+                self._feed(PeerLost(peer.peer, reason, now_ns), on_mark)

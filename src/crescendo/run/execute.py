@@ -19,8 +19,8 @@ import msgspec
 
 from crescendo.control import topics
 from crescendo.control.bus import Bus
-from crescendo.control.conductor.commands import Mark, Outcome
-from crescendo.control.conductor.state import Run
+from crescendo.control.conductor.commands import RecordEvent, RunEnding
+from crescendo.control.conductor.state import RunState
 from crescendo.control.embedded_broker import EmbeddedBroker
 from crescendo.model.address import PORTS, SCHEMES
 from crescendo.model.errors import ConfigError, LostError, PeerError
@@ -28,15 +28,15 @@ from crescendo.model.experiment import Experiment, to_document
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import connect
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.record.manifest import Clock, Exceeded, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
-from crescendo.run.conductor_loop import CONDUCTOR, Player
+from crescendo.run.conductor_loop import CONDUCTOR, ConductorLoop
 from crescendo.run.file_limits import allow_connections
 from crescendo.run.peer_process import PeerProcess
-from crescendo.run.planning import Arrangement, SystemUnderTest, answered_senders, arrange
-from crescendo.systems.base import Kind
+from crescendo.run.planning import RunArrangement, SystemUnderTest, answered_senders, plan_run
+from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
@@ -45,19 +45,19 @@ _SYSTEM_STOP_GRACE_S = 1.5  # its data goes with it; who presses Ctrl-C waits fo
 
 
 @dataclass(frozen=True)
-class Watcher:
+class RunObserver:
     """How the caller follows a run, and how it asks to stop."""
 
     interrupted: Callable[[], bool]
     progress: Callable[[str], None]
-    watch: Callable[[Run], None]
-    on_mark: Callable[[Mark], None]
+    watch: Callable[[RunState], None]
+    on_mark: Callable[[RecordEvent], None]
     prepare: Callable[[], None]  # begin, in the background, what must be over before the first message is due
     await_prepared: Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Performance:
+class RunResult:
     """A finished run: where its recording is, and how it ended."""
 
     run_dir: Path
@@ -65,9 +65,9 @@ class Performance:
     reason: str
 
 
-def perform(
-    experiment: Experiment, *, out: Path, command: list[str], watcher: Watcher, control_url: str | None = None
-) -> Performance:
+def execute(
+    experiment: Experiment, *, out: Path, command: list[str], watcher: RunObserver, control_url: str | None = None
+) -> RunResult:
     """Run one experiment. Raises before the barrier, when there is nothing to record yet."""
     run_dir = new_run_dir(out, experiment.name)
     try:
@@ -80,8 +80,8 @@ def perform(
 
 
 def _perform(
-    experiment: Experiment, run_dir: Path, command: list[str], watcher: Watcher, control_url: str | None
-) -> Performance:
+    experiment: Experiment, run_dir: Path, command: list[str], watcher: RunObserver, control_url: str | None
+) -> RunResult:
     with contextlib.ExitStack() as stack:
         allow_connections(sum(group.senders + group.receivers for group in experiment.workload))
         watcher.progress("starting the control broker")
@@ -90,7 +90,7 @@ def _perform(
         system, system_facts = _start_system(experiment, run_dir, stack, watcher)
         watcher.prepare()
         tag = secrets.randbits(32)
-        arrangement = arrange(experiment, run_dir=str(run_dir.resolve()), tag=tag, system=system)
+        arrangement = plan_run(experiment, run_dir=str(run_dir.resolve()), tag=tag, system=system)
         manifest = Manifest(
             run=run_dir.name,
             tag=tag,
@@ -112,19 +112,24 @@ def _perform(
         for peer in peers:
             stack.callback(peer.stop)
         watcher.await_prepared()
-        return _play(run_dir, manifest, arrangement, bus, peers, watcher)
+        return _conduct(run_dir, manifest, arrangement, bus, peers, watcher)
 
 
-def _play(
-    run_dir: Path, manifest: Manifest, arrangement: Arrangement, bus: Bus, peers: list[PeerProcess], watcher: Watcher
-) -> Performance:
-    def on_mark(mark: Mark) -> None:
+def _conduct(
+    run_dir: Path,
+    manifest: Manifest,
+    arrangement: RunArrangement,
+    bus: Bus,
+    peers: list[PeerProcess],
+    watcher: RunObserver,
+) -> RunResult:
+    def on_mark(mark: RecordEvent) -> None:
         if mark.kind == "start":
             write_manifest(run_dir, manifest)  # from here on there is something worth keeping
         watcher.on_mark(mark)
 
-    player = Player(bus, arrangement.plan, peers)
-    outcome = player.play(interrupted=watcher.interrupted, watch=watcher.watch, on_mark=on_mark)
+    player = ConductorLoop(bus, arrangement.plan, peers)
+    outcome = player.run(interrupted=watcher.interrupted, watch=watcher.watch, on_mark=on_mark)
     for peer in peers:
         peer.wait(_LEAVE_TIMEOUT_S)
     if outcome.t0_ns is None:
@@ -136,11 +141,11 @@ def _play(
 
 
 def _start_system(
-    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, watcher: Watcher
+    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, watcher: RunObserver
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if system.url is not None:
-        _knock(system.url)
+        _check_reachable(system.url)
         url = system.url
         return SystemUnderTest({PROTOCOLS[SCHEMES[urlsplit(url).scheme]]: url}), {
             "url": experiment.redacted().system.url
@@ -161,7 +166,7 @@ def _start_system(
     return SystemUnderTest(instance.endpoints, instance.pid), instance.facts
 
 
-def _settings(kind: Kind, experiment: Experiment) -> dict[str, Any]:
+def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:
     """Those of the file, and the names that the load needs where they must be there from the start."""
     names = {
         "queues": sorted(place.removeprefix("queue://") for place in _places(experiment) if place.startswith("queue:")),
@@ -178,7 +183,7 @@ def _places(experiment: Experiment) -> set[str]:
     }
 
 
-def _knock(url: str) -> None:
+def _check_reachable(url: str) -> None:
     """Learn at once, and not after everything else has started, that nobody is there."""
     parts = urlsplit(url)
     try:
@@ -187,7 +192,7 @@ def _knock(url: str) -> None:
         raise ConfigError(f"the run could not start: {err}") from err
 
 
-def _refusal(outcome: Outcome) -> Exception:
+def _refusal(outcome: RunEnding) -> Exception:
     if outcome.state == "interrupted":
         return KeyboardInterrupt()  # type: ignore[return-value]
     if outcome.fault == "lost":
@@ -195,7 +200,7 @@ def _refusal(outcome: Outcome) -> Exception:
     return ConfigError(f"the run could not start: {outcome.reason}")
 
 
-def _seal(run_dir: Path, manifest: Manifest, outcome: Outcome) -> Performance:
+def _seal(run_dir: Path, manifest: Manifest, outcome: RunEnding) -> RunResult:
     state = State(outcome.state)
     peers = [
         PeerRecord(
@@ -215,14 +220,14 @@ def _seal(run_dir: Path, manifest: Manifest, outcome: Outcome) -> Performance:
         reason=outcome.reason,
         exceeded=None
         if (end := outcome.exceeded) is None
-        else Exceeded(end.metric, end.value_ns, end.limit_ns, end.peer),
+        else ExceededLimit(end.metric, end.value_ns, end.limit_ns, end.peer),
         peers=peers,
         clocks=_clocks(manifest, outcome),
         phases=[Phase(name, start_ns, end_ns) for name, start_ns, end_ns in outcome.phases],
         files=sorted(journalled_parts(run_dir), key=lambda part: part.path),
     )
     write_manifest(run_dir, sealed)
-    return Performance(run_dir, state, outcome.reason)
+    return RunResult(run_dir, state, outcome.reason)
 
 
 def _statistics(statistics: Any) -> dict[str, float]:
@@ -231,7 +236,7 @@ def _statistics(statistics: Any) -> dict[str, float]:
     return {"messages": float(statistics.messages), **statistics.values}
 
 
-def _clocks(manifest: Manifest, outcome: Outcome) -> list[Clock]:
+def _clocks(manifest: Manifest, outcome: RunEnding) -> list[Clock]:
     """Peers on this host share its clock."""
     hosts = {peer.identity.host for peer in outcome.peers if peer.identity}
     unknown = hosts - {clock.host for clock in manifest.clocks}

@@ -20,7 +20,7 @@ _MEASURE = "measure"
 
 
 @dataclass(frozen=True)
-class Carried:
+class MeasuredThroughput:
     """Messages and bytes by second (rows) and connection (columns)."""
 
     messages: npt.NDArray[np.int64]
@@ -31,11 +31,11 @@ class Carried:
         return len(self.messages)
 
 
-def carried(run_dir: Path, manifest: Manifest, role: str) -> Carried:
+def measured_throughput(run_dir: Path, manifest: Manifest, role: str) -> MeasuredThroughput:
     """The full seconds of the measure phase; connections are numbered as in the manifest."""
     connections = 1 + max((one.id for one in manifest.connections if one.role == role), default=-1)
     first, seconds = full_seconds(manifest)
-    found = Carried(np.zeros((seconds, connections), np.int64), np.zeros((seconds, connections), np.int64))
+    found = MeasuredThroughput(np.zeros((seconds, connections), np.int64), np.zeros((seconds, connections), np.int64))
     files = sorted((run_dir / TABLES_DIR / columns.THROUGHPUT).glob("*.parquet"))
     if files and seconds:
         second = ds.field(columns.SECOND)

@@ -9,27 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crescendo.client.mlmq import brokers_of
-from crescendo.control.conductor.plan import PeerPlan, Plan
-from crescendo.inspectors.assignment import Assignment
+from crescendo.control.conductor.plan import PeerPlan, RunPlan
+from crescendo.inspectors.assignment import InspectorAssignment
 from crescendo.inspectors.registry import inspector_of
-from crescendo.load.assignment import Place, assign
-from crescendo.mlmq.workloads.assignment import assign as assign_clients
+from crescendo.load.assignment import ConnectionSlot, load_assignment
+from crescendo.mlmq.workloads.assignment import workload_assignment as assign_clients
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.mlmq_clients import CLIENT, SCHEME, ClientKind
 from crescendo.model.schedule import measure_ns
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group
 from crescendo.net.tls import SECURE_SCHEMES
-from crescendo.record.manifest import Connection
+from crescendo.record.manifest import ConnectionRecord
 from crescendo.systems.base import MANAGEMENT
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class RunArrangement:
     """Everything that follows from the experiment before anything is started."""
 
-    connections: list[Connection]
-    plan: Plan
+    connections: list[ConnectionRecord]
+    plan: RunPlan
     clients: frozenset[str] = frozenset()  # peers that are clients
 
     @property
@@ -46,7 +46,7 @@ class SystemUnderTest:
     pid: int | None = None
 
 
-def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnderTest) -> Arrangement:
+def plan_run(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnderTest) -> RunArrangement:
     senders = _connections(experiment, "sender")
     receivers = _connections(experiment, "receiver")
     urls = {group.protocol: _url(system, group) for group in experiment.workload if group.needs_system}
@@ -54,13 +54,13 @@ def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnd
     for role, connections in (("receiver", receivers), ("sender", senders)):
         for peer in sorted({connection.peer for connection in connections}):
             places = [place for place, c in zip(_places(connections), connections, strict=True) if c.peer == peer]
-            assignment = assign(peer, run_dir, tag, urls, experiment, places, answered_senders(experiment))
+            assignment = load_assignment(peer, run_dir, tag, urls, experiment, places, answered_senders(experiment))
             peers.append(PeerPlan(peer, "sender" if role == "sender" else "receiver", assignment.to_payload()))
     clients = _client_connections(experiment, len(senders), len(receivers))
     companies = _clients(experiment, run_dir, tag, system, (len(senders), len(receivers)))
     peers += companies
     peers += _inspectors(experiment, run_dir, system)
-    plan = Plan(
+    plan = RunPlan(
         peers=tuple(peers),
         warmup_ns=experiment.phases.warmup,
         measure_ns=measure_ns(experiment),
@@ -68,7 +68,7 @@ def arrange(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnd
         fan_out=_fan_out(receivers),
         stop_when={metric: int(limit) for metric, limit in experiment.stop_when.items()},
     )
-    return Arrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in companies))
+    return RunArrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in companies))
 
 
 def _url(system: SystemUnderTest, group: Group) -> str:
@@ -99,10 +99,10 @@ def _clients(
     return plans
 
 
-def _client_connections(experiment: Experiment, first_sender: int, first_receiver: int) -> list[Connection]:
+def _client_connections(experiment: Experiment, first_sender: int, first_receiver: int) -> list[ConnectionRecord]:
     """What the ledger has to know of the clients: each sends, receives, or both, where its messages meet others."""
     processes = experiment.peers.clients
-    connections: list[Connection] = []
+    connections: list[ConnectionRecord] = []
     before = 0
     for group in experiment.clients:
         for process in range(processes):
@@ -111,9 +111,9 @@ def _client_connections(experiment: Experiment, first_sender: int, first_receive
                 common = (f"{CLIENT}-{process}", group.name, place, place.partition("://")[2])
                 number = before + index
                 if group.kind != ClientKind.CONSUMER:
-                    connections.append(Connection(first_sender + number, "sender", *common))
+                    connections.append(ConnectionRecord(first_sender + number, "sender", *common))
                 if group.kind != ClientKind.PRODUCER:
-                    connections.append(Connection(first_receiver + number, "receiver", *common, place))
+                    connections.append(ConnectionRecord(first_receiver + number, "receiver", *common, place))
         before += group.count
     return connections
 
@@ -126,23 +126,23 @@ def _inspectors(experiment: Experiment, run_dir: str, system: SystemUnderTest) -
         peer = f"inspector-{inspect.kind}" + (f"-{same + 1}" if same else "")
         # A URL that a person gives is the management's, whatever protocol that speaks.
         endpoints = system.endpoints if inspect.url is None else {MANAGEMENT: inspect.url}
-        assignment = Assignment(
+        assignment = InspectorAssignment(
             peer, run_dir, inspect.kind, inspect.period_ns, dict(endpoints), inspect.pid or system.pid
         )  # fmt: skip
         plans.append(PeerPlan(peer, "inspector", assignment.to_payload()))
     return plans
 
 
-def _connections(experiment: Experiment, role: str) -> list[Connection]:
+def _connections(experiment: Experiment, role: str) -> list[ConnectionRecord]:
     sending = role == "sender"
     peers = experiment.peers.senders if sending else experiment.peers.receivers
-    connections: list[Connection] = []
+    connections: list[ConnectionRecord] = []
     for group in experiment.workload:
         for index in range(group.senders if sending else group.receivers):
             number = len(connections)
             member = group.member(index)
             connections.append(
-                Connection(
+                ConnectionRecord(
                     id=number,
                     role=role,
                     peer=f"{role}-{number % peers}",
@@ -155,12 +155,12 @@ def _connections(experiment: Experiment, role: str) -> list[Connection]:
     return connections
 
 
-def _places(connections: list[Connection]) -> list[Place]:
+def _places(connections: list[ConnectionRecord]) -> list[ConnectionSlot]:
     """Each connection with its place in its group."""
     counted: Counter[str] = Counter()
     places = []
     for connection in connections:
-        places.append(Place(connection.id, connection.group, counted[connection.group]))
+        places.append(ConnectionSlot(connection.id, connection.group, counted[connection.group]))
         counted[connection.group] += 1
     return places
 
@@ -172,7 +172,7 @@ def answered_senders(experiment: Experiment) -> dict[str, list[int]]:
     return {group.name: senders[group.name] for group in experiment.workload if group.is_answered}
 
 
-def _fan_out(receivers: list[Connection]) -> dict[str, int]:
+def _fan_out(receivers: list[ConnectionRecord]) -> dict[str, int]:
     subscriptions: dict[str, set[str]] = {}
     for receiver in receivers:
         subscriptions.setdefault(receiver.address, set()).add(receiver.subscription)

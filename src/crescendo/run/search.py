@@ -16,9 +16,9 @@ from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.search import Answer, Search, Seeking, backlog_growth, begin, give_up, step
 from crescendo.model.verdict import Bound, Outcome
-from crescendo.record.manifest import read_manifest, write_whole
+from crescendo.record.manifest import read_manifest, write_atomically
 from crescendo.record.summary import Summary
-from crescendo.run.measured_throughput import carried
+from crescendo.run.measured_throughput import measured_throughput
 
 FINDINGS = "search.json"
 Say = Callable[[str], None]
@@ -35,7 +35,7 @@ class Try(Struct, frozen=True):
     backlog_growth: float | None = None  # messages a second
 
 
-class Findings(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """Everything a search has found out so far; the answer is None while it goes on."""
 
     name: str
@@ -45,18 +45,18 @@ class Findings(Struct, frozen=True):
     tries: list[Try]
 
 
-class Finished(Struct, frozen=True):
+class SearchTrial(Struct, frozen=True):
     """A run that came to its end: its recording and its analysis."""
 
     run_dir: Path
     summary: Summary
 
 
-CarryOut = Callable[[Experiment, Path], Finished | None]
+CarryOut = Callable[[Experiment, Path], SearchTrial | None]
 """Run an experiment into a directory; None when a person stopped it."""
 
 
-def seek(experiment: Experiment, directory: Path, carry_out: CarryOut, say: Say) -> Findings:
+def seek(experiment: Experiment, directory: Path, carry_out: CarryOut, say: Say) -> SearchResult:
     """Search until there is an answer. Every try is kept in `directory`, with the findings beside them."""
     search = experiment.search
     if search is None:
@@ -87,7 +87,7 @@ def at_rate(experiment: Experiment, search: Search, rate: float) -> Experiment:
     return msgspec.structs.replace(experiment, workload=workload, checks=checks, search=None)
 
 
-def judged(finished: Finished, search: Search, rate: float) -> Try:
+def judged(finished: SearchTrial, search: Search, rate: float) -> Try:
     """What one run says about its rate. Only a run whose evidence is sound can pass, or fail for its backlog."""
     summary = finished.summary
     outcome = summary.verdict.outcome
@@ -113,11 +113,14 @@ def _try(experiment: Experiment, search: Search, rate: float, directory: Path, c
     return None if finished is None else judged(finished, search, rate)
 
 
-def _growth(finished: Finished, rate: float) -> float | None:
+def _growth(finished: SearchTrial, rate: float) -> float | None:
     """How fast what is due and has not arrived piles up, in messages that are owed once."""
     total = finished.summary.total
     fan_out = total.owed / total.sent if total.owed and total.sent else 1.0
-    received = carried(finished.run_dir, read_manifest(finished.run_dir), "receiver").messages.sum(axis=1) / fan_out
+    received = (
+        measured_throughput(finished.run_dir, read_manifest(finished.run_dir), "receiver").messages.sum(axis=1)
+        / fan_out
+    )
     return backlog_growth([rate] * len(received), received.tolist())
 
 
@@ -128,8 +131,8 @@ def _told(number: int, tried: Try) -> str:
 
 def _write(
     directory: Path, experiment: Experiment, search: Search, answer: Answer | None, tries: list[Try]
-) -> Findings:
+) -> SearchResult:
     limits = {metric: str(limit) for metric, limit in search.limits.items()}
-    findings = Findings(experiment.name, limits, str(search.confirm), answer, tries)
-    write_whole(directory / FINDINGS, msgspec.json.format(msgspec.json.encode(findings), indent=1))
+    findings = SearchResult(experiment.name, limits, str(search.confirm), answer, tries)
+    write_atomically(directory / FINDINGS, msgspec.json.format(msgspec.json.encode(findings), indent=1))
     return findings

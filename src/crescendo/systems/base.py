@@ -39,7 +39,7 @@ class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             )
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SystemSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a person may set about any broker. A kind that cannot honour one of these refuses it."""
 
     user: str = USER
@@ -101,12 +101,12 @@ class Blueprint:
     serving: int = -1  # which launch is the system itself: its pid is the one that inspectors watch
 
 
-class Kind(Protocol):
+class SystemKind(Protocol):
     """A kind of system that can be started. One module each, one line in the registry."""
 
     name: str
     summary: str
-    settings: type[Settings]
+    settings: type[SystemSettings]
     ports: tuple[str, ...]  # the endpoints (and other listeners) that need a port of their own
     declares: tuple[str, ...]  # the settings with names to be there from the start: queues, topics
 
@@ -122,7 +122,7 @@ class Kind(Protocol):
         """Pure. `settings` is an instance of `self.settings` whose password is filled in."""
         ...
 
-    def prove(self, endpoints: Mapping[str, str], settings: Any) -> None:
+    def probe(self, endpoints: Mapping[str, str], settings: Any) -> None:
         """Show that it serves, or raise PeerError. Called again and again until it does."""
         ...
 

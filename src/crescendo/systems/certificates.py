@@ -21,7 +21,7 @@ _VALID = timedelta(days=365)
 _SKEW = timedelta(days=1)  # for clocks that are behind ours
 
 
-class Pair(NamedTuple):
+class CertificatePair(NamedTuple):
     """A certificate with its chain, and its key, in PEM."""
 
     certificate: bytes
@@ -39,15 +39,15 @@ class Authority:
         own = own.add_extension(_usage(signs=False), critical=True)
         self.certificate = self._sign(own)
 
-    def server(self, address: str, name: str) -> Pair:
+    def server(self, address: str, name: str) -> CertificatePair:
         """For a system at this address and host name."""
         hosts = [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName(name)]
         return self._pair("Crescendo system", ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(hosts))
 
-    def client(self) -> Pair:
+    def client(self) -> CertificatePair:
         return self._pair("Crescendo client", ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def _pair(self, name: str, purpose: ObjectIdentifier, *more: x509.ExtensionType) -> Pair:
+    def _pair(self, name: str, purpose: ObjectIdentifier, *more: x509.ExtensionType) -> CertificatePair:
         key = ec.generate_private_key(ec.SECP256R1())
         draft = self._draft(_named(name), key.public_key())
         draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -58,7 +58,7 @@ class Authority:
         secret = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return Pair(self._sign(draft), secret)
+        return CertificatePair(self._sign(draft), secret)
 
     def _draft(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
@@ -77,7 +77,7 @@ class Authority:
         return draft.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def key_store(pair: Pair, password: bytes) -> bytes:
+def key_store(pair: CertificatePair, password: bytes) -> bytes:
     """A certificate with its chain and its key, as PKCS 12."""
     first, *chain = x509.load_pem_x509_certificates(pair.certificate)
     key = serialization.load_pem_private_key(pair.key, password=None)

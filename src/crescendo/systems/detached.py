@@ -17,24 +17,24 @@ from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
 from crescendo.processes.ending import end_all
-from crescendo.processes.ref import Mark, is_alive, mark
-from crescendo.systems.base import Kind
+from crescendo.processes.ref import ProcessRef, is_alive, process_ref
+from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import STOP_GRACE_S, RunningInstance, start
-from crescendo.systems.instance_dir import LOGS, remove
+from crescendo.systems.instance_dir import LOGS, remove_instance_dir
 
 _RECORD, _FILES = "instance.json", "files"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MOST = 100
 
 
-class Record(Struct, frozen=True):
+class DetachedSystem(Struct, frozen=True):
     """What is known of a standing system. Holds credentials: mode 0600."""
 
     name: str
     kind: str
-    starter: Mark
+    starter: ProcessRef
     token: str = ""
-    processes: list[Mark] = []
+    processes: list[ProcessRef] = []
     serving: bool = False
     url: str = ""
     endpoints: dict[str, str] = {}
@@ -57,17 +57,17 @@ def state_directory() -> Path:
 
 
 def up(
-    kind: Kind,
+    kind: SystemKind,
     settings: Mapping[str, Any],
     *,
     name: str | None = None,
     home: Path | None = None,
     version: str | None = None,
     ports: Mapping[str, int] | None = None,
-) -> Record:
+) -> DetachedSystem:
     """Start a system that stays when we end."""
     place = _claim(kind, name)
-    record = Record(place.name, kind.name, mark("starter", os.getpid()))
+    record = DetachedSystem(place.name, kind.name, process_ref("starter", os.getpid()))
 
     def remember(instance: RunningInstance) -> None:
         _write(place, msgspec.structs.replace(record, token=instance.token, processes=list(instance.processes)))
@@ -92,7 +92,7 @@ def up(
             instance.stop()
             raise
     except BaseException:
-        remove(place)
+        remove_instance_dir(place)
         raise
     return record
 
@@ -109,12 +109,12 @@ def names() -> list[str]:
         ) from err
 
 
-def standing() -> list[Record]:
+def standing() -> list[DetachedSystem]:
     """What is known of all of them, by name."""
     return [record for name in names() if (record := named(name)) is not None]
 
 
-def named(name: str) -> Record | None:
+def named(name: str) -> DetachedSystem | None:
     """The one of that name, if there is one."""
     return _read(state_directory() / _checked(name))
 
@@ -129,7 +129,7 @@ def down(name: str) -> bool:
         if record.token:
             end_all(record.processes, record.token, STOP_GRACE_S)
     there = place.exists()
-    remove(place)
+    remove_instance_dir(place)
     return there
 
 
@@ -143,7 +143,7 @@ def logs_of(name: str) -> Sequence[Path]:
     return [directory / f"{process.name}.log" for process in reversed(record.processes)]
 
 
-def _claim(kind: Kind, name: str | None) -> Path:
+def _claim(kind: SystemKind, name: str | None) -> Path:
     """A directory that nobody else has. Making it is the claim, so two of us cannot get the same."""
     base = state_directory()
     names = [_checked(name)] if name else [kind.name, *(f"{kind.name}-{number}" for number in range(2, _MOST))]
@@ -166,7 +166,7 @@ def _checked(name: str) -> str:
     return name
 
 
-def _write(place: Path, record: Record) -> None:
+def _write(place: Path, record: DetachedSystem) -> None:
     """Whole or not at all: a reader never sees half a record."""
     draft = place / f"{_RECORD}.tmp"
     try:
@@ -177,10 +177,10 @@ def _write(place: Path, record: Record) -> None:
         raise ConfigError(f"{place} cannot be written: {err.strerror}; name another with CRESCENDO_STATE") from err
 
 
-def _read(place: Path) -> Record | None:
+def _read(place: Path) -> DetachedSystem | None:
     """None: there is nothing, or nothing yet."""
     try:
-        return msgspec.json.decode((place / _RECORD).read_bytes(), type=Record)
+        return msgspec.json.decode((place / _RECORD).read_bytes(), type=DetachedSystem)
     except FileNotFoundError:
         return None
     except OSError as err:

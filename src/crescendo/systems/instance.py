@@ -16,14 +16,21 @@ from typing import Any
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.ending import TOKEN, end_all
-from crescendo.processes.logs import last_words
-from crescendo.processes.ref import Mark, mark
+from crescendo.processes.logs import last_log_lines
+from crescendo.processes.ref import ProcessRef, process_ref
 from crescendo.systems import unix_account
-from crescendo.systems.base import Blueprint, Installation, Kind, Launch, OnFork, Settings
-from crescendo.systems.instance_dir import MIN_FREE_BYTES, free_bytes, lay_out, log_of, move_logs, remove
+from crescendo.systems.base import Blueprint, Installation, Launch, OnFork, SystemKind, SystemSettings
+from crescendo.systems.instance_dir import (
+    MIN_FREE_BYTES,
+    create_instance_dir,
+    free_bytes,
+    log_of,
+    move_logs,
+    remove_instance_dir,
+)
 from crescendo.systems.ports import accepts, choose_ports
 from crescendo.systems.settings import PROTOCOLS, public, settings_of
-from crescendo.systems.tls import prove_tls, secure_files, secure_ports
+from crescendo.systems.tls import probe_tls, secure_files, secure_ports
 
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = 10.0
@@ -31,7 +38,7 @@ _POLL_S = 0.1
 
 
 def start(
-    kind: Kind,
+    kind: SystemKind,
     settings: Mapping[str, Any],
     *,
     directory: Path,
@@ -53,7 +60,7 @@ def start(
     chosen = choose_ports((*kind.ports, *checked.further_ports, *secure_ports(kind, checked)), ports or {})
     directory = directory.absolute()
     blueprint = kind.plan(checked, installation, directory, chosen)
-    lay_out(directory, {**blueprint.files, **secure_files(checked, stores=blueprint.stores)})
+    create_instance_dir(directory, {**blueprint.files, **secure_files(checked, stores=blueprint.stores)})
     instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s)
     tell = on_launch or (lambda _: None)
     try:
@@ -74,8 +81,8 @@ class RunningInstance:
 
     def __init__(
         self,
-        kind: Kind,
-        settings: Settings,
+        kind: SystemKind,
+        settings: SystemSettings,
         installation: Installation,
         ports: Mapping[str, int],
         directory: Path,
@@ -89,7 +96,7 @@ class RunningInstance:
         self.directory = directory
         self.token = secrets.token_hex(8)
         self._children: list[subprocess.Popen[bytes]] = []
-        self.processes: list[Mark] = []
+        self.processes: list[ProcessRef] = []
 
     @property
     def endpoints(self) -> Mapping[str, str]:
@@ -155,7 +162,7 @@ class RunningInstance:
         except OSError as err:
             raise ConfigError(f"{self._kind.name} cannot start {launch.argv[0]}: {err.strerror}") from err
         self._children.append(process)
-        self.processes.append(mark(launch.name, process.pid))
+        self.processes.append(process_ref(launch.name, process.pid))
 
     def await_listener(self, launch: Launch, timeout_s: float) -> None:
         """Where the next process needs this one, wait until it listens."""
@@ -172,8 +179,8 @@ class RunningInstance:
         while True:
             self._complain_about_the_dead()
             try:
-                self._kind.prove(self.endpoints, self._settings)
-                prove_tls(self.endpoints)
+                self._kind.probe(self.endpoints, self._settings)
+                probe_tls(self.endpoints)
             except PeerError as err:
                 self._complain_about_the_dead()
                 if time.monotonic() > deadline_s:
@@ -190,7 +197,7 @@ class RunningInstance:
         if self._keep_logs is not None:
             move_logs(self.directory, self._keep_logs)
         for directory in (*map(Path, self._blueprint.outside), self.directory):
-            remove(directory)
+            remove_instance_dir(directory)
 
     def crash(self) -> None:
         """Kill it without warning; what it has on disk stays."""
@@ -232,7 +239,7 @@ class RunningInstance:
         sentence = f"{self._kind.name} could not be started: {what}"
         if free_bytes(self.directory) < MIN_FREE_BYTES:
             sentence += f"; the disk of {self.directory} is full"
-        words = last_words(log_of(self.directory, name))
+        words = last_log_lines(log_of(self.directory, name))
         if self._settings.password:
             words = words.replace(self._settings.password, "***")
         return ConfigError(f"{sentence}; its last words: {words}" if words else f"{sentence}, and it said nothing")

@@ -18,7 +18,7 @@ MIN_FREE_BYTES = 50 * 10**6
 LOGS, DATA, TEMPORARY = "logs", "data", "tmp"
 
 
-def lay_out(directory: Path, files: Mapping[str, str | bytes]) -> None:
+def create_instance_dir(directory: Path, files: Mapping[str, str | bytes]) -> None:
     """Make the directory, which must not be there yet, and write the files."""
     try:
         directory.mkdir(mode=0o700, parents=True)
@@ -33,10 +33,10 @@ def lay_out(directory: Path, files: Mapping[str, str | bytes]) -> None:
         for name, content in files.items():
             _write(directory / name, content)
     except OSError as err:
-        remove(directory)
+        remove_instance_dir(directory)
         raise ConfigError(f"{directory} cannot be written: {err.strerror}; choose another place") from err
     except BaseException:
-        remove(directory)
+        remove_instance_dir(directory)
         raise
 
 
@@ -54,7 +54,7 @@ def move_logs(directory: Path, target: Path) -> None:
                 shutil.move(log, target / log.name)
 
 
-def remove(directory: Path) -> None:
+def remove_instance_dir(directory: Path) -> None:
     """Take the directory away, and say so when that is not possible."""
     try:
         shutil.rmtree(directory)

@@ -6,7 +6,7 @@ A kind's module is imported when the kind is asked for.
 from importlib import import_module
 
 from crescendo.model.errors import ConfigError
-from crescendo.systems.base import Kind
+from crescendo.systems.base import SystemKind
 
 SYSTEMS: dict[str, str] = {
     "activemq": "activemq:ACTIVEMQ",
@@ -20,11 +20,11 @@ SYSTEMS: dict[str, str] = {
 }
 
 
-def system_of(name: str) -> Kind:
+def system_of(name: str) -> SystemKind:
     try:
         module, _, attribute = SYSTEMS[name].partition(":")
     except KeyError:
         known = ", ".join(sorted(SYSTEMS))
         raise ConfigError(f"system.kind: no system is called {name!r}; known: {known}, or give a url") from None
-    kind: Kind = getattr(import_module(f"crescendo.systems.kinds.{module}"), attribute)
+    kind: SystemKind = getattr(import_module(f"crescendo.systems.kinds.{module}"), attribute)
     return kind

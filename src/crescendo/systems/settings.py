@@ -15,19 +15,19 @@ import msgspec
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_unit, parse_unit
-from crescendo.systems.base import AMQP, AMQP091, MLMQ, MQTT, STOMP, Kind, Settings
+from crescendo.systems.base import AMQP, AMQP091, MLMQ, MQTT, STOMP, SystemKind, SystemSettings
 from crescendo.systems.ports import HOST
 
 PROTOCOLS = (AMQP, AMQP091, STOMP, MQTT, MLMQ)
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 
 
-def protocols_of(kind: Kind) -> tuple[str, ...]:
+def protocols_of(kind: SystemKind) -> tuple[str, ...]:
     """What it speaks: every protocol has a port of its own name."""
     return tuple(name for name in PROTOCOLS if name in kind.ports)
 
 
-def settings_of(kind: Kind, given: Mapping[str, Any]) -> Settings:
+def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:
     """The settings of one instance, checked, with a password that nobody else knows where none was given."""
     known = [field.name for field in msgspec.structs.fields(kind.settings)]
     for key in given:
@@ -47,7 +47,7 @@ def settings_of(kind: Kind, given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def refuse(settings: Settings, **reasons: str) -> None:
+def refuse(settings: SystemSettings, **reasons: str) -> None:
     """For a kind's `__post_init__`: refuse what was set to something else than its default, and say why."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(type(settings))}
     for name, why in reasons.items():
@@ -57,12 +57,12 @@ def refuse(settings: Settings, **reasons: str) -> None:
             raise ValueError(f"{name}: {why}")
 
 
-def speaks(settings: Settings, protocol: str) -> bool:
+def speaks(settings: SystemSettings, protocol: str) -> bool:
     """Whether this instance is to speak the protocol; without a choice it speaks all that the kind does."""
     return settings.protocols is None or protocol in settings.protocols
 
 
-def endpoint(scheme: str, settings: Settings, port: int) -> str:
+def endpoint(scheme: str, settings: SystemSettings, port: int) -> str:
     """The URL of a listener, with the credentials that open it."""
     who = ""
     if settings.user:
@@ -70,13 +70,13 @@ def endpoint(scheme: str, settings: Settings, port: int) -> str:
     return f"{scheme}://{who}{HOST}:{port}"
 
 
-def public(settings: Settings) -> dict[str, Any]:
+def public(settings: SystemSettings) -> dict[str, Any]:
     """The settings as a manifest may hold them: without the password."""
     document: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=format_unit)
     return {key: value for key, value in document.items() if key != "password"}
 
 
-def _check_protocols(kind: Kind, settings: Settings) -> None:
+def _check_protocols(kind: SystemKind, settings: SystemSettings) -> None:
     if settings.protocols is None:
         return
     can = protocols_of(kind)

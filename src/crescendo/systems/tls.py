@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.net.tls import SECURE_SCHEMES, Tls, client_context, rehearse, server_context, tls_of_url
 from crescendo.net.transport import connect
-from crescendo.systems.base import Kind, Settings, TlsSettings
+from crescendo.systems.base import SystemKind, SystemSettings, TlsSettings
 from crescendo.systems.ports import HOST
 from crescendo.systems.settings import endpoint, protocols_of, speaks
 
@@ -24,14 +24,14 @@ VERSIONS = ("TLSv1.3", "TLSv1.2")
 _PROOF_TIMEOUT_S = 5.0
 
 
-def secure_ports(kind: Kind, settings: Settings) -> tuple[str, ...]:
+def secure_ports(kind: SystemKind, settings: SystemSettings) -> tuple[str, ...]:
     """The names of the listeners that TLS adds."""
     if settings.secure is None:
         return ()
     return tuple(SECURE_SCHEMES[name] for name in protocols_of(kind) if speaks(settings, name))
 
 
-def secure_endpoints(settings: Settings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
+def secure_endpoints(settings: SystemSettings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
     """Their URLs. A client needs nothing else to come in: the options say which files to read."""
     if settings.secure is None:
         return {}
@@ -43,7 +43,7 @@ def secure_endpoints(settings: Settings, directory: Path, ports: Mapping[str, in
     return {scheme: f"{endpoint(scheme, settings, ports[scheme])}?{options}" for scheme in schemes}
 
 
-def secure_files(settings: Settings, *, stores: bool) -> dict[str, bytes]:
+def secure_files(settings: SystemSettings, *, stores: bool) -> dict[str, bytes]:
     """What goes into the directory: path -> content. ConfigError when what a person gave cannot be used."""
     tls = settings.secure
     if tls is None:
@@ -67,13 +67,13 @@ def secure_files(settings: Settings, *, stores: bool) -> dict[str, bytes]:
             files |= {CLIENT_CERTIFICATE: client.certificate, CLIENT_KEY: client.key}
     if stores:
         password = STORE_PASSWORD.encode()
-        pair = certificates.Pair(files[CERTIFICATE], files[KEY])
+        pair = certificates.CertificatePair(files[CERTIFICATE], files[KEY])
         files[KEY_STORE] = certificates.key_store(pair, password)
         files[TRUST_STORE] = certificates.trust_store(files[CA], password)
     return files
 
 
-def prove_tls(endpoints: Mapping[str, str]) -> None:
+def probe_tls(endpoints: Mapping[str, str]) -> None:
     """Show that whoever has the right certificates comes in, or raise PeerError."""
     for scheme in SECURE_SCHEMES.values():
         if scheme in endpoints:

@@ -13,14 +13,14 @@ from typing import NamedTuple
 from crescendo.model.errors import ConfigError
 
 
-class Account(NamedTuple):
+class UnixAccount(NamedTuple):
     """Whom to become."""
 
     uid: int
     gid: int
 
 
-def unprivileged(name: str | None, directory: Path) -> Account | None:
+def unprivileged(name: str | None, directory: Path) -> UnixAccount | None:
     """The account to become for a process in that directory. None: stay who we are."""
     if name is None or os.geteuid() != 0:
         return None
@@ -28,7 +28,7 @@ def unprivileged(name: str | None, directory: Path) -> Account | None:
         entry = pwd.getpwnam(name)
     except KeyError as err:
         raise ConfigError(f"there is no account called {name}; create it, or run as somebody else than root") from err
-    account = Account(entry.pw_uid, entry.pw_gid)
+    account = UnixAccount(entry.pw_uid, entry.pw_gid)
     closed = closed_to(account, directory)
     if closed is not None:
         raise ConfigError(f"{name} may not enter {closed}; choose a place that every account can reach")
@@ -36,12 +36,12 @@ def unprivileged(name: str | None, directory: Path) -> Account | None:
     return account
 
 
-def closed_to(account: Account, path: Path) -> Path | None:
+def closed_to(account: UnixAccount, path: Path) -> Path | None:
     """The directory above this path that the account may not enter; None when it can reach it."""
     return next((parent for parent in path.parents if not _may_pass(account, parent)), None)
 
 
-def _may_pass(account: Account, directory: Path) -> bool:
+def _may_pass(account: UnixAccount, directory: Path) -> bool:
     facts = directory.stat()
     if facts.st_uid == account.uid:
         return bool(facts.st_mode & stat.S_IXUSR)
@@ -50,7 +50,7 @@ def _may_pass(account: Account, directory: Path) -> bool:
     return bool(facts.st_mode & stat.S_IXOTH)
 
 
-def _hand_over(directory: Path, account: Account) -> None:
+def _hand_over(directory: Path, account: UnixAccount) -> None:
     os.chown(directory, *account)
     for path in directory.rglob("*"):
         os.chown(path, *account, follow_symlinks=False)

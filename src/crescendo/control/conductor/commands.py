@@ -17,7 +17,7 @@ EndState = Literal["sealed", "interrupted", "incomplete", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Exceeded:
+class LimitExceeded:
     """A limit at which the whole run ends, and who saw it passed."""
 
     metric: str
@@ -27,7 +27,7 @@ class Exceeded:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SendRequest:
     """Send this request to this peer."""
 
     peer: str
@@ -37,7 +37,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RecordEvent:
     """Write this into the events of the recording."""
 
     t_ns: int
@@ -46,7 +46,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerOutcome:
+class PeerEnding:
     """What became of one peer."""
 
     id: str
@@ -59,7 +59,7 @@ class PeerOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunEnding:
     """How the run ended. Before the barrier there is no t0 and there are no phases: nothing was measured."""
 
     state: EndState
@@ -68,15 +68,15 @@ class Outcome:
     fault: Fault | None
     t0_ns: int | None
     phases: tuple[tuple[str, int, int], ...] = ()
-    peers: tuple[PeerOutcome, ...] = field(default=())
-    exceeded: Exceeded | None = None
+    peers: tuple[PeerEnding, ...] = field(default=())
+    exceeded: LimitExceeded | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
     """The run is over; always the last command."""
 
-    outcome: Outcome
+    outcome: RunEnding
 
 
-Command = Request | Mark | Conclude
+Command = SendRequest | RecordEvent | Conclude

@@ -8,9 +8,9 @@ how, never when.
 from dataclasses import replace
 
 from crescendo.control import notes
-from crescendo.control.conductor.commands import Command, Conclude, Exceeded, Mark, Outcome
+from crescendo.control.conductor.commands import Command, Conclude, LimitExceeded, RecordEvent, RunEnding
 from crescendo.control.conductor.plan import SECOND_NS, Role
-from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, Run, Stage
+from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, RunState, Stage
 from crescendo.control.notes import Failure, Fault
 
 SHORT_DRAIN_NS = SECOND_NS // 2
@@ -22,21 +22,21 @@ STOPS: dict[Role, notes.Command] = {
     "inspector": notes.Command.STOP_INSPECTOR,
 }
 
-Step = tuple[Run, tuple[Command, ...]]
+Step = tuple[RunState, tuple[Command, ...]]
 
 
-def fail(run: Run, peer: PeerState, failure: Failure, now_ns: int) -> Step:
+def fail_peer(run: RunState, peer: PeerState, failure: Failure, now_ns: int) -> Step:
     """The peer says it cannot go on. When the system dropped it, that is a result: the others play to the end."""
     if run.stage in BEFORE_BARRIER:
         run = run.with_peer(replace(peer, gone="failed", reason=failure.reason))
         return refuse(run, failure.reason, failure.fault, now_ns)
     if failure.fault == "lost":
-        return lose(run, peer, failure.reason, now_ns)
+        return lose_peer(run, peer, failure.reason, now_ns)
     detail = {"peer": peer.plan.id, "reason": failure.reason, "fault": failure.fault}
-    return run.with_peer(replace(peer, gone="failed", reason=failure.reason)), (Mark(now_ns, "failed", detail),)
+    return run.with_peer(replace(peer, gone="failed", reason=failure.reason)), (RecordEvent(now_ns, "failed", detail),)
 
 
-def lose(run: Run, peer: PeerState, reason: str, now_ns: int) -> Step:
+def lose_peer(run: RunState, peer: PeerState, reason: str, now_ns: int) -> Step:
     """Nobody knows what the peer did. After the barrier that voids the run for good, unless it only watched."""
     if peer.stopped:
         return run, ()  # its recording is closed and its last word is here; it may go
@@ -44,7 +44,7 @@ def lose(run: Run, peer: PeerState, reason: str, now_ns: int) -> Step:
     run = run.with_peer(replace(peer, gone="lost", reason=reason))
     if run.stage in BEFORE_BARRIER:
         return refuse(run, lost, "lost", now_ns)
-    mark = Mark(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
+    mark = RecordEvent(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
     if peer.plan.role == "inspector":
         return run, (mark,)  # no message passed through it: what was measured stands
     if run.state == "sealed":
@@ -59,18 +59,18 @@ def lose(run: Run, peer: PeerState, reason: str, now_ns: int) -> Step:
     return run, (mark, *stops, *drains)
 
 
-def lose_each(run: Run, peers: list[PeerState], reason: str, now_ns: int) -> Step:
+def lose_peers(run: RunState, peers: list[PeerState], reason: str, now_ns: int) -> Step:
     """Lose all of them; the run's reason names the first."""
     commands: tuple[Command, ...] = ()
     for peer in peers:
         if run.stage is not Stage.DONE:
-            run, more = lose(run, run.peers[peer.plan.id], reason, now_ns)
+            run, more = lose_peer(run, run.peers[peer.plan.id], reason, now_ns)
             commands += more
     return run, commands
 
 
-def interrupt(run: Run, now_ns: int) -> Step:
-    mark = Mark(now_ns, "interrupted", {"stage": run.stage.value})
+def interrupt(run: RunState, now_ns: int) -> Step:
+    mark = RecordEvent(now_ns, "interrupted", {"stage": run.stage.value})
     if run.state == "sealed":
         run = replace(run, state="interrupted", reason="interrupted")
     if run.stage in BEFORE_BARRIER:
@@ -84,7 +84,7 @@ def interrupt(run: Run, now_ns: int) -> Step:
     return run, (mark, *stops)
 
 
-def give_in(run: Run, exceeded: Exceeded, now_ns: int) -> Step:
+def stop_on_limit(run: RunState, exceeded: LimitExceeded, now_ns: int) -> Step:
     """A limit that the run may not pass was passed: nobody sends any more, and the drain follows as it always does.
 
     Without it every message that was on its way would look lost.
@@ -97,17 +97,17 @@ def give_in(run: Run, exceeded: Exceeded, now_ns: int) -> Step:
     }
     late = [peer for peer in run.of("sender") if not peer.over]
     run, stops = stop(replace(run, exceeded=exceeded, cut_ns=now_ns), late, now_ns)
-    return run, (Mark(now_ns, "limit exceeded", detail), *stops)
+    return run, (RecordEvent(now_ns, "limit exceeded", detail), *stops)
 
 
-def drain(run: Run, until_ns: int, now_ns: int) -> Step:
+def drain(run: RunState, until_ns: int, now_ns: int) -> Step:
     run = replace(run.entering(Stage.DRAINING, now_ns), drain_until_ns=until_ns)
     receivers = [peer for peer in run.present if peer.plan.role == "receiver"]
     run, requests = run.asking(receivers, notes.Command.DRAIN)
-    return run, (Mark(now_ns, "draining", {"at_most_ns": until_ns - now_ns}), *requests)
+    return run, (RecordEvent(now_ns, "draining", {"at_most_ns": until_ns - now_ns}), *requests)
 
 
-def stop(run: Run, peers: list[PeerState], now_ns: int) -> Step:
+def stop(run: RunState, peers: list[PeerState], now_ns: int) -> Step:
     """Stop those who are there and have not been told yet."""
     told = [replace(peer, stop_asked_ns=now_ns) for peer in peers if peer.present and peer.stop_asked_ns is None]
     commands: tuple[Command, ...] = ()
@@ -117,21 +117,21 @@ def stop(run: Run, peers: list[PeerState], now_ns: int) -> Step:
     return run, commands
 
 
-def stop_all(run: Run, now_ns: int) -> Step:
+def stop_all(run: RunState, now_ns: int) -> Step:
     arrived = {"everything_arrived": run.everything_arrived}
     run, stops = stop(run.entering(Stage.STOPPING, now_ns), run.present, now_ns)
-    return run, (Mark(now_ns, "stopping", arrived), *stops)
+    return run, (RecordEvent(now_ns, "stopping", arrived), *stops)
 
 
-def refuse(run: Run, reason: str, fault: Fault, now_ns: int) -> Step:
+def refuse(run: RunState, reason: str, fault: Fault, now_ns: int) -> Step:
     return conclude(replace(run, state="refused", reason=reason), fault, now_ns)
 
 
-def conclude(run: Run, fault: Fault | None, now_ns: int) -> Step:
+def conclude(run: RunState, fault: Fault | None, now_ns: int) -> Step:
     """Send everybody home, the silent ones too: one that only seemed dead must not go on alone."""
     if run.state == "incomplete":
         fault = "lost"
-    outcome = Outcome(
+    outcome = RunEnding(
         state=run.state,
         reason=run.reason,
         stage="before barrier" if run.t0_ns is None else "after barrier",
@@ -141,6 +141,6 @@ def conclude(run: Run, fault: Fault | None, now_ns: int) -> Step:
         peers=tuple(peer.outcome(run.state) for peer in run.peers.values()),
         exceeded=run.exceeded,
     )
-    mark = Mark(now_ns, "concluded", {"state": run.state, "reason": run.reason})
+    mark = RecordEvent(now_ns, "concluded", {"state": run.state, "reason": run.reason})
     run, halts = run.entering(Stage.DONE, now_ns).asking(run.peers.values(), notes.Command.HALT)
     return run, (mark, *halts, Conclude(outcome))

@@ -11,7 +11,7 @@ from crescendo.control.notes import Failure, Hello, Identity, Statistics
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class PeerJoined:
     """A peer has announced itself."""
 
     peer: str
@@ -21,7 +21,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class PeerAnswered:
     """A peer has answered a request."""
 
     peer: str
@@ -34,7 +34,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class PeerReported:
     """Statistics, which are also the heartbeat."""
 
     peer: str
@@ -43,7 +43,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class PeerFinished:
     """A peer has done its part."""
 
     peer: str
@@ -52,7 +52,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class PeerFailed:
     """A peer cannot do its part, and says so."""
 
     peer: str
@@ -62,7 +62,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class PeerLost:
     """A last will arrived, or somebody saw the process die."""
 
     peer: str
@@ -84,4 +84,4 @@ class Interrupted:
     now_ns: int
 
 
-Event = Joined | Answered | Reported | Finished | Failed | Lost | Tick | Interrupted
+Event = PeerJoined | PeerAnswered | PeerReported | PeerFinished | PeerFailed | PeerLost | Tick | Interrupted

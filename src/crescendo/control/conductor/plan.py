@@ -21,7 +21,7 @@ class PeerPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """One run, before anything has happened."""
 
     peers: tuple[PeerPlan, ...]

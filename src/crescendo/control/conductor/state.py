@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from crescendo.control import notes
-from crescendo.control.conductor.commands import Ended, EndState, Exceeded, PeerOutcome, Request
-from crescendo.control.conductor.plan import PeerPlan, Plan, Role
+from crescendo.control.conductor.commands import Ended, EndState, LimitExceeded, PeerEnding, SendRequest
+from crescendo.control.conductor.plan import PeerPlan, Role, RunPlan
 from crescendo.control.notes import Hello, Identity, Statistics
 
 
@@ -79,22 +79,22 @@ class PeerState:
             statistics = self.statistics
         return replace(self, seen_ns=max(self.seen_ns, now_ns), statistics=statistics)
 
-    def outcome(self, state: EndState) -> PeerOutcome:
+    def outcome(self, state: EndState) -> PeerEnding:
         ended: Ended = "stopped"
         if self.gone is not None:
             ended = self.gone
         elif self.finished or (self.plan.role != "sender" and state == "sealed"):
             ended = "finished"  # only senders have an end of their own: the others end with the drain
-        return PeerOutcome(
+        return PeerEnding(
             self.plan.id, self.plan.role, self.identity, self.hello, ended, self.reason, self.statistics
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunState:
     """Everything the conductor knows. Begin with `conductor.begin`."""
 
-    plan: Plan
+    plan: RunPlan
     entered_ns: int  # when the present stage began
     peers: dict[str, PeerState]
     stage: Stage = Stage.GATHERING
@@ -104,7 +104,7 @@ class Run:
     t0_ns: int | None = None
     cut_ns: int | None = None  # when sending was cut short
     drain_until_ns: int = 0
-    exceeded: Exceeded | None = None  # the limit that ended it
+    exceeded: LimitExceeded | None = None  # the limit that ended it
     complete_ns: int | None = None  # since when everything owed has arrived
     progress: tuple[int, int] = field(default=(0, 0))  # messages so far, and when that last grew
 
@@ -115,10 +115,10 @@ class Run:
     def present(self) -> list[PeerState]:
         return [peer for peer in self.peers.values() if peer.present]
 
-    def with_peer(self, peer: PeerState) -> "Run":
+    def with_peer(self, peer: PeerState) -> "RunState":
         return replace(self, peers={**self.peers, peer.plan.id: peer})
 
-    def entering(self, stage: Stage, now_ns: int) -> "Run":
+    def entering(self, stage: Stage, now_ns: int) -> "RunState":
         return replace(self, stage=stage, entered_ns=now_ns)
 
     def asking(
@@ -126,17 +126,17 @@ class Run:
         peers: Iterable[PeerState],
         command: notes.Command,
         payload: Callable[[PeerState], dict[str, Any]] = lambda peer: {},
-    ) -> tuple["Run", tuple[Request, ...]]:
+    ) -> tuple["RunState", tuple[SendRequest, ...]]:
         """Open a request to each of the peers. An answer to an earlier request no longer counts."""
         asked, requests = dict(self.peers), []
         correlation = self.correlation
         for peer in peers:
             correlation += 1
             asked[peer.plan.id] = replace(peer, asked=(command, correlation))
-            requests.append(Request(peer.plan.id, command, correlation, payload(peer)))
+            requests.append(SendRequest(peer.plan.id, command, correlation, payload(peer)))
         return replace(self, peers=asked, correlation=correlation), tuple(requests)
 
-    def with_progress(self, now_ns: int) -> "Run":
+    def with_progress(self, now_ns: int) -> "RunState":
         messages = sum(peer.statistics.messages for peer in self.peers.values() if peer.statistics)
         return replace(self, progress=(messages, now_ns)) if messages > self.progress[0] else self
 

@@ -10,33 +10,33 @@ from dataclasses import replace
 from typing import assert_never
 
 from crescendo.control import notes
-from crescendo.control.conductor.commands import Command, Exceeded, Mark
+from crescendo.control.conductor.commands import Command, LimitExceeded, RecordEvent
 from crescendo.control.conductor.endings import (
     Step,
     conclude,
     drain,
-    fail,
-    give_in,
+    fail_peer,
     interrupt,
-    lose,
-    lose_each,
+    lose_peer,
+    lose_peers,
     refuse,
     stop,
     stop_all,
+    stop_on_limit,
 )
 from crescendo.control.conductor.events import (
-    Answered,
     Event,
-    Failed,
-    Finished,
     Interrupted,
-    Joined,
-    Lost,
-    Reported,
+    PeerAnswered,
+    PeerFailed,
+    PeerFinished,
+    PeerJoined,
+    PeerLost,
+    PeerReported,
     Tick,
 )
-from crescendo.control.conductor.plan import SECOND_NS, Plan, Role
-from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, Run, Stage
+from crescendo.control.conductor.plan import SECOND_NS, Role, RunPlan
+from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, RunState, Stage
 from crescendo.control.notes import Failure, Fault, Start
 
 STARTS: dict[Role, notes.Command] = {
@@ -52,12 +52,12 @@ SLACK_NS = SECOND_NS
 """A sender may always be this late, however short the drain: its last note has to travel."""
 
 
-def begin(plan: Plan, now_ns: int) -> Run:
+def begin(plan: RunPlan, now_ns: int) -> RunState:
     """A run for which nobody has joined yet."""
-    return Run(plan=plan, entered_ns=now_ns, peers={peer.id: PeerState(peer) for peer in plan.peers})
+    return RunState(plan=plan, entered_ns=now_ns, peers={peer.id: PeerState(peer) for peer in plan.peers})
 
 
-def step(run: Run, event: Event) -> Step:
+def step(run: RunState, event: Event) -> Step:
     """The next state, and what to do now. A concluded run stays as it is."""
     if run.stage is Stage.DONE:
         return run, ()
@@ -66,57 +66,59 @@ def step(run: Run, event: Event) -> Step:
     return run, heard + moved
 
 
-def _hear(run: Run, event: Event) -> Step:
+def _hear(run: RunState, event: Event) -> Step:
     match event:
         case Tick(now_ns):
             return _check_deadlines(run, now_ns)
         case Interrupted(now_ns):
             return interrupt(run, now_ns)
-        case Joined() | Answered() | Reported() | Finished() | Failed() | Lost():
+        case PeerJoined() | PeerAnswered() | PeerReported() | PeerFinished() | PeerFailed() | PeerLost():
             peer = run.peers.get(event.peer)
             if peer is None or peer.gone is not None:
                 return run, ()  # a stranger, or somebody already written off
-            if isinstance(event, Joined):
+            if isinstance(event, PeerJoined):
                 return _join(run, peer, event)
             # Whoever has not joined can die or fail, but has nothing else to say.
-            if peer.joined or isinstance(event, Lost | Failed):
+            if peer.joined or isinstance(event, PeerLost | PeerFailed):
                 return _hear_peer(run, peer, event)
             return run, ()
         case _:
             assert_never(event)
 
 
-def _join(run: Run, peer: PeerState, event: Joined) -> Step:
+def _join(run: RunState, peer: PeerState, event: PeerJoined) -> Step:
     if peer.joined:
         return run, ()  # the first one stays: a repeated note, or a second process under the same name
     peer = replace(peer, identity=event.identity, hello=event.hello, seen_ns=event.now_ns)
     detail = {"peer": event.peer, "host": event.identity.host, "pid": event.identity.pid}
-    return run.with_peer(peer), (Mark(event.now_ns, "joined", detail),)
+    return run.with_peer(peer), (RecordEvent(event.now_ns, "joined", detail),)
 
 
-def _hear_peer(run: Run, peer: PeerState, event: Answered | Reported | Finished | Failed | Lost) -> Step:
+def _hear_peer(
+    run: RunState, peer: PeerState, event: PeerAnswered | PeerReported | PeerFinished | PeerFailed | PeerLost
+) -> Step:
     match event:
-        case Reported(_, statistics, now_ns):
+        case PeerReported(_, statistics, now_ns):
             run = run.with_peer(peer.seen(now_ns, statistics)).with_progress(now_ns)
             exceeded = _exceeded(run, peer, statistics)
-            return (run, ()) if exceeded is None else give_in(run, exceeded, now_ns)
-        case Finished(_, statistics, now_ns):
+            return (run, ()) if exceeded is None else stop_on_limit(run, exceeded, now_ns)
+        case PeerFinished(_, statistics, now_ns):
             peer = peer.seen(now_ns, statistics)
             if run.stage in BEFORE_BARRIER or peer.finished:
                 return run.with_peer(peer), ()
-            mark = Mark(now_ns, "finished", {"peer": event.peer, "messages": statistics.messages})
+            mark = RecordEvent(now_ns, "finished", {"peer": event.peer, "messages": statistics.messages})
             return run.with_peer(replace(peer, finished=True)).with_progress(now_ns), (mark,)
-        case Answered():
+        case PeerAnswered():
             return _answer(run, peer, event)
-        case Failed(_, failure, statistics, now_ns):
-            return fail(run, peer.seen(now_ns, statistics), failure, now_ns)
-        case Lost(_, reason, now_ns):
-            return lose(run, peer, reason, now_ns)
+        case PeerFailed(_, failure, statistics, now_ns):
+            return fail_peer(run, peer.seen(now_ns, statistics), failure, now_ns)
+        case PeerLost(_, reason, now_ns):
+            return lose_peer(run, peer, reason, now_ns)
         case _:
             assert_never(event)
 
 
-def _exceeded(run: Run, peer: PeerState, statistics: notes.Statistics) -> Exceeded | None:
+def _exceeded(run: RunState, peer: PeerState, statistics: notes.Statistics) -> LimitExceeded | None:
     """A limit that this second of a receiver passed, once the warm-up is over."""
     if run.exceeded is not None or run.stage is not Stage.RUNNING:
         return None
@@ -125,29 +127,29 @@ def _exceeded(run: Run, peer: PeerState, statistics: notes.Statistics) -> Exceed
     for metric, limit_ns in run.plan.stop_when.items():
         value_ns = statistics.values.get(f"second_{metric}_ns", 0.0)
         if peer.plan.role == "receiver" and value_ns > limit_ns:
-            return Exceeded(metric, int(value_ns), limit_ns, peer.plan.id)
+            return LimitExceeded(metric, int(value_ns), limit_ns, peer.plan.id)
     return None
 
 
-def _answer(run: Run, peer: PeerState, event: Answered) -> Step:
+def _answer(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
     if peer.asked is None or peer.asked[1] != event.correlation:
         return run, ()  # an answer to something we no longer ask
     command = peer.asked[0]
     peer = replace(peer.seen(event.now_ns, event.statistics), asked=None)
     if not event.ok:
-        return fail(run, peer, event.failure or Failure(f"refused {command.name}", "peer"), event.now_ns)
+        return fail_peer(run, peer, event.failure or Failure(f"refused {command.name}", "peer"), event.now_ns)
     match command:
         case notes.Command.SET:
-            mark = Mark(event.now_ns, "ready", {"peer": event.peer})
+            mark = RecordEvent(event.now_ns, "ready", {"peer": event.peer})
             return run.with_peer(replace(peer, ready=True)), (mark,)
         case notes.Command.STOP_SENDER | notes.Command.STOP_RECEIVER | notes.Command.STOP_INSPECTOR:
-            mark = Mark(event.now_ns, "stopped", {"peer": event.peer})
+            mark = RecordEvent(event.now_ns, "stopped", {"peer": event.peer})
             return run.with_peer(replace(peer, stopped=True)), (mark,)
         case _:
             return run.with_peer(peer), ()
 
 
-def _check_deadlines(run: Run, now_ns: int) -> Step:
+def _check_deadlines(run: RunState, now_ns: int) -> Step:
     plan, waited_ns = run.plan, now_ns - run.entered_ns
     match run.stage:
         case Stage.GATHERING if waited_ns >= plan.gather_ns:
@@ -161,24 +163,24 @@ def _check_deadlines(run: Run, now_ns: int) -> Step:
     # Whoever was told to stop has stop_ns for it; everybody else has the lease.
     deaf = [peer for peer in run.present if peer.ignores_stop(now_ns, plan.stop_ns)]
     if deaf:
-        return lose_each(run, deaf, f"did not stop within {plan.stop_ns / 1e9:g} s", now_ns)
+        return lose_peers(run, deaf, f"did not stop within {plan.stop_ns / 1e9:g} s", now_ns)
     silent = [peer for peer in run.present if peer.lease_ended(now_ns, plan.lease_ns)]
     if silent:
-        return lose_each(run, silent, f"nothing heard for {plan.lease_ns / 1e9:g} s", now_ns)
+        return lose_peers(run, silent, f"nothing heard for {plan.lease_ns / 1e9:g} s", now_ns)
     return _check_overrun(run, now_ns) if run.stage is Stage.RUNNING else (run, ())
 
 
-def _give_up(run: Run, peers: list[PeerState], reason: str, fault: Fault, now_ns: int) -> Step:
+def _give_up(run: RunState, peers: list[PeerState], reason: str, fault: Fault, now_ns: int) -> Step:
     for peer in peers:
         run = run.with_peer(replace(peer, gone="lost" if fault == "lost" else "failed", reason=reason))
     return refuse(run, f"{', '.join(peer.plan.id for peer in peers)} {reason}", fault, now_ns)
 
 
-def _grace_is_over(run: Run, now_ns: int) -> bool:
+def _grace_is_over(run: RunState, now_ns: int) -> bool:
     return run.complete_ns is not None and now_ns - run.complete_ns >= run.plan.grace_ns
 
 
-def _check_overrun(run: Run, now_ns: int) -> Step:
+def _check_overrun(run: RunState, now_ns: int) -> Step:
     plan, t0_ns = run.plan, run.t0_ns or 0
     if plan.measure_ns is not None:
         limit_ns = t0_ns + plan.warmup_ns + plan.measure_ns + max(plan.drain_ns, SLACK_NS)
@@ -193,10 +195,10 @@ def _check_overrun(run: Run, now_ns: int) -> Step:
     if run.state == "sealed":
         run = replace(run, reason=reason)
     run, stops = stop(run, late, now_ns)
-    return run, (Mark(now_ns, "overrun", {"reason": reason, "peers": [peer.plan.id for peer in late]}), *stops)
+    return run, (RecordEvent(now_ns, "overrun", {"reason": reason, "peers": [peer.plan.id for peer in late]}), *stops)
 
 
-def _move_on(run: Run, now_ns: int) -> Step:
+def _move_on(run: RunState, now_ns: int) -> Step:
     """Enter every stage whose condition is met; several at once where there is nobody to wait for."""
     commands: tuple[Command, ...] = ()
     while True:
@@ -207,7 +209,7 @@ def _move_on(run: Run, now_ns: int) -> Step:
             return run, commands
 
 
-def _move_once(run: Run, now_ns: int) -> Step:
+def _move_once(run: RunState, now_ns: int) -> Step:
     match run.stage:
         case Stage.GATHERING if all(peer.joined for peer in run.peers.values()):
             run = run.entering(Stage.PREPARING_RECEIVERS, now_ns)
@@ -231,12 +233,12 @@ def _move_once(run: Run, now_ns: int) -> Step:
             return run, ()
 
 
-def _start(run: Run, now_ns: int) -> Step:
+def _start(run: RunState, now_ns: int) -> Step:
     """The barrier: everybody is ready, and learns the same moment to begin."""
     t0_ns = now_ns + run.plan.start_delay_ns
     run = replace(run.entering(Stage.RUNNING, now_ns), t0_ns=t0_ns, progress=(0, t0_ns))
     start = Start(t0_ns).to_payload()
-    commands: tuple[Command, ...] = (Mark(now_ns, "start", {"t0_ns": t0_ns}),)
+    commands: tuple[Command, ...] = (RecordEvent(now_ns, "start", {"t0_ns": t0_ns}),)
     for role, command in STARTS.items():
         run, requests = run.asking(run.of(role), command, lambda peer: start)
         commands += requests

@@ -5,9 +5,17 @@ payload makes no sense, is None: it cannot be acted upon, and must not stop a ru
 """
 
 from crescendo.control import notes
-from crescendo.control.conductor.commands import Request
-from crescendo.control.conductor.events import Answered, Event, Failed, Finished, Joined, Lost, Reported
-from crescendo.control.notes import Breakdown, Failure, Hello, Identity, Kind, Note, Statistics
+from crescendo.control.conductor.commands import SendRequest
+from crescendo.control.conductor.events import (
+    Event,
+    PeerAnswered,
+    PeerFailed,
+    PeerFinished,
+    PeerJoined,
+    PeerLost,
+    PeerReported,
+)
+from crescendo.control.notes import Breakdown, Failure, Hello, Identity, Note, NoteKind, Statistics
 from crescendo.model.errors import PeerError
 
 
@@ -16,28 +24,28 @@ def event_from_note(note: Note, now_ns: int) -> Event | None:
     peer, payload = note.sender.id, note.payload
     try:
         match note.kind, note.command:
-            case Kind.RESPONSE, notes.Command.OK:
+            case NoteKind.RESPONSE, notes.Command.OK:
                 statistics = Statistics.from_payload(payload) if payload else None
-                return Answered(peer, note.correlation, note.command, True, None, statistics, now_ns)
-            case Kind.RESPONSE, notes.Command.PROTOCOL_ERROR | notes.Command.INTERNAL_ERROR:
+                return PeerAnswered(peer, note.correlation, note.command, True, None, statistics, now_ns)
+            case NoteKind.RESPONSE, notes.Command.PROTOCOL_ERROR | notes.Command.INTERNAL_ERROR:
                 failure = Failure.from_payload(payload)
-                return Answered(peer, note.correlation, note.command, False, failure, None, now_ns)
-            case Kind.NOTIFICATION, notes.Command.GROUP_JOIN:
-                return Joined(peer, note.sender, Hello.from_payload(payload), now_ns)
-            case Kind.NOTIFICATION, notes.Command.STATS:
-                return Reported(peer, Statistics.from_payload(payload), now_ns)
-            case Kind.NOTIFICATION, notes.Command.NOTIFY_SUCCESS:
-                return Finished(peer, Statistics.from_payload(payload), now_ns)
-            case Kind.NOTIFICATION, notes.Command.NOTIFY_FAIL:
+                return PeerAnswered(peer, note.correlation, note.command, False, failure, None, now_ns)
+            case NoteKind.NOTIFICATION, notes.Command.GROUP_JOIN:
+                return PeerJoined(peer, note.sender, Hello.from_payload(payload), now_ns)
+            case NoteKind.NOTIFICATION, notes.Command.STATS:
+                return PeerReported(peer, Statistics.from_payload(payload), now_ns)
+            case NoteKind.NOTIFICATION, notes.Command.NOTIFY_SUCCESS:
+                return PeerFinished(peer, Statistics.from_payload(payload), now_ns)
+            case NoteKind.NOTIFICATION, notes.Command.NOTIFY_FAIL:
                 breakdown = Breakdown.from_payload(payload)
-                return Failed(peer, breakdown.failure, breakdown.statistics, now_ns)
-            case Kind.NOTIFICATION, notes.Command.ABNORMAL_DISCONNECT:
-                return Lost(peer, Failure.from_payload(payload).reason, now_ns)
+                return PeerFailed(peer, breakdown.failure, breakdown.statistics, now_ns)
+            case NoteKind.NOTIFICATION, notes.Command.ABNORMAL_DISCONNECT:
+                return PeerLost(peer, Failure.from_payload(payload).reason, now_ns)
     except PeerError:
         return None
     return None
 
 
-def note_for(request: Request, sender: Identity) -> Note:
+def note_for(request: SendRequest, sender: Identity) -> Note:
     """The note that carries a request."""
-    return Note(Kind.REQUEST, request.command, request.correlation, sender, request.payload)
+    return Note(NoteKind.REQUEST, request.command, request.correlation, sender, request.payload)

@@ -16,9 +16,9 @@ from pathlib import Path
 from crescendo.exporters.maestro.latency import write_latency
 from crescendo.exporters.maestro.properties import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, write_rates
-from crescendo.exporters.maestro.readings import Attributes, looks, words_of
+from crescendo.exporters.maestro.readings import Attributes, sheet_rows, words_of
 from crescendo.exporters.maestro.sheets import SHEETS
-from crescendo.exporters.maestro.window import Window, window_of
+from crescendo.exporters.maestro.window import ExportWindow, window_of
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from
 from crescendo.model.verdict import Outcome
@@ -70,12 +70,12 @@ def _export_peer(recording: Recording, experiment: Experiment, peer: PeerRecord,
         write_properties(folder / "inspector.properties", inspector_properties(recording.manifest, words, numbers))
 
 
-def _write_sheets(recording: Recording, peer: PeerRecord, window: Window, folder: Path) -> dict[str, Attributes]:
+def _write_sheets(recording: Recording, peer: PeerRecord, window: ExportWindow, folder: Path) -> dict[str, Attributes]:
     """Write the sheets that have rows, all looks of the run; returns what the last look showed."""
     last: dict[str, Attributes] = {}
     with ExitStack() as stack:
         rows: dict[str, Callable[[list[str]], object]] = {}
-        for look in looks(_parts(recording, READINGS, peer), _parts(recording, EVENTS, peer), peer.id):
+        for look in sheet_rows(_parts(recording, READINGS, peer), _parts(recording, EVENTS, peer), peer.id):
             last = look.entities
             for sheet, (entity, attributes) in product(SHEETS, look.entities.items()):
                 cells = sheet.cells(entity, attributes)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from hdrh.histogram import HdrHistogram
 
-from crescendo.exporters.maestro.window import SECOND_NS, Window
+from crescendo.exporters.maestro.window import SECOND_NS, ExportWindow
 from crescendo.record.schema import Flag
 
 INTERVAL_NS = 10 * SECOND_NS
@@ -28,7 +28,7 @@ _LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compresse
 Int64s = npt.NDArray[np.int64]
 
 
-def write_latency(path: Path, files: Iterable[str], window: Window) -> None:
+def write_latency(path: Path, files: Iterable[str], window: ExportWindow) -> None:
     """Write `receiverd-latency.hdr` of one peer from its parts."""
     with path.open("w", encoding="ascii", newline="\n") as log:
         start = datetime.fromtimestamp(window.epoch_us(window.start_ns) / 1e6, UTC)
@@ -40,7 +40,7 @@ def write_latency(path: Path, files: Iterable[str], window: Window) -> None:
             log.write(f"#[{negative} values below zero are recorded as 0]\n")
 
 
-def _write_intervals(log: TextIO, files: Iterable[str], window: Window) -> int:
+def _write_intervals(log: TextIO, files: Iterable[str], window: ExportWindow) -> int:
     """An interval is written as soon as time has passed it, so memory holds one; stragglers get a line of their own."""
     negative, number, histogram = 0, 0, _histogram()
     for file in files:
@@ -66,7 +66,7 @@ def _record(histogram: HdrHistogram, values_us: Int64s) -> None:
         histogram.record_value(int(value), int(count))
 
 
-def _write_line(log: TextIO, histogram: HdrHistogram, interval: int, window: Window) -> None:
+def _write_line(log: TextIO, histogram: HdrHistogram, interval: int, window: ExportWindow) -> None:
     if histogram.get_total_count():
         start_s = window.epoch_us(window.start_ns + interval * INTERVAL_NS) / 1e6
         longest_s = histogram.get_max_value() / 1e6

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from crescendo.exporters.maestro.readings import Attributes
-from crescendo.exporters.maestro.window import SECOND_NS, Window
+from crescendo.exporters.maestro.window import SECOND_NS, ExportWindow
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.record.manifest import Manifest, PeerRecord
@@ -30,7 +30,7 @@ def write_properties(path: Path, properties: Properties) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
-def load_properties(manifest: Manifest, experiment: Experiment, peer: PeerRecord, window: Window) -> Properties:
+def load_properties(manifest: Manifest, experiment: Experiment, peer: PeerRecord, window: ExportWindow) -> Properties:
     """The load of one peer. Where it serves several groups, the first one speaks for all."""
     if not experiment.workload:
         raise ConfigError("maestro knows senders and receivers, and this run has MLMQ's clients only")

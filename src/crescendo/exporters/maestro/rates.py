@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from crescendo.exporters.maestro.window import SECOND_NS, Window
+from crescendo.exporters.maestro.window import SECOND_NS, ExportWindow
 from crescendo.record.schema import RECEIVED, SENT, Flag
 
 SENDER, RECEIVER = "sender", "receiver"
@@ -26,7 +26,7 @@ _RECORD = np.dtype([("metadata", ">i4"), ("messages", ">i8"), ("epoch_us", ">i8"
 _TIMES = {SENDER: "sent_ns", RECEIVER: "received_ns"}
 
 
-def write_rates(path: Path, role: str, files: Iterable[str], window: Window) -> None:
+def write_rates(path: Path, role: str, files: Iterable[str], window: ExportWindow) -> None:
     """Write `sender.dat` or `receiver.dat` of one peer from its parts."""
     messages = _messages(role, files, window)
     records = np.zeros(messages.size, _RECORD)
@@ -37,7 +37,7 @@ def write_rates(path: Path, role: str, files: Iterable[str], window: Window) -> 
     path.write_bytes(header + records.tobytes())
 
 
-def _messages(role: str, files: Iterable[str], window: Window) -> npt.NDArray[np.int64]:
+def _messages(role: str, files: Iterable[str], window: ExportWindow) -> npt.NDArray[np.int64]:
     seconds = -(-(window.end_ns - window.start_ns) // SECOND_NS)
     messages = np.zeros(seconds, np.int64)
     columns = [_TIMES[role], *(["flags"] if role == RECEIVER else [])]

@@ -16,14 +16,14 @@ Attributes = dict[str, float | str]
 
 
 @dataclass
-class Look:
+class SheetRow:
     """Entity -> attribute -> number or word."""
 
     t_ns: int
     entities: dict[str, Attributes] = field(default_factory=dict)
 
 
-def looks(reading_files: Iterable[str], event_files: list[str], source: str) -> Iterator[Look]:
+def sheet_rows(reading_files: Iterable[str], event_files: list[str], source: str) -> Iterator[SheetRow]:
     """Every look of a source, in order. Words alone make no look."""
     changes = _texts(event_files, source)
     known: dict[str, Attributes] = {}
@@ -45,8 +45,8 @@ def words_of(event_files: list[str], source: str) -> dict[str, Attributes]:
     return known
 
 
-def _numbers(files: Iterable[str], source: str) -> Iterator[Look]:
-    look: Look | None = None
+def _numbers(files: Iterable[str], source: str) -> Iterator[SheetRow]:
+    look: SheetRow | None = None
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches():
             for row in batch.to_pylist():
@@ -55,7 +55,7 @@ def _numbers(files: Iterable[str], source: str) -> Iterator[Look]:
                 if look is None or row["t_ns"] != look.t_ns:
                     if look is not None:
                         yield look
-                    look = Look(row["t_ns"])
+                    look = SheetRow(row["t_ns"])
                 look.entities.setdefault(row["entity"], {})[row["metric"]] = row["value"]
     if look is not None:
         yield look

@@ -15,7 +15,7 @@ SECOND_NS = 10**9
 
 
 @dataclass(frozen=True)
-class Window:
+class ExportWindow:
     """From `start_ns` to before `end_ns`, on the clock of the peer that wrote the rows."""
 
     start_ns: int
@@ -30,7 +30,7 @@ class Window:
         return datetime.fromtimestamp((t_ns + self.realtime_offset_ns) // SECOND_NS, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def window_of(recording: Recording, peer: PeerRecord) -> Window:
+def window_of(recording: Recording, peer: PeerRecord) -> ExportWindow:
     manifest = recording.manifest
     measure = next((phase for phase in manifest.phases if phase.name == "measure"), None)
     if measure is None:
@@ -40,4 +40,4 @@ def window_of(recording: Recording, peer: PeerRecord) -> Window:
     if clock is None:
         raise ConfigError(f"{recording.path}: its manifest lists no clock, so nobody knows what time it was")
     # The phases are on the conductor's clock, the rows on the peer's own.
-    return Window(measure.start_ns - clock.offset_ns, measure.end_ns - clock.offset_ns, clock.realtime_offset_ns)
+    return ExportWindow(measure.start_ns - clock.offset_ns, measure.end_ns - clock.offset_ns, clock.realtime_offset_ns)

@@ -16,11 +16,11 @@ from crescendo.importers.format import (
     REASON,
     SOURCE,
     TEXT,
-    Desk,
     Format,
-    Harvest,
-    Options,
-    Source,
+    ImportOptions,
+    ImportResult,
+    SourceFile,
+    Workspace,
     connection,
     first_line,
     peer,
@@ -46,9 +46,9 @@ def kind_of(_name: str, head: bytes) -> str | None:
     return CSV if line.replace(" ", "").lower() == _HEADER.replace(" ", "").lower() else None
 
 
-def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
-    parsed = parse_lines(desk, CSV, sources, with_acknowledgements)
-    result = Harvest(
+def read_sources(workspace: Workspace, sources: list[SourceFile], _options: ImportOptions) -> ImportResult:
+    parsed = parse_lines(workspace, CSV, sources, with_acknowledgements)
+    result = ImportResult(
         resolution_ns=MS_NS,
         rejects=parsed.rejects,
         records=parsed.lines,
@@ -64,7 +64,7 @@ def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
     rows = (
         parsed.rows.join(F.broadcast(senders), on=[SOURCE, "producer"], how="inner")
         .join(F.broadcast(receivers), on=[SOURCE, "consumer"], how="inner")
-        .join(F.broadcast(small_frame(desk.spark, f"{SOURCE} INT, size INT", sizes)), on=SOURCE, how="inner")
+        .join(F.broadcast(small_frame(workspace.spark, f"{SOURCE} INT, size INT", sizes)), on=SOURCE, how="inner")
     )
     told = rows.where(F.col("sent_ns").isNotNull())
     received = told.withColumns({"intended_ns": F.col("sent_ns"), "arrival": F.col(LINE)})
@@ -108,7 +108,7 @@ def _settled(rows: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _numbered(result: Harvest, rows: DataFrame, sources: list[Source], key: str, role: str) -> DataFrame:
+def _numbered(result: ImportResult, rows: DataFrame, sources: list[SourceFile], key: str, role: str) -> DataFrame:
     """Ids are unique in a file only. Gives each a number in the run, and lists its connection."""
     labels = {source.number: source.label for source in sources}
     found = rows.select(SOURCE, key).distinct().limit(MAX_CONNECTIONS + 1).collect()
@@ -123,7 +123,7 @@ def _numbered(result: Harvest, rows: DataFrame, sources: list[Source], key: str,
     return small_frame(rows.sparkSession, f"{SOURCE} INT, {key} BIGINT, {role} INT", table)
 
 
-def _size(source: Source) -> int:
+def _size(source: SourceFile) -> int:
     match = _SIZE_IN_NAME.search(source.path.name)
     return int(match[1]) if match else 0
 
@@ -132,5 +132,5 @@ AMQP_CSV = Format(
     name="amqp-csv",
     expected=f"a CSV file that begins with {_HEADER}",
     kind_of=kind_of,
-    harvest=harvest,
+    read_sources=read_sources,
 )

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from crescendo.importers.format import (
     REASON,
     TEXT,
-    Desk,
     Format,
-    Harvest,
-    Options,
-    Source,
+    ImportOptions,
+    ImportResult,
+    SourceFile,
+    Workspace,
     connection,
     peer,
 )
@@ -39,11 +39,11 @@ def kind_of(_name: str, head: bytes) -> str | None:
     return LOG if _LINE.fullmatch(line) else None
 
 
-def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
-    parsed = parse_lines(desk, LOG, sources, with_messages)
+def read_sources(workspace: Workspace, sources: list[SourceFile], _options: ImportOptions) -> ImportResult:
+    parsed = parse_lines(workspace, LOG, sources, with_messages)
     numbers = {source.number: index for index, source in enumerate(sources)}
     received = arrivals(connected(parsed.rows, numbers))
-    return Harvest(
+    return ImportResult(
         resolution_ns=MS_NS,
         frames=[(SENT, sent_by(received)), (RECEIVED, in_order_of_arrival(received))],
         rejects=parsed.rejects,
@@ -87,5 +87,5 @@ AMQPERF = Format(
     name="amqperf",
     expected="lines of three columns: sequence number, time of sending, time of arrival",
     kind_of=kind_of,
-    harvest=harvest,
+    read_sources=read_sources,
 )

@@ -10,7 +10,16 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from crescendo.importers.format import REASON, TEXT, Desk, Format, Harvest, Options, Source, first_line
+from crescendo.importers.format import (
+    REASON,
+    TEXT,
+    Format,
+    ImportOptions,
+    ImportResult,
+    SourceFile,
+    Workspace,
+    first_line,
+)
 from crescendo.importers.lines import first_fault, parse_lines
 from crescendo.importers.times import US_NS, calendar, unpadded_us, whole
 from crescendo.record.schema import READINGS, SPANS
@@ -24,9 +33,9 @@ def kind_of(_name: str, head: bytes) -> str | None:
     return LOG if all(mark in line for mark in _MARKS) else None
 
 
-def harvest(desk: Desk, sources: list[Source], options: Options) -> Harvest:
-    parsed = parse_lines(desk, LOG, sources, with_transfers)
-    return Harvest(
+def read_sources(workspace: Workspace, sources: list[SourceFile], options: ImportOptions) -> ImportResult:
+    parsed = parse_lines(workspace, LOG, sources, with_transfers)
+    return ImportResult(
         resolution_ns=US_NS,
         frames=[
             (SPANS, parsed.rows.withColumn("source", F.col("host"))),
@@ -97,5 +106,5 @@ GFTP = Format(
     name="gftp",
     expected="a transfer log of a gridFTP server: DATE=… HOST=… START=… NBYTES=… on every line",
     kind_of=kind_of,
-    harvest=harvest,
+    read_sources=read_sources,
 )

@@ -12,7 +12,18 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from crescendo.importers.format import REASON, SOURCE, TEXT, Desk, Event, Format, Harvest, Options, Source, first_line
+from crescendo.importers.format import (
+    REASON,
+    SOURCE,
+    TEXT,
+    Event,
+    Format,
+    ImportOptions,
+    ImportResult,
+    SourceFile,
+    Workspace,
+    first_line,
+)
 from crescendo.importers.lines import first_fault, parse_lines, skipped, small_frame
 from crescendo.importers.times import MS_NS, US_NS, calendar, epoch_ms
 from crescendo.record.schema import SPANS
@@ -32,11 +43,11 @@ def kind_of(_name: str, head: bytes) -> str | None:
     return LOG if re.match(CONFIGURATION, line) or _LINE.match(line) else None
 
 
-def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
-    parsed = parse_lines(desk, LOG, sources, with_spans)
+def read_sources(workspace: Workspace, sources: list[SourceFile], _options: ImportOptions) -> ImportResult:
+    parsed = parse_lines(workspace, LOG, sources, with_spans)
     units = [{SOURCE: source.number, _NS_PER_UNIT: _ns_per_unit(source), "label": source.label} for source in sources]
     ddl = f"{SOURCE} INT, {_NS_PER_UNIT} BIGINT, label STRING"
-    spans = parsed.rows.join(F.broadcast(small_frame(desk.spark, ddl, units)), on=SOURCE, how="inner").select(
+    spans = parsed.rows.join(F.broadcast(small_frame(workspace.spark, ddl, units)), on=SOURCE, how="inner").select(
         "t_ns",
         F.col("label").alias("source"),
         "action",
@@ -45,7 +56,7 @@ def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
         "outcome",
         "detail",
     )
-    return Harvest(
+    return ImportResult(
         resolution_ns=MS_NS,
         frames=[(SPANS, spans)],
         rejects=parsed.rejects,
@@ -80,11 +91,11 @@ def with_spans(lines: DataFrame) -> DataFrame:
     )
 
 
-def _ns_per_unit(source: Source) -> int:
+def _ns_per_unit(source: SourceFile) -> int:
     return US_NS if _UNIT.search(first_line(source.head)) else MS_NS
 
 
-def _configuration(source: Source) -> list[Event]:
+def _configuration(source: SourceFile) -> list[Event]:
     """What the first lines say about whoever wrote the log."""
     lines = [line for line in source.head.decode("utf-8", "replace").splitlines() if line.strip()]
     described = next((list(group) for is_one, group in groupby(lines, _describes) if is_one), [])
@@ -101,5 +112,5 @@ MLMQ_LOG = Format(
     name="mlmq-log",
     expected="a line that describes a configuration, or lines of duration;time;action;context",
     kind_of=kind_of,
-    harvest=harvest,
+    read_sources=read_sources,
 )

@@ -16,11 +16,11 @@ from crescendo.importers.format import (
     REASON,
     SOURCE,
     TEXT,
-    Desk,
     Format,
-    Harvest,
-    Options,
-    Source,
+    ImportOptions,
+    ImportResult,
+    SourceFile,
+    Workspace,
     first_line,
     peer,
 )
@@ -40,11 +40,11 @@ def kind_of(_name: str, head: bytes) -> str | None:
     return CSV if line.startswith(_FIRST) and "(msg/s)" in line else None
 
 
-def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
-    layouts: dict[str, list[Source]] = defaultdict(list)
+def read_sources(workspace: Workspace, sources: list[SourceFile], _options: ImportOptions) -> ImportResult:
+    layouts: dict[str, list[SourceFile]] = defaultdict(list)
     for source in sources:
         layouts[first_line(source.head)].append(source)
-    result = Harvest(
+    result = ImportResult(
         resolution_ns=MS_NS,
         caveats=[
             "PerfTest kept rates and percentiles of each period, no messages: counts are rates times periods, and "
@@ -55,10 +55,10 @@ def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
     rates, readings = [], []
     for number, (header, files) in enumerate(layouts.items()):
         columns = [column.strip() for column in header.split(",")][2:]
-        parsed = parse_lines(desk, f"{CSV}-{number}", files, _with_periods(header, len(columns)))
+        parsed = parse_lines(workspace, f"{CSV}-{number}", files, _with_periods(header, len(columns)))
         labels = [{SOURCE: source.number, "label": source.label} for source in files]
         rows = parsed.rows.join(
-            F.broadcast(small_frame(desk.spark, f"{SOURCE} INT, label STRING", labels)), on=SOURCE, how="inner"
+            F.broadcast(small_frame(workspace.spark, f"{SOURCE} INT, label STRING", labels)), on=SOURCE, how="inner"
         ).withColumn("peer", F.concat_ws("@", "test", "label"))
         rates.append(_rates(rows, columns))
         readings.append(_readings(rows, columns))
@@ -128,5 +128,5 @@ PERFTEST = Format(
     name="perftest",
     expected="a CSV file of RabbitMQ PerfTest (--output-file) that begins with id,time (s),published (msg/s)",
     kind_of=kind_of,
-    harvest=harvest,
+    read_sources=read_sources,
 )

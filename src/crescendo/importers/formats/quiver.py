@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 from crescendo.importers.format import (
     REASON,
     TEXT,
-    Desk,
     Format,
-    Harvest,
-    Options,
-    Source,
+    ImportOptions,
+    ImportResult,
+    SourceFile,
+    Workspace,
     connection,
     first_line,
     peer,
@@ -42,7 +42,7 @@ _COLUMNS = ("sender", "seq", "attempt", "intended_ns", "sent_ns", "size")
 
 _ROLES = {SENDER: SENDER, COUNTED_SENDER: SENDER, RECEIVER: RECEIVER, COUNTED_RECEIVER: RECEIVER}
 
-Pair = dict[str, Source]  # role, or the name of a summary -> file
+Pair = dict[str, SourceFile]  # role, or the name of a summary -> file
 
 
 def kind_of(name: str, head: bytes) -> str | None:
@@ -54,18 +54,18 @@ def kind_of(name: str, head: bytes) -> str | None:
     return SUMMARY if name.endswith("-summary.json") and line.startswith("{") else None
 
 
-def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
+def read_sources(workspace: Workspace, sources: list[SourceFile], _options: ImportOptions) -> ImportResult:
     pairs = _pairs(sources)
     numbers = {source.number: index for index, pair in enumerate(pairs.values()) for source in pair.values()}
     sizes = {source.number: _size(pair) for pair in pairs.values() for source in pair.values()}
-    result = Harvest(resolution_ns=MS_NS)
+    result = ImportResult(resolution_ns=MS_NS)
 
     def parsed(kind: str, parse: Parse) -> DataFrame | None:
         """The messages in all files of a kind, None when there is no such file."""
         files = [source for pair in pairs.values() for source in pair.values() if source.kind == kind]
         if not files:
             return None
-        lines = parse_lines(desk, kind, files, parse)
+        lines = parse_lines(workspace, kind, files, parse)
         result.rejects += lines.rejects
         result.records |= lines.lines
         rows = counted(lines.rows, [[file.number] for file in files]) if kind in _COUNTED else lines.rows
@@ -172,7 +172,7 @@ def _settled(rows: DataFrame) -> DataFrame:
     )
 
 
-def _pairs(sources: list[Source]) -> dict[str, Pair]:
+def _pairs(sources: list[SourceFile]) -> dict[str, Pair]:
     pairs: dict[str, Pair] = {}
     for source in sources:
         pair = pairs.setdefault(source.folder, {})
@@ -197,7 +197,7 @@ def _size(pair: Pair) -> int:
     return next((int(match[1]) for match in found if match), 0)
 
 
-def _describe(result: Harvest, folder: str, pair: Pair, numbers: dict[int, int]) -> None:
+def _describe(result: ImportResult, folder: str, pair: Pair, numbers: dict[int, int]) -> None:
     number = numbers[next(iter(pair.values())).number]
     for role in (SENDER, RECEIVER):
         # Without a file of its own a sender still has a number, a receiver is owed nothing.
@@ -225,5 +225,5 @@ QUIVER = Format(
         "(time,time or id,time,time)"
     ),
     kind_of=kind_of,
-    harvest=harvest,
+    read_sources=read_sources,
 )

@@ -5,7 +5,7 @@ reads attributes only and calls no operation.
 """
 
 from crescendo.inspectors.attributes import number_of, take
-from crescendo.inspectors.base import Look, Reading, Target
+from crescendo.inspectors.base import Inspection, InspectionTarget, Reading
 from crescendo.inspectors.sources.jolokia import Attributes, Jolokia, properties_of
 from crescendo.inspectors.sources.jvm import BEANS, take_jvm
 from crescendo.inspectors.targets import MANAGEMENT, url_of
@@ -40,11 +40,11 @@ _LISTS = (
 class ActiveMQInspector:
     """Looks at one broker."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InspectionTarget) -> None:
         self._jolokia = Jolokia(url_of(target, "activemq", (MANAGEMENT,), ("http", "https")), "/api/jolokia")
 
-    def look(self) -> Look:
-        look = Look()
+    def inspect(self) -> Inspection:
+        look = Inspection()
         found = self._jolokia.read(_BEANS, look)
         take_jvm(look, found)
         for attributes in found.get("broker", {}).values():
@@ -61,7 +61,7 @@ class ActiveMQInspector:
         self._jolokia.close()
 
 
-def _take_usage(look: Look, broker: Attributes) -> None:
+def _take_usage(look: Inspection, broker: Attributes) -> None:
     """The broker says percent of a limit, rounded down; the bytes are what can be added up."""
     for name, percent in _USAGES.items():
         share, limit = number_of(broker.get(percent)), number_of(broker.get(f"{name}Limit"))

@@ -5,7 +5,7 @@ no operation, so that looking changes nothing.
 """
 
 from crescendo.inspectors.attributes import take
-from crescendo.inspectors.base import Look, Target
+from crescendo.inspectors.base import Inspection, InspectionTarget
 from crescendo.inspectors.sources.jolokia import Jolokia, properties_of
 from crescendo.inspectors.sources.jvm import BEANS, take_jvm
 from crescendo.inspectors.targets import MANAGEMENT, url_of
@@ -23,11 +23,11 @@ _LISTS = ("AsJSON", "Names", "Roles", "RoleInfo", "ObjectName", "Acceptors", "Co
 class ArtemisInspector:
     """Looks at one broker."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InspectionTarget) -> None:
         self._jolokia = Jolokia(url_of(target, "artemis", (MANAGEMENT,), ("http", "https")), "/console/jolokia")
 
-    def look(self) -> Look:
-        look = Look()
+    def inspect(self) -> Inspection:
+        look = Inspection()
         found = self._jolokia.read(_BEANS, look)
         take_jvm(look, found)
         for kind, key in (("broker", None), ("addresses", "address"), ("queues", "queue")):

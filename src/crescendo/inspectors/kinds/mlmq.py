@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from crescendo.inspectors.base import Look, Reading, Target
+from crescendo.inspectors.base import Inspection, InspectionTarget, Reading
 from crescendo.inspectors.sources.http import Http
 from crescendo.inspectors.targets import MANAGEMENT, url_of
 from crescendo.model.errors import PeerError
@@ -25,13 +25,13 @@ _LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*="((?:[^"\\]|\\.)*)"')
 class MlmqInspector:
     """Looks at all brokers of one system."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InspectionTarget) -> None:
         first = url_of(target, "mlmq", (MANAGEMENT,), ("http",))
         further = [target.endpoints[name] for name in target.endpoints if name.startswith(f"{MANAGEMENT}-")]
         self._brokers = [Http(url) for url in (first, *further)]
 
-    def look(self) -> Look:
-        look = Look()
+    def inspect(self) -> Inspection:
+        look = Inspection()
         for number, broker in enumerate(self._brokers, 1):
             entity = BROKER if len(self._brokers) == 1 else f"{BROKER}/{number}"
             # People give the URL with or without the page's own path.

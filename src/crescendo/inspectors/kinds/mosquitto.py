@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from crescendo.inspectors.base import TIMEOUT_S, Look, Reading, Target
+from crescendo.inspectors.base import TIMEOUT_S, Inspection, InspectionTarget, Reading
 from crescendo.inspectors.targets import MANAGEMENT, MQTT, url_of
 from crescendo.model.address import PORTS
 from crescendo.model.errors import PeerError
@@ -36,18 +36,18 @@ _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?: seconds)?$")
 class MosquittoInspector:
     """Looks at one broker."""
 
-    def __init__(self, target: Target, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, target: InspectionTarget, timeout_s: float = TIMEOUT_S) -> None:
         self._url = urlsplit(url_of(target, "mosquitto", (MQTT, MANAGEMENT), ("mqtt",)))
         self._where = f"{self._url.hostname}:{self._url.port or _DEFAULT_PORT}"
         self._timeout_s = timeout_s
         self._subscription: _Subscription | None = None
 
-    def look(self) -> Look:
+    def inspect(self) -> Inspection:
         deadline_s = time.monotonic() + self._timeout_s
         if self._subscription is None:
             self._subscription = self._subscribe()
         try:
-            return self._subscription.look(deadline_s)
+            return self._subscription.inspect(deadline_s)
         except PeerError as err:
             self.close()
             raise PeerError(f"{self._where} {err}") from err
@@ -93,7 +93,7 @@ class _Subscription:
         self._client.connect(host, port, keepalive=_KEEP_ALIVE_S)
         self._client.loop_start()
 
-    def look(self, deadline_s: float) -> Look:
+    def inspect(self, deadline_s: float) -> Inspection:
         """What was said last; the first time, wait until the broker has said everything once."""
         with self._changed:
             while not (self._fault or (self._complete and self._pulse_s is not None)):
@@ -157,8 +157,8 @@ class _Subscription:
                 self._changed.notify_all()
 
 
-def _look_of(words: dict[str, bytes]) -> Look:
-    look = Look()
+def _look_of(words: dict[str, bytes]) -> Inspection:
+    look = Inspection()
     for topic, payload in words.items():
         text = payload.decode("utf-8", errors="replace")
         metric = topic.removeprefix(_PREFIX)

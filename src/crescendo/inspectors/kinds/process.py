@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from crescendo.inspectors.base import Look, Reading, Target
+from crescendo.inspectors.base import Inspection, InspectionTarget, Reading
 from crescendo.model.errors import ConfigError, PeerError
 
 TREE = "process"
@@ -27,7 +27,7 @@ _INTERFACE_COLUMNS = {
 class ProcessInspector:
     """Looks at one process tree of this machine."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InspectionTarget) -> None:
         if target.pid is None:
             raise ConfigError("inspect: process needs a pid, because Crescendo does not know that of the system")
         self._pid = target.pid
@@ -36,7 +36,7 @@ class ProcessInspector:
         self._ended = dict.fromkeys(_COUNTERS, 0.0)
         self._before: tuple[float, float] | None = None  # when we looked last, and the CPU seconds then
 
-    def look(self) -> Look:
+    def inspect(self) -> Inspection:
         try:
             if self._root is None:
                 self._root = psutil.Process(self._pid)
@@ -50,7 +50,7 @@ class ProcessInspector:
         now_s = time.monotonic()
         if not found[self._root]:
             raise PeerError(f"process {self._pid} has ended")
-        look = Look()
+        look = Inspection()
         self._take_tree(look, {process: values for process, values in found.items() if values}, now_s)
         if len(found) > 1:
             for process, values in found.items():
@@ -63,7 +63,7 @@ class ProcessInspector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _take_tree(self, look: Look, found: dict[psutil.Process, dict[str, float]], now_s: float) -> None:
+    def _take_tree(self, look: Inspection, found: dict[psutil.Process, dict[str, float]], now_s: float) -> None:
         for process, values in self._last.items():
             if process not in found:
                 for name in _COUNTERS:
@@ -132,7 +132,7 @@ def _io_bytes(process: psutil.Process) -> tuple[float, float]:
     return counters.read_chars, counters.write_chars
 
 
-def _take_words(look: Look, process: psutil.Process, entity: str) -> None:
+def _take_words(look: Inspection, process: psutil.Process, entity: str) -> None:
     try:
         # Never the command line: it may hold secrets.
         look.texts[entity, "name"] = process.name()
@@ -141,7 +141,7 @@ def _take_words(look: Look, process: psutil.Process, entity: str) -> None:
         return
 
 
-def _take_interfaces(look: Look, pid: int) -> None:
+def _take_interfaces(look: Inspection, pid: int) -> None:
     """The counters of the interfaces in the network namespace of this process."""
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]

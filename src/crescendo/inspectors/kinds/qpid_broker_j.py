@@ -7,7 +7,7 @@ objects and calls no operation.
 from typing import Any
 
 from crescendo.inspectors.attributes import number_of, take
-from crescendo.inspectors.base import Look, Reading, Target
+from crescendo.inspectors.base import Inspection, InspectionTarget, Reading
 from crescendo.inspectors.sources.http import Http
 from crescendo.inspectors.targets import MANAGEMENT, url_of
 from crescendo.model.errors import PeerError
@@ -28,12 +28,12 @@ _SAME = {
 class BrokerJInspector:
     """Looks at one broker."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InspectionTarget) -> None:
         self._http = Http(url_of(target, "qpid-broker-j", (MANAGEMENT,), ("http", "https")))
         self._api = self._http.path.removesuffix(_API) + _API
 
-    def look(self) -> Look:
-        look = Look()
+    def inspect(self) -> Inspection:
+        look = Inspection()
         for kind in _KINDS:
             for item in self._list(kind):
                 self._take(look, kind, item)
@@ -49,7 +49,7 @@ class BrokerJInspector:
             raise PeerError(f"the management of Qpid Broker-J answered with something else than a list of {kind}s")
         return items
 
-    def _take(self, look: Look, kind: str, item: dict[str, Any]) -> None:
+    def _take(self, look: Inspection, kind: str, item: dict[str, Any]) -> None:
         entity = kind if kind == "broker" else f"{kind}/{item.get('name', '')}"
         statistics = item.get("statistics")
         # Lists of objects are children; each is asked for by its own kind.
@@ -66,7 +66,7 @@ def _plain(value: Any) -> bool:
     return not (isinstance(value, list) and any(isinstance(entry, dict) for entry in value))
 
 
-def _take_heap(look: Look, broker: dict[str, Any], statistics: dict[str, Any]) -> None:
+def _take_heap(look: Inspection, broker: dict[str, Any], statistics: dict[str, Any]) -> None:
     """The heap under the name that it has for every Java broker."""
     for metric, value in (("used", statistics.get("usedHeapMemorySize")), ("max", broker.get("maximumHeapMemorySize"))):
         number = number_of(value)

@@ -8,10 +8,10 @@ nothing is taken away.
 from collections.abc import Mapping
 from typing import Any
 
-from crescendo.client.amqp10 import Client
-from crescendo.client.messages import Message
+from crescendo.client.amqp10 import Amqp10Client
+from crescendo.client.messages import Amqp10Message
 from crescendo.inspectors.attributes import number_of, take
-from crescendo.inspectors.base import TIMEOUT_S, Look, Reading, Target
+from crescendo.inspectors.base import TIMEOUT_S, Inspection, InspectionTarget, Reading
 from crescendo.inspectors.targets import AMQP, MANAGEMENT, url_of
 from crescendo.model.errors import PeerError
 
@@ -36,17 +36,17 @@ _COUNTS = ("totalAllocFromHeap", "totalFreeToHeap", "heldByThreads")
 class DispatchInspector:
     """Looks at one router."""
 
-    def __init__(self, target: Target, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, target: InspectionTarget, timeout_s: float = TIMEOUT_S) -> None:
         self._url = url_of(target, "qpid-dispatch", (MANAGEMENT, AMQP), ("amqp",))
         self._timeout_s = timeout_s
-        self._client: Client | None = None
+        self._client: Amqp10Client | None = None
 
-    def look(self) -> Look:
+    def inspect(self) -> Inspection:
         if self._client is not None and self._client.stale:
             self.close()
         if self._client is None:
-            self._client = Client(self._url, self._timeout_s)
-        look = Look()
+            self._client = Amqp10Client(self._url, self._timeout_s)
+        look = Inspection()
         try:
             for kind in TYPES:
                 take_answer(look, kind, self._client.request(ADDRESS, {"attributeNames": []}, query_of(kind)))
@@ -71,7 +71,7 @@ def query_of(kind: str) -> dict[str, Any]:
     }
 
 
-def take_answer(look: Look, kind: str, answer: Message) -> None:
+def take_answer(look: Inspection, kind: str, answer: Amqp10Message) -> None:
     """Add every entity of one answer. A type that this router does not have is a text, not a failure."""
     status = answer.application_properties.get("statusCode")
     if status != _OK:
@@ -100,7 +100,7 @@ def identity_of(kind: str, entity: Mapping[str, Any]) -> str:
     return str(identity).removeprefix(f"{kind}/")
 
 
-def _take_bytes(look: Look, name: str, entity: Mapping[str, Any]) -> None:
+def _take_bytes(look: Inspection, name: str, entity: Mapping[str, Any]) -> None:
     size = number_of(entity.get("typeSize"))
     for count in _COUNTS:
         number = number_of(entity.get(count))

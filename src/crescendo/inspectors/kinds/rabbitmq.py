@@ -7,7 +7,7 @@ broker refreshes these numbers by itself every few seconds; a look does not make
 from typing import Any
 
 from crescendo.inspectors.attributes import take
-from crescendo.inspectors.base import Look, Reading, Target
+from crescendo.inspectors.base import Inspection, InspectionTarget, Reading
 from crescendo.inspectors.sources.http import Http
 from crescendo.inspectors.targets import MANAGEMENT, url_of
 from crescendo.model.errors import PeerError
@@ -18,13 +18,13 @@ _DEFAULT_HOST = "/"
 class RabbitInspector:
     """Looks at one broker, all its nodes included."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InspectionTarget) -> None:
         self._http = Http(url_of(target, "rabbitmq", (MANAGEMENT,), ("http", "https")))
         # People give the URL with or without the API's own path.
         self._api = self._http.path.removesuffix("/api") + "/api"
 
-    def look(self) -> Look:
-        look = Look()
+    def inspect(self) -> Inspection:
+        look = Inspection()
         overview = self._http.get(f"{self._api}/overview")
         if not isinstance(overview, dict):
             raise PeerError("the management API of RabbitMQ answered with something else than its overview")
@@ -46,7 +46,7 @@ class RabbitInspector:
             raise PeerError(f"the management API of RabbitMQ answered with something else than a list of {what}")
         return [item for item in answer if isinstance(item, dict)]
 
-    def _take_connection(self, look: Look, connection: dict[str, Any]) -> None:
+    def _take_connection(self, look: Inspection, connection: dict[str, Any]) -> None:
         entity = f"connection/{connection.get('name', '')}"
         take(look, entity, connection)
         state = connection.get("state")

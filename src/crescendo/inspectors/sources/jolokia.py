@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crescendo.inspectors.attributes import number_of, text_of
-from crescendo.inspectors.base import Look
+from crescendo.inspectors.base import Inspection
 from crescendo.inspectors.sources.http import Http
 from crescendo.model.errors import PeerError
 
@@ -35,7 +35,7 @@ class Jolokia:
         self._numbers: dict[str, list[str]] = {}  # our name for beans -> their attributes that are numbers
         self._looks = 0
 
-    def read(self, beans: Mapping[str, str], look: Look) -> dict[str, dict[str, Attributes]]:
+    def read(self, beans: Mapping[str, str], look: Inspection) -> dict[str, dict[str, Attributes]]:
         """Read beans by our names for them; a name with a pattern gives several. Full bean name -> attributes."""
         in_full = self._looks % _FULL_EVERY == 0
         requests = [self._request(name, bean, in_full) for name, bean in beans.items()]

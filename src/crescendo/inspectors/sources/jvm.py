@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from crescendo.inspectors.attributes import number_of, take
-from crescendo.inspectors.base import Look, Reading
+from crescendo.inspectors.base import Inspection, Reading
 from crescendo.inspectors.sources.jolokia import Attributes, properties_of
 
 BEANS = {
@@ -27,7 +27,7 @@ _AREAS = (
 _THREADS = ("ThreadCount", "PeakThreadCount", "DaemonThreadCount", "TotalStartedThreadCount")
 
 
-def take_jvm(look: Look, found: Mapping[str, Mapping[str, Attributes]]) -> None:
+def take_jvm(look: Inspection, found: Mapping[str, Mapping[str, Attributes]]) -> None:
     """Add what the beans of `BEANS` said. Any of them may be missing."""
     for memory in found.get("memory", {}).values():
         for attribute, area in (("HeapMemoryUsage", "heap"), ("NonHeapMemoryUsage", "non-heap")):
@@ -55,6 +55,6 @@ def area_of(pool: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", pool.lower()).strip("-")
 
 
-def _take_usage(look: Look, area: str, usage: object) -> None:
+def _take_usage(look: Inspection, area: str, usage: object) -> None:
     if isinstance(usage, dict):
         take(look, f"memory/{area}", usage)

@@ -21,7 +21,7 @@ _ECHOED_AT = slice(STAMP_BYTES, ECHO_BYTES)
 Int64s = npt.NDArray[np.int64]
 
 
-class Echo:
+class EchoResponder:
     """The answering side of one receiver: a connection to the queue of each sender."""
 
     def __init__(self, channels: dict[int, SendChannel], tag: int) -> None:
@@ -66,7 +66,7 @@ class Echo:
         self.go_on()
 
 
-class Answers(NamedTuple):
+class EchoedStamps(NamedTuple):
     """Answers that came with one read."""
 
     received_ns: int
@@ -76,7 +76,7 @@ class Answers(NamedTuple):
     echoed_ns: Int64s
 
 
-class Replies:
+class EchoReplies:
     """The side that waits for answers: one connection from the sender's own queue."""
 
     def __init__(self, channel: ReceiveChannel, sender: int, tag: int) -> None:
@@ -85,7 +85,7 @@ class Replies:
         self._tag = tag
         self.count = 0
 
-    def take(self) -> list[Answers]:
+    def take(self) -> list[EchoedStamps]:
         """Read once. Whatever is no answer to this sender is left out."""
         found = []
         for arrived in self.channel.pump():
@@ -99,7 +99,7 @@ class Replies:
             stamps = stamps[ours]
             echoed_ns = np.ascontiguousarray(rows[:, _ECHOED_AT]).view(">i8")[:, 0].astype(np.int64)
             seq, intended_ns, sent_ns = (stamps[name].astype(np.int64) for name in ("seq", "intended_ns", "sent_ns"))
-            found.append(Answers(self.channel.read_ns, seq, intended_ns, sent_ns, echoed_ns))
+            found.append(EchoedStamps(self.channel.read_ns, seq, intended_ns, sent_ns, echoed_ns))
             self.count += len(rows)
         self.channel.settle()
         return found

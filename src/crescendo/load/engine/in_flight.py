@@ -32,7 +32,7 @@ class Stretch(NamedTuple):
     first_sent_ns: int = 0  # when they left for the first time, if they did
 
 
-class Landed(NamedTuple):
+class SettledRange(NamedTuple):
     """Messages first to last (inclusive) that left together and are settled."""
 
     first_seq: int
@@ -40,8 +40,8 @@ class Landed(NamedTuple):
     sent_ns: int
 
 
-class Scattered(NamedTuple):
-    """Messages that are settled but did not leave together: what `Landed` says, for several stretches."""
+class SettledRanges(NamedTuple):
+    """Messages that are settled but did not leave together: what `SettledRange` says, for several stretches."""
 
     messages: int
     first_seq: Int64s
@@ -49,7 +49,7 @@ class Scattered(NamedTuple):
     sent_ns: Int64s
 
 
-class Flights:
+class InFlight:
     """The messages of one sender that have left and are not settled."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Flights:
         if stretch.attempt != FIRST_ATTEMPT:
             self._again.update(dict.fromkeys(range(first, end), (stretch.attempt, stretch.first_sent_ns)))
 
-    def take(self, seqs: range | Int64s) -> Landed | Scattered | None:
+    def take(self, seqs: range | Int64s) -> SettledRange | SettledRanges | None:
         """Take these out, as far as they are here; sequence numbers in any order."""
         if self._queue:
             if isinstance(seqs, range) and seqs.start <= self._queue[0][0]:
@@ -105,7 +105,7 @@ class Flights:
         self._view[slots] = _NOT_HERE
         return self._landed(seqs, sent_ns)
 
-    def give_up(self) -> list[Stretch]:
+    def take_unsettled(self) -> list[Stretch]:
         """The connection is gone: what was on its way, in order, as it must be sent again."""
         if self._queue:
             self._leave_queue()
@@ -124,7 +124,7 @@ class Flights:
         columns = (seqs[begins], lengths, attempts[begins] + 1, first_sent_ns[begins])
         return [Stretch(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
-    def _take_first(self, end: int) -> Landed | Scattered | None:
+    def _take_first(self, end: int) -> SettledRange | SettledRanges | None:
         """What is in the queue up to here."""
         queue, landed = self._queue, []
         while queue and queue[0][0] < end:
@@ -135,9 +135,9 @@ class Flights:
             self.count -= stop - first
             landed.append((first, stop - 1, sent_ns))
         if len(landed) <= 1:
-            return Landed(*landed[0]) if landed else None
+            return SettledRange(*landed[0]) if landed else None
         firsts, lasts, sent = np.array(landed, np.int64).T
-        return Scattered(int((lasts - firsts).sum()) + len(landed), firsts, lasts, sent)
+        return SettledRanges(int((lasts - firsts).sum()) + len(landed), firsts, lasts, sent)
 
     def _leave_queue(self) -> None:
         """Something came out of turn."""
@@ -149,7 +149,7 @@ class Flights:
             self._put(first, end, sent_ns)
             self.count += end - first
 
-    def _take_one(self, seq: int) -> Landed | None:
+    def _take_one(self, seq: int) -> SettledRange | None:
         sent_ns = self._sent[seq & self._mask] if self._low <= seq < self._high else _NOT_HERE
         if sent_ns == _NOT_HERE:
             return None
@@ -157,9 +157,9 @@ class Flights:
         if seq == self._low:
             self._low = seq + 1
         self.count -= 1
-        return Landed(seq, seq, sent_ns)
+        return SettledRange(seq, seq, sent_ns)
 
-    def _take_range(self, first: int, end: int) -> Landed | Scattered | None:
+    def _take_range(self, first: int, end: int) -> SettledRange | SettledRanges | None:
         if first >= end:
             return None
         sent_ns = self._get(first, end)
@@ -168,10 +168,10 @@ class Flights:
             self._low = end
         if sent_ns[0] != _NOT_HERE and not np.count_nonzero(sent_ns != sent_ns[0]):
             self.count -= end - first
-            return Landed(first, end - 1, int(sent_ns[0]))
+            return SettledRange(first, end - 1, int(sent_ns[0]))
         return self._landed(np.arange(first, end), sent_ns)
 
-    def _landed(self, seqs: Int64s, sent_ns: Int64s) -> Landed | Scattered | None:
+    def _landed(self, seqs: Int64s, sent_ns: Int64s) -> SettledRange | SettledRanges | None:
         here = sent_ns != _NOT_HERE
         if np.count_nonzero(here) < len(here):
             seqs, sent_ns = seqs[here], sent_ns[here]
@@ -181,8 +181,8 @@ class Flights:
         breaks = ((seqs[1:] - seqs[:-1] != 1) | (sent_ns[1:] != sent_ns[:-1])).nonzero()[0]
         firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(seqs) - 1)
         if len(firsts) == 1:
-            return Landed(int(seqs[0]), int(seqs[-1]), int(sent_ns[0]))
-        return Scattered(len(seqs), seqs[firsts], seqs[lasts], sent_ns[firsts])
+            return SettledRange(int(seqs[0]), int(seqs[-1]), int(sent_ns[0]))
+        return SettledRanges(len(seqs), seqs[firsts], seqs[lasts], sent_ns[firsts])
 
     # -- the ring ------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ and recorded later, again for many at once. A message that has waited so costs l
 
 Only where that is sound: messages of one size that leave at most a few at a time, on a connection that has room for
 them and nothing to repeat. Everything else takes the engine's ordinary way, before which whatever waits here is dropped
-(`drop`); and before anybody asks what a connection has sent, it is to be booked (`book`).
+(`discard`); and before anybody asks what a connection has sent, it is to be booked (`commit`).
 """
 
 import struct
@@ -31,7 +31,7 @@ Record = Callable[[Sender, Stretch, Int64s, Int64s, int], None]
 """Told of messages that have left: whose, which, their intended and their send times, and their size."""
 
 
-class Ahead:
+class PreparedMessages:
     """The messages of one connection that wait for their time."""
 
     __slots__ = (
@@ -96,14 +96,14 @@ class Ahead:
 
     def renew(self, now_ns: int) -> bool:
         """Ask for leave to send what is prepared, and prepare more when that is used up. Whether any may leave."""
-        self.book()
+        self.commit()
         room = self._sender.room()
         if self._at == self._count:
             self._prepare(now_ns, room)
         self._granted = min(self._at + max(room, 0), self._count)
         return self._granted > self._at
 
-    def book(self, *, revoke: bool = False) -> None:
+    def commit(self, *, revoke: bool = False) -> None:
         """Let the sender and its channel know what has left. `revoke` the leave to send more: it is to be renewed."""
         if revoke:
             self._granted = self._at
@@ -116,9 +116,9 @@ class Ahead:
         if self._at == self._count:
             self._tell()
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Forget what waits; it is going to leave in another way."""
-        self.book()
+        self.commit()
         if self._sent_ns:
             self._tell()
         self._count = self._granted = self._at = self._booked = 0
@@ -161,7 +161,7 @@ class Ahead:
     def _adopt(self) -> None:
         """The batch is another one: of another connection, or the first."""
         self._channel = channel = self._sender.channel
-        self._sender.dress(channel.capacity)
+        self._sender.stamp_constants(channel.capacity)
         self._stamps, self._frames = channel.stamps, []
         self._numbers, self._intended = channel.stamps["seq"], channel.stamps["intended_ns"]
         self._bodies = [body.data for body in channel.bodies[: MOST + FEWEST]]

@@ -17,11 +17,11 @@ PERIOD_NS = 20_000_000
 """Over so long the pace is taken: single looks bring many or few by chance."""
 
 
-class Gathering:
+class ReadCoalescer:
     """What the last looks brought, and the pause before the next one."""
 
     def __init__(self, *, unhurried: bool) -> None:
-        self.unhurried = unhurried
+        self.unpaced = unhurried
         self._messages = 0
         self._took_ns = 0
         self._begun_ns = 0  # the period
@@ -38,7 +38,7 @@ class Gathering:
 
         `window` is how many messages may be under way before the system waits for us.
         """
-        if not self.unhurried:
+        if not self.unpaced:
             return 0.0
         messages, self._messages = self._messages, 0
         self._counted += messages

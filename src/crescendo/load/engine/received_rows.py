@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.load.engine.statistics import Distribution
-from crescendo.load.protocols.interfaces import Arrived, Octets
+from crescendo.load.protocols.interfaces import Octets, ReceivedMessages
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES
 from crescendo.record.schema import RECEIVED, Flag
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
 from crescendo.wire.stamp import MAGIC, ONE_STAMP, heads_of, stamp_words
 
 Int64s = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ _ENOUGH = 2048
 """Messages of several reads that are worth being taken together; beyond that nothing is saved any more."""
 
 
-class Tally:
+class ReceiverCounts:
     """What one receiving connection has got, and what of it is not recorded yet."""
 
     def __init__(self, number: int) -> None:
@@ -62,10 +62,10 @@ def _spread(values: Int64s, counts: Int64s) -> int | Int64s:
     return int(values[0]) if (values == values[0]).all() else np.repeat(values, counts)
 
 
-class Intake:
+class ReceivedRows:
     """Makes rows of what has arrived on the connections of one process."""
 
-    def __init__(self, log: Log, tag: int, *, unhurried: bool) -> None:
+    def __init__(self, log: RowSink, tag: int, *, unhurried: bool) -> None:
         self.response = Distribution()
         self.response_ns = 0  # of the last message that became a row
         self.behind = 0  # messages that were put aside
@@ -73,7 +73,7 @@ class Intake:
         self._tag = tag
         self._unhurried = unhurried
 
-    def take(self, tally: Tally, arrived: Arrived, received_ns: int) -> None:
+    def take(self, tally: ReceiverCounts, arrived: ReceivedMessages, received_ns: int) -> None:
         """These have arrived. At full speed they may be put aside until `catch_up`."""
         payloads = arrived.payloads
         count, size = payloads.shape
@@ -98,7 +98,7 @@ class Intake:
             stamp = ONE_STAMP.unpack_from(payload.data) if stamped else (0, 0, 0, 0, 0, 0)
             self._take_one(tally, stamp, received_ns, arrival + index, size, flags)
 
-    def catch_up(self, tally: Tally, behind: int = 0) -> None:
+    def catch_up(self, tally: ReceiverCounts, behind: int = 0) -> None:
         """What was put aside becomes rows; `behind` messages came after it."""
         if tally.put_aside:
             arrival = tally.arrivals - behind - tally.put_aside
@@ -108,7 +108,7 @@ class Intake:
 
     def _take_words(
         self,
-        tally: Tally,
+        tally: ReceiverCounts,
         words: Int64s,
         received_ns: int | Int64s,
         arrival: int,
@@ -143,7 +143,7 @@ class Intake:
             range(arrival, arrival + count), sizes, flags if late is None else late | flags,
         )  # fmt: skip
 
-    def _in_order(self, tally: Tally, heads: Int64s, sequence: Int64s) -> int | None:
+    def _in_order(self, tally: ReceiverCounts, heads: Int64s, sequence: Int64s) -> int | None:
         """The sender, where these are the next messages of one of ours."""
         first, count = int(sequence[0]), len(sequence)
         if np.count_nonzero(heads != heads[0]) or np.count_nonzero(sequence != np.arange(first, first + count)):
@@ -166,7 +166,7 @@ class Intake:
         )
 
     def _take_one(
-        self, tally: Tally, stamp: tuple[int, ...], received_ns: int, arrival: int, size: int, flags: int
+        self, tally: ReceiverCounts, stamp: tuple[int, ...], received_ns: int, arrival: int, size: int, flags: int
     ) -> None:
         """A single message, or one of a batch with something foreign in it."""
         magic, sender, tag, sequence, intended_ns, sent_ns = stamp

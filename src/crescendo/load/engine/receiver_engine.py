@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable, Iterator
 
 from crescendo.control.notes import Statistics
-from crescendo.load.engine.echo import Echo
-from crescendo.load.engine.graceful_close import PATIENCE_S, part
-from crescendo.load.engine.read_coalescing import Gathering
-from crescendo.load.engine.received_rows import Intake, Tally
-from crescendo.load.engine.reconnect import Change, Diallers, Lifeline
+from crescendo.load.engine.echo import EchoResponder
+from crescendo.load.engine.graceful_close import PATIENCE_S, close_gracefully
+from crescendo.load.engine.read_coalescing import ReadCoalescer
+from crescendo.load.engine.received_rows import ReceivedRows, ReceiverCounts
+from crescendo.load.engine.reconnect import ConnectionChange, DialPool, ReconnectingChannel
 from crescendo.load.engine.sender_engine import Control
-from crescendo.load.engine.statistics import Pulse, known
+from crescendo.load.engine.statistics import RateMeter, known
 from crescendo.load.engine.summarizer import Summarizer
-from crescendo.load.protocols.interfaces import Channel, ReceiveChannel
+from crescendo.load.protocols.interfaces import LoadChannel, ReceiveChannel
 from crescendo.model.workload import Group
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
 
 _WAIT_S = 0.05
 _CATCH_UP_S = 0.005  # of silence, and there is time for what was put aside
@@ -40,16 +40,16 @@ class Receiver:
         *,
         redial: Callable[[int], ReceiveChannel] | None = None,
         summarizer: Summarizer | None = None,
-        echo: Echo | None = None,
+        echo: EchoResponder | None = None,
     ) -> None:
         self.number = number
         self.group = group
-        self.line = Lifeline(channel, redial, seed=number)
+        self.line = ReconnectingChannel(channel, redial, seed=number)
         self.summarizer = summarizer
         self.echo = echo
         self.consuming_ns = group.consuming_ns
         self.resume_ns = 0  # busy with what it took until then
-        self.tally = Tally(number)
+        self.tally = ReceiverCounts(number)
         self.watched = 0
 
     @property
@@ -57,7 +57,7 @@ class Receiver:
         return self.line.channel
 
     @property
-    def channels(self) -> Iterator[Channel]:
+    def channels(self) -> Iterator[LoadChannel]:
         """All that it holds: its own, and those on which it answers or sums up."""
         yield self.channel
         if self.summarizer is not None:
@@ -69,7 +69,7 @@ class Receiver:
 class ReceiverEngine:
     """Drives the receivers of one process."""
 
-    def __init__(self, receivers: list[Receiver], log: Log, control: Control, *, tag: int) -> None:
+    def __init__(self, receivers: list[Receiver], log: RowSink, control: Control, *, tag: int) -> None:
         self._receivers = receivers
         self._log = log
         self._control = control
@@ -78,12 +78,12 @@ class ReceiverEngine:
         self._epoll = select.epoll()
         self._by_file: dict[int, Receiver] = {}
         self._busy: list[tuple[int, int]] = []  # a heap: when a slow receiver is done, and which (its place)
-        self._diallers = Diallers()
-        unhurried = all(receiver.group.unhurried for receiver in receivers)
-        self._gathering = Gathering(unhurried=unhurried)
-        self._intake = Intake(log, tag, unhurried=unhurried)
+        self._diallers = DialPool()
+        unhurried = all(receiver.group.unpaced for receiver in receivers)
+        self._gathering = ReadCoalescer(unhurried=unhurried)
+        self._intake = ReceivedRows(log, tag, unhurried=unhurried)
         self._window = min((receiver.channel.window for receiver in receivers), default=0)
-        self._pulse = Pulse(time.monotonic_ns())
+        self._pulse = RateMeter(time.monotonic_ns())
         self.draining = False
         self._answering: dict[int, Receiver] = {}
         for receiver in receivers:
@@ -95,7 +95,7 @@ class ReceiverEngine:
     def run(self) -> Statistics:
         """Receive until told to stop."""
         now_ns = time.monotonic_ns()
-        self._pulse = Pulse(now_ns)
+        self._pulse = RateMeter(now_ns)
         next_housekeeping_ns = now_ns
         last_report_ns = now_ns
         for receiver in self._receivers:
@@ -123,7 +123,7 @@ class ReceiverEngine:
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         self._diallers.close()
-        part((channel for receiver in self._receivers for channel in receiver.channels), patience_s)
+        close_gracefully((channel for receiver in self._receivers for channel in receiver.channels), patience_s)
         self._epoll.close()
 
     @property
@@ -206,11 +206,11 @@ class ReceiverEngine:
     def _tend(self, receiver: Receiver, now_ns: int) -> None:
         """See to a connection that was lost."""
         match receiver.line.step(now_ns, self._diallers):
-            case Change.LOST | Change.INTERRUPTED:
+            case ConnectionChange.LOST | ConnectionChange.INTERRUPTED:
                 self._control.event("disconnect", {"receiver": receiver.number, "reason": receiver.line.reason})
-            case Change.DIALLED:
+            case ConnectionChange.DIALLED:
                 self._adopt(receiver)
-            case Change.RESTORED:
+            case ConnectionChange.RESTORED:
                 self._control.event("reconnect", {"receiver": receiver.number})
                 self._begin(receiver)
 
@@ -238,7 +238,7 @@ class ReceiverEngine:
         for receiver in self._receivers:
             counts[receiver.group.meeting] = counts.get(receiver.group.meeting, 0) + receiver.tally.arrivals
         messages = sum(counts.values())
-        rate, cores = self._pulse.beat(now_ns, messages)
+        rate, cores = self._pulse.sample(now_ns, messages)
         batched = sum(receiver.tally.batched for receiver in self._receivers)
         p99_ns = self._intake.response.fold(99.0)
         values = {

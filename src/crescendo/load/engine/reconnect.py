@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from typing import Generic, TypeVar
 
-from crescendo.load.protocols.interfaces import Channel
+from crescendo.load.protocols.interfaces import LoadChannel
 from crescendo.model.errors import CrescendoError
 
 FIRST_PAUSE_NS = 50_000_000
@@ -19,10 +19,10 @@ LONGEST_PAUSE_NS = 2_000_000_000
 GREETING_NS = 5_000_000_000
 _DIALLERS = 4
 
-AnyChannel = TypeVar("AnyChannel", bound=Channel)
+AnyChannel = TypeVar("AnyChannel", bound=LoadChannel)
 
 
-class Change(Enum):
+class ConnectionChange(Enum):
     """What a look at the connection showed."""
 
     NONE = 0
@@ -40,7 +40,7 @@ class _State(Enum):
     DEAD = 4
 
 
-class Diallers:
+class DialPool:
     """The threads in which an engine's connections are made anew; started when the first one is needed."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Diallers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-class Lifeline(Generic[AnyChannel]):
+class ReconnectingChannel(Generic[AnyChannel]):
     """One connection of an engine, and its successors."""
 
     def __init__(
@@ -77,16 +77,16 @@ class Lifeline(Generic[AnyChannel]):
         """Over, for good."""
         return self._state is _State.DEAD or (self._redial is None and self.channel.closed is not None)
 
-    def step(self, now_ns: int, diallers: Diallers) -> Change:
+    def step(self, now_ns: int, diallers: DialPool) -> ConnectionChange:
         """Look at the connection, and do what is next. Called a few times a second."""
         match self._state:
             case _State.UP if self.channel.closed is not None:
                 self.reason = self.channel.closed
                 if self._redial is None:
                     self._state = _State.DEAD
-                    return Change.LOST
+                    return ConnectionChange.LOST
                 self._pause(now_ns)
-                return Change.INTERRUPTED
+                return ConnectionChange.INTERRUPTED
             case _State.PAUSING if now_ns >= self._due_ns and self._redial is not None:
                 redial, attempt = self._redial, self._attempt
                 self._coming = diallers.submit(lambda: redial(attempt))
@@ -95,34 +95,34 @@ class Lifeline(Generic[AnyChannel]):
                 return self._answered(self._coming, now_ns)
             case _State.GREETING:
                 return self._greeted(now_ns)
-        return Change.NONE
+        return ConnectionChange.NONE
 
-    def _answered(self, coming: "Future[AnyChannel]", now_ns: int) -> Change:
+    def _answered(self, coming: "Future[AnyChannel]", now_ns: int) -> ConnectionChange:
         self._coming = None
         try:
             self.channel = coming.result()
         except CrescendoError as err:
             self.reason = str(err)
             self._pause(now_ns)
-            return Change.NONE
+            return ConnectionChange.NONE
         self._state = _State.GREETING
         self._due_ns = now_ns + GREETING_NS
         self._file = self.channel.fileno()
-        return Change.DIALLED
+        return ConnectionChange.DIALLED
 
-    def _greeted(self, now_ns: int) -> Change:
+    def _greeted(self, now_ns: int) -> ConnectionChange:
         if self.channel.ready:
             self._state = _State.UP
             self._attempt = 0
-            return Change.RESTORED
+            return ConnectionChange.RESTORED
         if self.channel.closed is not None or now_ns > self._due_ns:
             self.reason = self.channel.closed or "the system did not answer"
             self.channel.close()
             self._pause(now_ns)
         elif self._file != self.channel.fileno():  # it was refused and asks in another way, on another socket
             self._file = self.channel.fileno()
-            return Change.DIALLED
-        return Change.NONE
+            return ConnectionChange.DIALLED
+        return ConnectionChange.NONE
 
     def _pause(self, now_ns: int) -> None:
         longest_ns = min(FIRST_PAUSE_NS << min(self._attempt, 20), LONGEST_PAUSE_NS)

@@ -28,7 +28,7 @@ class Spans(NamedTuple):
 
 
 @runtime_checkable
-class Timed(Protocol):
+class SpanSource(Protocol):
     """A channel that has spans to tell."""
 
     def take_spans(self) -> list[Spans]:
@@ -36,7 +36,7 @@ class Timed(Protocol):
         ...
 
 
-class Tiers:
+class RequestSpans:
     """The spans of one connection."""
 
     def __init__(self, of: int) -> None:

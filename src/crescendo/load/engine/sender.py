@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from crescendo.load.assignment import Quota
-from crescendo.load.engine.echo import Replies
-from crescendo.load.engine.in_flight import FIRST_ATTEMPT, Flights, Int64s, Landed, Scattered, Stretch
-from crescendo.load.engine.reconnect import Lifeline
+from crescendo.load.engine.echo import EchoReplies
+from crescendo.load.engine.in_flight import FIRST_ATTEMPT, InFlight, Int64s, SettledRange, SettledRanges, Stretch
+from crescendo.load.engine.reconnect import ReconnectingChannel
 from crescendo.load.engine.statistics import Stopwatch
-from crescendo.load.protocols.interfaces import Channel, Outcome, SendChannel
+from crescendo.load.protocols.interfaces import LoadChannel, SendChannel, SettledMessages
 from crescendo.model.pacer import Pacer
-from crescendo.model.workload import Group, PingPong, Settle
+from crescendo.model.workload import Group, PingPongMode, Settle
 from crescendo.wire.stamp import MAGIC, stamp_words
 
 FEW = 8
@@ -42,11 +42,11 @@ class Sender:
         *,
         seed: int = 1,
         redial: Callable[[int], SendChannel] | None = None,
-        replies: Replies | None = None,
+        replies: EchoReplies | None = None,
     ) -> None:
         self.number = number
         self.group = group
-        self.line = Lifeline(channel, redial, seed=number)
+        self.line = ReconnectingChannel(channel, redial, seed=number)
         self.tag = tag
         self.pacer = pacer
         self.quota = quota
@@ -65,7 +65,7 @@ class Sender:
         self.first_bodies: list[memoryview] = []  # of that batch
         self.columns: tuple[Int64s, Int64s] = np.empty(0, np.int64), np.empty((0, 2), np.int64)  # numbers, both times
         self.replies = replies
-        self.flights = Flights()
+        self.flights = InFlight()
         self._batched_before = 0  # on connections that are gone
         self._again: deque[Stretch] = deque()  # before anything new
         self._waiting = 0  # messages in it
@@ -73,7 +73,7 @@ class Sender:
         self._due_from = 0
         self._allowed = 0  # that many may leave before `room` must be asked again
         self._window = group.window
-        self._ping_pong = replies is not None and isinstance(group.mode, PingPong)
+        self._ping_pong = replies is not None and isinstance(group.mode, PingPongMode)
         self._alike = pacer.bounded and group.size.is_fixed and group.buffer is None and replies is None
 
     @property
@@ -81,7 +81,7 @@ class Sender:
         return self.line.channel
 
     @property
-    def channels(self) -> Iterator[Channel]:
+    def channels(self) -> Iterator[LoadChannel]:
         """All that it holds: its own, and the one on which answers come."""
         yield self.channel
         if self.replies is not None:
@@ -131,7 +131,7 @@ class Sender:
             for seq, at_ns in enumerate(sent_ns, first):
                 self.flights.add_one(seq, at_ns)
 
-    def dress(self, count: int) -> None:
+    def stamp_constants(self, count: int) -> None:
         """Write what all stamps of a connection share into as many of its batch, if that is a new one."""
         channel = self.channel
         if channel.stamps is self.dressed:
@@ -168,7 +168,7 @@ class Sender:
         self._allowed -= granted
         return granted
 
-    def pump(self) -> list[Outcome]:
+    def pump(self) -> list[SettledMessages]:
         """Read what arrived; it may have given or taken leave to send."""
         self._allowed = 0
         return self.line.channel.pump()
@@ -191,7 +191,7 @@ class Sender:
         A system that gives leave in small pieces would be sent small pieces, settle them in small pieces, and so on.
         """
         enough = self.flights.count // _WORTH_SENDING
-        return self.group.unhurried and granted < enough and now_ns - self.last_sent_ns < PATIENCE_NS
+        return self.group.unpaced and granted < enough and now_ns - self.last_sent_ns < PATIENCE_NS
 
     def take_back(self, granted: int) -> None:
         """These do not leave after all."""
@@ -240,14 +240,14 @@ class Sender:
         self.shed += len(shed)
         return shed
 
-    def flew(self, stretch: Stretch, sent_ns: int) -> None:
+    def mark_sent(self, stretch: Stretch, sent_ns: int) -> None:
         """These have left."""
         self.sent += stretch.length if stretch.attempt == FIRST_ATTEMPT else 0
         self.last_sent_ns = sent_ns
         if self.awaits_outcomes:
             self.flights.add(stretch, sent_ns)
 
-    def settled(self, seqs: range | Int64s) -> Landed | Scattered | None:
+    def settled(self, seqs: range | Int64s) -> SettledRange | SettledRanges | None:
         """Take these messages out of what is unsettled."""
         return self.flights.take(seqs)
 
@@ -256,6 +256,6 @@ class Sender:
         self._allowed = 0
         self._batched_before, self.channel.batched = self.batched, 0
         count = self.in_flight
-        self._again.extendleft(reversed(self.flights.give_up()))
+        self._again.extendleft(reversed(self.flights.take_unsettled()))
         self._waiting += count
         return count

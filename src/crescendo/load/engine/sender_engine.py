@@ -14,17 +14,17 @@ from typing import Protocol
 import numpy as np
 
 from crescendo.control.notes import Statistics
-from crescendo.load.engine.graceful_close import PATIENCE_S, part
-from crescendo.load.engine.in_flight import FIRST_ATTEMPT, Landed, Scattered, Stretch
-from crescendo.load.engine.prepared import Ahead
-from crescendo.load.engine.read_coalescing import Gathering
-from crescendo.load.engine.reconnect import Change, Diallers
+from crescendo.load.engine.graceful_close import PATIENCE_S, close_gracefully
+from crescendo.load.engine.in_flight import FIRST_ATTEMPT, SettledRange, SettledRanges, Stretch
+from crescendo.load.engine.prepared import PreparedMessages
+from crescendo.load.engine.read_coalescing import ReadCoalescer
+from crescendo.load.engine.reconnect import ConnectionChange, DialPool
 from crescendo.load.engine.sender import FEW, PATIENCE_NS, Sender
-from crescendo.load.engine.statistics import Distribution, Int64s, Pulse, known
-from crescendo.load.protocols.interfaces import Outcome
+from crescendo.load.engine.statistics import Distribution, Int64s, RateMeter, known
+from crescendo.load.protocols.interfaces import SettledMessages
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
 from crescendo.wire.stamp import STAMP_NUMBERS, STAMP_NUMBERS_AT
 
 QUANTUM_NS = 250_000
@@ -50,7 +50,7 @@ class SenderEngine:
     """Drives the senders of one process."""
 
     def __init__(
-        self, senders: list[Sender], log: Log, control: Control, *, drain_ns: int, epoll: select.epoll | None = None
+        self, senders: list[Sender], log: RowSink, control: Control, *, drain_ns: int, epoll: select.epoll | None = None
     ) -> None:
         self._senders = senders
         self._log = log
@@ -59,14 +59,14 @@ class SenderEngine:
         self._lateness = Distribution()
         self._epoll = select.epoll() if epoll is None else epoll
         self._by_file: dict[int, int] = {}
-        self._diallers = Diallers()
-        self._gathering = Gathering(unhurried=all(sender.group.unhurried for sender in senders))
+        self._diallers = DialPool()
+        self._gathering = ReadCoalescer(unhurried=all(sender.group.unpaced for sender in senders))
         self._t0_ns = 0
-        self._pulse = Pulse(time.monotonic_ns())
+        self._pulse = RateMeter(time.monotonic_ns())
         self._waiting: list[tuple[int, int]] = []  # a heap: when the next message is due, and on which connection
         self._scheduled: set[int] = set()  # connections in that heap
         self._runnable: set[int] = set()  # connections that may have something to send right now
-        self._ahead: list[Ahead] = []  # of each connection, from the start on
+        self._ahead: list[PreparedMessages] = []  # of each connection, from the start on
         self._by_replies: dict[int, int] = {}
         for index, sender in enumerate(senders):
             self._adopt(index)
@@ -77,7 +77,7 @@ class SenderEngine:
     def run(self, t0_ns: int) -> Statistics:
         """Send everything that is due from t0 on, wait for what is unsettled, and say how it went."""
         self._t0_ns = t0_ns
-        self._ahead = [Ahead(sender, t0_ns, QUANTUM_NS, self._record) for sender in self._senders]
+        self._ahead = [PreparedMessages(sender, t0_ns, QUANTUM_NS, self._record) for sender in self._senders]
         self._waiting = [(t0_ns, index) for index in range(len(self._senders))]
         self._scheduled = set(range(len(self._senders)))
         for sender in self._senders:
@@ -87,7 +87,7 @@ class SenderEngine:
             ahead.renew(t0_ns)
         self._wait_for_start()
         now_ns = time.monotonic_ns()
-        self._pulse = Pulse(now_ns)
+        self._pulse = RateMeter(now_ns)
         next_housekeeping_ns = now_ns
         next_report_ns = now_ns + _REPORT_NS
         finished_sending_ns: int | None = None
@@ -109,12 +109,12 @@ class SenderEngine:
                 if all(sender.over() for sender in self._senders) or now_ns - finished_sending_ns > self._drain_ns:
                     break
         for ahead in self._ahead:
-            ahead.drop()
+            ahead.discard()
         return self.statistics(time.monotonic_ns())
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         self._diallers.close()
-        part((channel for sender in self._senders for channel in sender.channels), patience_s)
+        close_gracefully((channel for sender in self._senders for channel in sender.channels), patience_s)
         self._epoll.close()
 
     @property
@@ -148,7 +148,7 @@ class SenderEngine:
 
     def _offer(self, index: int, now_ns: int) -> None:
         sender, ahead = self._senders[index], self._ahead[index]
-        ahead.book()
+        ahead.commit()
         if sender.group.buffer is not None:
             self._shed(sender, now_ns)
         due = sender.due(now_ns - self._t0_ns)
@@ -158,15 +158,15 @@ class SenderEngine:
             else:
                 sender.blocked.stop(now_ns)
         elif (granted := sender.grant(due)) <= 0:
-            ahead.drop()  # what has left is recorded now, however long this takes
+            ahead.discard()  # what has left is recorded now, however long this takes
             self._hold_back(sender, now_ns)
         elif granted < due and sender.too_few(granted, now_ns):
-            ahead.drop()
+            ahead.discard()
             sender.take_back(granted)
             self._hold_back(sender, now_ns)
             self._return_at(index, sender.last_sent_ns + PATIENCE_NS)
         else:
-            ahead.drop()
+            ahead.discard()
             if sender.blocked.stop(now_ns):
                 sender.free_since_ns = now_ns
             sent = self._send(sender, granted)
@@ -213,10 +213,10 @@ class SenderEngine:
             if room <= 0:
                 sender.put_back(stretch._replace(first_seq=stretch.first_seq + sent, length=stretch.length - sent))
                 break
-            part = stretch._replace(first_seq=stretch.first_seq + sent, length=min(alike, room))
-            self._write_lines(sender, part)
-            self._send_alike(sender, part, int(sizes[sent]))
-            sent += part.length
+            close_gracefully = stretch._replace(first_seq=stretch.first_seq + sent, length=min(alike, room))
+            self._write_lines(sender, close_gracefully)
+            self._send_alike(sender, close_gracefully, int(sizes[sent]))
+            sent += close_gracefully.length
         return sent
 
     def _write_lines(self, sender: Sender, stretch: Stretch) -> None:
@@ -226,7 +226,7 @@ class SenderEngine:
             sender.channel.bodies[row, STAMP_BYTES:] = np.frombuffer(line, np.uint8)
 
     def _send_alike(self, sender: Sender, stretch: Stretch, size: int) -> None:
-        sender.dress(stretch.length if sender.sizes else sender.channel.capacity)
+        sender.stamp_constants(stretch.length if sender.sizes else sender.channel.capacity)
         if stretch.length <= FEW:
             self._send_few(sender, stretch, size)
         else:
@@ -244,7 +244,7 @@ class SenderEngine:
             STAMP_NUMBERS.pack_into(body, STAMP_NUMBERS_AT, seq, intended_ns, sent_ns)
             self._log.append_one(SENT, sender.number, seq, stretch.attempt, intended_ns, sent_ns, size)
             seq += 1
-        sender.flew(stretch, sent_ns)
+        sender.mark_sent(stretch, sent_ns)
 
     def _send_many(self, sender: Sender, stretch: Stretch, size: int) -> None:
         first, count = stretch.first_seq, stretch.length
@@ -263,7 +263,7 @@ class SenderEngine:
             if stretch.first_sent_ns:
                 times_ns[:count, 0] = intended_ns
         self._record(sender, stretch, intended_ns, sent_ns, size)
-        sender.flew(stretch, sent_ns)
+        sender.mark_sent(stretch, sent_ns)
 
     def _record(
         self, sender: Sender, stretch: Stretch, intended_ns: int | Int64s, sent_ns: int | Int64s, size: int
@@ -285,12 +285,12 @@ class SenderEngine:
             )  # fmt: skip
 
     def _poll(self, wait_ns: int) -> None:
-        if wait_ns > 0 and self._gathering.unhurried:  # else nobody counts what is under way, tick by tick
+        if wait_ns > 0 and self._gathering.unpaced:  # else nobody counts what is under way, tick by tick
             pause_s = self._gathering.pause_s(time.monotonic_ns(), self._window)
             if pause_s:
                 time.sleep(pause_s)
         # An epoll waits in whole milliseconds, select in microseconds; where that matters, select waits for the epoll.
-        if not self._gathering.unhurried and wait_ns > 0:
+        if not self._gathering.unpaced and wait_ns > 0:
             if not select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:
                 return
             wait_ns = 0
@@ -303,7 +303,7 @@ class SenderEngine:
             if mask & select.EPOLLOUT and sender.channel.flush():
                 self._watch(sender, writable=False)
             if mask & ~select.EPOLLOUT:
-                self._ahead[index].book(revoke=True)
+                self._ahead[index].commit(revoke=True)
                 outcomes = sender.pump()
                 if outcomes:
                     self._settle(sender, outcomes, sender.channel.read_ns)
@@ -327,14 +327,14 @@ class SenderEngine:
                 self._log.append(SPANS, count, end_ns, source, action, end_ns - begun_ns, numbers, "ok", "")
         self._runnable.add(index)
 
-    def _settle(self, sender: Sender, outcomes: list[Outcome], settled_ns: int) -> None:
+    def _settle(self, sender: Sender, outcomes: list[SettledMessages], settled_ns: int) -> None:
         for outcome in outcomes:
             settlement = int(outcome.settlement)
             match sender.settled(outcome.seqs):
-                case Landed(first, last, sent_ns):
+                case SettledRange(first, last, sent_ns):
                     self._gathering.add(last - first + 1, settled_ns - sent_ns)
                     self._log.append_one(SETTLED, sender.number, first, last, sent_ns, settled_ns, settlement)
-                case Scattered(messages, firsts, lasts, sent):
+                case SettledRanges(messages, firsts, lasts, sent):
                     self._gathering.add(messages, settled_ns - int(sent[-1]))
                     self._log.append(SETTLED, len(sent), sender.number, firsts, lasts, sent, settled_ns, settlement)
 
@@ -373,23 +373,23 @@ class SenderEngine:
     def _tend(self, index: int, sender: Sender, now_ns: int) -> None:
         """See to a connection that was lost."""
         match sender.line.step(now_ns, self._diallers):
-            case Change.LOST:
-                self._ahead[index].drop()
+            case ConnectionChange.LOST:
+                self._ahead[index].discard()
                 self._control.event("disconnect", {"sender": sender.number, "reason": sender.line.reason})
                 # It will not send again, so nobody waits for the time at which it would have.
                 self._waiting = [entry for entry in self._waiting if entry[1] != index]
                 heapq.heapify(self._waiting)
                 self._scheduled.discard(index)
                 self._runnable.add(index)
-            case Change.INTERRUPTED:
-                self._ahead[index].drop()
+            case ConnectionChange.INTERRUPTED:
+                self._ahead[index].discard()
                 unsettled = sender.interrupted()
                 detail = {"sender": sender.number, "reason": sender.line.reason, "unsettled": unsettled}
                 self._control.event("disconnect", detail)
                 self._runnable.add(index)
-            case Change.DIALLED:
+            case ConnectionChange.DIALLED:
                 self._adopt(index)
-            case Change.RESTORED:
+            case ConnectionChange.RESTORED:
                 self._control.event("reconnect", {"sender": sender.number})
                 self._runnable.add(index)
 
@@ -402,12 +402,12 @@ class SenderEngine:
 
     def statistics(self, now_ns: int) -> Statistics:
         for ahead in self._ahead:
-            ahead.book()
+            ahead.commit()
         counts: dict[str, int] = {}
         for sender in self._senders:
             counts[sender.group.meeting] = counts.get(sender.group.meeting, 0) + sender.sent
         messages = sum(counts.values())
-        rate, cores = self._pulse.beat(now_ns, messages)
+        rate, cores = self._pulse.sample(now_ns, messages)
         p99_ns = self._lateness.fold(99.0)
         elapsed_ns = max(now_ns - self._t0_ns, 1) * max(len(self._senders), 1)
         blocked_ns = sum(sender.blocked.elapsed_ns(now_ns) for sender in self._senders)

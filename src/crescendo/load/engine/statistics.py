@@ -97,7 +97,7 @@ class Stopwatch:
         return self.total_ns + (now_ns - self._since_ns if self._since_ns is not None else 0)
 
 
-class Pulse:
+class RateMeter:
     """Rates between two looks: messages per second, and cores used."""
 
     def __init__(self, now_ns: int) -> None:
@@ -105,7 +105,7 @@ class Pulse:
         self._messages = 0
         self._cpu_s = time.process_time()
 
-    def beat(self, now_ns: int, messages: int) -> tuple[float, float]:
+    def sample(self, now_ns: int, messages: int) -> tuple[float, float]:
         """Messages per second and cores since the last beat."""
         seconds = max((now_ns - self._last_ns) / 1e9, 1e-9)
         cpu_s = time.process_time()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from crescendo.load.protocols.interfaces import Octets, SendChannel
-from crescendo.model.workload import STAMP_BYTES, Summary
+from crescendo.model.workload import STAMP_BYTES, Summarize
 
 _FIELD = re.compile(rb"\b(HOST|NBYTES)=(\S+)")
 _SMALLEST_BYTES = 64
@@ -23,7 +23,7 @@ _MOST_SERVERS = 1000  # a damaged log must not fill the memory
 class Summarizer:
     """Counts for one receiver, and publishes over a connection of its own."""
 
-    def __init__(self, summary: Summary, receiver: int, channel: SendChannel) -> None:
+    def __init__(self, summary: Summarize, receiver: int, channel: SendChannel) -> None:
         self._every_ns = int(summary.every)
         self._reads_transfers = summary.of == "transfers"
         self._receiver = receiver

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crescendo.load.protocols.base_channel import UNLIMITED, Line, SendLine, prefetch_of
-from crescendo.load.protocols.interfaces import Arrived, Outcome
+from crescendo.load.protocols.base_channel import UNLIMITED, BaseChannel, BaseSendChannel, prefetch_of
+from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import STAMP_BYTES, Group
 from crescendo.record.schema import Settlement
@@ -28,10 +28,10 @@ from crescendo.wire.amqp091.events import (
     Confirmed,
     Deliveries,
     Event,
+    MethodReceived,
     Opened,
     Refused,
     Returned,
-    Said,
 )
 from crescendo.wire.amqp091.handshake import Limits, plain
 from crescendo.wire.amqp091.methods import (
@@ -64,7 +64,7 @@ _NOT_FOUND = 404
 _numbers = itertools.count()
 
 
-class _Link(Line):
+class _Link(BaseChannel):
     """One connection with one channel, either way."""
 
     _connection: Connection
@@ -87,13 +87,13 @@ class _Link(Line):
             )
         )
 
-    def _farewell(self) -> None:
+    def _send_close(self) -> None:
         self._connection.close()
 
-    def _patience_ns(self) -> int:
+    def _idle_timeout_ns(self) -> int:
         return _PATIENCE * self._interval_ns()
 
-    def _pace_ns(self) -> int:
+    def _heartbeat_interval_ns(self) -> int:
         return self._interval_ns() // 2
 
     def _interval_ns(self) -> int:
@@ -120,11 +120,11 @@ class _Link(Line):
                 self._fail(f"the system closed the connection: {reason or 'no reason given'} ({code})")
             case Refused(reason=reason):
                 self._fail(reason)
-            case Said(method=BasicCancel()):
+            case MethodReceived(method=BasicCancel()):
                 self._fail(f"the system cancelled the consumer of {self._group.destination!r}: is the queue gone?")
-            case Said(method=ChannelFlow() | BasicConsumeOk()):
+            case MethodReceived(method=ChannelFlow() | BasicConsumeOk()):
                 pass
-            case Said():
+            case MethodReceived():
                 self._steps.popleft()
                 self._step()
             case _:
@@ -138,7 +138,7 @@ class _Link(Line):
         elif isinstance(self._steps[0], ConfirmSelect):
             self._connection.select_confirms(_CHANNEL)
         else:
-            self._connection.say(_CHANNEL, self._steps[0])
+            self._connection.send(_CHANNEL, self._steps[0])
 
     def _declare(self) -> QueueDeclare:
         """Take the queue as it is; durable where it has to be made."""
@@ -167,7 +167,7 @@ def properties_of(group: Group) -> Properties:
     )
 
 
-class Amqp091Sender(SendLine, _Link):
+class Amqp091Sender(BaseSendChannel, _Link):
     """A sending channel."""
 
     _answer = Closed
@@ -210,8 +210,8 @@ class Amqp091Sender(SendLine, _Link):
     def _send_one(self, body: bytes, place: int) -> None:
         self._connection.publish(_CHANNEL, self._batch.method, body, self._batch.properties)
 
-    def pump(self) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def pump(self) -> list[SettledMessages]:
+        outcomes: list[SettledMessages] = []
         for event in self._events():
             match event:
                 case Confirmed(stretches=stretches, accepted=accepted):
@@ -222,23 +222,23 @@ class Amqp091Sender(SendLine, _Link):
                     outcomes += self._take_back(body)
         return outcomes
 
-    def _without_returned(self, confirmed: Outcome) -> list[Outcome]:
+    def _without_returned(self, confirmed: SettledMessages) -> list[SettledMessages]:
         """What a confirm says about messages that did not come back before it."""
         if not self._returned:
             return [confirmed]
         returned = self._returned.intersection(confirmed.seqs)
         self._returned -= returned
         kept = np.array([seq for seq in confirmed.seqs if seq not in returned], np.int64)
-        return [Outcome(kept, confirmed.settlement)] if len(kept) else []
+        return [SettledMessages(kept, confirmed.settlement)] if len(kept) else []
 
-    def _take_back(self, body: bytes) -> list[Outcome]:
+    def _take_back(self, body: bytes) -> list[SettledMessages]:
         """A message that no queue took. It is confirmed right after this, which then counts for nothing."""
         magic, _, _, seq, _, _ = ONE_STAMP.unpack_from(body) if len(body) >= STAMP_BYTES else (0,) * 6
         if magic != MAGIC or not self._numbering.includes(seq):
             self._fail("the system returned a message that we did not send")
             return []
         self._returned.add(seq)
-        return [Outcome(range(seq, seq + 1), Settlement.RELEASED)]
+        return [SettledMessages(range(seq, seq + 1), Settlement.RELEASED)]
 
     def _preparation(self) -> list[Method]:
         steps: list[Method] = [] if self._group.is_topic else [self._declare()]
@@ -261,13 +261,13 @@ class Amqp091Receiver(_Link):
         self._call()
 
     def begin(self) -> None:
-        self._connection.say(_CHANNEL, BasicConsume(queue=self._queue, no_ack=self._ack == "none"))
+        self._connection.send(_CHANNEL, BasicConsume(queue=self._queue, no_ack=self._ack == "none"))
         self.flush()
 
-    def pump(self) -> Iterator[Arrived]:
+    def pump(self) -> Iterator[ReceivedMessages]:
         for event in self._events():
             if isinstance(event, Deliveries):
-                yield Arrived(event.bodies, event.redelivered, event.batched)
+                yield ReceivedMessages(event.bodies, event.redelivered, event.batched)
                 self._last_tag = int(event.tags[-1])
                 if self._ack == "individual":
                     self._unacked += event.tags.tolist()
@@ -281,9 +281,9 @@ class Amqp091Receiver(_Link):
         self._acknowledge()
         super().keep_alive(now_ns)
 
-    def leave(self) -> None:
+    def start_close(self) -> None:
         self._acknowledge()
-        super().leave()
+        super().start_close()
 
     def _acknowledge(self) -> None:
         """Everything that is done with: with one word, or one by one where that is asked for."""
@@ -291,10 +291,10 @@ class Amqp091Receiver(_Link):
             return
         if self._ack == "individual":
             for tag in self._unacked:
-                self._connection.say(_CHANNEL, BasicAck(tag))
+                self._connection.send(_CHANNEL, BasicAck(tag))
             self._unacked.clear()
         else:
-            self._connection.say(_CHANNEL, BasicAck(self._done_tag, multiple=True))
+            self._connection.send(_CHANNEL, BasicAck(self._done_tag, multiple=True))
         self._acked_tag = self._done_tag
         self.flush()
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crescendo.load.protocols.base_channel import Line, SendLine, prefetch_of
-from crescendo.load.protocols.interfaces import Arrived, Outcome
+from crescendo.load.protocols.base_channel import BaseChannel, BaseSendChannel, prefetch_of
+from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.wire.amqp10.batch import TransferBatch
@@ -60,7 +60,7 @@ _FREQUENT = (Deliveries, Settled, Credited)  # not the same in both directions; 
 _numbers = itertools.count()
 
 
-class _Link(Line):
+class _Link(BaseChannel):
     """One connection with one link, either way."""
 
     _connection: Connection
@@ -87,13 +87,13 @@ class _Link(Line):
             )
         )
 
-    def _farewell(self) -> None:
+    def _send_close(self) -> None:
         self._connection.close()
 
-    def _patience_ns(self) -> int:
+    def _idle_timeout_ns(self) -> int:
         return _IDLE_PATIENCE * IDLE_TIME_OUT_MS * 1_000_000
 
-    def _pace_ns(self) -> int:
+    def _heartbeat_interval_ns(self) -> int:
         return (self._connection.remote_idle_time_out_ms or 0) * 1_000_000 // 2
 
     def _handle(self, event: Event) -> bool:
@@ -149,12 +149,12 @@ def sections_of(group: Group) -> bytes:
     return sections
 
 
-def _precedes(outcome: Outcome, seqs: range, settlement: Settlement) -> bool:
+def _precedes(outcome: SettledMessages, seqs: range, settlement: Settlement) -> bool:
     """Whether these messages come right behind those and fared alike."""
     return isinstance(outcome.seqs, range) and outcome.seqs.stop == seqs.start and outcome.settlement == settlement
 
 
-class Amqp10Sender(SendLine, _Link):
+class Amqp10Sender(BaseSendChannel, _Link):
     """A sending channel."""
 
     _answer = Closed
@@ -190,8 +190,8 @@ class Amqp10Sender(SendLine, _Link):
         yield from self._connection.take_answers()  # nearly always that is all
         yield from super()._meant()
 
-    def pump(self) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def pump(self) -> list[SettledMessages]:
+        outcomes: list[SettledMessages] = []
         for event in self._events():
             if isinstance(event, Settled) and event.role is RECEIVER:
                 settlement = _SETTLEMENTS.get(type(event.state))
@@ -202,7 +202,7 @@ class Amqp10Sender(SendLine, _Link):
         return outcomes
 
     def _settled_outcomes(
-        self, outcomes: list[Outcome], stretches: list[tuple[int, int]], settlement: Settlement
+        self, outcomes: list[SettledMessages], stretches: list[tuple[int, int]], settlement: Settlement
     ) -> None:
         """Delivery ids are places modulo 2^32, because this connection has one link and sends in order."""
         sent = self._connection.deliveries_sent
@@ -218,9 +218,9 @@ class Amqp10Sender(SendLine, _Link):
             if seqs is None:
                 outcomes += self._outcomes(((place, end),), settlement)
             elif outcomes and _precedes(outcomes[-1], seqs, settlement):
-                outcomes[-1] = Outcome(range(outcomes[-1].seqs[0], seqs.stop), settlement)
+                outcomes[-1] = SettledMessages(range(outcomes[-1].seqs[0], seqs.stop), settlement)
             else:
-                outcomes.append(Outcome(seqs, settlement))
+                outcomes.append(SettledMessages(seqs, settlement))
 
     def _attach(self) -> int:
         return self._connection.attach_sender(
@@ -251,11 +251,11 @@ class Amqp10Receiver(_Link):
         self._top_up()
         self.flush()
 
-    def pump(self) -> Iterator[Arrived]:
+    def pump(self) -> Iterator[ReceivedMessages]:
         for event in self._events():
             if not isinstance(event, Deliveries):
                 continue
-            yield Arrived(event.bodies, event.redelivered, event.batched)
+            yield ReceivedMessages(event.bodies, event.redelivered, event.batched)
             self._credit -= len(event.ids)
             if not event.settled:
                 self._unsettled.append(event.ids)

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.load.protocols.interfaces import Octets, Outcome
-from crescendo.load.protocols.sequence_map import Numbering
+from crescendo.load.protocols.interfaces import Octets, SettledMessages
+from crescendo.load.protocols.sequence_map import SequenceMap
 from crescendo.model.address import PORTS
 from crescendo.model.errors import PeerError
 from crescendo.model.workload import Group, Settle
@@ -30,7 +30,7 @@ _IGNORED = memoryview(bytearray(1 << 16))  # what comes after our good-bye, whic
 _SLOW_HOLDS_NS = 100_000_000  # a slow receiver takes no more than this much work at once
 
 
-class Codec(Protocol):
+class ConnectionCodec(Protocol):
     """What every sans-IO connection of ours can do."""
 
     outgoing: deque[memoryview]
@@ -42,7 +42,7 @@ class Codec(Protocol):
     def next_event(self) -> Any: ...
 
 
-class Line(ABC):
+class BaseChannel(ABC):
     """One connection, either way."""
 
     _transport: Transport
@@ -64,7 +64,7 @@ class Line(ABC):
         self.ready = False
         self.closed: str | None = None
 
-    def _dial(self, codec: Codec) -> None:
+    def _dial(self, codec: ConnectionCodec) -> None:
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
         self._straight = self._transport.straight
@@ -100,20 +100,20 @@ class Line(ABC):
         """Demand and give signs of life, at the pace that both sides agreed on."""
         if self.closed is not None:
             return
-        patience_ns, pace_ns = self._patience_ns(), self._pace_ns()
+        patience_ns, pace_ns = self._idle_timeout_ns(), self._heartbeat_interval_ns()
         if patience_ns and now_ns - self.read_ns > patience_ns:
             self._fail(f"the system has been silent for {(now_ns - self.read_ns) / _NS_PER_S:.0f} s")
         elif pace_ns and now_ns - self._written_ns > pace_ns and not self._connection.outgoing:
             self._connection.heartbeat()
             self.flush()
 
-    def leave(self) -> None:
+    def start_close(self) -> None:
         if self.closed is None and not self._left:
             self._left = True
-            self._farewell()
+            self._send_close()
             self.flush()
 
-    def gone(self) -> bool:
+    def peer_closed(self) -> bool:
         if self.closed is not None:
             return True
         try:
@@ -125,7 +125,7 @@ class Line(ABC):
         return count == 0
 
     def close(self) -> None:
-        self.leave()
+        self.start_close()
         if self.closed is None:
             self.closed = "closed by us"
         self._transport.close()
@@ -188,15 +188,15 @@ class Line(ABC):
         """Take in an event that means the same in both directions; False for all others."""
 
     @abstractmethod
-    def _farewell(self) -> None:
+    def _send_close(self) -> None:
         """Say good-bye in the protocol's way."""
 
     @abstractmethod
-    def _patience_ns(self) -> int:
+    def _idle_timeout_ns(self) -> int:
         """How long the system may be silent; 0 when it never promised anything."""
 
     @abstractmethod
-    def _pace_ns(self) -> int:
+    def _heartbeat_interval_ns(self) -> int:
         """After how long a silence we say something; 0 when nobody waits for it."""
 
 
@@ -219,7 +219,7 @@ class Batch(Protocol):
     capacity: int
 
 
-class SendLine(Line):
+class BaseSendChannel(BaseChannel):
     """What sending channels share: batches by size, and which message has which number on this connection."""
 
     _batch: Any  # a Batch; each protocol knows its own
@@ -227,7 +227,7 @@ class SendLine(Line):
 
     def __init__(self, url: str, group: Group, **how: Any) -> None:
         super().__init__(url, group, **how)
-        self._numbering = Numbering()
+        self._numbering = SequenceMap()
         self._batches: dict[int, Any] = {}
         self._size = int(group.size)
         self.batched = 0
@@ -236,10 +236,10 @@ class SendLine(Line):
     def _lasting(self) -> str | None:
         return None  # who sends to a topic subscribes to nothing
 
-    def gone(self) -> bool:
+    def peer_closed(self) -> bool:
         """Whoever sends has no last acknowledgement to be heard, so an answer to its good-bye is enough."""
         if self._answer is None or self.closed is not None:
-            return super().gone()
+            return super().peer_closed()
         try:
             self.flush()
             while count := self._transport.recv_into(self._connection.receive_buffer()):
@@ -300,13 +300,13 @@ class SendLine(Line):
         self.batched += count
         self._written_ns = sent_ns[-1]
 
-    def _outcomes(self, stretches: Iterable[tuple[int, int]], settlement: int) -> list[Outcome]:
+    def _outcomes(self, stretches: Iterable[tuple[int, int]], settlement: int) -> list[SettledMessages]:
         """What became of the messages from each first to its last place on this connection."""
-        return [Outcome(seqs, settlement) for seqs in self._numbering.sequences(stretches)]
+        return [SettledMessages(seqs, settlement) for seqs in self._numbering.sequences(stretches)]
 
-    def _outcome_at(self, places: npt.NDArray[np.int64], settlement: int) -> Outcome:
+    def _outcome_at(self, places: npt.NDArray[np.int64], settlement: int) -> SettledMessages:
         """What became of the messages at these places on this connection, in any order."""
-        return Outcome(self._numbering.at(places), settlement)
+        return SettledMessages(self._numbering.at(places), settlement)
 
     def _fits_a_frame(self) -> bool:
         """Whether a message of this size needs no splitting, which batches cannot do."""

@@ -15,14 +15,14 @@ from crescendo.wire.stamp import Stamps
 Octets = npt.NDArray[np.uint8]
 
 
-class Outcome(NamedTuple):
+class SettledMessages(NamedTuple):
     """The messages with these sequence numbers reached this settlement."""
 
     seqs: range | npt.NDArray[np.int64]
     settlement: int
 
 
-class Arrived(NamedTuple):
+class ReceivedMessages(NamedTuple):
     """Messages that were read together: one payload a row, valid until the next pump."""
 
     payloads: Octets
@@ -30,7 +30,7 @@ class Arrived(NamedTuple):
     batched: bool
 
 
-class Channel(Protocol):
+class LoadChannel(Protocol):
     """What both directions have in common."""
 
     ready: bool  # connected, signed in, attached
@@ -52,11 +52,11 @@ class Channel(Protocol):
         """Send and demand signs of life. Called a few times a second."""
         ...
 
-    def leave(self) -> None:
+    def start_close(self) -> None:
         """Say good-bye: nothing more is sent, and what still comes is not for us."""
         ...
 
-    def gone(self) -> bool:
+    def peer_closed(self) -> bool:
         """Whether the system has hung up after our good-bye, and so has heard all that we said."""
         ...
 
@@ -65,7 +65,7 @@ class Channel(Protocol):
         ...
 
 
-class SendChannel(Channel, Protocol):
+class SendChannel(LoadChannel, Protocol):
     """One sending connection with one reusable batch."""
 
     stamps: Stamps  # the stamps of the batch, to be filled in before `send`
@@ -104,12 +104,12 @@ class SendChannel(Channel, Protocol):
         anything else."""
         ...
 
-    def pump(self) -> list[Outcome]:
+    def pump(self) -> list[SettledMessages]:
         """Read what arrived and return what was settled."""
         ...
 
 
-class ReceiveChannel(Channel, Protocol):
+class ReceiveChannel(LoadChannel, Protocol):
     """One receiving connection that grants its own credit."""
 
     window: int  # messages that may be on their way before something is settled; 0 when the system does not tell
@@ -118,7 +118,7 @@ class ReceiveChannel(Channel, Protocol):
         """Let messages come. Before this none may, because nobody records them yet."""
         ...
 
-    def pump(self) -> Iterator[Arrived]:
+    def pump(self) -> Iterator[ReceivedMessages]:
         """Read once and hand out what arrived."""
         ...
 

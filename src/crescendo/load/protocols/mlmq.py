@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from crescendo.load.protocols.base_channel import SendLine, prefetch_of
-from crescendo.load.protocols.interfaces import Arrived, Outcome
-from crescendo.load.protocols.mlmq_channel import FIRST_NUMBER, PASSING, SILENCE_NS, MlmqLine
+from crescendo.load.protocols.base_channel import BaseSendChannel, prefetch_of
+from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
+from crescendo.load.protocols.mlmq_channel import FIRST_NUMBER, PASSING, SILENCE_NS, MlmqChannel
 from crescendo.model.workload import STAMP_BYTES, Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.wire.mlmq.batch import SendBatch
@@ -49,7 +49,7 @@ _SETTLEMENTS = {
 }
 
 
-class MlmqSender(SendLine, MlmqLine):
+class MlmqSender(BaseSendChannel, MlmqChannel):
     """A sending channel."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
@@ -63,7 +63,7 @@ class MlmqSender(SendLine, MlmqLine):
             return 0
         return max(min(MAX_UNANSWERED - self._unanswered, self.capacity), 0)
 
-    def pump(self) -> list[Outcome]:
+    def pump(self) -> list[SettledMessages]:
         places: dict[Settlement, list[int]] = {}
         for frame in self._events():
             match frame.value:
@@ -114,7 +114,7 @@ class MlmqSender(SendLine, MlmqLine):
         self._connection.ask(number, request, wants_times=self._wants_times(number, number))
 
 
-class MlmqReceiver(MlmqLine):
+class MlmqReceiver(MlmqChannel):
     """A receiving channel. It asks for messages from `begin` on."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
@@ -139,7 +139,7 @@ class MlmqReceiver(MlmqLine):
         self._begun = True
         self.settle()
 
-    def pump(self) -> Iterator[Arrived]:
+    def pump(self) -> Iterator[ReceivedMessages]:
         for frame in self._events():
             deliveries = self._settling.pop(frame.request, None)
             match frame.value:
@@ -191,7 +191,7 @@ class MlmqReceiver(MlmqLine):
     def _enter(self) -> None:
         """Nothing more: `begin` asks for the first messages."""
 
-    def _patience_ns(self) -> int:
+    def _idle_timeout_ns(self) -> int:
         return SILENCE_NS + WAIT_MS * 10**6
 
     def _name_of(self, number: int) -> str:
@@ -207,8 +207,8 @@ class MlmqReceiver(MlmqLine):
         return number
 
 
-def _arrived(messages: Iterable[Message]) -> Iterator[Arrived]:
+def _arrived(messages: Iterable[Message]) -> Iterator[ReceivedMessages]:
     """Neighbours of one size that are all new, or all handed out before, are one batch."""
     for (size, again), alike in itertools.groupby(messages, lambda one: (len(one.content), one.redelivered)):
         contents = [message.content for message in alike]
-        yield Arrived(np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), size), again, False)
+        yield ReceivedMessages(np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), size), again, False)

@@ -15,8 +15,8 @@ from enum import IntEnum
 from typing import Any
 
 from crescendo.client.mlmq import TYPES, brokers_of
-from crescendo.load.engine.request_spans import Spans, Tiers
-from crescendo.load.protocols.base_channel import Line
+from crescendo.load.engine.request_spans import RequestSpans, Spans
+from crescendo.load.protocols.base_channel import BaseChannel
 from crescendo.model.errors import PeerError
 from crescendo.model.workload import Group
 from crescendo.wire.mlmq.codec import Codec, Frame, Times, Unreadable
@@ -57,7 +57,7 @@ class About(IntEnum):
 
 
 class _Wire:
-    """MLMQ's codec as `Line` drives codecs."""
+    """MLMQ's codec as `BaseChannel` drives codecs."""
 
     def __init__(self) -> None:
         self.outgoing: deque[memoryview] = deque()
@@ -77,7 +77,7 @@ class _Wire:
         self.outgoing.append(memoryview(self._codec.encode(number, request, wants_times=wants_times)))
 
 
-class MlmqLine(Line):
+class MlmqChannel(BaseChannel):
     """One connection, either way."""
 
     _connection: _Wire
@@ -90,7 +90,7 @@ class MlmqLine(Line):
         self._client = self._queue = 0
         self._unanswered = 0
         self._asking_since_ns = 0  # since then there was always an unanswered request
-        self._tiers = Tiers(max(1, round(group.rate / SPANS_PER_S)) if group.rate else _UNBOUNDED_ONE_OF)
+        self._tiers = RequestSpans(max(1, round(group.rate / SPANS_PER_S)) if group.rate else _UNBOUNDED_ONE_OF)
         self._setting_up: tuple[About, Request] | None = None  # what was asked last
         self._postponed: tuple[int, About, Request] | None = None  # when it is to be asked again
         self._asked_ns: dict[int, int] = {}  # when those requests left that asked for their times
@@ -108,7 +108,7 @@ class MlmqLine(Line):
     def keep_alive(self, now_ns: int) -> None:
         """MLMQ speaks only when it is asked, so silence counts while something is unanswered."""
         since_ns = max(self.read_ns, self._asking_since_ns)
-        if self.closed is None and self._unanswered and now_ns - since_ns > self._patience_ns():
+        if self.closed is None and self._unanswered and now_ns - since_ns > self._idle_timeout_ns():
             self._fail(f"the system has been silent for {(now_ns - since_ns) / 1e9:.0f} s")
         if self._postponed is not None:
             self.flush()
@@ -116,16 +116,16 @@ class MlmqLine(Line):
     def take_spans(self) -> list[Spans]:
         return self._tiers.take()
 
-    def gone(self) -> bool:
+    def peer_closed(self) -> bool:
         return True  # whatever was received is no longer in the queue; there is nothing left to be heard
 
-    def _farewell(self) -> None:
+    def _send_close(self) -> None:
         """There is none: who hangs up has left."""
 
-    def _patience_ns(self) -> int:
+    def _idle_timeout_ns(self) -> int:
         return SILENCE_NS
 
-    def _pace_ns(self) -> int:
+    def _heartbeat_interval_ns(self) -> int:
         return 0
 
     def _handle(self, event: Frame | Unreadable) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from crescendo.load.protocols.base_channel import UNLIMITED, Line, SendLine, prefetch_of
-from crescendo.load.protocols.interfaces import Arrived, Outcome
+from crescendo.load.protocols.base_channel import UNLIMITED, BaseChannel, BaseSendChannel, prefetch_of
+from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
@@ -38,7 +38,7 @@ _NO_RETAINED = 2  # retained messages are older than the run
 _NS_PER_S = 10**9
 
 
-class _Client(Line):
+class _Client(BaseChannel):
     """One connection, either way."""
 
     _connection: Connection
@@ -77,19 +77,19 @@ class _Client(Line):
         if self._pinged_ns is not None and self.read_ns > self._pinged_ns:
             self._pinged_ns = None
         if self._pinged_ns is not None:
-            if now_ns - self._pinged_ns > self._patience_ns():
+            if now_ns - self._pinged_ns > self._idle_timeout_ns():
                 self._fail(f"the system has been silent for {(now_ns - self.read_ns) / _NS_PER_S:.0f} s")
-        elif self.ready and now_ns - min(self.read_ns, self._written_ns) > self._pace_ns():
+        elif self.ready and now_ns - min(self.read_ns, self._written_ns) > self._heartbeat_interval_ns():
             self._ping()
 
-    def _farewell(self) -> None:
+    def _send_close(self) -> None:
         self._connection.disconnect()
 
-    def _patience_ns(self) -> int:
+    def _idle_timeout_ns(self) -> int:
         return int(self._connection.terms.keep_alive_s or KEEP_ALIVE_S) * _NS_PER_S
 
-    def _pace_ns(self) -> int:
-        return self._patience_ns() // 2
+    def _heartbeat_interval_ns(self) -> int:
+        return self._idle_timeout_ns() // 2
 
     def _ping(self) -> None:
         self._pinged_ns = time.monotonic_ns()
@@ -137,7 +137,7 @@ class _Client(Line):
         """The server let us in."""
 
 
-class MqttSender(SendLine, _Client):
+class MqttSender(BaseSendChannel, _Client):
     """A sending channel."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True, version: int | None = None) -> None:
@@ -193,7 +193,7 @@ class MqttSender(SendLine, _Client):
             properties=self._wishes if self._version == V5 else NO_PROPERTIES,
         )
 
-    def pump(self) -> list[Outcome]:
+    def pump(self) -> list[SettledMessages]:
         """Messages are all that takes numbers on this connection, so their numbers are their places."""
         found: dict[Settlement, list[tuple[int, int]]] = {}
         for event in self._events():
@@ -246,12 +246,12 @@ class MqttReceiver(_Client):
         if self.closed is None:
             self._ping()  # the answer wakes whoever watches the socket, also when all that waits was read before
 
-    def pump(self) -> Iterator[Arrived]:
+    def pump(self) -> Iterator[ReceivedMessages]:
         if self._holds_back and self._connection.undecoded_bytes > _HELD_BYTES:
             return
         for event in self._events():
             if isinstance(event, Deliveries):
-                yield Arrived(event.bodies, event.redelivered, event.batched)
+                yield ReceivedMessages(event.bodies, event.redelivered, event.batched)
                 if event.qos:
                     self._taken[event.qos].append(event.ids)
             elif isinstance(event, Subscribed):

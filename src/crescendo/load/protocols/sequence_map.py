@@ -13,7 +13,7 @@ import numpy.typing as npt
 Int64s = npt.NDArray[np.int64]
 
 
-class Numbering:
+class SequenceMap:
     """Places on one connection, from 0, and the sequence numbers that were sent there."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crescendo.load.protocols.base_channel import UNLIMITED, Line, SendLine, prefetch_of
-from crescendo.load.protocols.interfaces import Arrived, Outcome
+from crescendo.load.protocols.base_channel import UNLIMITED, BaseChannel, BaseSendChannel, prefetch_of
+from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
 from crescendo.model.errors import PeerError
 from crescendo.model.workload import Group
 from crescendo.record.schema import Settlement
 from crescendo.wire.stomp.batch import SendBatch, receipt_id
-from crescendo.wire.stomp.commands import Ack, Broker, durable
+from crescendo.wire.stomp.commands import Ack, BrokerDialect, durable
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Connected, Deliveries, Event, Failed, Receipts
@@ -33,7 +33,7 @@ _PATIENCE = 3  # a heart-beat may be late, and ActiveMQ's first comes two interv
 _SUBSCRIPTION = "0"
 _SUBSCRIBED = "subscribed"
 _WINDOW_BYTES = 1 << 20
-_BROKERS = {"artemis": Broker.ARTEMIS, "activemq": Broker.ACTIVEMQ, "rabbitmq": Broker.RABBITMQ}
+_BROKERS = {"artemis": BrokerDialect.ARTEMIS, "activemq": BrokerDialect.ACTIVEMQ, "rabbitmq": BrokerDialect.RABBITMQ}
 """A word in the name that a server gives itself -> how to ask it for a durable subscription. Artemis has two."""
 
 
@@ -42,7 +42,7 @@ def destination_of(group: Group) -> str:
     return (TOPIC_PREFIX if group.is_topic else QUEUE_PREFIX) + group.destination
 
 
-class _Channel(Line):
+class _Channel(BaseChannel):
     """One connection, either way."""
 
     _connection: Connection
@@ -64,14 +64,14 @@ class _Channel(Line):
             )
         )
 
-    def _farewell(self) -> None:
+    def _send_close(self) -> None:
         self._connection.disconnect()
 
-    def _patience_ns(self) -> int:
+    def _idle_timeout_ns(self) -> int:
         agreement = self._connection.agreement
         return _PATIENCE * agreement.expect_every_ms * 1_000_000 if agreement else 0
 
-    def _pace_ns(self) -> int:
+    def _heartbeat_interval_ns(self) -> int:
         agreement = self._connection.agreement
         return agreement.send_every_ms * 1_000_000 // 2 if agreement else 0
 
@@ -87,7 +87,7 @@ class _Channel(Line):
         return False
 
 
-class StompSender(SendLine, _Channel):
+class StompSender(BaseSendChannel, _Channel):
     """A sending channel."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
@@ -153,8 +153,8 @@ class StompSender(SendLine, _Channel):
             more=self._more,
         )
 
-    def pump(self) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def pump(self) -> list[SettledMessages]:
+        outcomes: list[SettledMessages] = []
         for event in self._events():
             match event:
                 case Connected(agreement=agreement, server=server):
@@ -172,7 +172,7 @@ class StompSender(SendLine, _Channel):
         self.flush()
         return outcomes
 
-    def _receipted(self, receipts: Receipts) -> list[Outcome]:
+    def _receipted(self, receipts: Receipts) -> list[SettledMessages]:
         numbers = receipts.numbers
         if numbers is None:
             numbers = np.array([self._number(receipt) for receipt in receipts.ids], np.int64)
@@ -206,13 +206,13 @@ class StompReceiver(_Channel):
     def begin(self) -> None:
         self._begun = True
 
-    def pump(self) -> Iterator[Arrived]:
+    def pump(self) -> Iterator[ReceivedMessages]:
         if not self._begun:
             self._become_ready()
             return
         for event in self._events():
             if isinstance(event, Deliveries):
-                yield Arrived(event.bodies, event.redelivered, event.batched)
+                yield ReceivedMessages(event.bodies, event.redelivered, event.batched)
                 if self._ack is not Ack.AUTO:
                     self._unacked += event.ids if self._ack is Ack.CLIENT_INDIVIDUAL else event.ids[-1:]
 

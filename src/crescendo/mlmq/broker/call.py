@@ -13,7 +13,7 @@ from crescendo.wire.mlmq.codec import Times
 from crescendo.wire.mlmq.operations import Answer, Dequeue, Request
 
 if TYPE_CHECKING:
-    from crescendo.mlmq.broker.network import Connection
+    from crescendo.mlmq.broker.network import ClientConnection
 
 ANY_QUEUE = 0
 
@@ -28,7 +28,7 @@ class Call:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: "ClientConnection",
         number: int,
         request: Request | None,  # None: a frame that could not be read
         first_byte_ns: int,

@@ -14,7 +14,7 @@ from crescendo.wire.mlmq.operations import Dequeue, Messages
 _REMEMBERED = 10_000
 
 
-class Emptiness:
+class EmptyQueues:
     """What one broker knows. `arrivals` tells how many messages have come for a queue, or for one client alone."""
 
     def __init__(self, arrivals: Callable[[int], int], key_of_client: Callable[[int], int]) -> None:

@@ -19,7 +19,7 @@ _MAX_VISITORS = 64
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 
-class HttpFace:
+class HttpEndpoints:
     """A server of a few pages. `start`, then `close`."""
 
     def __init__(self, pages: Mapping[str, Page]) -> None:

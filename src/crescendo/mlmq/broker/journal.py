@@ -11,11 +11,11 @@ from crescendo.mlmq import performance_log as seed
 from crescendo.mlmq.broker import legacy_log_names
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.metrics import Metrics
-from crescendo.mlmq.broker.settings import Settings
+from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.wire.mlmq.operations import Answer, Messages, Refused
 
 
-class Journal:
+class RequestLog:
     """Everything that is counted or logged goes through here."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -23,7 +23,7 @@ class Journal:
         self._log: seed.PerformanceLog | None = None
         self._context = "C[0]"
 
-    def open_log(self, settings: Settings, port: int) -> None:
+    def open_log(self, settings: BrokerSettings, port: int) -> None:
         """One file a broker, named for its port."""
         if settings.performance_log:
             description = (

@@ -12,13 +12,13 @@ from time import monotonic
 
 from crescendo.mlmq.broker import database_pool
 from crescendo.mlmq.broker.call import Call
-from crescendo.mlmq.broker.http_endpoints import HttpFace, json_page
-from crescendo.mlmq.broker.journal import Journal
+from crescendo.mlmq.broker.http_endpoints import HttpEndpoints, json_page
+from crescendo.mlmq.broker.journal import RequestLog
 from crescendo.mlmq.broker.metrics import CONTENT_TYPE, Metrics
-from crescendo.mlmq.broker.network import Connection
+from crescendo.mlmq.broker.network import ClientConnection
 from crescendo.mlmq.broker.notices import Notices
 from crescendo.mlmq.broker.request_queue import RequestQueue
-from crescendo.mlmq.broker.settings import Settings, address_of
+from crescendo.mlmq.broker.settings import BrokerSettings, address_of
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.workers import Workers
 from crescendo.model.errors import ConfigError
@@ -34,16 +34,16 @@ _CLOSING = Refused(Refusal.CLOSING, "this broker is shutting down; ask another o
 class Broker:
     """One middleware instance. `start`, then `drain`, then `close`."""
 
-    def __init__(self, settings: Settings, database_url: str) -> None:
+    def __init__(self, settings: BrokerSettings, database_url: str) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.journal = Journal(self.metrics)
+        self.journal = RequestLog(self.metrics)
         self.queue: RequestQueue[Call] = RequestQueue(settings.request_queue, settings.batch)
         self.store = Store(database_url, settings)
         self.workers = Workers(self.queue, settings.waiting, self.store, self.journal)
-        self.connections: set[Connection] = set()
+        self.connections: set[ClientConnection] = set()
         self.port = 0
-        self.http = HttpFace({"/health": self._health, "/metrics": self._metrics})
+        self.http = HttpEndpoints({"/health": self._health, "/metrics": self._metrics})
         self.read_buffer = bytearray(settings.read_buffer)
         self.pipeline = settings.pipeline
         self.write_buffer_bytes = int(settings.write_buffer)
@@ -125,7 +125,7 @@ class Broker:
     def served(self, call: Call, answer: Answer) -> None:
         self.journal.served(call, answer)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ClientConnection) -> bool:
         if len(self.connections) >= self.settings.clients:
             self.metrics.refused_clients += 1
             return False
@@ -134,7 +134,7 @@ class Broker:
         self.journal.clients(len(self.connections))
         return True
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ClientConnection) -> None:
         self.workers.forget(connection.parked)
         connection.parked.clear()
         self.connections.discard(connection)
@@ -155,7 +155,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         host, port = address_of("listen", self.settings.listen)
         try:
-            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+            self._server = await loop.create_server(lambda: ClientConnection(self), host, port, backlog=1024)
         except OSError as err:
             text = err.strerror or str(err)
             raise ConfigError(f"listen: {host}:{port} cannot be listened on: {text}; choose another port") from err

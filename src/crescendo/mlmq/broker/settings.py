@@ -23,7 +23,7 @@ _LOOPBACK = frozenset({HOST, "localhost"})
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything a broker can be told. Every key has a default that serves."""
 
     listen: str = DEFAULT_LISTEN
@@ -77,7 +77,7 @@ def address_of(field: str, text: str) -> tuple[str, int]:
     return HOST, int(port)
 
 
-def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
+def load_settings(path: Path | None, overrides: dict[str, Any]) -> BrokerSettings:
     """What the file says, and over it what the command line says."""
     document: Any = {}
     if path is not None:
@@ -93,9 +93,9 @@ def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
     return _check({**document, **overrides}, "the command line" if path is None else f"{path} with the command line")
 
 
-def _check(document: dict[str, Any], where: str) -> Settings:
+def _check(document: dict[str, Any], where: str) -> BrokerSettings:
     try:
-        return msgspec.convert(document, Settings, dec_hook=parse_unit)
+        return msgspec.convert(document, BrokerSettings, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
         raise ConfigError(f"{where}: {_sentence(str(err))}") from err
 
@@ -105,7 +105,7 @@ def _sentence(complaint: str) -> str:
     text, _, place = complaint.partition(" - at `$")
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
     if unknown:
-        known = [field.name for field in msgspec.structs.fields(Settings)]
+        known = [field.name for field in msgspec.structs.fields(BrokerSettings)]
         near = difflib.get_close_matches(unknown[1], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
         return f"{unknown[1]}: no such key; {hint}"

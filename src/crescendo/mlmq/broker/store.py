@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crescendo.mlmq.broker.database_pool import connect, open_pool, patiently
-from crescendo.mlmq.broker.settings import Settings
+from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.storage import Database, Served, StorageAway, check_schema, initialise
 from crescendo.mlmq.storage.failures import translated
 from crescendo.model.errors import CrescendoError
@@ -28,7 +28,7 @@ _HOUSEKEEPING_S = 3600.0
 class Store:
     """The database as one broker sees it."""
 
-    def __init__(self, url: str, settings: Settings) -> None:
+    def __init__(self, url: str, settings: BrokerSettings) -> None:
         self._url = url
         self._settings = settings
         self.pool: Any = None
@@ -104,7 +104,7 @@ class Store:
                 log.warning("%s", why)
 
 
-async def prepare(url: str, settings: Settings) -> int:
+async def prepare(url: str, settings: BrokerSettings) -> int:
     """Give the database our schema, or bring it up to date. Returns how many migrations were applied."""
 
     async def attempt() -> int:

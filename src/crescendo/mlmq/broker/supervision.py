@@ -18,7 +18,7 @@ import psutil
 from crescendo.mlmq.broker import command_file
 from crescendo.mlmq.broker.command_file import CommandFile
 from crescendo.mlmq.broker.server import Broker
-from crescendo.mlmq.broker.settings import Settings
+from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.model.errors import LostError
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _MAX_TASKS = 200  # in a stack trace: a broker may have thousands of them, and t
 
 
 async def supervise(
-    settings: Settings,
+    settings: BrokerSettings,
     database_url: str,
     *,
     announce: Callable[[Broker], None],

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns
 
 from crescendo.mlmq.broker.call import ANY_QUEUE, Call, client_key
-from crescendo.mlmq.broker.empty_queues import Emptiness
-from crescendo.mlmq.broker.journal import Journal
+from crescendo.mlmq.broker.empty_queues import EmptyQueues
+from crescendo.mlmq.broker.journal import RequestLog
 from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.waiting_room import WaitingRoom
@@ -29,7 +29,7 @@ Tell = Callable[[int, int], None]
 class Workers:
     """W tasks on one queue, with the waiting room between them."""
 
-    def __init__(self, queue: RequestQueue[Call], room_limit: int, store: Store, journal: Journal) -> None:
+    def __init__(self, queue: RequestQueue[Call], room_limit: int, store: Store, journal: RequestLog) -> None:
         self.queue = queue
         self.room: WaitingRoom[Call] = WaitingRoom(room_limit, self._waited_in_vain)
         self.busy = 0
@@ -37,7 +37,7 @@ class Workers:
         self.tell_others: Tell = _tell_nobody
         self._store = store
         self._journal = journal
-        self._emptiness = Emptiness(self.room.arrived, client_key)
+        self._emptiness = EmptyQueues(self.room.arrived, client_key)
 
     def submit(self, call: Call) -> bool:
         """Let it wait for a worker, or for a message where there is none for certain. False: too many wait."""

@@ -11,7 +11,7 @@ from time import monotonic
 
 from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.errors import UNKNOWN, UnansweredError
-from crescendo.mlmq.client.link import Link, Reply, connect
+from crescendo.mlmq.client.link import BrokerLink, Reply, connect
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.mlmq.operations import Refusal, Refused, Request
 
@@ -47,7 +47,7 @@ class Caller:
         self._chance = random.Random()  # noqa: S311 - spreads clients in time, keeps no secret
         self._wants_times = wants_times
         self._asked_again = PASSING - frozenset(impatient_of) if patient else frozenset()
-        self._link: Link | None = None
+        self._link: BrokerLink | None = None
         self._connecting: asyncio.Lock | None = None
         self.connects = 0
 
@@ -116,7 +116,7 @@ class Caller:
             self._link.close()
             self._link = None
 
-    async def _connected(self, left_s: float) -> Link:
+    async def _connected(self, left_s: float) -> BrokerLink:
         if self._connecting is None:
             self._connecting = asyncio.Lock()
         async with self._connecting:  # many requests may find the link broken; one connects for all

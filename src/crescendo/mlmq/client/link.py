@@ -25,7 +25,7 @@ class Reply(NamedTuple):
     times: Times | None
 
 
-class Link(asyncio.BufferedProtocol):
+class BrokerLink(asyncio.BufferedProtocol):
     """One connection."""
 
     def __init__(self, broker: str, wants_times: bool) -> None:
@@ -126,13 +126,13 @@ class Link(asyncio.BufferedProtocol):
             entry[0].set_result(Reply(answer, entry[1], now_ns, times))
 
 
-async def connect(broker: str, timeout_s: float, wants_times: bool) -> Link:
+async def connect(broker: str, timeout_s: float, wants_times: bool) -> BrokerLink:
     """A link to a broker at host:port."""
     host, _, port = broker.rpartition(":")
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
-            _, link = await loop.create_connection(lambda: Link(broker, wants_times), host, int(port))
+            _, link = await loop.create_connection(lambda: BrokerLink(broker, wants_times), host, int(port))
     except TimeoutError as err:
         raise PeerError(f"{broker} did not answer within {timeout_s:g} s") from err
     except OSError as err:

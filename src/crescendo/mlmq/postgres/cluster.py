@@ -24,9 +24,9 @@ from typing import Final
 
 from crescendo.mlmq.postgres.binaries import find
 from crescendo.model.errors import ConfigError
-from crescendo.processes.logs import last_words
+from crescendo.processes.logs import last_log_lines
 from crescendo.systems.instance_dir import MIN_FREE_BYTES, free_bytes
-from crescendo.systems.unix_account import Account, closed_to, unprivileged
+from crescendo.systems.unix_account import UnixAccount, closed_to, unprivileged
 
 USER: Final = "mlmq"
 UNPRIVILEGED: Final = "nobody"  # PostgreSQL refuses to run as root
@@ -76,7 +76,7 @@ class Cluster:
         """Why it does not work, with what the program said last."""
         if free_bytes(self.directory) < MIN_FREE_BYTES:
             what += f"; the disk of {self.directory} is full"
-        words = last_words(self.log)
+        words = last_log_lines(self.log)
         return ConfigError(f"{what}; its last words: {words}" if words else what)
 
     def release(self) -> None:
@@ -95,7 +95,7 @@ class Cluster:
         socket.mkdir(mode=0o700, exist_ok=True)
         return socket
 
-    def _hand_over(self) -> Account | None:
+    def _hand_over(self) -> UnixAccount | None:
         if self._elsewhere is not None:
             unprivileged(_account_for_root(), self._elsewhere)
         return unprivileged(_account_for_root(), self.directory)
@@ -191,11 +191,11 @@ def _account_for_root() -> str | None:
     return UNPRIVILEGED if os.geteuid() == 0 else None
 
 
-def _reach(account: Account | None) -> str:
+def _reach(account: UnixAccount | None) -> str:
     return f"account {UNPRIVILEGED} must be able to reach it" if account else "see that it may be executed"
 
 
-def _write_private(path: Path, text: str, account: Account | None) -> None:
+def _write_private(path: Path, text: str, account: UnixAccount | None) -> None:
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:

@@ -13,7 +13,7 @@ SENTENCES = 20
 Message = tuple[int, int]  # sender, number
 
 
-class Findings:
+class ConservationFindings:
     """What was found wrong, and what could not be told: how many, and the first of them in words."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Flight:
     received: bool = False
 
 
-class Arrivals:
+class ReceivedTokens:
     """Which numbers of one sender have come: all below a mark, and some above it."""
 
     __slots__ = ("_above", "_below")
@@ -60,14 +60,14 @@ class Arrivals:
         return True
 
 
-class Account:
+class ConservationAccount:
     """The messages of all clients in this process. `shared` places are emptied by other processes as well."""
 
-    def __init__(self, findings: Findings, shared: frozenset[Hashable] = frozenset()) -> None:
+    def __init__(self, findings: ConservationFindings, shared: frozenset[Hashable] = frozenset()) -> None:
         self._findings = findings
         self._shared = shared
         self._flights: dict[Message, _Flight] = {}
-        self._arrivals: dict[int, Arrivals] = {}
+        self._arrivals: dict[int, ReceivedTokens] = {}
         self._empty_ns: dict[Hashable, int] = {}
 
     @property
@@ -92,7 +92,7 @@ class Account:
         """Whether it came for the first time, as far as can be told here."""
         if place in self._shared:
             return True  # the others have their part of it; who sees all parts together is the ledger
-        if not self._arrivals.setdefault(message[0], Arrivals()).take(message[1]):
+        if not self._arrivals.setdefault(message[0], ReceivedTokens()).take(message[1]):
             if not redelivered:
                 self._findings.violate(f"message {message[1]} of sender {message[0]} came twice")
             return False

@@ -13,9 +13,9 @@ from time import monotonic_ns
 from typing import TypeVar
 
 from crescendo.mlmq.client import AsyncClient, Backoff, Exchange, Message, Query, RefusedError, UnansweredError
-from crescendo.mlmq.workloads.account import Account
-from crescendo.mlmq.workloads.message_content import Parcel, pack, unpack
-from crescendo.mlmq.workloads.recording import Journal
+from crescendo.mlmq.workloads.account import ConservationAccount
+from crescendo.mlmq.workloads.message_content import MessageContent, pack, unpack
+from crescendo.mlmq.workloads.recording import WorkloadRecording
 from crescendo.model.mlmq_clients import Clients
 from crescendo.wire.mlmq.operations import Refusal
 
@@ -27,7 +27,7 @@ _LEAST_ATTEMPT_S = 5.0
 
 
 @dataclass(slots=True)
-class Hours:
+class WorkloadTimes:
     """When clients begin, when they begin nothing new, until when producers insist, and when all must be over."""
 
     t0_ns: int
@@ -37,7 +37,7 @@ class Hours:
 
 
 @dataclass(frozen=True)
-class Post:
+class ClientIdentity:
     """Where a client stands in its run."""
 
     group: Clients
@@ -54,12 +54,19 @@ class Post:
 class Actor:
     """One client, and what it has under way."""
 
-    def __init__(self, post: Post, brokers: list[str], tag: int, journal: Journal, account: Account) -> None:
+    def __init__(
+        self,
+        post: ClientIdentity,
+        brokers: list[str],
+        tag: int,
+        recording: WorkloadRecording,
+        account: ConservationAccount,
+    ) -> None:
         self.post = post
         self.name = self.place = post.name  # a client's own queue is called by its name
-        self.hours = Hours(0, 0, 0, 0)
+        self.hours = WorkloadTimes(0, 0, 0, 0)
         self._tag = tag
-        self._journal = journal
+        self._journal = recording
         self._account = account
         self._sent = 0
         self._timeout_ns = int(post.group.timeout)
@@ -105,7 +112,7 @@ class Actor:
         """
         limit_ns = until_ns or self.hours.over_ns
         while True:
-            parcel = Parcel(self.post.sender, self._sent, monotonic_ns(), stream, number)
+            parcel = MessageContent(self.post.sender, self._sent, monotonic_ns(), stream, number)
             message = parcel.sender, parcel.seq
             self._allow(limit_ns)
             self._account.sending(message, place)
@@ -129,7 +136,7 @@ class Actor:
             self._journal.leave(parcel, self.group.size, now_ns)
             return answer
 
-    async def take(self, query: Query, place: Hashable) -> tuple[Message, Parcel] | None:
+    async def take(self, query: Query, place: Hashable) -> tuple[Message, MessageContent] | None:
         """The next message of this run that has not come before; None when there was none, or the broker was too busy.
 
         UnansweredError when the time is over.

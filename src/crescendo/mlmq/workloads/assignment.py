@@ -7,12 +7,12 @@ groups; the number says which broker a client uses, and which connections of the
 from collections.abc import Iterator
 from typing import Any
 
-from crescendo.control.notes import Payload
-from crescendo.mlmq.workloads.actor import Post
+from crescendo.control.notes import NotePayload
+from crescendo.mlmq.workloads.actor import ClientIdentity
 from crescendo.model.experiment import Experiment, to_document
 
 
-class Assignment(Payload, frozen=True):
+class WorkloadAssignment(NotePayload, frozen=True):
     """A process's share of the clients."""
 
     peer: str
@@ -25,18 +25,18 @@ class Assignment(Payload, frozen=True):
     first_receiver: int
 
 
-def assign(
+def workload_assignment(
     peer: str, run_dir: str, tag: int, brokers: list[str], experiment: Experiment, process: int, first: tuple[int, int]
-) -> Assignment:
-    return Assignment(peer, run_dir, tag, brokers, to_document(experiment), process, *first)
+) -> WorkloadAssignment:
+    return WorkloadAssignment(peer, run_dir, tag, brokers, to_document(experiment), process, *first)
 
 
-def posts_of(assignment: Assignment, experiment: Experiment) -> Iterator[Post]:
+def posts_of(assignment: WorkloadAssignment, experiment: Experiment) -> Iterator[ClientIdentity]:
     """The clients of this process."""
     before = 0
     for group in experiment.clients:
         for index in group.share(assignment.process, experiment.peers.clients):
             number = before + index
             sender, receiver = assignment.first_sender + number, assignment.first_receiver + number
-            yield Post(group, index, sender, receiver, number % len(assignment.brokers))
+            yield ClientIdentity(group, index, sender, receiver, number % len(assignment.brokers))
         before += group.count

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from crescendo.mlmq.client import RefusedError, UnansweredError
-from crescendo.mlmq.workloads.account import Account, Findings
-from crescendo.mlmq.workloads.actor import Actor, Hours, Post
+from crescendo.mlmq.workloads.account import ConservationAccount, ConservationFindings
+from crescendo.mlmq.workloads.actor import Actor, ClientIdentity, WorkloadTimes
 from crescendo.mlmq.workloads.one_way import OneWay
 from crescendo.mlmq.workloads.paired import Paired
 from crescendo.mlmq.workloads.public_queue import PublicQueue
-from crescendo.mlmq.workloads.recording import Journal
+from crescendo.mlmq.workloads.recording import WorkloadRecording
 from crescendo.mlmq.workloads.simple_send import SimpleSend
 from crescendo.model.errors import CrescendoError
 from crescendo.model.experiment import Experiment
@@ -33,32 +33,37 @@ _LEAVE_TIMEOUT_S = 1.5
 _LATE_NS = 200_000_000
 
 
-class Part(Protocol):
+class ClientRole(Protocol):
     """What a client does from its beginning to its end."""
 
     async def live(self, actor: Actor) -> None: ...
 
 
-class Company:
+class ClientGroup:
     """The clients of one process."""
 
     def __init__(
-        self, posts: Iterable[Post], brokers: list[str], tag: int, experiment: Experiment, journal: Journal
+        self,
+        posts: Iterable[ClientIdentity],
+        brokers: list[str],
+        tag: int,
+        experiment: Experiment,
+        recording: WorkloadRecording,
     ) -> None:
-        self.findings = Findings()
+        self.findings = ConservationFindings()
         self._experiment = experiment
-        self._journal = journal
+        self._journal = recording
         self._several = experiment.peers.clients > 1
         shared: set[Hashable] = set()
         if self._several:
             shared = {f"queue {group.queue}" for group in experiment.clients if group.kind in QUEUEING}
-        self.account = Account(self.findings, frozenset(shared))
+        self.account = ConservationAccount(self.findings, frozenset(shared))
         self._queues: dict[str, PublicQueue] = {}
-        self._parts: dict[Hashable, Part] = {}
+        self._parts: dict[Hashable, ClientRole] = {}
         self._tag = tag
-        self.actors = [Actor(post, brokers, tag, journal, self.account) for post in posts]
+        self.actors = [Actor(post, brokers, tag, recording, self.account) for post in posts]
         self._playing = [(actor, self._part_of(actor)) for actor in self.actors]
-        self._hours = Hours(0, 0, 0, 0)
+        self._hours = WorkloadTimes(0, 0, 0, 0)
 
     async def assemble(self) -> None:
         """Connect and register everybody, and find the queues. Raises what a broker refuses, or that none is there."""
@@ -120,7 +125,7 @@ class Company:
                 await _patiently(partial(actor.client.delete_queue, queue.id))
         await _patiently(actor.client.deregister)
 
-    async def _live(self, actor: Actor, part: Part) -> None:
+    async def _live(self, actor: Actor, part: ClientRole) -> None:
         begins_ns = self._hours.t0_ns + actor.group.begins_ns(actor.post.index)
         try:
             await asyncio.sleep(max(min(begins_ns, self._hours.end_ns) - time.monotonic_ns(), 0) / 1e9)
@@ -133,13 +138,13 @@ class Company:
             if isinstance(part, PublicQueue):
                 part.ended(actor)
 
-    def _hours_from(self, t0_ns: int) -> Hours:
+    def _hours_from(self, t0_ns: int) -> WorkloadTimes:
         phases = self._experiment.phases
         end_ns = t0_ns + int(phases.warmup) + int(phases.measure.duration or 0)
         # Consumers in other processes wait until producers have given up, and all must be over before the drain is.
-        return Hours(t0_ns, end_ns, end_ns + int(phases.drain) // 2, end_ns + int(phases.drain) * 4 // 5)
+        return WorkloadTimes(t0_ns, end_ns, end_ns + int(phases.drain) // 2, end_ns + int(phases.drain) * 4 // 5)
 
-    def _part_of(self, actor: Actor) -> Part:
+    def _part_of(self, actor: Actor) -> ClientRole:
         group, index = actor.group, actor.post.index
         if group.kind in QUEUEING:
             queue = self._queues.get(group.queue)

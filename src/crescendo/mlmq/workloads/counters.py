@@ -5,13 +5,13 @@ numbered, so the answerer knows which one is next and the asker knows its own an
 message is merely late is for the account to say.
 """
 
-from crescendo.mlmq.workloads.account import Findings
+from crescendo.mlmq.workloads.account import ConservationFindings
 
 
-class Relay:
+class RelayCounter:
     """Where the tokens of one relay are. All its clients are in one process, so every hop is seen here."""
 
-    def __init__(self, name: str, findings: Findings) -> None:
+    def __init__(self, name: str, findings: ConservationFindings) -> None:
         self._name = name
         self._findings = findings
         self._hops: dict[int, int] = {}
@@ -46,10 +46,10 @@ class Relay:
         return len(self._travelling)
 
 
-class Pair:
+class PairCounter:
     """One asker and one answerer."""
 
-    def __init__(self, name: str, findings: Findings) -> None:
+    def __init__(self, name: str, findings: ConservationFindings) -> None:
         self._name = name
         self._findings = findings
         self._asked = 0

@@ -16,7 +16,7 @@ _COUNTERS = struct.Struct(">QQ")
 _FILLING = b"."
 
 
-class Parcel(NamedTuple):
+class MessageContent(NamedTuple):
     """One message as its workload sees it."""
 
     sender: int  # the connection's number in the run
@@ -26,16 +26,16 @@ class Parcel(NamedTuple):
     number: int
 
 
-def pack(parcel: Parcel, tag: int, size: int) -> bytes:
+def pack(parcel: MessageContent, tag: int, size: int) -> bytes:
     # A closed loop has no schedule: a message is meant to leave when it leaves.
     stamp = ONE_STAMP.pack(MAGIC, parcel.sender, tag, parcel.seq, parcel.sent_ns, parcel.sent_ns)
     return (stamp + _COUNTERS.pack(parcel.stream, parcel.number)).ljust(size, _FILLING)
 
 
-def unpack(content: bytes, tag: int, size: int) -> Parcel | None:
+def unpack(content: bytes, tag: int, size: int) -> MessageContent | None:
     """None for what no client of this run has sent, or what is not as it was sent."""
     if len(content) < STAMP_BYTES + COUNTER_BYTES:
         return None
     magic, sender, stamped, seq, _, sent_ns = ONE_STAMP.unpack_from(content)
-    parcel = Parcel(sender, seq, sent_ns, *_COUNTERS.unpack_from(content, STAMP_BYTES))
+    parcel = MessageContent(sender, seq, sent_ns, *_COUNTERS.unpack_from(content, STAMP_BYTES))
     return parcel if (magic, stamped) == (MAGIC, tag) and content == pack(parcel, tag, size) else None

@@ -8,9 +8,9 @@ import asyncio
 import random
 
 from crescendo.mlmq.client import Query
-from crescendo.mlmq.workloads.account import Findings
+from crescendo.mlmq.workloads.account import ConservationFindings
 from crescendo.mlmq.workloads.actor import Actor
-from crescendo.mlmq.workloads.counters import Relay
+from crescendo.mlmq.workloads.counters import RelayCounter
 
 _ALONE_S = 0.02
 
@@ -18,8 +18,8 @@ _ALONE_S = 0.02
 class OneWay:
     """The relay among the clients of one group in one process."""
 
-    def __init__(self, name: str, findings: Findings, seed: int) -> None:
-        self._relay = Relay(name, findings)
+    def __init__(self, name: str, findings: ConservationFindings, seed: int) -> None:
+        self._relay = RelayCounter(name, findings)
         self._active: list[Actor] = []
         self._chance = random.Random(f"{name}-{seed}")  # noqa: S311 - the same seed sends tokens the same ways
 

@@ -5,22 +5,22 @@ answers whatever it is asked. Each knows which number must come next. The answer
 """
 
 from crescendo.mlmq.client import Query
-from crescendo.mlmq.workloads.account import Findings
+from crescendo.mlmq.workloads.account import ConservationFindings
 from crescendo.mlmq.workloads.actor import Actor
-from crescendo.mlmq.workloads.counters import Pair
+from crescendo.mlmq.workloads.counters import PairCounter
 
 
 class Paired:
     """One pair. The client with the even place in its group asks."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: ConservationFindings) -> None:
         self._findings = findings
         self._members: dict[bool, Actor] = {}
         self._over = False
 
     def add(self, actor: Actor) -> None:
         self._members[self._asks(actor)] = actor
-        self._pair = Pair(f"{actor.group.name}/{self._number(actor)}", self._findings)
+        self._pair = PairCounter(f"{actor.group.name}/{self._number(actor)}", self._findings)
 
     async def live(self, actor: Actor) -> None:
         if not self._asks(actor):

@@ -8,15 +8,17 @@ so whoever shares a queue with other processes waits for that time.
 from time import monotonic_ns
 
 from crescendo.mlmq.client import Query
-from crescendo.mlmq.workloads.account import Account, Findings
-from crescendo.mlmq.workloads.actor import Actor, Hours
+from crescendo.mlmq.workloads.account import ConservationAccount, ConservationFindings
+from crescendo.mlmq.workloads.actor import Actor, WorkloadTimes
 from crescendo.model.mlmq_clients import ClientKind
 
 
 class PublicQueue:
     """One queue, and those of its producers and consumers that are in this process."""
 
-    def __init__(self, name: str, account: Account, findings: Findings, *, shared: bool) -> None:
+    def __init__(
+        self, name: str, account: ConservationAccount, findings: ConservationFindings, *, shared: bool
+    ) -> None:
         self.place = f"queue {name}"
         self.id = 0
         self._account = account
@@ -45,7 +47,7 @@ class PublicQueue:
             if not self._producing:
                 self._ended_ns = monotonic_ns()
 
-    def close(self, hours: Hours) -> None:
+    def close(self, hours: WorkloadTimes) -> None:
         """Say so when nobody can know that the queue is empty."""
         if self._shared and self._consumed and self._account.emptied_ns(self.place) <= hours.give_up_ns:
             self._findings.leave_open(f"{self.place} was not seen empty at the end")
@@ -69,7 +71,7 @@ class PublicQueue:
             await actor.take(query, self.place)
             await actor.pause()
 
-    def _is_empty(self, hours: Hours) -> bool:
+    def _is_empty(self, hours: WorkloadTimes) -> bool:
         """Whether it was seen empty after anybody could still have filled it."""
         filled_ns = hours.give_up_ns if self._shared else self._ended_ns
         return filled_ns is not None and self._account.emptied_ns(self.place) > filled_ns

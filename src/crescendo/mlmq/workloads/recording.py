@@ -15,9 +15,9 @@ from crescendo.load.engine.request_spans import NETWORK
 from crescendo.load.engine.statistics import Distribution
 from crescendo.mlmq.broker.legacy_log_names import REQUESTS
 from crescendo.mlmq.client import Exchange
-from crescendo.mlmq.workloads.message_content import Parcel
+from crescendo.mlmq.workloads.message_content import MessageContent
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, SPANS, Flag, Settlement
-from crescendo.record.writer import Log
+from crescendo.record.writer import RowSink
 
 OK, EMPTY, OVERLOADED, TIMEOUT, ERROR = "ok", "empty", "overloaded", "timeout", "error"
 REQUEST = "CSndReq"
@@ -50,10 +50,10 @@ def judged(exchange: Exchange, timeout_ns: int) -> tuple[str, int]:
     return (TIMEOUT if exchange.outcome == "unanswered" else ERROR), duration_ns
 
 
-class Journal:
+class WorkloadRecording:
     """Gathers rows for one process."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: RowSink) -> None:
         self._log = log
         self._sent: list[tuple[int, int, int, int]] = []
         self._settled: list[tuple[int, int, int, int]] = []
@@ -67,7 +67,7 @@ class Journal:
         self.durations = Distribution()
         self._gathered = 0
 
-    def leave(self, parcel: Parcel, size: int, stored_ns: int | None) -> None:
+    def leave(self, parcel: MessageContent, size: int, stored_ns: int | None) -> None:
         """A message was sent, and stored unless nobody knows."""
         self.sent += 1
         self._sent.append((parcel.sender, parcel.seq, parcel.sent_ns, size))
@@ -76,7 +76,7 @@ class Journal:
             self._settled.append((parcel.sender, parcel.seq, parcel.sent_ns, stored_ns))
         self._gather()
 
-    def arrive(self, receiver: int, parcel: Parcel | None, size: int, redelivered: bool, now_ns: int) -> None:
+    def arrive(self, receiver: int, parcel: MessageContent | None, size: int, redelivered: bool, now_ns: int) -> None:
         """A message was received; one that cannot be read is corrupt."""
         arrival = self._arrivals[receiver]
         self._arrivals[receiver] += 1

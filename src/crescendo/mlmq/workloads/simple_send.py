@@ -5,14 +5,14 @@ takes and what a receive takes stand apart. They come back in the order in which
 """
 
 from crescendo.mlmq.client import Query
-from crescendo.mlmq.workloads.account import Findings
+from crescendo.mlmq.workloads.account import ConservationFindings
 from crescendo.mlmq.workloads.actor import Actor
 
 
 class SimpleSend:
     """What each client of such a group does."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: ConservationFindings) -> None:
         self._findings = findings
 
     async def live(self, actor: Actor) -> None:

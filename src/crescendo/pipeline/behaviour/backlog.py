@@ -27,7 +27,7 @@ from crescendo.pipeline.columns import (
     SUBSCRIPTION,
     TICK,
 )
-from crescendo.pipeline.source.connections import Parties
+from crescendo.pipeline.source.connections import Connections
 from crescendo.record.manifest import Phase
 from crescendo.record.summary import Latency
 
@@ -51,7 +51,7 @@ LITTLE_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Stream:
+class SubscriptionSeries:
     """One subscription, tick by tick without holes, from the first tick in which anything happened to it."""
 
     number: int
@@ -80,12 +80,12 @@ class Stream:
         return self.backlog.astype(np.float64) * tick_ns + inside_ns
 
 
-def read_streams(files: list[Path], parties: Parties) -> list[Stream]:
+def read_streams(files: list[Path], connections: Connections) -> list[SubscriptionSeries]:
     """The pulse, subscription by subscription; those to which nothing happened are left out."""
     table = ds.dataset([str(file) for file in files], format="parquet").to_table()
     streams = []
-    for number in range(len(parties.subscriptions)):
-        owing = [index for index, owed in enumerate(parties.flows) if number in owed]
+    for number in range(len(connections.subscriptions)):
+        owing = [index for index, owed in enumerate(connections.flows) if number in owed]
         sending = (pc.field(SIDE) != RECEIVED) & pc.field(FLOW).isin(owing)
         mine = table.filter(sending | ((pc.field(SIDE) == RECEIVED) & (pc.field(FLOW) == number)))
         if mine.num_rows:
@@ -93,7 +93,7 @@ def read_streams(files: list[Path], parties: Parties) -> list[Stream]:
     return streams
 
 
-def _stream(number: int, rows: pa.Table) -> Stream:
+def _stream(number: int, rows: pa.Table) -> SubscriptionSeries:
     columns = {name: rows[name].to_numpy() for name in (SIDE, TICK, MESSAGES, OFFSET_NS, START_NS, END_NS)}
     first = int(columns[TICK].min())
     ticks = int(columns[TICK].max()) - first + 1
@@ -104,7 +104,7 @@ def _stream(number: int, rows: pa.Table) -> Stream:
         np.add.at(sums, columns[TICK][chosen] - first, columns[name][chosen])
         return sums
 
-    return Stream(
+    return SubscriptionSeries(
         number=number,
         first_tick=first,
         due=added(DUE, MESSAGES),
@@ -117,7 +117,7 @@ def _stream(number: int, rows: pa.Table) -> Stream:
     )
 
 
-def backlog_rows(streams: list[Stream], ticks: Ticks, parties: Parties) -> list[dict[str, Any]]:
+def backlog_rows(streams: list[SubscriptionSeries], ticks: Ticks, connections: Connections) -> list[dict[str, Any]]:
     """One row per subscription and second, or per tick where that is longer; `peak` is the highest end of a tick."""
     rows = []
     for stream in streams:
@@ -128,7 +128,7 @@ def backlog_rows(streams: list[Stream], ticks: Ticks, parties: Parties) -> list[
         for start, end in zip(starts, ends, strict=True):
             rows.append(
                 {
-                    SUBSCRIPTION: parties.subscriptions[stream.number],
+                    SUBSCRIPTION: connections.subscriptions[stream.number],
                     SECOND: int(seconds[start]),
                     "sent": int(stream.sent[start : end + 1].sum()),
                     "received": int(stream.received[start : end + 1].sum()),
@@ -140,7 +140,7 @@ def backlog_rows(streams: list[Stream], ticks: Ticks, parties: Parties) -> list[
 
 
 def little_rows(
-    streams: list[Stream], ticks: Ticks, measure: Phase | None, transfer: Latency | None
+    streams: list[SubscriptionSeries], ticks: Ticks, measure: Phase | None, transfer: Latency | None
 ) -> list[dict[str, Any]]:
     """Little's law in the measure phase, all subscriptions together: one row, or none when nothing was measured."""
     if measure is None or transfer is None:

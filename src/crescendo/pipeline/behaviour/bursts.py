@@ -24,7 +24,7 @@ from crescendo.pipeline.columns import (
     START_NS,
     SUBSCRIPTION,
 )
-from crescendo.pipeline.source.connections import Parties
+from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.moments import deliveries, flagged
 from crescendo.record.schema import Flag
 
@@ -35,11 +35,11 @@ _LEAD_NS = 10**9  # of those who share a subscription, most had their last deliv
 _UNTIL_NS, _GAP_END_NS = "until_ns", "gap_end_ns"
 
 
-def bursts(received: DataFrame, outages: Sequence[Outage], parties: Parties) -> DataFrame:
+def bursts(received: DataFrame, outages: Sequence[Outage], connections: Connections) -> DataFrame:
     """One row per outage and receiver that got something after it."""
     ended = [outage for outage in outages if outage.end_ns is not None]
     longest = sorted(ended, key=lambda outage: -outage.gap_ns)[:MAX_OUTAGES]
-    numbers = {name: number for number, name in enumerate(parties.subscriptions)}
+    numbers = {name: number for number, name in enumerate(connections.subscriptions)}
     windows = F.array(
         *(
             F.struct(
@@ -57,7 +57,7 @@ def bursts(received: DataFrame, outages: Sequence[Outage], parties: Parties) -> 
         INTENDED_NS,
         RECEIVED_NS,
         flagged(Flag.OUT_OF_ORDER).alias(INVERSIONS),
-        parties.subscription_column(F.col(RECEIVER)).alias(SUBSCRIPTION),
+        connections.subscription_column(F.col(RECEIVER)).alias(SUBSCRIPTION),
     )
     inside = arrived.withColumn(
         OUTAGE,
@@ -83,7 +83,7 @@ def bursts(received: DataFrame, outages: Sequence[Outage], parties: Parties) -> 
         F.max(JITTER_NS).alias("max_jitter_ns"),
         (F.max(RECEIVED_NS) - F.min(RECEIVED_NS)).alias("length_ns"),
     ).select(
-        parties.name_column(F.col(OUTAGE)[SUBSCRIPTION]).alias(SUBSCRIPTION),
+        connections.name_column(F.col(OUTAGE)[SUBSCRIPTION]).alias(SUBSCRIPTION),
         F.col(OUTAGE)[START_NS].alias(START_NS),
         RECEIVER, MESSAGES, NEGATIVE, INVERSIONS, "max_jitter_ns", "length_ns",
     )  # fmt: skip

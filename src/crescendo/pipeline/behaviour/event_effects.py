@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from crescendo.pipeline.behaviour.backlog import Stream
+from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.outages import Outage
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
 from crescendo.pipeline.latency.group_sums import folded
 from crescendo.pipeline.latency.histogram import RESPONSE, TRANSFER
 from crescendo.pipeline.latency.quantiles import described
-from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.source.moments import Phases
 
 EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
 BESIDE_S = 5
@@ -36,12 +36,12 @@ EFFECTS_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def effects(
+def event_effects(
     event_files: list[str],
-    streams: list[Stream],
+    streams: list[SubscriptionSeries],
     found: list[Outage],
     ticks: Ticks,
-    timeline: Timeline,
+    timeline: Phases,
     histogram: list[Path],
 ) -> list[dict[str, Any]]:
     """One row an event, in the order of time."""
@@ -59,7 +59,7 @@ def effects(
     return rows
 
 
-def _flow(streams: list[Stream], ticks: Ticks, t_ns: int) -> dict[str, Any]:
+def _flow(streams: list[SubscriptionSeries], ticks: Ticks, t_ns: int) -> dict[str, Any]:
     """Deliveries and backlog in whole ticks on either side; the tick of the event counts as after it."""
     at = (t_ns - ticks.origin_ns) // ticks.length_ns
     width = max(BESIDE_S * 10**9 // ticks.length_ns, 1)

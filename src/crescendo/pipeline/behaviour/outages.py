@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from crescendo.pipeline.behaviour.backlog import Stream
+from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import CAUGHT_UP_NS, END_NS, START_NS, SUBSCRIPTION
-from crescendo.pipeline.source.connections import Parties
+from crescendo.pipeline.source.connections import Connections
 
 LEAST_MISSING = 10
 LEAST_TICKS = 2
@@ -47,14 +47,16 @@ class Outage:
     peak_rate: float | None  # the best tick on the way there
 
 
-def outages(streams: list[Stream], lost: dict[int, int], ticks: Ticks, parties: Parties) -> list[Outage]:
+def outages(
+    streams: list[SubscriptionSeries], lost: dict[int, int], ticks: Ticks, connections: Connections
+) -> list[Outage]:
     """All outages, in the order of their beginning. `lost` says how many messages a subscription never got."""
     found = []
     for stream in streams:
         carried = np.flatnonzero(stream.received)
         if not carried.size:
             continue  # never a delivery, never a rate to fall from: the ledger tells it
-        view = _View(stream, ticks, parties.subscriptions[stream.number], lost.get(stream.number, 0))
+        view = _View(stream, ticks, connections.subscriptions[stream.number], lost.get(stream.number, 0))
         for last, first in pairwise(carried):
             if first - last >= LEAST_TICKS and view.is_outage(int(last), int(first), int(stream.first_ns[first])):
                 found.append(view.outage(int(last), int(first)))
@@ -69,7 +71,7 @@ def outages(streams: list[Stream], lost: dict[int, int], ticks: Ticks, parties: 
 class _View:
     """One subscription; ticks are counted from its first."""
 
-    stream: Stream
+    stream: SubscriptionSeries
     ticks: Ticks
     name: str
     lost: int

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crescendo.pipeline.behaviour.backlog import Stream
+from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.behaviour.trends import Floats, Trend, mser5, trend
 from crescendo.pipeline.columns import BUCKET, KIND, METRIC, SECOND
 from crescendo.pipeline.latency.group_sums import folded
 from crescendo.pipeline.latency.histogram import RESPONSE, TRANSFER
 from crescendo.pipeline.latency.quantiles import described
-from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.source.moments import Phases
 
 MAX_STEPS = 600
 SIGNIFICANT = 0.05
@@ -41,7 +41,9 @@ STEADY_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def steady_rows(streams: list[Stream], ticks: Ticks, histogram: list[Path], timeline: Timeline) -> list[dict[str, Any]]:
+def steady_rows(
+    streams: list[SubscriptionSeries], ticks: Ticks, histogram: list[Path], timeline: Phases
+) -> list[dict[str, Any]]:
     """One row per metric that was measured; slopes are per second, `change` is over the phase, as a share."""
     seconds = timeline.whole_seconds
     if not seconds or not streams:
@@ -79,7 +81,7 @@ def _state(found: Trend, change: float) -> str:
     return RISING if change > 0 else FALLING
 
 
-def _added_up(streams: list[Stream], ticks: Ticks, edges: np.ndarray) -> Floats:
+def _added_up(streams: list[SubscriptionSeries], ticks: Ticks, edges: np.ndarray) -> Floats:
     """Deliveries between the edges, which are seconds."""
     total = np.zeros(edges.size - 1)
     for stream in streams:
@@ -88,14 +90,14 @@ def _added_up(streams: list[Stream], ticks: Ticks, edges: np.ndarray) -> Floats:
     return total
 
 
-def _backlog_at(streams: list[Stream], ticks: Ticks, ends: np.ndarray) -> Floats:
+def _backlog_at(streams: list[SubscriptionSeries], ticks: Ticks, ends: np.ndarray) -> Floats:
     total = np.zeros(ends.size)
     for stream in streams:
         total += np.concatenate([[0], stream.backlog])[_places(stream, ticks, ends)]
     return total
 
 
-def _places(stream: Stream, ticks: Ticks, seconds: np.ndarray) -> np.ndarray:
+def _places(stream: SubscriptionSeries, ticks: Ticks, seconds: np.ndarray) -> np.ndarray:
     """How many ticks of a stream are over at each of these seconds."""
     places: np.ndarray = np.clip(seconds * _SECOND_NS // ticks.length_ns - stream.first_tick, 0, stream.sent.size)
     return places

@@ -11,12 +11,12 @@ from dataclasses import asdict
 from crescendo.pipeline import columns
 from crescendo.pipeline.behaviour.backlog import BACKLOG_SCHEMA, LITTLE_SCHEMA, backlog_rows, little_rows, read_streams
 from crescendo.pipeline.behaviour.bursts import bursts
-from crescendo.pipeline.behaviour.event_effects import EFFECTS_SCHEMA, effects
+from crescendo.pipeline.behaviour.event_effects import EFFECTS_SCHEMA, event_effects
 from crescendo.pipeline.behaviour.outages import OUTAGES_SCHEMA, outages
 from crescendo.pipeline.behaviour.steady import STEADY_SCHEMA, steady_rows
 from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
-from crescendo.pipeline.context import Work
+from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.latency.histogram import TRANSFER
 from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
 from crescendo.pipeline.ledger.discrepancies import LOST
@@ -24,7 +24,7 @@ from crescendo.pipeline.ledger.ledger import Discrepancies
 from crescendo.pipeline.scans import PULSE
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import MEASURE
-from crescendo.pipeline.storage.table_store import Shelf
+from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.record.schema import EVENTS, RECEIVED
 from crescendo.record.summary import Latency
 
@@ -34,34 +34,34 @@ JITTER_ROWS = 5_000_000
 _JITTER_BLOCKS = ".jitter"  # on the way to the jitter tables; removed when they are written
 
 
-def write_conduct(shelf: Shelf, work: Work, found: Discrepancies, latency: list[Latency]) -> None:
-    if not work.thorough:
+def write_behaviour(store: TableStore, context: AnalysisContext, found: Discrepancies, latency: list[Latency]) -> None:
+    if not context.thorough:
         return
-    timeline, parties = work.timeline, work.parties
-    ticks = ticks_for(timeline, parties)
-    streams = read_streams(shelf.files(PULSE), parties)
-    shelf.remove(PULSE)
+    timeline, connections = context.timeline, context.connections
+    ticks = ticks_for(timeline, connections)
+    streams = read_streams(store.files(PULSE), connections)
+    store.remove(PULSE)
     transfer = next((row for row in latency if (row.phase, row.kind) == (MEASURE, TRANSFER)), None)
-    shelf.write_rows(columns.BACKLOG, BACKLOG_SCHEMA, backlog_rows(streams, ticks, parties))
-    shelf.write_rows(columns.LITTLE, LITTLE_SCHEMA, little_rows(streams, ticks, timeline.measure, transfer))
-    histogram = shelf.files(columns.HISTOGRAM)
-    shelf.write_rows(columns.STEADY, STEADY_SCHEMA, steady_rows(streams, ticks, histogram, timeline))
-    interruptions = outages(streams, _lost(found), ticks, parties)
-    shelf.write_rows(columns.OUTAGES, OUTAGES_SCHEMA, [asdict(outage) for outage in interruptions])
-    followed = effects(work.recording.near(EVENTS), streams, interruptions, ticks, timeline, histogram)
-    shelf.write_rows(columns.EFFECTS, EFFECTS_SCHEMA, followed)
+    store.write_rows(columns.BACKLOG, BACKLOG_SCHEMA, backlog_rows(streams, ticks, connections))
+    store.write_rows(columns.LITTLE, LITTLE_SCHEMA, little_rows(streams, ticks, timeline.measure, transfer))
+    histogram = store.files(columns.HISTOGRAM)
+    store.write_rows(columns.STEADY, STEADY_SCHEMA, steady_rows(streams, ticks, histogram, timeline))
+    interruptions = outages(streams, _lost(found), ticks, connections)
+    store.write_rows(columns.OUTAGES, OUTAGES_SCHEMA, [asdict(outage) for outage in interruptions])
+    followed = event_effects(context.recording.local_files(EVENTS), streams, interruptions, ticks, timeline, histogram)
+    store.write_rows(columns.EFFECTS, EFFECTS_SCHEMA, followed)
     if any(outage.end_ns is not None for outage in interruptions):
-        shelf.write_frame(columns.BURSTS, lambda: bursts(work.frames.received, interruptions, parties))
-    if work.full or (interruptions and work.recording.rows(RECEIVED) <= JITTER_ROWS):
-        _write_jitter(shelf, work.frames)
+        store.write_frame(columns.BURSTS, lambda: bursts(context.frames.received, interruptions, connections))
+    if context.full or (interruptions and context.recording.rows(RECEIVED) <= JITTER_ROWS):
+        _write_jitter(store, context.frames)
 
 
-def _write_jitter(shelf: Shelf, frames: Frames) -> None:
-    shelf.write_frame(_JITTER_BLOCKS, lambda: jitter_blocks(frames.received))
-    jitter, histogram = jitter_tables(shelf.files(_JITTER_BLOCKS))
-    shelf.remove(_JITTER_BLOCKS)
-    shelf.write_table(columns.JITTER, jitter)
-    shelf.write_table(columns.JITTER_HISTOGRAM, histogram)
+def _write_jitter(store: TableStore, frames: Frames) -> None:
+    store.write_frame(_JITTER_BLOCKS, lambda: jitter_blocks(frames.received))
+    jitter, histogram = jitter_tables(store.files(_JITTER_BLOCKS))
+    store.remove(_JITTER_BLOCKS)
+    store.write_table(columns.JITTER, jitter)
+    store.write_table(columns.JITTER_HISTOGRAM, histogram)
 
 
 def _lost(found: Discrepancies) -> dict[int, int]:

@@ -25,9 +25,9 @@ from crescendo.pipeline.columns import (
     T_NS,
     TICK,
 )
-from crescendo.pipeline.source.connections import NOBODY, Parties
+from crescendo.pipeline.source.connections import NOBODY, Connections
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
+from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
 
 DUE, SENT, RECEIVED = 0, 1, 2
 """The sides of a pulse."""
@@ -48,23 +48,23 @@ class Ticks:
         return self.origin_ns + tick * self.length_ns
 
 
-def ticks_for(timeline: Timeline, parties: Parties) -> Ticks:
+def ticks_for(timeline: Phases, connections: Connections) -> Ticks:
     """The shortest tick of which a run has at most 36,000, and of which all its flows fit into memory."""
     span_ns = max((phase.end_ns for phase in timeline.phases), default=timeline.origin_ns) - timeline.origin_ns
-    flows = len(parties.subscriptions) + 2 * len(parties.flows)
+    flows = len(connections.subscriptions) + 2 * len(connections.flows)
     limit = min(_MAX_TICKS, _MAX_ROWS // max(flows, 1))
     length_ns = next((length for length in _TICKS_NS if span_ns <= length * limit), _TICKS_NS[-1])
     return Ticks(timeline.origin_ns, length_ns)
 
 
-def pulse(frames: Frames, ticks: Ticks, parties: Parties) -> DataFrame:
+def tick_counts(frames: Frames, ticks: Ticks, connections: Connections) -> DataFrame:
     """One row per side, flow and tick. What senders do is a flow for each set of subscriptions that they owe."""
     sent = first_attempts(frames.sent).select(
-        parties.flow_column(F.col(SENDER)).alias(FLOW),
+        connections.flow_column(F.col(SENDER)).alias(FLOW),
         F.stack(F.lit(2), F.lit(DUE), F.col(INTENDED_NS), F.lit(SENT), F.col(SENT_NS)).alias(SIDE, T_NS),
     )
     received = deliveries(frames.received).select(
-        parties.subscription_column(F.col(RECEIVER)).alias(FLOW),
+        connections.subscription_column(F.col(RECEIVER)).alias(FLOW),
         F.lit(RECEIVED).alias(SIDE),
         F.col(RECEIVED_NS).alias(T_NS),
     )

@@ -4,7 +4,7 @@ What makes the numbers of a side doubtful, from the validity that its analysis f
 takes a difference for that of the systems: other settings, another machine, no repeats. Compares no numbers.
 """
 
-from crescendo.pipeline.compare.runs import Side
+from crescendo.pipeline.compare.runs import RunGroup
 from crescendo.record.manifest import State
 
 _GROUNDS = {"load was sent", "recording complete", "every part intact", "every peer finished"}
@@ -12,7 +12,7 @@ _GENERATOR = "generator kept up"
 _SHOWN = 8
 
 
-def doubts_of(side: Side) -> list[str]:
+def doubts_of(side: RunGroup) -> list[str]:
     """What makes every number of a run doubtful."""
     said = []
     for one in side.repeats:
@@ -23,12 +23,12 @@ def doubts_of(side: Side) -> list[str]:
     return said
 
 
-def slow_generators(side: Side) -> list[str]:
+def slow_generators(side: RunGroup) -> list[str]:
     checks = [(one, item) for one in side.repeats for item in one.summary.validity]
     return [f"{one.name}: {item.detail}" for one, item in checks if item.name == _GENERATOR and not item.holds]
 
 
-def notes_on(baseline: Side, run: Side) -> list[str]:
+def notes_on(baseline: RunGroup, run: RunGroup) -> list[str]:
     """What a reader should know who takes the difference for that of the systems."""
     notes = []
     if len(baseline.repeats) == len(run.repeats) == 1:

@@ -17,8 +17,8 @@ from crescendo.model.units import format_ns
 from crescendo.model.verdict import LATENCY_KINDS
 from crescendo.pipeline.compare.comparability import doubts_of, notes_on, slow_generators
 from crescendo.pipeline.compare.intervals import Interval, difference, mean_interval
-from crescendo.pipeline.compare.loss_test import loss_verdict
-from crescendo.pipeline.compare.runs import Repeat, Side
+from crescendo.pipeline.compare.loss_test import loss_test
+from crescendo.pipeline.compare.runs import Repeat, RunGroup
 from crescendo.pipeline.latency.histogram import SETTLE
 
 JUDGED = ("p50", "p90", "p99", "p99.9")
@@ -26,7 +26,7 @@ RATE, LOST = "rate", "lost"
 _MOST = 700.0  # of a logarithm whose power a float can hold
 
 
-class Word(StrEnum):
+class Change(StrEnum):
     """What may be said of a metric, or of all of them."""
 
     BETTER = "better"
@@ -50,7 +50,7 @@ class Compared(Struct, frozen=True):
     unit: str
     baseline: Value
     run: Value
-    outcome: Word
+    outcome: Change
     reason: str
     basis: str = ""  # repeats, segments or ranks: what the interval of the change rests on
     change: float | None = None
@@ -64,7 +64,7 @@ class Comparison(Struct, frozen=True):
     baseline: list[str]
     run: list[str]
     threshold: float
-    outcome: Word
+    outcome: Change
     metrics: list[Compared]
     doubts: list[str]
     notes: list[str]
@@ -76,7 +76,7 @@ class _Change:
     basis: str
 
 
-def compare(baseline: Side, run: Side, threshold: float) -> Comparison:
+def compare(baseline: RunGroup, run: RunGroup, threshold: float) -> Comparison:
     """All metrics that both sides have. `threshold` is a share: 0.05 is five per cent."""
     doubts = [*doubts_of(baseline), *doubts_of(run)]
     slow = [*slow_generators(baseline), *slow_generators(run)]
@@ -94,15 +94,15 @@ def compare(baseline: Side, run: Side, threshold: float) -> Comparison:
     )
 
 
-def _overall(outcomes: list[Word]) -> Word:
-    for word in (Word.WORSE, Word.UNCLEAR, Word.BETTER):
+def _overall(outcomes: list[Change]) -> Change:
+    for word in (Change.WORSE, Change.UNCLEAR, Change.BETTER):
         if word in outcomes:
             return word
-    return Word.SAME
+    return Change.SAME
 
 
-def _rate(baseline: Side, run: Side, threshold: float, doubts: list[str]) -> Compared:
-    def value(side: Side) -> Value:
+def _rate(baseline: RunGroup, run: RunGroup, threshold: float, doubts: list[str]) -> Compared:
+    def value(side: RunGroup) -> Value:
         rates = [one.summary.rate.sustained for one in side.repeats]
         spread = mean_interval(rates if len(rates) > 1 else side.repeats[0].rates())
         if not any(one.summary.rate.duration_ns for one in side.repeats):
@@ -114,12 +114,12 @@ def _rate(baseline: Side, run: Side, threshold: float, doubts: list[str]) -> Com
 
     before, after = value(baseline), value(run)
     if before.value is None or after.value is None:
-        return Compared(RATE, "msg/s", before, after, Word.UNCLEAR, "no measure phase was recorded")
+        return Compared(RATE, "msg/s", before, after, Change.UNCLEAR, "no measure phase was recorded")
     change = _change(baseline, run, lambda one: one.summary.rate.sustained, Repeat.rates)
     return _judged(RATE, "msg/s", before, after, change, threshold, doubts, more_is_better=True)
 
 
-def _latencies(baseline: Side, run: Side, threshold: float, doubts: list[str]) -> Iterator[Compared]:
+def _latencies(baseline: RunGroup, run: RunGroup, threshold: float, doubts: list[str]) -> Iterator[Compared]:
     segments = [side.repeats[0].percentiles() if len(side.repeats) == 1 else {} for side in (baseline, run)]
     bound_ns = max(baseline.clock_bound_ns, run.clock_bound_ns)
     for kind in LATENCY_KINDS:
@@ -145,7 +145,10 @@ def _latencies(baseline: Side, run: Side, threshold: float, doubts: list[str]) -
 
 
 def _change(
-    baseline: Side, run: Side, of_run: Callable[[Repeat], float | None], of_segments: Callable[[Repeat], list[float]]
+    baseline: RunGroup,
+    run: RunGroup,
+    of_run: Callable[[Repeat], float | None],
+    of_segments: Callable[[Repeat], list[float]],
 ) -> _Change | None:
     """The ratio of the two sides with its interval; on a logarithmic scale, where twice and half are as far away."""
     alone = len(baseline.repeats) == len(run.repeats) == 1
@@ -193,32 +196,32 @@ def _judged(
     if change is None:
         reason = "; ".join(doubts) or "too few repeats, or too short a measure phase, to say how far chance goes"
         if not doubts and before.value == after.value:
-            return Compared(metric, unit, before, after, Word.SAME, "the same value")
-        return Compared(metric, unit, before, after, Word.UNCLEAR, reason)
+            return Compared(metric, unit, before, after, Change.SAME, "the same value")
+        return Compared(metric, unit, before, after, Change.UNCLEAR, reason)
     low, high = change.ratio.low - 1, change.ratio.high - 1
     moved = change.ratio.value - 1
     word, reason = _word(moved, low, high, threshold, more_is_better=more_is_better)
     if doubts:
-        word, reason = Word.UNCLEAR, "; ".join(doubts)
+        word, reason = Change.UNCLEAR, "; ".join(doubts)
     return Compared(metric, unit, before, after, word, reason, change.basis, moved, low, high)
 
 
-def _word(moved: float, low: float, high: float, threshold: float, *, more_is_better: bool) -> tuple[Word, str]:
+def _word(moved: float, low: float, high: float, threshold: float, *, more_is_better: bool) -> tuple[Change, str]:
     span = f"between {low:+.1%} and {high:+.1%}"
     proven, large = low > 0 or high < 0, abs(moved) > threshold
-    toward = Word.BETTER if (moved > 0) == more_is_better else Word.WORSE
+    toward = Change.BETTER if (moved > 0) == more_is_better else Change.WORSE
     if proven and large:
         return toward, f"{moved:+.1%}, {span}"
     if proven:
-        return Word.SAME, f"{moved:+.1%}: it differs, but by no more than {threshold:.0%}"
-    if large and toward is Word.WORSE:
-        return Word.UNCLEAR, f"{moved:+.1%} looks worse, but it may be chance: {span}"
+        return Change.SAME, f"{moved:+.1%}: it differs, but by no more than {threshold:.0%}"
+    if large and toward is Change.WORSE:
+        return Change.UNCLEAR, f"{moved:+.1%} looks worse, but it may be chance: {span}"
     if low >= -threshold and high <= threshold:
-        return Word.SAME, f"within {threshold:.0%}: {span}"
-    return Word.SAME, f"not told apart: {span}"
+        return Change.SAME, f"within {threshold:.0%}: {span}"
+    return Change.SAME, f"not told apart: {span}"
 
 
-def _lost(baseline: Side, run: Side, threshold: float, doubts: list[str]) -> Compared:
+def _lost(baseline: RunGroup, run: RunGroup, threshold: float, doubts: list[str]) -> Compared:
     counts = []
     for side in (baseline, run):
         totals = [one.summary.total for one in side.repeats]
@@ -226,10 +229,10 @@ def _lost(baseline: Side, run: Side, threshold: float, doubts: list[str]) -> Com
     (lost_before, owed_before), (lost_after, owed_after) = counts
     before, after = (Value(lost / owed if owed else None) for lost, owed in counts)
     if not owed_before or not owed_after:
-        return Compared(LOST, "share", before, after, Word.UNCLEAR, "one of the sides has no messages to lose")
-    worse, reason = loss_verdict(lost_before, owed_before, lost_after, owed_after, threshold)
-    word = {True: Word.WORSE, False: Word.BETTER, None: Word.SAME}[worse]
+        return Compared(LOST, "share", before, after, Change.UNCLEAR, "one of the sides has no messages to lose")
+    worse, reason = loss_test(lost_before, owed_before, lost_after, owed_after, threshold)
+    word = {True: Change.WORSE, False: Change.BETTER, None: Change.SAME}[worse]
     if doubts:
-        word, reason = Word.UNCLEAR, "; ".join(doubts)
+        word, reason = Change.UNCLEAR, "; ".join(doubts)
     moved = after.value / before.value - 1 if before.value and after.value is not None else None
     return Compared(LOST, "share", before, after, word, reason, change=moved)

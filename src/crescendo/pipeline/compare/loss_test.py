@@ -10,7 +10,7 @@ import math
 SIGNIFICANT = 0.05
 
 
-def loss_verdict(
+def loss_test(
     lost_before: int, owed_before: int, lost_after: int, owed_after: int, threshold: float
 ) -> tuple[bool | None, str]:
     """True for worse, False for better, None for no difference; and why."""

@@ -92,7 +92,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Side:
+class RunGroup:
     """Baseline or run: one run, or repeats of one experiment."""
 
     named: str
@@ -121,7 +121,7 @@ class Side:
         }
 
 
-def side_of(named: str, lake: Path) -> Side:
+def run_group(named: str, lake: Path) -> RunGroup:
     """The runs that are meant. Refuses what is none, and repeats of different experiments."""
     repeats = _repeats(named, lake)
     experiments = sorted({str(one.manifest.experiment.get("name")) for one in repeats})
@@ -129,7 +129,7 @@ def side_of(named: str, lake: Path) -> Side:
         raise ConfigError(
             f"{named}: these are runs of different experiments ({', '.join(experiments)}); name those of one alone"
         )
-    return Side(named, tuple(repeats))
+    return RunGroup(named, tuple(repeats))
 
 
 def _repeats(named: str, lake: Path) -> list[Repeat]:
@@ -155,7 +155,7 @@ def _experiments(lake: Path) -> list[str]:
 
 def _of_directory(run_dir: Path) -> Repeat:
     place = Directory(run_dir)
-    tables = {name: place.near(f"{TABLES_DIR}/{name}") for name in (HISTOGRAM, THROUGHPUT)}
+    tables = {name: place.local_files(f"{TABLES_DIR}/{name}") for name in (HISTOGRAM, THROUGHPUT)}
     summary = read_summary(run_dir)
     return Repeat(str(run_dir), read_manifest(run_dir), summary, tables[HISTOGRAM], tables[THROUGHPUT])
 
@@ -164,7 +164,7 @@ def _of_lake(lake: Lake, experiment: str) -> list[Repeat]:
     repeats = []
     for run in lake.runs_of(experiment):
         if (entry := lake.entry(experiment, run)) is not None:
-            files = {name: lake.place.near(lake.folder(name, entry)) for name in (HISTOGRAM, THROUGHPUT)}
+            files = {name: lake.place.local_files(lake.folder(name, entry)) for name in (HISTOGRAM, THROUGHPUT)}
             repeats.append(Repeat(run, entry.manifest, entry.summary, files[HISTOGRAM], files[THROUGHPUT]))
     if not repeats:
         raise ConfigError(f"{experiment}: the lake {lake.place} has no run of it; analyse some")

@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError, CrescendoError, LostError
 from crescendo.pipeline.job import analyze_recording
-from crescendo.pipeline.lake.lake import Entry, Lake
+from crescendo.pipeline.lake.lake import Lake, LakeEntry
 from crescendo.pipeline.lake.receipts import current_receipt, read_receipt, summary_at
-from crescendo.pipeline.source.ingest import Placed, readable_recording, remote_recording
-from crescendo.pipeline.storage.hadoop import HadoopPlace
-from crescendo.pipeline.storage.locations import Directory, Place
+from crescendo.pipeline.source.ingest import LocatedRecording, readable_recording, remote_recording
+from crescendo.pipeline.storage.hadoop import HadoopLocation
+from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.record.manifest import Manifest
 from crescendo.record.summary import Summary
 
@@ -33,7 +33,7 @@ Finish = Callable[[Path, Summary], Summary]
 
 
 @dataclass(frozen=True)
-class Gathered:
+class LakeBuild:
     """What became of one run: a summary, or why there is none."""
 
     run: Path | str
@@ -42,7 +42,7 @@ class Gathered:
     fault: str = ""
 
 
-def gather(
+def build_lake(
     runs: Sequence[Path | str],
     lake_at: Path | str,
     spark: SparkSession,
@@ -50,7 +50,7 @@ def gather(
     *,
     full: bool = False,
     finish: Finish = lambda _, summary: summary,
-) -> list[Gathered]:
+) -> list[LakeBuild]:
     """Analyse what needs it and put all of it into the lake. The order of the runs is kept."""
     with ExitStack() as stack:
         lake = Lake(_place(lake_at, spark, stack))
@@ -71,13 +71,13 @@ def gather(
             except (CrescendoError, OSError) as err:
                 if not _alive(spark):
                     raise
-                results.append(Gathered(run, fault=str(err) if isinstance(err, CrescendoError) else f"{run}: {err}"))
+                results.append(LakeBuild(run, fault=str(err) if isinstance(err, CrescendoError) else f"{run}: {err}"))
         return results
 
 
 def _gathered(
     run: Path | str, lake: Lake, spark: SparkSession, progress: Progress, full: bool, finish: Finish
-) -> Gathered:
+) -> LakeBuild:
     with ExitStack() as stack:
         progress("checking the recording")
         recording = _opened(run, spark, stack)
@@ -85,7 +85,7 @@ def _gathered(
         known = _known(lake, run, manifest)
         receipt, summary = current_receipt(place, recording, full=full), summary_at(place)
         if known is not None and receipt is not None and (known.receipt, known.summary) == (receipt, summary):
-            return Gathered(run, summary)
+            return LakeBuild(run, summary)
         computed = receipt is None or summary is None
         if computed:
             summary = analyze_recording(recording, spark, progress, full=full)
@@ -96,11 +96,11 @@ def _gathered(
             raise LostError(f"{run}: somebody else changes it at the same time")
         progress("into the lake")
         files = msgspec.structs.replace(manifest, files=[])
-        lake.take(Entry(_experiment(manifest), manifest.run, str(run), receipt, files, summary), place)
-        return Gathered(run, summary, computed)
+        lake.take(LakeEntry(_experiment(manifest), manifest.run, str(run), receipt, files, summary), place)
+        return LakeBuild(run, summary, computed)
 
 
-def _known(lake: Lake, run: Path | str, manifest: Manifest) -> Entry | None:
+def _known(lake: Lake, run: Path | str, manifest: Manifest) -> LakeEntry | None:
     known = lake.entry(_experiment(manifest), manifest.run)
     if known is None or (known.manifest.tag, known.manifest.started_ns) == (manifest.tag, manifest.started_ns):
         return known
@@ -114,18 +114,18 @@ def _experiment(manifest: Manifest) -> str:
     return str(manifest.experiment.get("name") or "unnamed")
 
 
-def _opened(run: Path | str, spark: SparkSession, stack: ExitStack) -> Placed:
+def _opened(run: Path | str, spark: SparkSession, stack: ExitStack) -> LocatedRecording:
     if isinstance(run, Path):
         return readable_recording(run)
-    desk = _desk(stack)
-    return remote_recording(HadoopPlace(run, spark, desk), desk, spark)
+    scratch_dir = _scratch_dir(stack)
+    return remote_recording(HadoopLocation(run, spark, scratch_dir), scratch_dir, spark)
 
 
-def _place(at: Path | str, spark: SparkSession, stack: ExitStack) -> Place:
-    return Directory(at) if isinstance(at, Path) else HadoopPlace(at, spark, _desk(stack))
+def _place(at: Path | str, spark: SparkSession, stack: ExitStack) -> Location:
+    return Directory(at) if isinstance(at, Path) else HadoopLocation(at, spark, _scratch_dir(stack))
 
 
-def _desk(stack: ExitStack) -> Path:
+def _scratch_dir(stack: ExitStack) -> Path:
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crescendo-desk-")))
 
 

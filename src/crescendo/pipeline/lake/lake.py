@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.lake.receipts import Receipt
-from crescendo.pipeline.storage.locations import LAKE_MARKER, Place
+from crescendo.pipeline.storage.locations import LAKE_MARKER, Location
 from crescendo.pipeline.storage.table_store import ONLY_PART, as_parquet
 from crescendo.record.manifest import Manifest
 from crescendo.record.summary import TABLES_DIR, Summary
@@ -34,7 +34,7 @@ RUNS_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Entry:
+class LakeEntry:
     """One run in the lake."""
 
     experiment: str
@@ -48,7 +48,7 @@ class Entry:
 class Lake:
     """A directory of tables by experiment and run."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
 
     def open(self) -> None:
@@ -71,21 +71,21 @@ class Lake:
         names = self.place.names(f"{RUNS}/experiment={escaped(experiment)}")
         return [unescaped(name.partition("=")[2]) for name in names if name.startswith("run=")]
 
-    def entry(self, experiment: str, run: str) -> Entry | None:
+    def entry(self, experiment: str, run: str) -> LakeEntry | None:
         """What the lake knows of a run; None when it has not got it, or not all of it."""
-        for file in self.place.near(_folder(RUNS, experiment, run)):
+        for file in self.place.local_files(_folder(RUNS, experiment, run)):
             row = pq.ParquetFile(file).read().to_pylist()[0]
             receipt = Receipt(row["fingerprint"], row["full"], row["tables"])
             manifest = msgspec.json.decode(row["manifest"], type=Manifest)
             summary = msgspec.json.decode(row["summary"], type=Summary)
-            return Entry(experiment, run, row["path"], receipt, manifest, summary)
+            return LakeEntry(experiment, run, row["path"], receipt, manifest, summary)
         return None
 
-    def folder(self, table: str, entry: Entry) -> str:
+    def folder(self, table: str, entry: LakeEntry) -> str:
         """Where the rows of one run in one table are."""
         return _folder(table, entry.experiment, entry.run)
 
-    def take(self, entry: Entry, source: Place) -> None:
+    def take(self, entry: LakeEntry, source: Location) -> None:
         """Put the tables of an analysed run into the lake, in place of those it had there."""
         self.place.remove(self.folder(RUNS, entry))
         known = [name for name in self.place.names("") if name not in {LAKE_MARKER, RUNS} and not name.startswith(".")]
@@ -94,14 +94,14 @@ class Lake:
                 self.place.remove(self.folder(table, entry))
         for table in entry.receipt.tables:
             draft = self._draft(table, entry)
-            for file in source.near(f"{TABLES_DIR}/{table}"):
+            for file in source.local_files(f"{TABLES_DIR}/{table}"):
                 self.place.put(file, f"{draft}/{file.name}")
             self._publish(draft, self.folder(table, entry))
         draft = self._draft(RUNS, entry)
         self.place.write(f"{draft}/{ONLY_PART}", as_parquet(_row(entry)))
         self._publish(draft, self.folder(RUNS, entry))
 
-    def _draft(self, table: str, entry: Entry) -> str:
+    def _draft(self, table: str, entry: LakeEntry) -> str:
         """A hidden directory beside the place of a run; what a killed analysis left there goes."""
         folder = self.folder(table, entry)
         parent, _, name = folder.rpartition("/")
@@ -131,7 +131,7 @@ def _folder(table: str, experiment: str, run: str) -> str:
     return f"{table}/experiment={escaped(experiment)}/run={escaped(run)}"
 
 
-def _row(entry: Entry) -> pa.Table:
+def _row(entry: LakeEntry) -> pa.Table:
     summary, receipt, total = entry.summary, entry.receipt, entry.summary.total
     row = {
         "path": entry.path,

@@ -10,8 +10,8 @@ import hashlib
 import msgspec
 from msgspec import Struct
 
-from crescendo.pipeline.source.ingest import Placed
-from crescendo.pipeline.storage.locations import Place
+from crescendo.pipeline.source.ingest import LocatedRecording
+from crescendo.pipeline.storage.locations import Location
 from crescendo.record.summary import SUMMARY, TABLES_DIR, Summary
 
 RECEIPT = "analysis.json"
@@ -28,7 +28,7 @@ class Receipt(Struct, frozen=True):
     tables: list[str]
 
 
-def fingerprint(recording: Placed) -> str:
+def fingerprint(recording: LocatedRecording) -> str:
     """One short text for a recording: the same bytes, the same text, wherever they lie."""
     parts = sorted((part.path, part.rows, part.sha256) for part in recording.parts)
     damaged = sorted(recording.damaged.items())
@@ -38,13 +38,13 @@ def fingerprint(recording: Placed) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def write_receipt(place: Place, recording: Placed, *, full: bool) -> None:
+def write_receipt(place: Location, recording: LocatedRecording, *, full: bool) -> None:
     tables = [name for name in place.names(TABLES_DIR) if not name.startswith(".")]
     receipt = Receipt(fingerprint(recording), full, tables)
     place.write(RECEIPT, msgspec.json.format(msgspec.json.encode(receipt), indent=1))
 
 
-def current_receipt(place: Place, recording: Placed, *, full: bool) -> Receipt | None:
+def current_receipt(place: Location, recording: LocatedRecording, *, full: bool) -> Receipt | None:
     """The receipt of an analysis that need not be done again; None when there is none, or it is of something else."""
     receipt = read_receipt(place)
     if receipt is None or summary_at(place) is None:
@@ -53,7 +53,7 @@ def current_receipt(place: Place, recording: Placed, *, full: bool) -> Receipt |
     return receipt if complete and receipt.fingerprint == fingerprint(recording) else None
 
 
-def read_receipt(place: Place) -> Receipt | None:
+def read_receipt(place: Location) -> Receipt | None:
     content = place.read(RECEIPT)
     try:
         return None if content is None else msgspec.json.decode(content, type=Receipt)
@@ -61,7 +61,7 @@ def read_receipt(place: Place) -> Receipt | None:
         return None
 
 
-def summary_at(place: Place) -> Summary | None:
+def summary_at(place: Location) -> Summary | None:
     """The summary of a run; None when there is none that this version can read."""
     content = place.read(SUMMARY)
     try:

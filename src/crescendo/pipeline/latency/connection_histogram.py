@@ -31,18 +31,18 @@ from crescendo.pipeline.columns import (
 )
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.histogram import LATENESS, RESPONSE, SETTLE, TRANSFER
-from crescendo.pipeline.source.connections import Parties
+from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
+from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
 from crescendo.record.schema import Settlement
 
 _KEYS = (PHASE, KIND, ROLE, CONNECTION, BUCKET)
 _SUMS = (COUNT, SUM_NS, MIN_NS, MAX_NS)
 
 
-def party_histogram(frames: Frames, timeline: Timeline, parties: Parties) -> DataFrame:
+def connection_histogram(frames: Frames, timeline: Phases, connections: Connections) -> DataFrame:
     """One row per phase, kind, role, connection and bucket."""
-    bounded = parties.bounded_column(F.col(SENDER)) if parties.unbounded else F.lit(True)
+    bounded = connections.bounded_column(F.col(SENDER)) if connections.unbounded else F.lit(True)
     sent = _of_sender(
         first_attempts(frames.sent).where(bounded),
         LATENESS,
@@ -61,7 +61,7 @@ def party_histogram(frames: Frames, timeline: Timeline, parties: Parties) -> Dat
     return counts.withColumn(PHASE, timeline.phase_name(F.col(PHASE)))
 
 
-def _of_both(received: DataFrame, timeline: Timeline, bounded: Column) -> DataFrame:
+def _of_both(received: DataFrame, timeline: Phases, bounded: Column) -> DataFrame:
     """Counted by pairs of sender and receiver at first: each message is looked at once for both of them."""
     response_ns = F.when(bounded, F.col(RECEIVED_NS) - F.col(INTENDED_NS))
     transfer_ns = F.col(RECEIVED_NS) - F.col(SENT_NS)

@@ -33,8 +33,8 @@ from crescendo.pipeline.columns import (
     WEIGHT,
 )
 from crescendo.pipeline.latency.buckets import bucket_column
-from crescendo.pipeline.source.connections import Parties
-from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
+from crescendo.pipeline.source.connections import Connections
+from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
 from crescendo.record.schema import Settlement
 
 RESPONSE, TRANSFER, SETTLE = "response", "transfer", "settle"
@@ -42,17 +42,19 @@ LATENESS, ROUND_TRIP, ONE_WAY = "lateness", "round trip", "one way"
 _KEYS = (SECOND, PHASE, KIND, BUCKET)
 
 
-def latency_histogram(received: DataFrame, settled: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
+def latency_histogram(received: DataFrame, settled: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
     """One row per second, phase, kind and bucket."""
-    counts = _delivery_counts(deliveries(received), timeline, parties).unionByName(_settle_counts(settled, timeline))
+    counts = _delivery_counts(deliveries(received), timeline, connections).unionByName(
+        _settle_counts(settled, timeline)
+    )
     return _told(counts, timeline)
 
 
-def lateness_histogram(sent: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
+def lateness_histogram(sent: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
     """The same columns for what the generator was late. Sending again is not late, it is again."""
     sent = first_attempts(sent)
-    if parties.unbounded:
-        sent = sent.where(parties.bounded_column(F.col(SENDER)))
+    if connections.unbounded:
+        sent = sent.where(connections.bounded_column(F.col(SENDER)))
     samples = sent.select(
         *_when(timeline, F.col(INTENDED_NS)),
         F.lit(LATENESS).alias(KIND),
@@ -61,7 +63,7 @@ def lateness_histogram(sent: DataFrame, timeline: Timeline, parties: Parties) ->
     return _told(_counted(samples, F.count("*"), F.sum(VALUE_NS)), timeline)
 
 
-def trip_histogram(spans: DataFrame, timeline: Timeline) -> DataFrame:
+def trip_histogram(spans: DataFrame, timeline: Phases) -> DataFrame:
     """The same columns for the spans that are round trips or one-way times, by when they began."""
     samples = spans.where(F.col(ACTION).isin(ROUND_TRIP, ONE_WAY)).select(
         *_when(timeline, F.col(T_NS)), F.col(ACTION).alias(KIND), F.col(DURATION_NS).alias(VALUE_NS)
@@ -69,30 +71,30 @@ def trip_histogram(spans: DataFrame, timeline: Timeline) -> DataFrame:
     return _told(_counted(samples, F.count("*"), F.sum(VALUE_NS)), timeline)
 
 
-def _told(counts: DataFrame, timeline: Timeline) -> DataFrame:
+def _told(counts: DataFrame, timeline: Phases) -> DataFrame:
     phase = timeline.phase_name(F.col(PHASE)).alias(PHASE)
     return counts.select(SECOND, phase, KIND, BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS)
 
 
-def _delivery_counts(received: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
+def _delivery_counts(received: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
     # From intended, not sent: a stalled sender must not hide the stall.
     response_ns = F.col(RECEIVED_NS) - F.col(INTENDED_NS)
-    if parties.unbounded:
+    if connections.unbounded:
         # Without a schedule nothing was intended: the row gives no sample rather than a wrong one.
-        response_ns = F.when(parties.bounded_column(F.col(SENDER)), response_ns)
+        response_ns = F.when(connections.bounded_column(F.col(SENDER)), response_ns)
     transfer_ns = F.col(RECEIVED_NS) - F.col(SENT_NS)
     # Both samples of a row from one scan. The kind stays a number until the counts are small.
     samples = received.select(
         *_when(timeline, F.col(INTENDED_NS)),
         F.stack(F.lit(2), F.lit(0), response_ns, F.lit(1), transfer_ns).alias(KIND, VALUE_NS),
     )
-    if parties.unbounded:
+    if connections.unbounded:
         samples = samples.where(F.col(VALUE_NS).isNotNull())
     counts = _counted(samples, F.count("*"), F.sum(VALUE_NS))
     return counts.withColumn(KIND, F.when(F.col(KIND) == 0, RESPONSE).otherwise(TRANSFER))
 
 
-def _settle_counts(settled: DataFrame, timeline: Timeline) -> DataFrame:
+def _settle_counts(settled: DataFrame, timeline: Phases) -> DataFrame:
     # What the sender's own buffer refused was never sent, so that it took no time.
     samples = settled.where(F.col(OUTCOME) != int(Settlement.SHED)).select(
         *_when(timeline, F.col(SENT_NS)),
@@ -103,7 +105,7 @@ def _settle_counts(settled: DataFrame, timeline: Timeline) -> DataFrame:
     return _counted(samples, F.sum(WEIGHT), F.sum(F.col(VALUE_NS) * F.col(WEIGHT)))
 
 
-def _when(timeline: Timeline, t_ns: Column) -> tuple[Column, Column]:
+def _when(timeline: Phases, t_ns: Column) -> tuple[Column, Column]:
     return timeline.second_of(t_ns).alias(SECOND), timeline.phase_of(t_ns).alias(PHASE)
 
 

@@ -34,7 +34,7 @@ from crescendo.pipeline.columns import (
 from crescendo.pipeline.latency.group_sums import SAMPLES, added, dataset_of, folded
 from crescendo.pipeline.latency.histogram import LATENESS, ONE_WAY, ROUND_TRIP, SETTLE
 from crescendo.pipeline.latency.quantiles import MEAN_NS, STATISTICS, described
-from crescendo.record.manifest import Connection
+from crescendo.record.manifest import ConnectionRecord
 from crescendo.record.summary import Latency
 
 KINDS = (*LATENCY_KINDS, LATENESS, ROUND_TRIP, ONE_WAY)
@@ -64,7 +64,7 @@ def latency_table(histogram: list[Path]) -> pa.Table:
     return pa.concat_tables([_rows(TOTAL, total), _rows(PHASE, phases), *seconds])
 
 
-def party_latency_table(party_histogram: list[Path], connections: list[Connection]) -> pa.Table:
+def connection_latency_table(party_histogram: list[Path], connections: list[ConnectionRecord]) -> pa.Table:
     """The rows of each sender, each receiver and each destination, phase by phase."""
     counts = folded(party_histogram, [PHASE, KIND, ROLE, CONNECTION, BUCKET])
     if not counts.num_rows:

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from crescendo.pipeline.columns import BLOCK, HASH, LOW_SUM, MESSAGES, SENDER, SIDE, SUBSCRIPTION
 from crescendo.pipeline.ledger.block_sums import COUNTS, OUT_OF_ORDER, RECEIVED, SENT, SETTLED
-from crescendo.pipeline.source.connections import NOBODY, Parties
+from crescendo.pipeline.source.connections import NOBODY, Connections
 
 Pair = tuple[int, int]  # subscription, sender
 Suspect = tuple[int, int, int]  # subscription, sender, block
@@ -43,7 +43,7 @@ class Balance:
         return sum(counts[MESSAGES] for (number, _), counts in self.received.items() if number == NOBODY)
 
 
-def read_balance(files: list[Path], parties: Parties) -> Balance:
+def read_balance(files: list[Path], connections: Connections) -> Balance:
     """Add up and compare the accounts that these files hold."""
     sent: dict[int, Counter[str]] = defaultdict(Counter)
     received: dict[Pair, Counter[str]] = defaultdict(Counter)
@@ -59,7 +59,7 @@ def read_balance(files: list[Path], parties: Parties) -> Balance:
             checksums = (row[MESSAGES], row[LOW_SUM], row[HASH])
             if row[SIDE] == SENT:
                 sent[sender] += counts
-                for number in parties.owed_by.get(sender, ()):
+                for number in connections.owed_by.get(sender, ()):
                     owed[number, sender, block] = checksums
             elif row[SIDE] == SETTLED:
                 settled[sender] = row[MESSAGES]

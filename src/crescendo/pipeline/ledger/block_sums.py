@@ -26,9 +26,9 @@ from crescendo.pipeline.columns import (
     SIZE,
     SUBSCRIPTION,
 )
-from crescendo.pipeline.source.connections import NOBODY, Parties
+from crescendo.pipeline.source.connections import NOBODY, Connections
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import Timeline, first_attempts, flagged
+from crescendo.pipeline.source.moments import Phases, first_attempts, flagged
 from crescendo.record.schema import Flag, Settlement
 
 BLOCK_BITS = 16
@@ -41,13 +41,13 @@ OUT_OF_ORDER, CORRUPT, STRAY = "out_of_order", "corrupt", "stray"
 COUNTS = (MESSAGES, MEASURED, MEASURED_BYTES, OUT_OF_ORDER, CORRUPT, STRAY)
 
 
-def accounts(frames: Frames, timeline: Timeline, parties: Parties) -> DataFrame:
+def block_sums(frames: Frames, timeline: Phases, connections: Connections) -> DataFrame:
     """One row per side, subscription, sender and block.
 
     What was sent stands there once, whatever it is owed to. What has no block stands under block -1: settlements
     under their sender, corrupt and stray messages under the subscription that got them.
     """
-    received = _received(frames.received, timeline, parties)
+    received = _received(frames.received, timeline, connections)
     return _sent(frames.sent, timeline).unionByName(received).unionByName(_settled(frames.settled))
 
 
@@ -60,7 +60,7 @@ def accepted_ranges(settled: DataFrame) -> DataFrame:
     return settled.where((F.col(OUTCOME) == int(Settlement.ACCEPTED)) & (F.col(LAST_SEQ) >= F.col(FIRST_SEQ)))
 
 
-def _sent(sent: DataFrame, timeline: Timeline) -> DataFrame:
+def _sent(sent: DataFrame, timeline: Phases) -> DataFrame:
     blocks = (
         first_attempts(sent)
         .groupBy(SENDER, block_of(F.col(SEQ)).alias(BLOCK))
@@ -74,11 +74,11 @@ def _settled(settled: DataFrame) -> DataFrame:
     return _account(SETTLED, accepted_ranges(settled).groupBy(SENDER).agg(messages.alias(MESSAGES)))
 
 
-def _received(received: DataFrame, timeline: Timeline, parties: Parties) -> DataFrame:
+def _received(received: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
     unusable = flagged(Flag.CORRUPT | Flag.STRAY)
     measured = timeline.measured(F.col(RECEIVED_NS)) & ~unusable
     blocks = received.groupBy(
-        parties.subscription_column(F.col(RECEIVER)).alias(SUBSCRIPTION),
+        connections.subscription_column(F.col(RECEIVER)).alias(SUBSCRIPTION),
         F.when(unusable, F.lit(NOBODY)).otherwise(F.col(SENDER)).alias(SENDER),
         F.when(unusable, F.lit(NOBODY)).otherwise(block_of(F.col(SEQ))).alias(BLOCK),
     ).agg(

@@ -23,7 +23,7 @@ from crescendo.pipeline.columns import (
     SUBSCRIPTION,
 )
 from crescendo.pipeline.ledger.block_sums import BLOCK_BITS, accepted_ranges, block_of
-from crescendo.pipeline.source.connections import NOBODY, Parties
+from crescendo.pipeline.source.connections import NOBODY, Connections
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import deliveries, first_attempts, flagged
 from crescendo.record.schema import Flag
@@ -36,7 +36,7 @@ _PIECE_ROWS = 500_000  # of about 60 bytes: a piece fits into memory several tim
 
 
 def discrepancies(
-    frames: Frames, suspects: DataFrame, parties: Parties, rows: int, bits: int = BLOCK_BITS
+    frames: Frames, suspects: DataFrame, connections: Connections, rows: int, bits: int = BLOCK_BITS
 ) -> DataFrame:
     """One row per kind and unbroken range of sequence numbers, for a sender and a subscription.
 
@@ -47,11 +47,11 @@ def discrepancies(
     facts = (
         _owed(frames.sent, suspects, bits)
         .unionByName(_accepted(frames.settled, suspects, bits))
-        .unionByName(_arrived(frames.received, suspects, parties, bits))
+        .unionByName(_arrived(frames.received, suspects, connections, bits))
     )
     # Cut by message right away: nearly every row is a message of its own, so adding up before it would save nothing.
     facts = facts.repartition(rows // _PIECE_ROWS + 1, *_MESSAGE)
-    return _ranges(_findings(_fates(facts))).withColumn(SUBSCRIPTION, parties.name_column(F.col(SUBSCRIPTION)))
+    return _ranges(_findings(_fates(facts))).withColumn(SUBSCRIPTION, connections.name_column(F.col(SUBSCRIPTION)))
 
 
 def _owed(sent: DataFrame, suspects: DataFrame, bits: int) -> DataFrame:
@@ -72,9 +72,9 @@ def _accepted(settled: DataFrame, suspects: DataFrame, bits: int) -> DataFrame:
     return _facts(rows, acknowledged=F.lit(1))
 
 
-def _arrived(received: DataFrame, suspects: DataFrame, parties: Parties, bits: int) -> DataFrame:
+def _arrived(received: DataFrame, suspects: DataFrame, connections: Connections, bits: int) -> DataFrame:
     rows = _with_block(deliveries(received), bits)
-    rows = rows.withColumn(SUBSCRIPTION, parties.subscription_column(F.col(RECEIVER)))
+    rows = rows.withColumn(SUBSCRIPTION, connections.subscription_column(F.col(RECEIVER)))
     rows = rows.join(suspects.withColumn(_DIFFERS, F.lit(True)), on=[SUBSCRIPTION, SENDER, BLOCK], how="left")
     late, elsewhere = flagged(Flag.OUT_OF_ORDER), F.col(_DIFFERS).isNull()
     rows = rows.where(~elsewhere | (late & (F.col(SUBSCRIPTION) != NOBODY)))

@@ -16,7 +16,7 @@ from crescendo.pipeline.columns import ACKNOWLEDGED, COUNT, KIND, MESSAGES, SEND
 from crescendo.pipeline.ledger.balance import Balance, Pair
 from crescendo.pipeline.ledger.block_sums import CORRUPT, STRAY
 from crescendo.pipeline.ledger.discrepancies import DUPLICATED, LOST, REORDERED, UNRECORDED
-from crescendo.pipeline.source.connections import NOBODY, Parties
+from crescendo.pipeline.source.connections import NOBODY, Connections
 from crescendo.record.summary import Ledger
 
 TOTAL, BY_SENDER, BY_SUBSCRIPTION = "total", "sender", "subscription"
@@ -24,9 +24,9 @@ TOTAL, BY_SENDER, BY_SUBSCRIPTION = "total", "sender", "subscription"
 Discrepancies = dict[Pair, Counter[str]]
 
 
-def read_discrepancies(files: list[Path], parties: Parties) -> Discrepancies:
+def read_discrepancies(files: list[Path], connections: Connections) -> Discrepancies:
     """How often each kind of discrepancy happened; acknowledged losses count under a kind of their own."""
-    numbers = {name: number for number, name in enumerate(parties.subscriptions)}
+    numbers = {name: number for number, name in enumerate(connections.subscriptions)}
     found: Discrepancies = defaultdict(Counter)
     keys = [KIND, SUBSCRIPTION, SENDER, ACKNOWLEDGED]
     for batch in ds.dataset([str(file) for file in files], format="parquet").to_batches(columns=[*keys, COUNT]):
@@ -37,20 +37,20 @@ def read_discrepancies(files: list[Path], parties: Parties) -> Discrepancies:
     return dict(found)
 
 
-def ledger(balance: Balance, found: Discrepancies, parties: Parties) -> list[Ledger]:
+def ledger(balance: Balance, found: Discrepancies, connections: Connections) -> list[Ledger]:
     """The total first, then the senders, then the subscriptions, in the order of their numbers."""
-    owed = {(number, sender) for sender, numbers in parties.owed_by.items() for number in numbers}
+    owed = {(number, sender) for sender, numbers in connections.owed_by.items() for number in numbers}
     pairs = sorted(owed | found.keys())
     by_sender: dict[int, list[Pair]] = defaultdict(list)
     by_subscription: dict[int, list[Pair]] = defaultdict(list)
     for pair in pairs:
         by_subscription[pair[0]].append(pair)
         by_sender[pair[1]].append(pair)
-    senders = sorted({*parties.owed_by, *balance.sent, *balance.settled, *by_sender})
+    senders = sorted({*connections.owed_by, *balance.sent, *balance.settled, *by_sender})
     books = _Books(balance, found, owed)
-    rows = [books.line(TOTAL, pairs, senders, [NOBODY, *range(len(parties.subscriptions))])]
+    rows = [books.line(TOTAL, pairs, senders, [NOBODY, *range(len(connections.subscriptions))])]
     rows += [books.line(BY_SENDER, by_sender[sender], [sender], [], sender=sender) for sender in senders]
-    for number, name in enumerate(parties.subscriptions):
+    for number, name in enumerate(connections.subscriptions):
         chosen = by_subscription[number]
         owing = [sender for _, sender in chosen if (number, sender) in owed]
         rows.append(books.line(BY_SUBSCRIPTION, chosen, owing, [number], subscription=name))

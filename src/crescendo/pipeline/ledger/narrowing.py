@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import BLOCK, HASH, LOW_SUM, MESSAGES, RECEIVER, SENDER, SEQ, SUBSCRIPTION
 from crescendo.pipeline.ledger.block_sums import block_of
-from crescendo.pipeline.source.connections import Parties
+from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import deliveries, first_attempts
 
@@ -23,11 +23,13 @@ _SIGN, _PIECE = "sign", "piece"
 _KEYS = (SUBSCRIPTION, SENDER, _PIECE)
 
 
-def suspect_pieces(frames: Frames, suspects: DataFrame, parties: Parties) -> DataFrame:
+def narrow(frames: Frames, suspects: DataFrame, connections: Connections) -> DataFrame:
     """The pieces of suspect blocks that do not balance, in the columns of `suspects`."""
     suspects = F.broadcast(suspects)
     owed = _numbered(first_attempts(frames.sent)).join(suspects, on=[SENDER, BLOCK], how="inner")
-    arrived = _numbered(deliveries(frames.received), parties.subscription_column(F.col(RECEIVER)).alias(SUBSCRIPTION))
+    arrived = _numbered(
+        deliveries(frames.received), connections.subscription_column(F.col(RECEIVER)).alias(SUBSCRIPTION)
+    )
     arrived = arrived.join(suspects, on=[SUBSCRIPTION, SENDER, BLOCK], how="inner")
     sides = _signed(owed, 1).unionByName(_signed(arrived, -1))
     # Both sides in one sum: what was sent counts up, what arrived counts down, and the hashes meet in the same xor.

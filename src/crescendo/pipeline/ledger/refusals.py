@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import FIRST_SEQ, LAST_SEQ, MESSAGES, OUTCOME, SECOND, SENDER, SETTLED_NS
-from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.source.moments import Phases
 from crescendo.record.schema import Settlement
 
 SHARE = "share"
 
 
-def any_errors(files: Iterable[str]) -> bool:
+def any_refusals(files: Iterable[str]) -> bool:
     """Whether a part holds another outcome than accepted; the column is a few bytes where all are the same."""
     accepted = int(Settlement.ACCEPTED)
     return any(
@@ -29,12 +29,12 @@ def any_errors(files: Iterable[str]) -> bool:
     )
 
 
-def any_errors_in(settled: DataFrame) -> bool:
+def any_refusals_in(settled: DataFrame) -> bool:
     """The same, asked of Spark."""
     return not settled.where(F.col(OUTCOME) != int(Settlement.ACCEPTED)).limit(1).isEmpty()
 
 
-def errors(settled: DataFrame, timeline: Timeline) -> DataFrame:
+def refusals(settled: DataFrame, timeline: Phases) -> DataFrame:
     """One row per second, sender and outcome other than accepted, by when the sender was told."""
     counts = settled.groupBy(
         timeline.second_of(F.col(SETTLED_NS)).alias(SECOND), F.col(SENDER).cast("int").alias(SENDER), OUTCOME

@@ -14,7 +14,7 @@ import pyarrow as pa
 from crescendo.pipeline.columns import BUCKET, COUNT, KIND, MAX_NS, MIN_NS, SUM_NS
 from crescendo.pipeline.latency.histogram import RESPONSE, SETTLE, TRANSFER
 from crescendo.pipeline.latency.quantiles import MEAN_NS, described
-from crescendo.pipeline.live.snapshot import Account, Period, Spread
+from crescendo.pipeline.live.snapshot import LatencySpread, LiveTotals, Period
 from crescendo.pipeline.live.stream import PERIOD
 from crescendo.record.schema import SENT
 
@@ -69,11 +69,11 @@ class Periods:
             del self._open[start]
         return periods
 
-    def account(self) -> Account:
+    def account(self) -> LiveTotals:
         totals = Counter(self._closed)
         for start in self._open:
             totals.update(self._totals(start))
-        return Account(
+        return LiveTotals(
             batch=self._batch,
             sent=totals["sent"],
             received=totals["received"],
@@ -114,6 +114,6 @@ class Periods:
         )
 
 
-def _spread(row: dict[str, object]) -> Spread:
+def _spread(row: dict[str, object]) -> LatencySpread:
     percentiles = {name: row[name] for name in _SHOWN}
-    return Spread(row[COUNT], row[MEAN_NS], row[MAX_NS], percentiles)  # type: ignore[arg-type]
+    return LatencySpread(row[COUNT], row[MEAN_NS], row[MAX_NS], percentiles)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ Plain values that can be shown, sent as JSON, or published anywhere. They know n
 from msgspec import Struct
 
 
-class Spread(Struct, frozen=True):
+class LatencySpread(Struct, frozen=True):
     """How long it took; a percentile with too few samples beyond it is None."""
 
     count: int
@@ -24,14 +24,14 @@ class Period(Struct, frozen=True):
     sent: int = 0
     received: int = 0
     settled: int = 0
-    latency: dict[str, Spread] = {}  # response, transfer, settle
+    latency: dict[str, LatencySpread] = {}  # response, transfer, settle
 
     def rate(self, messages: int) -> float:
         """Messages a second."""
         return messages * 1e9 / self.length_ns
 
 
-class Account(Struct, frozen=True):
+class LiveTotals(Struct, frozen=True):
     """Of all periods together, and of what is in none of them."""
 
     batch: int = -1
@@ -43,11 +43,11 @@ class Account(Struct, frozen=True):
     late_messages: int = 0
 
 
-class Glance(Struct, frozen=True):
+class Snapshot(Struct, frozen=True):
     """What one batch changed."""
 
     run: str
     periods: list[Period]  # those that changed or were closed, by time
-    account: Account
+    account: LiveTotals
     watermark_ns: int  # on the wall clock; no part can add to what lies before
     ended: bool = False  # nothing will follow

@@ -34,7 +34,7 @@ from crescendo.pipeline.columns import (
 )
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.histogram import RESPONSE, SETTLE, TRANSFER
-from crescendo.pipeline.source.connections import Parties
+from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.moments import deliveries
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement, spark_ddl
 
@@ -45,7 +45,7 @@ _FILE = "_metadata.file_name"
 
 
 @dataclass(frozen=True)
-class Terms:
+class StreamSetup:
     """How time is cut, and how long to wait."""
 
     period_ns: int = 10**9
@@ -54,14 +54,14 @@ class Terms:
     since_ns: int = 0  # on the wall clock; what happened before is not looked at
 
 
-def growing_counts(spark: SparkSession, run_dir: Path, parties: Parties, terms: Terms) -> DataFrame:
+def growing_counts(spark: SparkSession, run_dir: Path, connections: Connections, terms: StreamSetup) -> DataFrame:
     """A stream of one row per period (its start in µs), kind and bucket: counts so far. The kind `sent` has no value.
 
     The name of the directory must have no characters that mean something in a pattern.
     """
     samples = (
         _sent(_growing(spark, run_dir, SENT))
-        .unionByName(_received(_growing(spark, run_dir, RECEIVED), parties))
+        .unionByName(_received(_growing(spark, run_dir, RECEIVED), connections))
         .unionByName(_settled(_growing(spark, run_dir, SETTLED)))
     )
     happened_ns = F.col(T_NS) + F.lit(terms.realtime_offset_ns).cast("long")
@@ -103,11 +103,11 @@ def _sent(sent: DataFrame) -> DataFrame:
     return _samples(sent, F.col(SENT_NS), F.lit(SENT), F.lit(0).cast("long"), F.lit(1).cast("long"))
 
 
-def _received(received: DataFrame, parties: Parties) -> DataFrame:
+def _received(received: DataFrame, connections: Connections) -> DataFrame:
     response_ns = F.col(RECEIVED_NS) - F.col(INTENDED_NS)
-    if parties.unbounded:
+    if connections.unbounded:
         # Without a schedule nothing was intended.
-        response_ns = F.when(parties.bounded_column(F.col(SENDER)), response_ns)
+        response_ns = F.when(connections.bounded_column(F.col(SENDER)), response_ns)
     values = F.stack(F.lit(2), F.lit(RESPONSE), response_ns, F.lit(TRANSFER), F.col(RECEIVED_NS) - F.col(SENT_NS))
     both = deliveries(received).select(PART, RECEIVED_NS, values.alias(KIND, VALUE_NS))
     one = F.lit(1).cast("long")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.pipeline.live.watch import watch
-from crescendo.record.manifest import Connection, Manifest, State, write_manifest
+from crescendo.record.manifest import ConnectionRecord, Manifest, State, write_manifest
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 from crescendo.record.writer import Recorder
 
@@ -20,7 +20,7 @@ _PEER = "practice"
 _COUNT = 3
 
 
-def practise(spark: SparkSession) -> None:
+def warm_up(spark: SparkSession) -> None:
     """Watch a recording that is over before it began."""
     with tempfile.TemporaryDirectory(prefix="crescendo-practice-") as directory:
         _record(Path(directory))
@@ -37,8 +37,8 @@ def _record(run_dir: Path) -> None:
     experiment = experiment_from({"name": _PEER})
     group = experiment.workload[0]
     where = {"peer": _PEER, "group": group.name, "address": group.address, "destination": group.destination}
-    sender = Connection(id=0, role="sender", **where)
-    receiver = Connection(id=0, role="receiver", subscription=group.address, **where)
+    sender = ConnectionRecord(id=0, role="sender", **where)
+    receiver = ConnectionRecord(id=0, role="receiver", subscription=group.address, **where)
     document = to_document(experiment)
     write_manifest(
         run_dir, Manifest(_PEER, 0, document, [], now_ns, state=State.SEALED, connections=[sender, receiver])

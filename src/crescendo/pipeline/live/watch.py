@@ -22,9 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from crescendo.model.errors import LostError
 from crescendo.pipeline.live.periods import Periods, Seen
-from crescendo.pipeline.live.snapshot import Account, Glance
-from crescendo.pipeline.live.stream import MESSAGES, PART, PARTS, PERIOD, SEEN, Terms, growing_counts
-from crescendo.pipeline.source.connections import parties_of
+from crescendo.pipeline.live.snapshot import LiveTotals, Snapshot
+from crescendo.pipeline.live.stream import MESSAGES, PART, PARTS, PERIOD, SEEN, StreamSetup, growing_counts
+from crescendo.pipeline.source.connections import connections_of
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.observed import has_ended, leave_note
 
@@ -35,7 +35,7 @@ _LOOK_S = 0.2
 _FOR_EVER_NS = 2**63 - 1
 
 
-Publish = Callable[[Glance], None]
+Publish = Callable[[Snapshot], None]
 
 
 def watch(
@@ -43,18 +43,18 @@ def watch(
     spark: SparkSession,
     publish: Publish,
     *,
-    period_ns: int = Terms.period_ns,
-    late_after_ns: int = Terms.late_after_ns,
+    period_ns: int = StreamSetup.period_ns,
+    late_after_ns: int = StreamSetup.late_after_ns,
     trigger_s: float = 2.0,
     asked_to_end: Callable[[], bool] = lambda: False,
-) -> Account:
+) -> LiveTotals:
     """Publish every change until the run has ended. Returns the account of all that was seen."""
     manifest = read_manifest(run_dir)
-    terms = terms_of(manifest, period_ns, late_after_ns)
+    terms = stream_setup(manifest, period_ns, late_after_ns)
     leave_note(run_dir, manifest, spark.sparkContext.defaultParallelism)
     try:
         with tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private:
-            watcher = Watcher(Path(private), run_dir, spark, terms, manifest, trigger_s)
+            watcher = LiveWatcher(Path(private), run_dir, spark, terms, manifest, trigger_s)
             try:
                 while True:
                     # In this order: what is recorded when the run has ended is all of it.
@@ -72,7 +72,7 @@ def watch(
         raise LostError(f"the live tables of {run_dir} ended: {str(err).splitlines()[0]}") from err
 
 
-def terms_of(manifest: Manifest, period_ns: int, late_after_ns: int) -> Terms:
+def stream_setup(manifest: Manifest, period_ns: int, late_after_ns: int) -> StreamSetup:
     """Periods are those of the wall clock; a run has one host's clock so far."""
     offset_ns = manifest.clocks[0].realtime_offset_ns if manifest.clocks else 0
     last_ns = max((phase.end_ns for phase in manifest.phases), default=None)
@@ -81,14 +81,20 @@ def terms_of(manifest: Manifest, period_ns: int, late_after_ns: int) -> Terms:
     else:
         since_ns = 0 if last_ns is None else last_ns + offset_ns - BACK_NS
     # A clock that is the wall clock already, as that of an import, may begin anywhere.
-    return Terms(period_ns, late_after_ns, offset_ns, max(since_ns, 0))
+    return StreamSetup(period_ns, late_after_ns, offset_ns, max(since_ns, 0))
 
 
-class Watcher:
+class LiveWatcher:
     """One streaming query and what it has said so far."""
 
     def __init__(
-        self, private: Path, run_dir: Path, spark: SparkSession, terms: Terms, manifest: Manifest, trigger_s: float
+        self,
+        private: Path,
+        run_dir: Path,
+        spark: SparkSession,
+        terms: StreamSetup,
+        manifest: Manifest,
+        trigger_s: float,
     ) -> None:
         self._run = manifest.run
         self._batches: dict[int, pa.Table] = {}
@@ -97,7 +103,7 @@ class Watcher:
         link = private / "run"  # a name without surprises: Spark takes some characters for patterns
         link.symlink_to(run_dir.resolve())
         self.query: StreamingQuery = (
-            growing_counts(spark, link, parties_of(manifest), terms)
+            growing_counts(spark, link, connections_of(manifest), terms)
             .writeStream.outputMode("update")
             .foreachBatch(self._take)
             .option("checkpointLocation", str(private / "progress"))
@@ -113,7 +119,7 @@ class Watcher:
         """Until everything that is there now was read."""
         self.query.processAllAvailable()
 
-    def glances(self, *, ended: bool = False) -> list[Glance]:
+    def glances(self, *, ended: bool = False) -> list[Snapshot]:
         """What changed since the last time, batch by batch. With the end everything is closed."""
         if (failure := self.query.exception()) is not None:
             raise failure
@@ -122,16 +128,16 @@ class Watcher:
         told = [self._glance(progress) for progress in over if progress.batchId in self._batches]
         if ended:
             periods = self.periods.described((), _FOR_EVER_NS)
-            told.append(Glance(self._run, periods, self.periods.account(), self._watermark_ns, ended=True))
+            told.append(Snapshot(self._run, periods, self.periods.account(), self._watermark_ns, ended=True))
         return told
 
-    def _glance(self, progress: Any) -> Glance:
+    def _glance(self, progress: Any) -> Snapshot:
         batch = progress.batchId
         changed = self.periods.take(batch, self._batches.pop(batch), _seen(progress))
         # Spark's own word: from the next batch on, what comes for periods before it is left out.
         self._watermark_ns = _ns(progress.eventTime["watermark"])
         periods = self.periods.described(changed, self._watermark_ns)
-        return Glance(self._run, periods, self.periods.account(), self._watermark_ns)
+        return Snapshot(self._run, periods, self.periods.account(), self._watermark_ns)
 
     def stop(self) -> None:
         with suppress(PySparkException, Py4JError):  # it may have ended by itself

@@ -24,7 +24,7 @@ _LINES = 10_000
 """More than anybody reads; then the pipe holds the companion back, not the run."""
 
 
-class Companion:
+class WatcherProcess:
     """A watcher of one run."""
 
     def __init__(self, on_fork: Callable[[], None] | None = None) -> None:
@@ -50,8 +50,8 @@ class Companion:
             preexec_fn=self._on_fork,  # noqa: PLW1509 - one prctl, from the main thread
             start_new_session=True,  # Ctrl-C is for the conductor, who ends us
         )
-        for work in (self._read_lines, self._read_complaint):
-            thread = threading.Thread(target=work, args=(self._process,), name="live tables", daemon=True)
+        for context in (self._read_lines, self._read_complaint):
+            thread = threading.Thread(target=context, args=(self._process,), name="live tables", daemon=True)
             thread.start()
             self._threads.append(thread)
 

@@ -23,7 +23,7 @@ _TOLD = 5
 
 
 @dataclass(frozen=True)
-class Question:
+class LogQuery:
     """What a person wants to know."""
 
     types: tuple[str, ...]  # beginnings of names of actions
@@ -32,14 +32,14 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableLines:
     """Lines that could not be read; of the first ones their source, line and reason."""
 
     count: int
     first: tuple[tuple[int, int, str], ...]
 
 
-def answer(spans: DataFrame, question: Question) -> list[Slot]:
+def answer(spans: DataFrame, question: LogQuery) -> list[Slot]:
     """The windows of each type, in the order of the types."""
     extent = extent_of(spans)
     if extent is None:
@@ -60,13 +60,13 @@ def actions(spans: DataFrame, limit: int) -> list[tuple[str, int]]:
     return [(row[ACTION], row[COUNT]) for row in counted.collect()]
 
 
-def unread(rejects: Sequence[DataFrame], source: str, line: str, reason: str) -> Unread:
+def unread(rejects: Sequence[DataFrame], source: str, line: str, reason: str) -> UnreadableLines:
     """How many lines were set aside, and the first of them. The names are those of the columns."""
     if not rejects:
-        return Unread(0, ())
+        return UnreadableLines(0, ())
     rows = reduce(DataFrame.unionByName, rejects)
     first = rows.orderBy(source, line).select(source, line, reason).limit(_TOLD).collect()
-    return Unread(rows.count(), tuple((row[source], row[line], row[reason]) for row in first))
+    return UnreadableLines(rows.count(), tuple((row[source], row[line], row[reason]) for row in first))
 
 
 @contextmanager

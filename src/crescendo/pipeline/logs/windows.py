@@ -25,15 +25,15 @@ _TYPE, _WINDOW, _REACHED, _SAMPLES, _MEAN = "type", "window", "reached", "sample
 
 
 @dataclass(frozen=True)
-class Extent:
+class TimeRange:
     """From one moment to another, both within."""
 
     start_ns: int
     end_ns: int
 
-    def trimmed(self, trim_ns: int) -> "Extent":
+    def trimmed(self, trim_ns: int) -> "TimeRange":
         """Without the time in which everything starts up, and without that in which it cools down."""
-        inner = Extent(self.start_ns + trim_ns, self.end_ns - trim_ns)
+        inner = TimeRange(self.start_ns + trim_ns, self.end_ns - trim_ns)
         if inner.end_ns < inner.start_ns:
             length = Duration(self.end_ns - self.start_ns)
             raise ConfigError(f"--trim {Duration(trim_ns)}: nothing is left; the logs cover {length}, cut less off")
@@ -77,13 +77,13 @@ class Slot:
     sample: Sample | None  # None when nothing ended in it
 
 
-def extent_of(spans: DataFrame) -> Extent | None:
+def extent_of(spans: DataFrame) -> TimeRange | None:
     """From the first action to the last one, whatever their types. None when there is none."""
     (row,) = spans.agg(F.min(T_NS).alias("first"), F.max(T_NS).alias("last")).collect()
-    return None if row["first"] is None else Extent(row["first"], row["last"])
+    return None if row["first"] is None else TimeRange(row["first"], row["last"])
 
 
-def windows(spans: DataFrame, types: Sequence[str], extent: Extent, window_ns: int) -> list[Slot]:
+def windows(spans: DataFrame, types: Sequence[str], extent: TimeRange, window_ns: int) -> list[Slot]:
     """All windows of all types, types in their order, then by time."""
     count = extent.count(window_ns)
     found = {(row[_TYPE], row[_WINDOW]): row for row in sampled(spans, types, extent, window_ns).collect()}
@@ -97,7 +97,7 @@ def windows(spans: DataFrame, types: Sequence[str], extent: Extent, window_ns: i
     return slots
 
 
-def sampled(spans: DataFrame, types: Sequence[str], extent: Extent, window_ns: int) -> DataFrame:
+def sampled(spans: DataFrame, types: Sequence[str], extent: TimeRange, window_ns: int) -> DataFrame:
     """One row for each type (by its position) and window that has any durations."""
     ended_ns = F.col(T_NS)
     inside = (ended_ns >= F.lit(extent.start_ns).cast("long")) & (ended_ns <= F.lit(extent.end_ns).cast("long"))

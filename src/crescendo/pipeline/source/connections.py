@@ -20,7 +20,7 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Parties:
+class Connections:
     """Connections by number, subscriptions by their position in `subscriptions`."""
 
     subscriptions: tuple[str, ...]
@@ -48,7 +48,7 @@ class Parties:
         return _looked_up(dict.fromkeys(self.unbounded, 0), sender) < 0
 
 
-def parties_of(manifest: Manifest) -> Parties:
+def connections_of(manifest: Manifest) -> Connections:
     receivers = [connection for connection in manifest.connections if connection.role == "receiver"]
     senders = [connection for connection in manifest.connections if connection.role == "sender"]
     subscriptions = {name: index for index, name in enumerate(dict.fromkeys(item.subscription for item in receivers))}
@@ -58,7 +58,7 @@ def parties_of(manifest: Manifest) -> Parties:
     experiment = experiment_of(manifest)
     free = {group.name for group in experiment.workload if not group.rate}
     free |= {group.name for group in experiment.clients}  # the next action follows the last, whenever that was
-    return Parties(
+    return Connections(
         subscriptions=tuple(subscriptions),
         subscription_of={receiver.id: subscriptions[receiver.subscription] for receiver in receivers},
         owed_by={sender.id: tuple(by_address.get(sender.address, ())) for sender in senders},

@@ -30,8 +30,8 @@ from crescendo.pipeline.columns import (
     SUM_NS,
     T_NS,
 )
-from crescendo.pipeline.source.ingest import Placed
-from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.source.ingest import LocatedRecording
+from crescendo.pipeline.source.moments import Phases
 from crescendo.record.schema import HISTOGRAMS, RATES, RECEIVED, SENT, SETTLED, SPANS
 
 IMPORTED = "imported"
@@ -42,7 +42,7 @@ _MESSAGES = {SENT, SETTLED, RECEIVED}
 
 
 @dataclass(frozen=True)
-class Aggregates:
+class ImportedCounts:
     """Which aggregate tables there are instead of messages, and what the rates among them add up to."""
 
     tables: tuple[str, ...]
@@ -56,7 +56,7 @@ class Aggregates:
         return RATES in self.tables
 
 
-def aggregates_of(recording: Placed, timeline: Timeline) -> Aggregates | None:
+def imported_counts_of(recording: LocatedRecording, timeline: Phases) -> ImportedCounts | None:
     """None when the recording is no import, or has messages, or had some before a part was damaged, or has nothing."""
     if recording.manifest.system.get("kind") != IMPORTED:
         return None  # who sent nothing has no messages either
@@ -65,17 +65,17 @@ def aggregates_of(recording: Placed, timeline: Timeline) -> Aggregates | None:
     if listed & _MESSAGES or not kept:
         return None
     if RATES not in kept:
-        return Aggregates(kept)
+        return ImportedCounts(kept)
     totals, measured = {SENDER: 0, RECEIVER: 0}, {SENDER: 0, RECEIVER: 0}
-    for batch in ds.dataset(recording.near(RATES), format="parquet").to_batches(columns=[T_NS, ROLE, MESSAGES]):
+    for batch in ds.dataset(recording.local_files(RATES), format="parquet").to_batches(columns=[T_NS, ROLE, MESSAGES]):
         for row in batch.to_pylist():
             if row[ROLE] in totals:
                 totals[row[ROLE]] += row[MESSAGES]
                 measured[row[ROLE]] += row[MESSAGES] if _measured(timeline, row[T_NS]) else 0
-    return Aggregates(kept, totals[SENDER], totals[RECEIVER], measured[SENDER], measured[RECEIVER])
+    return ImportedCounts(kept, totals[SENDER], totals[RECEIVER], measured[SENDER], measured[RECEIVER])
 
 
-def counted_throughput(rates: DataFrame, timeline: Timeline) -> DataFrame:
+def counted_throughput(rates: DataFrame, timeline: Phases) -> DataFrame:
     """The columns of `throughput`. Peers have names and no numbers: they are numbered in the order of the names."""
     number = F.dense_rank().over(Window.partitionBy(ROLE).orderBy(PEER)) - 1
     counts = rates.groupBy(timeline.second_of(F.col(T_NS)).alias(SECOND), ROLE, PEER).agg(
@@ -84,7 +84,7 @@ def counted_throughput(rates: DataFrame, timeline: Timeline) -> DataFrame:
     return counts.select(SECOND, ROLE, number.alias(CONNECTION), MESSAGES, F.lit(0).cast("long").alias(BYTES))
 
 
-def kept_histogram(histograms: DataFrame, timeline: Timeline) -> DataFrame:
+def kept_histogram(histograms: DataFrame, timeline: Phases) -> DataFrame:
     """The columns of `latency_histogram`. A sample is taken for the middle of its bucket, at most 0.4 % wide."""
     bucket = F.col(BUCKET).cast("long")
     negative = bucket < 0
@@ -109,6 +109,6 @@ def _floor_ns(bucket: Column) -> Column:
     return F.call_function("shiftleft", bucket - exponent * SUB_BUCKETS, exponent)
 
 
-def _measured(timeline: Timeline, t_ns: int) -> bool:
+def _measured(timeline: Phases, t_ns: int) -> bool:
     measure = timeline.measure
     return measure is not None and measure.start_ns <= t_ns < measure.end_ns

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from crescendo.pipeline.storage.hadoop import HadoopPlace
-from crescendo.pipeline.storage.locations import Directory, Place
+from crescendo.pipeline.storage.hadoop import HadoopLocation
+from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.pipeline.storage.remote_recording import faults_of, fetch_manifest, footer_of
-from crescendo.record.manifest import Part
+from crescendo.record.manifest import PartRecord
 from crescendo.record.reader import Recording, open_recording
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, TABLES, arrow_schema, spark_ddl
 
@@ -32,28 +32,28 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Placed(Recording):
+class LocatedRecording(Recording):
     """A recording and where it lies. For one at a URL, `path` holds no more than its manifest and its journals."""
 
-    place: Place = field(kw_only=True)
+    place: Location = field(kw_only=True)
 
     def files(self, table: str) -> list[str]:
         """The sound parts of one table, as Spark calls them."""
         return [self.place.at(part.path) for part in self.parts if part.table == table]
 
-    def near(self, table: str) -> list[str]:
+    def local_files(self, table: str) -> list[str]:
         """The same on this machine; only for tables that do not grow with messages."""
         return [str(self.place.fetched(part.path)) for part in self.parts if part.table == table]
 
 
-def readable_recording(run_dir: Path) -> Placed:
+def readable_recording(run_dir: Path) -> LocatedRecording:
     """The recording, with every part that cannot be read moved to the damaged ones."""
     found = open_recording(run_dir)
     faults = {part.path: _fault(run_dir / part.path, part) for part in found.parts}
     return _placed(run_dir, found, found.damaged | faults, Directory(run_dir))
 
 
-def remote_recording(place: HadoopPlace, desk: Path, spark: SparkSession) -> Placed:
+def remote_recording(place: HadoopLocation, desk: Path, spark: SparkSession) -> LocatedRecording:
     """The same for a recording at a URL."""
     manifest, parts = fetch_manifest(place, desk)
     faults = faults_of(place, parts, spark)
@@ -63,7 +63,7 @@ def remote_recording(place: HadoopPlace, desk: Path, spark: SparkSession) -> Pla
     return _placed(desk, Recording(desk, manifest, parts, {}), faults, place)
 
 
-def without_unreadable(recording: Placed) -> Placed:
+def without_unreadable(recording: LocatedRecording) -> LocatedRecording:
     """Read every part to its end and take out those that cannot be: dear, so only for when a job stumbled over one."""
     faults = dict(recording.damaged)
     for part in recording.parts:
@@ -95,13 +95,13 @@ def read_parquet(spark: SparkSession, schema: str, files: list[str]) -> DataFram
     return spark.read.schema(schema).option(_GLOB_PATHS, "false").parquet(*files)
 
 
-def _placed(path: Path, found: Recording, faults: dict[str, str], place: Place) -> Placed:
+def _placed(path: Path, found: Recording, faults: dict[str, str], place: Location) -> LocatedRecording:
     damaged = {name: fault for name, fault in faults.items() if fault}
     sound = [part for part in found.parts if part.path not in damaged]
-    return Placed(path, found.manifest, sound, damaged, place=place)
+    return LocatedRecording(path, found.manifest, sound, damaged, place=place)
 
 
-def _fault(file: Path, part: Part) -> str:
+def _fault(file: Path, part: PartRecord) -> str:
     try:
         footer = pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as err:
@@ -109,14 +109,14 @@ def _fault(file: Path, part: Part) -> str:
     return _footer_fault(footer, part)
 
 
-def _remote_fault(place: HadoopPlace, part: Part) -> str:
+def _remote_fault(place: HadoopLocation, part: PartRecord) -> str:
     try:
         return _footer_fault(footer_of(place, part.path), part)
     except (pa.ArrowException, OSError) as err:
         return f"is not readable as Parquet: {err}"
 
 
-def _footer_fault(footer: pq.ParquetFile, part: Part) -> str:
+def _footer_fault(footer: pq.ParquetFile, part: PartRecord) -> str:
     if part.table not in TABLES:
         return f"is of a table {part.table!r}, and there is none of that name"
     if not footer.schema_arrow.equals(arrow_schema(part.table)):

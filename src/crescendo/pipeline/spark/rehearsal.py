@@ -15,7 +15,7 @@ from crescendo.model.experiment import experiment_from, to_document
 from crescendo.pipeline.job import analyze
 from crescendo.pipeline.spark.class_archive import archive_path
 from crescendo.pipeline.spark.session import close_session, open_session
-from crescendo.record.manifest import Connection, Manifest, Phase, State, write_manifest
+from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import READINGS, RECEIVED, SENT, SETTLED, Settlement
 from crescendo.record.writer import Recorder
@@ -67,8 +67,8 @@ def _record(run_dir: Path) -> None:
             started_ns=0,
             state=State.SEALED,
             connections=[
-                Connection(id=0, role="sender", **where),
-                Connection(id=0, role="receiver", subscription=group.address, **where),
+                ConnectionRecord(id=0, role="sender", **where),
+                ConnectionRecord(id=0, role="receiver", subscription=group.address, **where),
             ],
             phases=[Phase("measure", 0, _SECOND_NS)],
             files=list(journalled_parts(run_dir)),

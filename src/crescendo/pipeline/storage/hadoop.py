@@ -20,7 +20,7 @@ from crescendo.model.errors import ConfigError, LostError
 _NO_CLASS = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 
 
-class HadoopPlace:
+class HadoopLocation:
     """A place at a URL. `desk` is a directory of this machine that belongs to it alone."""
 
     def __init__(self, url: str, spark: SparkSession, desk: Path) -> None:
@@ -42,7 +42,7 @@ class HadoopPlace:
     def at(self, path: str) -> str:
         return f"{self._url}/{path}" if path else self._url
 
-    def near(self, path: str) -> list[Path]:
+    def local_files(self, path: str) -> list[Path]:
         names = [name for name in self.names(path) if name.endswith(".parquet") and not name.startswith(".")]
         return [self.fetched(f"{path}/{name}") for name in names]
 

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from crescendo.record.manifest import write_whole
+from crescendo.record.manifest import write_atomically
 
 LAKE_MARKER = "lake.json"
 """The file by which a lake is known."""
@@ -18,13 +18,13 @@ LAKE_MARKER = "lake.json"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
-class Place(Protocol):
+class Location(Protocol):
     """A directory somewhere. Paths are relative to it, with slashes."""
 
     def at(self, path: str) -> str:
         """What Spark calls a file or directory of this place."""
 
-    def near(self, path: str) -> list[Path]:
+    def local_files(self, path: str) -> list[Path]:
         """The Parquet files of a directory, on this machine: as they are, or fetched."""
 
     def fetched(self, path: str) -> Path:
@@ -63,7 +63,7 @@ class Directory:
     def at(self, path: str) -> str:
         return str(self.path / path)
 
-    def near(self, path: str) -> list[Path]:
+    def local_files(self, path: str) -> list[Path]:
         return sorted((self.path / path).glob("*.parquet"))
 
     def fetched(self, path: str) -> Path:
@@ -76,7 +76,7 @@ class Directory:
             return None
 
     def write(self, path: str, content: bytes) -> None:
-        write_whole(self.path / path, content)
+        write_atomically(self.path / path, content)
 
     def put(self, local: Path, path: str) -> None:
         shutil.copyfile(local, self.path / path)

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.storage.hadoop import HadoopPlace
-from crescendo.record.manifest import JOURNAL, MANIFEST, Manifest, Part, State, read_manifest
+from crescendo.pipeline.storage.hadoop import HadoopLocation
+from crescendo.record.manifest import JOURNAL, MANIFEST, Manifest, PartRecord, State, read_manifest
 from crescendo.record.reader import journalled_parts
 
 _GLOB_PATHS = "__globPaths__"
@@ -22,7 +22,7 @@ MAX_FOOTER_BYTES = 16 * 2**20
 _MAGIC = b"PAR1"
 
 
-def fetch_manifest(place: HadoopPlace, desk: Path) -> tuple[Manifest, list[Part]]:
+def fetch_manifest(place: HadoopLocation, desk: Path) -> tuple[Manifest, list[PartRecord]]:
     """The manifest and the parts that it or the journals list; both lie on the desk then."""
     if place.read(MANIFEST) is None:
         raise ConfigError(f"{place}: not a recording, it has no {MANIFEST}")
@@ -37,7 +37,7 @@ def fetch_manifest(place: HadoopPlace, desk: Path) -> tuple[Manifest, list[Part]
     return manifest, list(journalled_parts(desk))
 
 
-def faults_of(place: HadoopPlace, parts: list[Part], spark: SparkSession) -> dict[str, str]:
+def faults_of(place: HadoopLocation, parts: list[PartRecord], spark: SparkSession) -> dict[str, str]:
     """Path of a part -> what is wrong with its size or its hash."""
     faults: dict[str, str] = {}
     for part in parts:
@@ -57,7 +57,7 @@ def faults_of(place: HadoopPlace, parts: list[Part], spark: SparkSession) -> dic
     return faults
 
 
-def footer_of(place: HadoopPlace, path: str) -> pq.ParquetFile:
+def footer_of(place: HadoopLocation, path: str) -> pq.ParquetFile:
     """The footer of a part, read as if it were all of it: whoever asks for rows finds none here."""
     tail = place.tail(path, _FOOTER_GUESS)
     length = int.from_bytes(tail[-8:-4], "little") + 8 if tail.endswith(_MAGIC) else 0

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from crescendo.pipeline.storage.locations import Directory, Place
+from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.record.summary import TABLES_DIR
 
 ONLY_PART = "part-00000.parquet"
 
 
-class Shelf:
+class TableStore:
     """The tables of one run. A new shelf is empty: tables of two analyses do not stand side by side."""
 
-    def __init__(self, place: Place | Path) -> None:
-        self._place: Place = Directory(place) if isinstance(place, Path) else place
+    def __init__(self, place: Location | Path) -> None:
+        self._place: Location = Directory(place) if isinstance(place, Path) else place
         # The tasks of an analysis that was killed may outlive it for a moment: what they still write is not ours.
         self._mark = uuid.uuid4().hex[:12]
         self._place.remove(TABLES_DIR)
@@ -46,7 +46,7 @@ class Shelf:
 
     def files(self, name: str) -> list[Path]:
         """The files of a table, on this machine."""
-        return self._place.near(f"{TABLES_DIR}/{name}")
+        return self._place.local_files(f"{TABLES_DIR}/{name}")
 
     def remove(self, name: str) -> None:
         self._place.remove(f"{TABLES_DIR}/{name}")

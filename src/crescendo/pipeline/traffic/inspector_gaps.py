@@ -19,7 +19,7 @@ GAPS_SCHEMA = pa.schema(
 )
 
 
-def gaps(event_files: list[str]) -> list[dict[str, Any]]:
+def inspector_gaps(event_files: list[str]) -> list[dict[str, Any]]:
     """One row a gap. A gap that was still open at the end has no `end_ns`."""
     if not event_files:
         return []

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import ENTITY, METRIC, RUN, SOURCE, T_NS, VALUE
-from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.source.moments import Phases
 
 MAX_METRICS = 400
 """More columns than this has no table. The metrics read most often stay; the summary has a line for every one."""
@@ -56,7 +56,7 @@ def readings(recorded: DataFrame, run: str, metrics: dict[str, str]) -> DataFram
     )
 
 
-def reading_summary(recorded: DataFrame, run: str, timeline: Timeline) -> DataFrame:
+def reading_summary(recorded: DataFrame, run: str, timeline: Phases) -> DataFrame:
     """One row per run, source, entity and metric; all numbers are of the measure phase.
 
     What was read only outside of it has 0 samples and nulls. Slope and r2 need three samples; a value that never

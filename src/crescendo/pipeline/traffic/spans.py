@@ -29,7 +29,7 @@ from crescendo.pipeline.columns import (
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.group_sums import folded
 from crescendo.pipeline.latency.quantiles import STATISTICS, described
-from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.source.moments import Phases
 
 TOTAL_NS, SHARE = "total_ns", "share"
 TIER = "/"
@@ -41,7 +41,7 @@ SPANS_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def span_histogram(spans: DataFrame, timeline: Timeline) -> DataFrame:
+def span_histogram(spans: DataFrame, timeline: Phases) -> DataFrame:
     """One row per second, phase, action, outcome and bucket of duration."""
     counts = (
         spans.select(

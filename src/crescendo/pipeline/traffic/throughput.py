@@ -19,17 +19,17 @@ from crescendo.pipeline.columns import (
     SENT_NS,
     SIZE,
 )
-from crescendo.pipeline.source.moments import Timeline, deliveries
+from crescendo.pipeline.source.moments import Phases, deliveries
 
 
-def throughput(sent: DataFrame, received: DataFrame, timeline: Timeline) -> DataFrame:
+def throughput(sent: DataFrame, received: DataFrame, timeline: Phases) -> DataFrame:
     """One row per second, role and connection."""
     return _per_second(sent, SENDER, SENT_NS, timeline).unionByName(
         _per_second(deliveries(received), RECEIVER, RECEIVED_NS, timeline)
     )
 
 
-def _per_second(rows: DataFrame, role: str, t_ns: str, timeline: Timeline) -> DataFrame:
+def _per_second(rows: DataFrame, role: str, t_ns: str, timeline: Phases) -> DataFrame:
     return (
         rows.groupBy(timeline.second_of(F.col(t_ns)).alias(SECOND), F.col(role).cast("int").alias(CONNECTION))
         .agg(F.count("*").alias(MESSAGES), F.sum(SIZE).alias(BYTES))

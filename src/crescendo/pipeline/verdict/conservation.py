@@ -8,7 +8,7 @@ the manifest only: what the ledger found by itself is judged beside it.
 from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.verdict import CONSERVATION
 from crescendo.pipeline.verdict.evidence import Evidence
-from crescendo.pipeline.verdict.validity import Finding
+from crescendo.pipeline.verdict.validity import ValidityFinding
 from crescendo.record.summary import Validity
 
 NAME = "clients accounted for their messages"
@@ -16,7 +16,7 @@ UNRESOLVED = "unresolved"
 _RESTING = (CONSERVATION, "lost", "lost_acknowledged", "lost_unacknowledged")
 
 
-def conservation(evidence: Evidence) -> list[Finding]:
+def conservation(evidence: Evidence) -> list[ValidityFinding]:
     """One finding where there are clients, none where there are not."""
     if not evidence.experiment.clients:
         return []
@@ -29,6 +29,6 @@ def conservation(evidence: Evidence) -> list[Finding]:
         if untold := peer.statistics.get(UNRESOLVED, 0):
             reasons.append(f"{peer.id} cannot tell what became of {untold:,.0f} of its messages or queues")
     if reasons:
-        return [Finding(Validity(NAME, False, "; ".join(reasons)), {metric: reasons for metric in _RESTING})]
+        return [ValidityFinding(Validity(NAME, False, "; ".join(reasons)), {metric: reasons for metric in _RESTING})]
     stored = sum(peer.statistics.get("stored", 0) for peer in peers)
-    return [Finding(Validity(NAME, True, f"{stored:,.0f} stored, {evidence.violations or 0:,.0f} violations"))]
+    return [ValidityFinding(Validity(NAME, True, f"{stored:,.0f} stored, {evidence.violations or 0:,.0f} violations"))]

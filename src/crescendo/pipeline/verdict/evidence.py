@@ -11,7 +11,7 @@ from crescendo.model.experiment import Experiment
 from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.verdict import CONSERVATION, LATENCY_KINDS, PERCENTILES, Bound
 from crescendo.pipeline.latency.histogram import RESPONSE
-from crescendo.pipeline.source.imported_counts import Aggregates
+from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.record.manifest import Manifest
 from crescendo.record.summary import Latency, Ledger, Rate
 
@@ -30,7 +30,7 @@ class Evidence:
     total: Ledger
     rate: Rate
     latency: dict[str, Latency]
-    aggregates: Aggregates | None = None  # what there is instead of messages, in an import that has none
+    aggregates: ImportedCounts | None = None  # what there is instead of messages, in an import that has none
 
     @cached_property
     def checks(self) -> dict[str, Bound]:

@@ -12,7 +12,7 @@ from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import PERCENTILES, SAMPLES_BEYOND
 from crescendo.pipeline.latency.histogram import RESPONSE, SETTLE
-from crescendo.pipeline.source.imported_counts import Aggregates
+from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.pipeline.verdict.evidence import RATE, Evidence, latency_metric
 from crescendo.record.manifest import PeerRecord, State
 from crescendo.record.summary import Validity
@@ -24,14 +24,14 @@ _GONE = {"lost", "failed"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class ValidityFinding:
     """One item of the list, and for each check it undermines the reasons."""
 
     validity: Validity
     doubts: dict[str, list[str]] = field(default_factory=dict)
 
 
-def findings(evidence: Evidence) -> list[Finding]:
+def findings(evidence: Evidence) -> list[ValidityFinding]:
     """The list, always in the same order."""
     return [
         _load_was_sent(evidence),
@@ -44,7 +44,7 @@ def findings(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _load_was_sent(evidence: Evidence) -> Finding:
+def _load_was_sent(evidence: Evidence) -> ValidityFinding:
     name, total = "load was sent", evidence.total
     if evidence.aggregates is not None:
         return _load_was_counted(name, evidence, evidence.aggregates)
@@ -56,7 +56,7 @@ def _load_was_sent(evidence: Evidence) -> Finding:
     return _held(name, f"{total.sent:,} sent, {total.delivered:,} delivered of {total.owed:,} owed")
 
 
-def _load_was_counted(name: str, evidence: Evidence, kept: Aggregates) -> Finding:
+def _load_was_counted(name: str, evidence: Evidence, kept: ImportedCounts) -> ValidityFinding:
     """Without messages it is as sent as the counts say; where there are not even counts, nobody can tell."""
     if not kept.rated:
         return _held(name, f"no messages were kept, only {' and '.join(kept.tables)}")
@@ -65,7 +65,7 @@ def _load_was_counted(name: str, evidence: Evidence, kept: Aggregates) -> Findin
     return _held(name, f"no messages were kept; by the counts {kept.sent:,} were sent and {kept.received:,} received")
 
 
-def _recording_complete(evidence: Evidence) -> Finding:
+def _recording_complete(evidence: Evidence) -> ValidityFinding:
     name, manifest = "recording complete", evidence.manifest
     if manifest.state is State.SEALED:
         return _held(name, "sealed")
@@ -73,7 +73,7 @@ def _recording_complete(evidence: Evidence) -> Finding:
     return _failed(name, [reason], evidence.checks)
 
 
-def _every_part_intact(evidence: Evidence) -> Finding:
+def _every_part_intact(evidence: Evidence) -> ValidityFinding:
     name = "every part intact"
     faults = [f"{path} {fault}" for path, fault in sorted(evidence.damaged.items())]
     if evidence.unlisted:
@@ -81,7 +81,7 @@ def _every_part_intact(evidence: Evidence) -> Finding:
     return _failed(name, faults, evidence.checks) if faults else _held(name, "sizes, hashes and footers agree")
 
 
-def _every_peer_finished(evidence: Evidence) -> Finding:
+def _every_peer_finished(evidence: Evidence) -> ValidityFinding:
     name = "every peer finished"
     load = [peer for peer in evidence.manifest.peers if peer.role != "inspector"]
     gone = [_how_it_went(peer) for peer in load if peer.ended in _GONE]
@@ -97,7 +97,7 @@ def _how_it_went(peer: PeerRecord) -> str:
     return f"{peer.id} {how}" + (f": {peer.reason}" if peer.reason else "")
 
 
-def _generator_kept_up(evidence: Evidence) -> Finding:
+def _generator_kept_up(evidence: Evidence) -> ValidityFinding:
     senders = [peer for peer in evidence.manifest.peers if peer.role == "sender"]
     receivers = [peer for peer in evidence.manifest.peers if peer.role in {"receiver", CLIENT}]
     latencies = [metric for metric in evidence.checks if latency_metric(metric)[0]]
@@ -141,7 +141,7 @@ def _generator_kept_up(evidence: Evidence) -> Finding:
         suspect(f"receivers were busy over {BUSY_SHARE:.0%} of the time ({times})", [*latencies, RATE])
     unknowns = [f"unknown: {', '.join(unknown)}"] if unknown else []
     detail = "; ".join(said + borne + unknowns) or "below every limit"
-    return Finding(Validity("generator kept up", not said, detail), doubts)
+    return ValidityFinding(Validity("generator kept up", not said, detail), doubts)
 
 
 def _holds_all_the_same(evidence: Evidence, metric: str) -> bool:
@@ -158,7 +158,7 @@ def _holds_all_the_same(evidence: Evidence, metric: str) -> bool:
     return latency_metric(metric)[0] == RESPONSE and bound.caps and bound.holds(value, evidence.rate.offered)
 
 
-def _clock_bound(evidence: Evidence) -> Finding:
+def _clock_bound(evidence: Evidence) -> ValidityFinding:
     bound_ns = max((clock.bound_ns for clock in evidence.manifest.clocks), default=0)
     doubts = {}
     for metric in evidence.checks:
@@ -168,10 +168,10 @@ def _clock_bound(evidence: Evidence) -> Finding:
         if kind and kind != SETTLE and value is not None and bound_ns > value:
             doubts[metric] = [f"the clocks may be {format_ns(bound_ns)} apart, more than {metric} {format_ns(value)}"]
     detail = _told(doubts) or (format_ns(bound_ns) if bound_ns else "one clock")
-    return Finding(Validity("clock bound", not doubts, detail), doubts)
+    return ValidityFinding(Validity("clock bound", not doubts, detail), doubts)
 
 
-def _enough_samples(evidence: Evidence) -> Finding:
+def _enough_samples(evidence: Evidence) -> ValidityFinding:
     doubts = {}
     for metric in evidence.checks:
         kind, statistic = latency_metric(metric)
@@ -180,7 +180,7 @@ def _enough_samples(evidence: Evidence) -> Finding:
             beyond = samples_beyond(row.count, PERCENTILES[statistic])
             doubts[metric] = [f"{metric} has {beyond} samples beyond it of {row.count:,}; {SAMPLES_BEYOND} are needed"]
     detail = _told(doubts) or f"{SAMPLES_BEYOND} or more beyond every judged percentile"
-    return Finding(Validity("enough samples", not doubts, detail), doubts)
+    return ValidityFinding(Validity("enough samples", not doubts, detail), doubts)
 
 
 def _reported(peers: list[PeerRecord], key: str, unknown: list[str]) -> list[tuple[str, float]]:
@@ -188,12 +188,12 @@ def _reported(peers: list[PeerRecord], key: str, unknown: list[str]) -> list[tup
     return [(peer.id, peer.statistics[key]) for peer in peers if key in peer.statistics]
 
 
-def _held(name: str, detail: str) -> Finding:
-    return Finding(Validity(name, True, detail))
+def _held(name: str, detail: str) -> ValidityFinding:
+    return ValidityFinding(Validity(name, True, detail))
 
 
-def _failed(name: str, reasons: list[str], undermined: Iterable[str]) -> Finding:
-    return Finding(Validity(name, False, "; ".join(reasons)), {metric: reasons for metric in undermined})
+def _failed(name: str, reasons: list[str], undermined: Iterable[str]) -> ValidityFinding:
+    return ValidityFinding(Validity(name, False, "; ".join(reasons)), {metric: reasons for metric in undermined})
 
 
 def _told(doubts: dict[str, list[str]]) -> str:

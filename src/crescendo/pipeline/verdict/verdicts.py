@@ -7,7 +7,7 @@ is proven in spite of doubt, are in `model.verdict`.
 from crescendo.model.verdict import Check, Verdict, judge, judge_check, stopped_check
 from crescendo.pipeline.verdict.conservation import conservation
 from crescendo.pipeline.verdict.evidence import Evidence
-from crescendo.pipeline.verdict.validity import Finding, findings
+from crescendo.pipeline.verdict.validity import ValidityFinding, findings
 from crescendo.record.summary import Validity
 
 
@@ -24,7 +24,7 @@ def verdict_of(evidence: Evidence) -> tuple[list[Validity], Verdict]:
     return [finding.validity for finding in found], judge(checks, doubts)
 
 
-def _check(metric: str, evidence: Evidence, found: list[Finding]) -> Check:
+def _check(metric: str, evidence: Evidence, found: list[ValidityFinding]) -> Check:
     bound = evidence.checks[metric]
     unmeasured = evidence.unmeasured(metric, bound)
     reasons = [unmeasured] if unmeasured else []

@@ -20,25 +20,25 @@ _TYPECODES = {I16: "h", I32: "i", I64: "q"}
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunLengthColumn:
     """Values that hold for a while: `values[i]` up to, but not including, row `ends[i]`."""
 
     values: npt.NDArray[Any]
     ends: Int64s
 
-    def spread(self) -> npt.NDArray[Any]:
+    def expand(self) -> npt.NDArray[Any]:
         """The value of each row."""
         return self.values if len(self.values) == self.ends[-1] else np.repeat(self.values, lengths_of(self.ends))
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CountColumn:
     """Values that count up by one: from `firsts[i]` on, up to, but not including, row `ends[i]`."""
 
     firsts: npt.NDArray[Any]
     ends: Int64s
 
-    def spread(self) -> npt.NDArray[Any]:
+    def expand(self) -> npt.NDArray[Any]:
         """The value of each row."""
         lengths = lengths_of(self.ends)
         # Counted from row 0, where each count would have begun: sums may wrap on the way, and wrap back.
@@ -46,7 +46,7 @@ class Counts:
         return (np.repeat(origins, lengths) + np.arange(self.ends[-1])).astype(self.firsts.dtype)
 
 
-Held = Runs | Counts | npt.NDArray[Any]
+ColumnData = RunLengthColumn | CountColumn | npt.NDArray[Any]
 
 
 def lengths_of(ends: Int64s) -> Int64s:
@@ -55,7 +55,7 @@ def lengths_of(ends: Int64s) -> Int64s:
     return lengths
 
 
-def in_few_words(values: Int64s) -> int | range | Int64s:
+def compact(values: Int64s) -> int | range | Int64s:
     """The same values as one that holds for all, or as a count, where they are."""
     first, last = int(values[0]), int(values[-1])
     if first == last and (values == first).all():
@@ -65,7 +65,7 @@ def in_few_words(values: Int64s) -> int | range | Int64s:
     return values
 
 
-class Gathered:
+class ColumnBuffer:
     """One column while its block fills."""
 
     __slots__ = ("_capacity", "_counts", "_dtype", "_next", "_rows", "_starts", "_typecode", "_values", "_varies")
@@ -116,18 +116,20 @@ class Gathered:
         self._counts = self._counts and bool(self._starts)
         self._next = None
 
-    def held(self, rows: int) -> Held:
+    def held(self, rows: int) -> ColumnData:
         """The rows so far, in the form in which they came."""
         if self._varies:
             values: npt.NDArray[Any] = self._rows[:rows]
             return values
         return self._stretches(rows)
 
-    def _stretches(self, rows: int) -> Runs | Counts:
+    def _stretches(self, rows: int) -> RunLengthColumn | CountColumn:
         ends = np.array(self._starts)
         ends[:-1] = ends[1:]
         ends[-1] = rows
-        return Counts(np.array(self._values), ends) if self._counts else Runs(np.array(self._values), ends)
+        return (
+            CountColumn(np.array(self._values), ends) if self._counts else RunLengthColumn(np.array(self._values), ends)
+        )
 
     def _begin(self, value: int, start: int) -> None:
         self._values.append(value)
@@ -138,7 +140,7 @@ class Gathered:
         if self._rows is None:
             self._rows = np.empty(self._capacity, self._dtype)
         if start:
-            self._rows[:start] = self._stretches(start).spread()
+            self._rows[:start] = self._stretches(start).expand()
         self._varies = True
 
 
@@ -149,7 +151,7 @@ class Block:
         self.table = table
         self.capacity = capacity
         self.rows = 0
-        self._columns = [Gathered(column.kind, capacity) for column in TABLES[table]]
+        self._columns = [ColumnBuffer(column.kind, capacity) for column in TABLES[table]]
         self._takes = [column.take for column in self._columns]
 
     def clear(self) -> None:
@@ -171,6 +173,6 @@ class Block:
             raise
         self.rows = end
 
-    def columns(self) -> list[Held]:
+    def columns(self) -> list[ColumnData]:
         """The filled rows, in the order of the schema."""
         return [column.held(self.rows) for column in self._columns]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crescendo.record.encoding.columns import Counts, Held, Int64s, Runs, lengths_of
+from crescendo.record.encoding.columns import ColumnData, CountColumn, Int64s, RunLengthColumn, lengths_of
 from crescendo.record.encoding.thrift import Coded, i32, struct, varint, zigzag
 
 _ENCODINGS = {"PLAIN": 0, "RLE": 3, "DELTA_BINARY_PACKED": 5, "RLE_DICTIONARY": 8}
@@ -46,23 +46,27 @@ class Chunk:
     codec: int
 
 
-def stretches_of(held: Held) -> Held:
+def stretches_of(held: ColumnData) -> ColumnData:
     """The column as runs or counts where these are long enough to pay, otherwise row by row."""
-    if isinstance(held, Runs) and _pays(len(held.ends), held.ends[-1], _LONG_RUN):
+    if isinstance(held, RunLengthColumn) and _pays(len(held.ends), held.ends[-1], _LONG_RUN):
         return held
-    if isinstance(held, Counts) and held.firsts.dtype == np.int64 and _pays(len(held.ends), held.ends[-1], _LONG_COUNT):
+    if (
+        isinstance(held, CountColumn)
+        and held.firsts.dtype == np.int64
+        and _pays(len(held.ends), held.ends[-1], _LONG_COUNT)
+    ):
         return held
-    values = held if isinstance(held, np.ndarray) else held.spread()
+    values = held if isinstance(held, np.ndarray) else held.expand()
     if values.dtype.kind != "i":
         return values
     # Looking costs a fraction of what encoding does, and whoever reads messages may not know that they share a time.
     starts = np.flatnonzero(values[1:] != values[:-1]) + 1
     if _pays(len(starts) + 1, len(values), _LONG_RUN):
-        return Runs(values[np.append(0, starts)], np.append(starts, len(values)))
+        return RunLengthColumn(values[np.append(0, starts)], np.append(starts, len(values)))
     if values.dtype == np.int64:
         starts = np.flatnonzero(values[1:] - values[:-1] != 1) + 1
         if _pays(len(starts) + 1, len(values), _LONG_COUNT):
-            return Counts(values[np.append(0, starts)], np.append(starts, len(values)))
+            return CountColumn(values[np.append(0, starts)], np.append(starts, len(values)))
     return values
 
 
@@ -73,7 +77,7 @@ def _pays(stretches: int, rows: int, long: int) -> bool:
 # -- stretches, by hand ----------------------------------------------------------------------------------------------
 
 
-def runs_chunk(runs: Runs) -> Chunk:
+def runs_chunk(runs: RunLengthColumn) -> Chunk:
     """A dictionary of the values; then, for each run, its length and its place in the dictionary."""
     plain = "<i8" if runs.values.dtype == np.int64 else "<i4"  # Parquet has no 16 bits
     return _runs_chunk(plain, runs.values.astype(plain).tobytes(), runs.ends.tobytes())
@@ -105,7 +109,7 @@ def _run_lengths(lengths: Int64s, places: npt.NDArray[np.intp], place_bytes: int
     return table[written].tobytes()
 
 
-def counts_chunk(counts: Counts) -> Chunk:
+def counts_chunk(counts: CountColumn) -> Chunk:
     """Deltas of which each is the least, 1, and nothing more; only where a count begins anew there is more to say."""
     firsts, rows = counts.firsts, int(counts.ends[-1])
     if len(firsts) == 1:  # one block of any size, as long as there is nothing in it

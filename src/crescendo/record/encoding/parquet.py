@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from crescendo.record.encoding.columns import Counts, Held, Runs
+from crescendo.record.encoding.columns import ColumnData, CountColumn, RunLengthColumn
 from crescendo.record.encoding.pages import Chunk, counts_chunk, rows_chunks, runs_chunk, stretches_of
 from crescendo.record.encoding.thrift import TRUE, Coded, byte, i32, i64, listed, struct, text
 from crescendo.record.schema import F64, I16, I32, I64, TABLES, TEXT, Column, arrow_schema
@@ -42,7 +42,7 @@ class PartWriter:
         self.rows = 0
         self._put(_MAGIC)
 
-    def write(self, rows: int, block: Sequence[Held]) -> None:
+    def write(self, rows: int, block: Sequence[ColumnData]) -> None:
         """Add a row group; the columns of the block are in the order of the schema."""
         if not rows:
             return
@@ -77,13 +77,13 @@ class PartWriter:
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def _chunks(self, block: Sequence[Held]) -> list[Chunk]:
+    def _chunks(self, block: Sequence[ColumnData]) -> list[Chunk]:
         chunks: dict[int, Chunk] = {}
         varying: dict[int, np.ndarray] = {}
         for index, held in enumerate(map(stretches_of, block)):
-            if isinstance(held, Runs):
+            if isinstance(held, RunLengthColumn):
                 chunks[index] = runs_chunk(held)
-            elif isinstance(held, Counts):
+            elif isinstance(held, CountColumn):
                 chunks[index] = counts_chunk(held)
             else:
                 varying[index] = held

@@ -25,7 +25,7 @@ READINGS, SUMMARY, GAPS = "readings", "reading_summary", "reading_gaps"
 
 
 @dataclass(frozen=True)
-class Summary:
+class ReadingSummary:
     """One metric of one entity over the measure phase; None where nothing may be said."""
 
     source: str
@@ -42,7 +42,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Gap:
+class InspectorGap:
     """Seconds in which a source could not look; without an end when it never could again."""
 
     source: str
@@ -52,15 +52,15 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Line:
+class ReadingSeries:
     """The readings of one metric of one entity over time, in seconds from the start of the first phase."""
 
-    summary: Summary
+    summary: ReadingSummary
     t_s: Floats
     value: Floats
 
 
-class Looks:
+class ReadingTables:
     """The tables of readings of one run."""
 
     def __init__(self, run_dir: Path, origin_ns: int) -> None:
@@ -72,7 +72,7 @@ class Looks:
         except (pa.ArrowException, OSError) as err:
             raise self._unreadable(err) from err
 
-    def lines(self, wanted: list[Summary]) -> list[Line]:
+    def lines(self, wanted: list[ReadingSummary]) -> list[ReadingSeries]:
         """The readings behind some summaries; one whose metric has no column in the table is left out."""
         try:
             dataset = self._dataset(READINGS)
@@ -82,7 +82,7 @@ class Looks:
         except (pa.ArrowException, OSError) as err:
             raise self._unreadable(err) from err
 
-    def _line(self, dataset: Any, summary: Summary) -> Line | None:
+    def _line(self, dataset: Any, summary: ReadingSummary) -> ReadingSeries | None:
         column = _column(dataset.schema.names, summary.metric)
         if column is None:
             return None
@@ -90,11 +90,13 @@ class Looks:
         table = dataset.to_table(columns=["t_ns", column], filter=mine & pc.is_finite(pc.field(column)))
         table = table.sort_by("t_ns")
         t_s = (table["t_ns"].to_numpy() - self._origin_ns) / 1e9
-        return Line(summary, *_folded(t_s, table[column].to_numpy()))
+        return ReadingSeries(summary, *_folded(t_s, table[column].to_numpy()))
 
-    def _gap(self, row: dict[str, Any]) -> Gap:
+    def _gap(self, row: dict[str, Any]) -> InspectorGap:
         end_ns = row["end_ns"]
-        return Gap(row["source"], self._seconds(row["start_ns"]), end_ns and self._seconds(end_ns), row["reason"])
+        return InspectorGap(
+            row["source"], self._seconds(row["start_ns"]), end_ns and self._seconds(end_ns), row["reason"]
+        )
 
     def _seconds(self, t_ns: int) -> float:
         return (t_ns - self._origin_ns) / 1e9
@@ -112,8 +114,8 @@ class Looks:
         return ConfigError(f"{self._dir}: cannot be read, analyse the run again: {err}")
 
 
-def _summary(row: dict[str, Any]) -> Summary:
-    return Summary(**{name: row[name] for name in Summary.__dataclass_fields__})
+def _summary(row: dict[str, Any]) -> ReadingSummary:
+    return ReadingSummary(**{name: row[name] for name in ReadingSummary.__dataclass_fields__})
 
 
 def _column(columns: list[str], metric: str) -> str | None:

@@ -28,7 +28,7 @@ THROUGHPUT, HISTOGRAM, RANGES = "throughput", "latency_histogram", "ledger_range
 
 
 @dataclass(frozen=True)
-class Timeline:
+class RateSeries:
     """The seconds of a run, cut into bins of equal length."""
 
     first_second: int
@@ -37,7 +37,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Counts:
+class HistogramCounts:
     """How many samples fell into each bucket of each bin. A bucket may appear in many bins, never twice in one."""
 
     bin: Int64s
@@ -59,10 +59,10 @@ class Ranges:
 class Tables:
     """Everything the charts and the ledger's details are made of."""
 
-    timeline: Timeline | None  # None: not one message
+    timeline: RateSeries | None  # None: not one message
     messages: dict[str, Int64s]  # role -> messages per bin
-    over_time: dict[str, Counts]  # kind -> all phases, by bin
-    measured: dict[str, Counts]  # kind -> the measure phase as one bin
+    over_time: dict[str, HistogramCounts]  # kind -> all phases, by bin
+    measured: dict[str, HistogramCounts]  # kind -> the measure phase as one bin
     ranges: list[Ranges]
 
 
@@ -78,8 +78,8 @@ def _read(run_dir: Path) -> Tables:
     throughput, histogram = _dataset(run_dir, THROUGHPUT), _dataset(run_dir, HISTOGRAM)
     timeline = _timeline([dataset for dataset in (throughput, histogram) if dataset is not None])
     messages: dict[str, Int64s] = {}
-    over_time: dict[str, Counts] = {}
-    measured: dict[str, Counts] = {}
+    over_time: dict[str, HistogramCounts] = {}
+    measured: dict[str, HistogramCounts] = {}
     if timeline is not None and throughput is not None:
         table = _folded(throughput, {"role": pc.field("role"), "bin": _bin(timeline)}, {"messages": "sum"})
         messages = {role: _filled(rows, timeline.bins) for role, rows in _split(table, "role").items()}
@@ -98,7 +98,7 @@ def _dataset(run_dir: Path, name: str) -> Any:
     return ds.dataset([str(file) for file in files], format="parquet") if files else None
 
 
-def _timeline(datasets: list[Any]) -> Timeline | None:
+def _timeline(datasets: list[Any]) -> RateSeries | None:
     seconds: list[int] = []
     for dataset in datasets:
         sums = [("second", "min", None, "first"), ("second", "max", None, "last")]
@@ -110,10 +110,10 @@ def _timeline(datasets: list[Any]) -> Timeline | None:
     first = min(0, *seconds)
     span = max(seconds) - first + 1
     bin_seconds = -(-span // MAX_BINS)
-    return Timeline(first, bin_seconds, -(-span // bin_seconds))
+    return RateSeries(first, bin_seconds, -(-span // bin_seconds))
 
 
-def _bin(timeline: Timeline) -> Any:
+def _bin(timeline: RateSeries) -> Any:
     return pc.divide(pc.field("second") - timeline.first_second, timeline.bin_seconds)
 
 
@@ -147,12 +147,12 @@ def _filled(table: Any, bins: int) -> Int64s:
     return messages
 
 
-def _counts(table: Any, *, one_bin: bool = False) -> Counts:
+def _counts(table: Any, *, one_bin: bool = False) -> HistogramCounts:
     keys = ["bucket"] if one_bin else ["bin", "bucket"]
     merged = table.group_by(keys, use_threads=False).aggregate([("count", "sum"), ("max_ns", "max")])
     merged = merged.sort_by([(key, "ascending") for key in keys])
     bucket = merged["bucket"].to_numpy().astype(np.int64)
-    return Counts(
+    return HistogramCounts(
         bin=np.zeros_like(bucket) if one_bin else merged["bin"].to_numpy().astype(np.int64),
         bucket=bucket,
         count=merged["count_sum"].to_numpy().astype(np.int64),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crescendo.model.histogram import bucket_ceiling
 from crescendo.model.verdict import SAMPLES_BEYOND
-from crescendo.report.data.tables import Counts, Timeline
+from crescendo.report.data.tables import HistogramCounts, RateSeries
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -49,23 +49,23 @@ class Density:
     below_scale: int  # samples at or below zero, which a logarithmic axis cannot show
 
 
-def middles(timeline: Timeline) -> Floats:
+def middles(timeline: RateSeries) -> Floats:
     """The middle of each bin, in seconds from the start of the first phase."""
     halves = np.arange(timeline.bins, dtype=np.float64) + 0.5
     return timeline.first_second + halves * timeline.bin_seconds
 
 
-def rates(messages: Int64s, timeline: Timeline) -> Floats:
+def rates(messages: Int64s, timeline: RateSeries) -> Floats:
     return messages / timeline.bin_seconds
 
 
-def latency_lines(counts: Counts, timeline: Timeline) -> LatencyLines:
+def latency_lines(counts: HistogramCounts, timeline: RateSeries) -> LatencyLines:
     maximum = np.full(timeline.bins, np.nan)
     np.fmax.at(maximum, counts.bin, counts.max_ns / NS_PER_S)
     return LatencyLines(_percentiles(counts, timeline.bins, 0.5), _percentiles(counts, timeline.bins, 0.99), maximum)
 
 
-def spectrum(counts: Counts) -> Spectrum:
+def spectrum(counts: HistogramCounts) -> Spectrum:
     """Ends where fewer than ten samples are left; empty when there are not even twenty."""
     total = int(counts.count.sum())
     if total < 2 * SAMPLES_BEYOND:
@@ -80,7 +80,7 @@ def spectrum(counts: Counts) -> Spectrum:
     return Spectrum(nines, share * 100, latency_ns / NS_PER_S)
 
 
-def densities(measured: dict[str, Counts]) -> dict[str, Density]:
+def densities(measured: dict[str, HistogramCounts]) -> dict[str, Density]:
     """One outline a kind, all on the same edges: shares of bars of different width could not be compared."""
     ceilings_s = {kind: _ceilings(counts.bucket) / NS_PER_S for kind, counts in measured.items()}
     drawn = np.concatenate([np.zeros(0), *(values[values > 0] for values in ceilings_s.values())])
@@ -93,7 +93,7 @@ def densities(measured: dict[str, Counts]) -> dict[str, Density]:
     return {kind: _density(measured[kind], values, edges_s, float(step)) for kind, values in ceilings_s.items()}
 
 
-def _density(counts: Counts, ceilings_s: Floats, edges_s: Floats, step: float) -> Density:
+def _density(counts: HistogramCounts, ceilings_s: Floats, edges_s: Floats, step: float) -> Density:
     drawn = ceilings_s > 0
     # The epsilon keeps a value that lies on an edge in the bar that begins there.
     place = (np.log(ceilings_s[drawn] / edges_s[0]) / step + 1e-9).astype(np.int64)
@@ -101,7 +101,7 @@ def _density(counts: Counts, ceilings_s: Floats, edges_s: Floats, step: float) -
     return Density(edges_s, shares, int(counts.count[~drawn].sum()))
 
 
-def _percentiles(counts: Counts, bins: int, share: float) -> Floats:
+def _percentiles(counts: HistogramCounts, bins: int, share: float) -> Floats:
     """One percentile of every bin at once: ranks are looked up in the running count over all bins."""
     totals = np.bincount(counts.bin, weights=counts.count, minlength=bins).astype(np.int64)
     rank = np.maximum(np.ceil(share * totals), 1).astype(np.int64)

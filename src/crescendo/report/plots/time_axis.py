@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crescendo.record.manifest import Phase
-from crescendo.report.data.tables import Timeline
+from crescendo.report.data.tables import RateSeries
 from crescendo.report.plots import series
 from crescendo.report.sections.evidence import phase_name
 
@@ -40,7 +40,7 @@ def spans_of(phases: list[Phase]) -> list[Span]:
     ]
 
 
-def extent_of(timeline: Timeline) -> tuple[float, float]:
+def extent_of(timeline: RateSeries) -> tuple[float, float]:
     return float(timeline.first_second), float(timeline.first_second + timeline.bins * timeline.bin_seconds)
 
 
@@ -62,7 +62,7 @@ def band(first: float, last: float) -> dict[str, Any]:
     return {"type": "rect", "xref": "x", "yref": "paper", "x0": first, "x1": last, "y0": 0, "y1": 1}
 
 
-def time_notes(timeline: Timeline, spans: list[Span]) -> list[str]:
+def time_notes(timeline: RateSeries, spans: list[Span]) -> list[str]:
     notes = []
     unjudged = [phase_name(name) for name, _, _ in _visible(spans, *extent_of(timeline)) if name != "measure"]
     if unjudged:

@@ -9,16 +9,16 @@ import numpy as np
 
 from crescendo.record.manifest import Phase
 from crescendo.report.data.small_tables import Rows, SmallTables
-from crescendo.report.data.tables import Timeline
+from crescendo.report.data.tables import RateSeries
 from crescendo.report.plots.time_axis import Chart, band, extent_of, line, over_time, plot_name, spans_of, time_notes
-from crescendo.report.sections.section import Part
+from crescendo.report.sections.section import Section
 
 LINES_DRAWN = 6
 _TONES = ("blue", "orange", "green", "purple", "muted", "blue")
 _DASHES = ("solid", "7px,4px", "2px,2px", "solid", "7px,4px", "2px,3px")
 
 
-def backlog(tables: SmallTables, timeline: Timeline | None, phases: list[Phase]) -> Part | None:
+def backlog(tables: SmallTables, timeline: RateSeries | None, phases: list[Phase]) -> Section | None:
     """None when nothing was ever waiting."""
     rows = tables.rows("backlog")
     if timeline is None or not any(row["peak"] for row in rows):
@@ -48,10 +48,10 @@ def backlog(tables: SmallTables, timeline: Timeline | None, phases: list[Phase])
         notes.append("Tinted: outages.")
     words = "; ".join(f"{name} up to {peaks[name]:,}" for name in deepest)
     chart = Chart({"data": traces, "layout": layout}, f"Messages in the system over time: {words}.", notes)
-    return Part("backlog", "Backlog", _little_words(tables.rows("little")), chart, {})
+    return Section("backlog", "Backlog", _little_words(tables.rows("little")), chart, {})
 
 
-def _binned(rows: Rows, timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
+def _binned(rows: Rows, timeline: RateSeries) -> tuple[np.ndarray, np.ndarray]:
     """The highest peak of each bin of the page's time axis; what was never counted is a gap in the line."""
     values = np.full(timeline.bins, np.nan)
     places = [(row["second"] - timeline.first_second) // timeline.bin_seconds for row in rows]

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from crescendo.model.units import format_ns
-from crescendo.record.manifest import Manifest, Part, State
+from crescendo.record.manifest import Manifest, PartRecord, State
 from crescendo.record.reader import journalled_parts
 from crescendo.report import formats
 from crescendo.report.sections.evidence import Grid, phase_name
@@ -95,7 +95,7 @@ def _clocks(manifest: Manifest) -> Grid:
     return Grid(["Host", "offset", "drift", "error bound"], rows)
 
 
-def _files(parts: list[Part]) -> Grid:
+def _files(parts: list[PartRecord]) -> Grid:
     rows = []
     for table in sorted({part.table for part in parts}):
         mine = [part for part in parts if part.table == table]
@@ -104,7 +104,7 @@ def _files(parts: list[Part]) -> Grid:
     return Grid(["Table", "files", "rows", "size"], rows)
 
 
-def _recording_sentence(parts: list[Part], sent: int) -> str:
+def _recording_sentence(parts: list[PartRecord], sent: int) -> str:
     if not parts:
         return "No finished file."
     size = sum(part.octets for part in parts)

@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True)
-class Tile:
+class HeadlineTile:
     """One headline number."""
 
     label: str
@@ -33,7 +33,7 @@ class Headline:
     icon: str
     sentence: str
     caution: str
-    tiles: list[Tile]
+    tiles: list[HeadlineTile]
 
 
 def headline(summary: Summary) -> Headline:
@@ -85,13 +85,13 @@ def metric_name(metric: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _rate_tile(summary: Summary) -> Tile:
+def _rate_tile(summary: Summary) -> HeadlineTile:
     rate = summary.rate
     if rate.offered:
         note = f"{formats.percent(rate.sustained / rate.offered)} of {formats.rate(rate.offered)} offered"
     else:
         note = f"unbounded; {formats.rate(rate.sent)} sent"
-    return Tile("Sustained rate", formats.rate(rate.sustained), "msg/s", note)
+    return HeadlineTile("Sustained rate", formats.rate(rate.sustained), "msg/s", note)
 
 
 def judged_latency(summary: Summary) -> Latency | None:
@@ -99,27 +99,27 @@ def judged_latency(summary: Summary) -> Latency | None:
     return summary.latency_of("response") or summary.latency_of("transfer")
 
 
-def _latency_tiles(summary: Summary) -> list[Tile]:
+def _latency_tiles(summary: Summary) -> list[HeadlineTile]:
     latency = judged_latency(summary)
     if latency is None or not latency.count:
-        return [Tile("Latency", formats.NOTHING, note="nothing was measured")]
+        return [HeadlineTile("Latency", formats.NOTHING, note="nothing was measured")]
     note = {"response": "from the intended time", "transfer": "from the send time"}[latency.kind]
     tiles = []
     for name in ("p50", "p99"):
         value_ns = latency.percentiles_ns.get(name)
         label = f"{latency.kind.capitalize()} {name}"
         if value_ns is None:
-            tiles.append(Tile(label, "withheld", note="fewer than 10 samples lie beyond it"))
+            tiles.append(HeadlineTile(label, "withheld", note="fewer than 10 samples lie beyond it"))
         else:
             value, _, unit = format_ns(value_ns).partition(" ")
-            tiles.append(Tile(label, value, unit, note))
+            tiles.append(HeadlineTile(label, value, unit, note))
     return tiles
 
 
-def _integrity_tile(summary: Summary) -> Tile:
+def _integrity_tile(summary: Summary) -> HeadlineTile:
     total = summary.total
     values = (total.lost, total.duplicated, total.reordered)
-    return Tile(
+    return HeadlineTile(
         "Lost · duplicated · reordered",
         " · ".join(formats.count(value) for value in values),
         note=f"of {formats.plural(total.owed, 'message')} owed",
@@ -127,14 +127,14 @@ def _integrity_tile(summary: Summary) -> Tile:
     )
 
 
-def _clock_tile(summary: Summary) -> Tile:
+def _clock_tile(summary: Summary) -> HeadlineTile:
     if summary.clock_bound_ns == 0:
-        return Tile("Clock error bound", "0", "ns", "one clock for all peers")
+        return HeadlineTile("Clock error bound", "0", "ns", "one clock for all peers")
     value, _, unit = format_ns(summary.clock_bound_ns).partition(" ")
-    return Tile("Clock error bound", f"± {value}", unit, "between the peers' clocks")
+    return HeadlineTile("Clock error bound", f"± {value}", unit, "between the peers' clocks")
 
 
-def _generator_tile(summary: Summary) -> Tile:
+def _generator_tile(summary: Summary) -> HeadlineTile:
     if summary.ceiling_percent is None:
-        return Tile("Generator load", "not calibrated", note="this machine's ceiling is unknown")
-    return Tile("Generator load", f"{summary.ceiling_percent:.0f}", "%", "of this machine's calibrated ceiling")
+        return HeadlineTile("Generator load", "not calibrated", note="this machine's ceiling is unknown")
+    return HeadlineTile("Generator load", f"{summary.ceiling_percent:.0f}", "%", "of this machine's calibrated ceiling")

@@ -14,7 +14,7 @@ import numpy as np
 
 from crescendo.record.manifest import Phase
 from crescendo.report import formats
-from crescendo.report.data.reading_tables import Gap, Line, Looks, Summary
+from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingSummary, ReadingTables
 from crescendo.report.data.tables import Tables
 from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
 from crescendo.report.plots.time_axis import Chart, band, extent_of, line, over_time, plot_name, spans_of
@@ -33,7 +33,7 @@ _HOVERS = {BYTES: "%{y:.4s}B", CORES: "%{y:.2f} cores", COUNT: "%{y:,.4~g}"}
 
 
 @dataclass(frozen=True)
-class Inside:
+class InspectorsSection:
     """The section of the report."""
 
     charts: dict[str, Chart]  # id of the place on the page -> chart
@@ -43,7 +43,7 @@ class Inside:
     gaps: list[str]
 
 
-def inside(looks: Looks, tables: Tables, phases: list[Phase]) -> Inside | None:
+def inspectors_section(looks: ReadingTables, tables: Tables, phases: list[Phase]) -> InspectorsSection | None:
     """None when nobody looked: then there is no such section."""
     if not looks.summaries and not looks.gaps:
         return None
@@ -62,18 +62,20 @@ def inside(looks: Looks, tables: Tables, phases: list[Phase]) -> Inside | None:
     }
     titles = {f"inside-{gauge.id}": gauge.title for gauge in drawn}
     ranked = _ranked(looks.summaries, measure_s)
-    return Inside(
+    return InspectorsSection(
         charts, titles, _grid(ranked[:ROWS_SHOWN], measure_s), max(len(ranked) - ROWS_SHOWN, 0), _gap_words(looks.gaps)
     )
 
 
-def _highest(summaries: list[Summary], gauge: Gauge) -> list[Summary]:
+def _highest(summaries: list[ReadingSummary], gauge: Gauge) -> list[ReadingSummary]:
     """What answers this question, the highest peaks first."""
     found = [summary for summary in summaries if gauge.shows(summary.entity, summary.metric)]
     return sorted(found, key=lambda each: (-_or_lowest(each.peak), each.entity, each.metric, each.source))
 
 
-def _chart(gauge: Gauge, lines: list[Line], found: int, gaps: list[Gap], layout: dict[str, Any]) -> Chart:
+def _chart(
+    gauge: Gauge, lines: list[ReadingSeries], found: int, gaps: list[InspectorGap], layout: dict[str, Any]
+) -> Chart:
     names = _names([drawn.summary for drawn in lines])
     traces = [
         line(name, *_broken(drawn, gaps), tone, hover=_HOVERS[gauge.unit], dash=dash)
@@ -93,7 +95,7 @@ def _chart(gauge: Gauge, lines: list[Line], found: int, gaps: list[Gap], layout:
     return Chart({"data": traces, "layout": layout}, f"{gauge.title} over time: {words}.", notes)
 
 
-def _axis(gauge: Gauge, lines: list[Line]) -> dict[str, Any]:
+def _axis(gauge: Gauge, lines: list[ReadingSeries]) -> dict[str, Any]:
     top = max(1.0, *(float(drawn.value.max()) for drawn in lines))
     bottom = min(0.0, *(float(drawn.value.min()) for drawn in lines))
     # Prefixes only for large numbers: half a core is no 500 millicores.
@@ -102,7 +104,7 @@ def _axis(gauge: Gauge, lines: list[Line]) -> dict[str, Any]:
     return axis | {"range": [bottom, top * 1.18], "ticksuffix": "B" if gauge.unit == BYTES else ""}
 
 
-def _names(summaries: list[Summary]) -> list[str]:
+def _names(summaries: list[ReadingSummary]) -> list[str]:
     """The shortest names that tell the lines of one chart apart."""
     metrics, sources = {each.metric for each in summaries}, {each.source for each in summaries}
     one_source = len({each.entity for each in summaries}) == len(summaries) or len(sources) == 1
@@ -113,14 +115,14 @@ def _names(summaries: list[Summary]) -> list[str]:
     return names
 
 
-def _broken(drawn: Line, gaps: list[Gap]) -> tuple[np.ndarray, np.ndarray]:
+def _broken(drawn: ReadingSeries, gaps: list[InspectorGap]) -> tuple[np.ndarray, np.ndarray]:
     """A line has no value where nobody looked."""
     breaks = [gap.start_s for gap in gaps if gap.source == drawn.summary.source]
     places = np.searchsorted(drawn.t_s, breaks)
     return np.insert(drawn.t_s, places, breaks), np.insert(drawn.value.astype(float), places, math.nan)
 
 
-def _extent(lines: list[Line]) -> tuple[float, float]:
+def _extent(lines: list[ReadingSeries]) -> tuple[float, float]:
     """Of a run without messages: all that was looked at."""
     if not lines:
         return 0.0, 1.0
@@ -128,9 +130,9 @@ def _extent(lines: list[Line]) -> tuple[float, float]:
     return start, max(end, start + 1.0)
 
 
-def _ranked(summaries: list[Summary], measure_s: float) -> list[Summary]:
-    front: list[Summary] = []
-    behind: list[Summary] = []
+def _ranked(summaries: list[ReadingSummary], measure_s: float) -> list[ReadingSummary]:
+    front: list[ReadingSummary] = []
+    behind: list[ReadingSummary] = []
     alike: dict[str, int] = {}
     for summary in sorted(summaries, key=lambda each: _rank(each, measure_s)):
         alike[summary.metric] = alike.get(summary.metric, 0) + 1
@@ -138,7 +140,7 @@ def _ranked(summaries: list[Summary], measure_s: float) -> list[Summary]:
     return front + behind
 
 
-def _rank(summary: Summary, measure_s: float) -> tuple[int, float, float, str, str]:
+def _rank(summary: ReadingSummary, measure_s: float) -> tuple[int, float, float, str, str]:
     """What answers a question and moved, then what moved, then what stood still."""
     moved = summary.min != summary.peak
     known = gauge_of(summary.entity, summary.metric) is not None
@@ -147,14 +149,14 @@ def _rank(summary: Summary, measure_s: float) -> tuple[int, float, float, str, s
     return tier, -drift, -_or_lowest(summary.peak), summary.entity, summary.metric
 
 
-def _change(summary: Summary, measure_s: float) -> float | None:
+def _change(summary: ReadingSummary, measure_s: float) -> float | None:
     """By what share of its mean a metric moved along its trend during the measure phase."""
     if summary.slope is None or not summary.mean:
         return None
     return summary.slope * measure_s / abs(summary.mean)
 
 
-def _grid(summaries: list[Summary], measure_s: float) -> Grid:
+def _grid(summaries: list[ReadingSummary], measure_s: float) -> Grid:
     rows = []
     seen = Counter((each.entity, each.metric) for each in summaries)
     for each in summaries:
@@ -171,7 +173,7 @@ def _grid(summaries: list[Summary], measure_s: float) -> Grid:
     return Grid(["Entity", "Metric", "Trend", "first", "last", "mean", "peak", "slope", "r²"], rows, names=3)
 
 
-def _trend(summary: Summary, measure_s: float) -> str:
+def _trend(summary: ReadingSummary, measure_s: float) -> str:
     change = _change(summary, measure_s)
     if change is None:
         return formats.NOTHING
@@ -190,7 +192,7 @@ def _value(unit: str, value: float | None, *, signed: bool = False) -> str:
     return sign + (formats.count(size) if size >= 1000 or float(size).is_integer() else f"{size:.3g}")
 
 
-def _gap_words(gaps: list[Gap]) -> list[str]:
+def _gap_words(gaps: list[InspectorGap]) -> list[str]:
     words = []
     for gap in gaps[:GAPS_LISTED]:
         until = "to the end" if gap.end_s is None else f"to {gap.end_s:,.1f} s"

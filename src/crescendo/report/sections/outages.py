@@ -8,12 +8,12 @@ from crescendo.model.units import format_ns
 from crescendo.report import formats
 from crescendo.report.data.small_tables import Rows, SmallTables
 from crescendo.report.sections.evidence import Grid
-from crescendo.report.sections.section import ROWS_SHOWN, Part
+from crescendo.report.sections.section import ROWS_SHOWN, Section
 
 _METRICS = {"rate": "rate", "p99_ns": "p99 latency", "backlog": "backlog"}
 
 
-def outages(tables: SmallTables) -> Part | None:
+def outages(tables: SmallTables) -> Section | None:
     """None when the pipeline found nothing to say."""
     gaps, effects, steady = tables.rows("outages"), tables.rows("effects"), tables.rows("steady_state")
     if not gaps and not effects and not steady:
@@ -38,7 +38,7 @@ def outages(tables: SmallTables) -> Part | None:
         )
         lead += "."
     left_out = max(len(gaps) - ROWS_SHOWN, 0) + max(len(effects) - ROWS_SHOWN, 0)
-    return Part("outages", "Outages and steady state", lead, None, grids, left_out)
+    return Section("outages", "Outages and steady state", lead, None, grids, left_out)
 
 
 def _outage_grid(gaps: Rows, bursts: Rows, tables: SmallTables) -> Grid:

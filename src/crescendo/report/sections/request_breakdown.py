@@ -28,7 +28,7 @@ _OTHER = ("purple", "/")
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestKind:
     """One kind of request and the tiers inside it."""
 
     whole: dict[str, Any]
@@ -44,7 +44,7 @@ class Request:
         return 0.0 if row is None else float(row["total_ns"]) / max(int(self.whole["count"]), 1)
 
 
-def requests_of(rows: Rows) -> list[Request]:
+def requests_of(rows: Rows) -> list[RequestKind]:
     """The requests that have tiers, in the order of the rows. One part alone breaks nothing up."""
     by_action = {row["action"]: row for row in rows}
     found: dict[str, dict[str, Any]] = {}
@@ -54,13 +54,13 @@ def requests_of(rows: Rows) -> list[Request]:
             found.setdefault(request, {})[tier] = row
     places = {tier: place for place, tier in enumerate(_LOOKS)}
     return [
-        Request(row, dict(sorted(found[action].items(), key=lambda item: places.get(item[0], len(places)))))
+        RequestKind(row, dict(sorted(found[action].items(), key=lambda item: places.get(item[0], len(places)))))
         for action, row in by_action.items()
         if len(found.get(action, ())) > 1
     ]
 
 
-def breakup(requests: list[Request]) -> Chart:
+def request_breakdown(requests: list[RequestKind]) -> Chart:
     """A bar for each request, the one with the most time at the top."""
     upwards = requests[:BARS_DRAWN][::-1]
     tiers = [tier for tier in _LOOKS if any(tier in each.tiers for each in upwards)]
@@ -83,7 +83,7 @@ def breakup(requests: list[Request]) -> Chart:
     )
 
 
-def _bar(tier: str, requests: Iterable[Request]) -> dict[str, Any]:
+def _bar(tier: str, requests: Iterable[RequestKind]) -> dict[str, Any]:
     tone, pattern = _LOOKS.get(tier, _OTHER)
     seconds = [each.mean_ns(tier) / 1e9 for each in requests]
     return {
@@ -99,6 +99,6 @@ def _bar(tier: str, requests: Iterable[Request]) -> dict[str, Any]:
     }
 
 
-def _in_words(request: Request, tiers: list[str]) -> str:
+def _in_words(request: RequestKind, tiers: list[str]) -> str:
     parts = (f"{tier} {formats.nanoseconds(request.mean_ns(tier))}" for tier in tiers if tier in request.tiers)
     return f"{request.whole['action']} {formats.nanoseconds(request.whole['mean_ns'])}: {', '.join(parts)}"

@@ -9,7 +9,7 @@ ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """One section: a sentence, and a chart and tables, any of which may be missing."""
 
     id: str

@@ -10,15 +10,15 @@ from crescendo.report import formats
 from crescendo.report.data.small_tables import Rows, SmallTables
 from crescendo.report.plots.time_axis import Chart, plot_name
 from crescendo.report.sections.evidence import WITHHELD, Grid
-from crescendo.report.sections.request_breakdown import Request, breakup, requests_of
-from crescendo.report.sections.section import ROWS_SHOWN, Part
+from crescendo.report.sections.request_breakdown import RequestKind, request_breakdown, requests_of
+from crescendo.report.sections.section import ROWS_SHOWN, Section
 
 BARS_DRAWN = 12
 TIERS_SHOWN = 40
 _COLUMNS = ["Action", "Outcome", "count", "share", "mean", "p50", "p90", "p99", "p99.9", "max"]
 
 
-def jitter(tables: SmallTables) -> Part | None:
+def jitter(tables: SmallTables) -> Section | None:
     found = sorted(tables.rows("jitter"), key=lambda row: -row["max_ns"])
     if not found:
         return None
@@ -40,10 +40,10 @@ def jitter(tables: SmallTables) -> Part | None:
         " the one before it than it was meant to; below zero earlier, as held messages do after an interruption."
     )
     grids = {"Jitter by receiver": Grid(columns, rows)}
-    return Part("jitter", "Jitter", lead, None, grids, max(len(found) - ROWS_SHOWN, 0))
+    return Section("jitter", "Jitter", lead, None, grids, max(len(found) - ROWS_SHOWN, 0))
 
 
-def tiers(tables: SmallTables) -> Part | None:
+def spans_section(tables: SmallTables) -> Section | None:
     found = [row for row in tables.rows("spans") if row["phase"] == "measure"]
     if not found:
         return None
@@ -58,10 +58,10 @@ def tiers(tables: SmallTables) -> Part | None:
         " first line: where actions are tiers of one request, that is the request as a whole."
     )
     grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
-    return Part("tiers", "Tiers", lead, _bars(whole[:BARS_DRAWN]), grids, max(len(whole) - ROWS_SHOWN, 0))
+    return Section("tiers", "Tiers", lead, _bars(whole[:BARS_DRAWN]), grids, max(len(whole) - ROWS_SHOWN, 0))
 
 
-def _broken_up(found: Rows, whole: Rows, requests: list[Request]) -> Part:
+def _broken_up(found: Rows, whole: Rows, requests: list[RequestKind]) -> Section:
     """Requests with their tiers below them, then all that is no part of a request."""
     ordered = [(row, row is each.whole) for each in requests for row in each.rows]
     within = {row["action"] for row, _ in ordered}
@@ -75,7 +75,7 @@ def _broken_up(found: Rows, whole: Rows, requests: list[Request]) -> Part:
         " request is its mean time, cut into its tiers."
     )
     grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
-    return Part("tiers", "Tiers", lead, breakup(requests), grids, max(len(ordered) - TIERS_SHOWN, 0))
+    return Section("tiers", "Tiers", lead, request_breakdown(requests), grids, max(len(ordered) - TIERS_SHOWN, 0))
 
 
 def _with_outcomes(row: dict[str, Any], found: Rows) -> list[list[str]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.systems.base import Installation, Settings
+from crescendo.systems.base import Installation, SystemSettings
 
 HEAP_BYTES = 2**30
 """The heap of a broker for which no memory was set."""
@@ -32,7 +32,7 @@ _PASSWORD = re.compile(r"[!-~]{1,128}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}")
 
 
-class JavaSettings(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class JavaSettings(SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a broker on a JVM: memory is its heap. Names are what its configuration files can hold."""
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ def with_java(installation: Installation, minimum: int) -> Installation:
     return replace(installation, java=Path(found).resolve(), java_version=match[1])
 
 
-def jvm(installation: Installation, settings: Settings, directory: Path) -> tuple[str, ...]:
+def jvm(installation: Installation, settings: SystemSettings, directory: Path) -> tuple[str, ...]:
     """The first words of the command: java, and how it is to treat memory and files."""
     if installation.java is None:
         raise ConfigError(f"{installation.home} was found without a Java to run it")

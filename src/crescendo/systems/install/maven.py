@@ -35,7 +35,7 @@ _VERSION = re.compile(r"[0-9][A-Za-z0-9._-]{0,63}")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Record(Struct, frozen=True, forbid_unknown_fields=True):
+class InstallRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """What lies beside a release that was fetched: where it came from."""
 
     version: str
@@ -91,7 +91,7 @@ class Release:
             self._version_in(partial / "release" / HOME)
             origin = f"maven {self.group}:{self.artifact}:{version}"
             with archive.open("rb") as file:
-                record = Record(version, origin, hashlib.file_digest(file, "sha256").hexdigest())
+                record = InstallRecord(version, origin, hashlib.file_digest(file, "sha256").hexdigest())
             (partial / "release" / RECORD).write_bytes(msgspec.json.encode(record))
             (partial / "release").rename(place)
         finally:
@@ -103,7 +103,7 @@ class Release:
         if version is None and not place.exists():
             place = max(self._places(), key=_order, default=place)
         try:
-            record = msgspec.json.decode((place / RECORD).read_bytes(), type=Record)
+            record = msgspec.json.decode((place / RECORD).read_bytes(), type=InstallRecord)
         except FileNotFoundError:
             asked = f" --version {version}" if version is not None else ""
             raise ConfigError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import SECURE_SCHEMES
-from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, Settings
+from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, SystemSettings
 from crescendo.systems.install.java import (
     PROOF,
     PROOF_TIMEOUT_S,
@@ -54,7 +54,7 @@ class ActiveMQ:
 
     name = "activemq"
     summary = "Apache ActiveMQ Classic: AMQP 1.0, STOMP and MQTT on a JVM"
-    settings: type[Settings] = ActiveMQSettings
+    settings: type[SystemSettings] = ActiveMQSettings
     ports = (*_PROTOCOLS, MANAGEMENT)
     declares = ("queues",)
 
@@ -94,7 +94,7 @@ class ActiveMQ:
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/api/jolokia"
         return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, stores=True)
 
-    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.
         answer = answer_of(endpoints[MANAGEMENT], _HEALTH)
         try:

@@ -13,7 +13,17 @@ from urllib.parse import quote
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import SECURE_SCHEMES
-from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, Settings, TlsSettings
+from crescendo.systems.base import (
+    AMQP,
+    MANAGEMENT,
+    MQTT,
+    STOMP,
+    Blueprint,
+    Installation,
+    Launch,
+    SystemSettings,
+    TlsSettings,
+)
 from crescendo.systems.install.java import (
     PROOF,
     PROOF_TIMEOUT_S,
@@ -61,7 +71,7 @@ class Artemis:
 
     name = "artemis"
     summary = "Apache ActiveMQ Artemis: AMQP 1.0, STOMP and MQTT on a JVM"
-    settings: type[Settings] = ArtemisSettings
+    settings: type[SystemSettings] = ArtemisSettings
     ports = (AMQP, STOMP, MQTT, MANAGEMENT)
     declares = ("queues",)
 
@@ -103,7 +113,7 @@ class Artemis:
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/console/jolokia"
         return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, stores=True)
 
-    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.
         answer = answer_of(endpoints[MANAGEMENT], _HEALTH)
         try:

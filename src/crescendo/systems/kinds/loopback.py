@@ -22,7 +22,7 @@ _CREDENTIALS = "credentials.json"
 _PROOF_TIMEOUT_S = 2.0
 
 
-class Settings(base.Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LoopbackSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of the relay: with user and password it lets nobody else in."""
 
     user: str = ""
@@ -45,7 +45,7 @@ class Loopback:
 
     name = "loopback"
     summary = "an AMQP 1.0 relay in memory that needs nothing installed"
-    settings = Settings
+    settings = LoopbackSettings
     ports = (AMQP,)
     declares = ()
 
@@ -61,7 +61,7 @@ class Loopback:
         return self.find(None, version)
 
     def plan(
-        self, settings: Settings, _installation: Installation, directory: Path, ports: Mapping[str, int]
+        self, settings: LoopbackSettings, _installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         argv = [sys.executable, "-m", "crescendo.systems.relay", "--port", str(ports[AMQP])]
         files = {}
@@ -76,7 +76,7 @@ class Loopback:
         endpoints = {AMQP: endpoint(AMQP, settings, ports[AMQP]), **secure_endpoints(settings, directory, ports)}
         return Blueprint(files, (Launch(self.name, tuple(argv)),), endpoints, frozenset({_CREDENTIALS}))
 
-    def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], _settings: LoopbackSettings) -> None:
         pass_a_message(endpoints[AMQP], "crescendo-proof", _PROOF_TIMEOUT_S)
 
 

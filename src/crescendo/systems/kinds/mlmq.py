@@ -37,7 +37,7 @@ _HANDED_ON = ("workers", "connections", "request_queue", "response_queue", "batc
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
-class Settings(base.Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MlmqSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of MLMQ: how many brokers, what each of them is like, and on which database they work."""
 
     user: str = ""
@@ -95,7 +95,7 @@ class Mlmq:
 
     name = "mlmq"
     summary = "MLMQ, a message queue on PostgreSQL that needs nothing installed"
-    settings = Settings
+    settings = MlmqSettings
     ports = (MLMQ, MANAGEMENT)
     declares = ()
 
@@ -111,7 +111,7 @@ class Mlmq:
         return self.find(None, version)
 
     def plan(
-        self, settings: Settings, _installation: Installation, directory: Path, ports: Mapping[str, int]
+        self, settings: MlmqSettings, _installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         addresses = [
             tuple(f"{HOST}:{ports[name]}" for name in _ports_of(number)) for number in range(1, settings.brokers + 1)
@@ -147,7 +147,7 @@ class Mlmq:
             files, (Launch(self.name, argv),), endpoints, secrets=frozenset({_PASSWORD}), outside=(aside,)
         )  # fmt: skip
 
-    def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], _settings: MlmqSettings) -> None:
         pass_a_message(endpoints[MLMQ], _PROOF_TIMEOUT_S)
 
 

@@ -35,7 +35,7 @@ _PROOF_TOPIC, _PROOF_TIMEOUT_S = "crescendo/proof", 2.0
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
 
 
-class Settings(base.Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MosquittoSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of Mosquitto. What goes beyond `queued` for a slow subscriber, it drops; 0 is no limit."""
 
     inflight: Annotated[int, Meta(ge=0, le=65_535)] = 20
@@ -58,7 +58,7 @@ class Mosquitto:
 
     name = "mosquitto"
     summary = "Eclipse Mosquitto, an MQTT broker in C"
-    settings = Settings
+    settings = MosquittoSettings
     ports = (MQTT,)
     declares = ()
 
@@ -81,7 +81,7 @@ class Mosquitto:
         return self.find(None, None)
 
     def plan(
-        self, settings: Settings, installation: Installation, directory: Path, ports: Mapping[str, int]
+        self, settings: MosquittoSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         files = {
             _CONFIGURATION: _configuration(settings, directory, ports),
@@ -91,7 +91,7 @@ class Mosquitto:
         endpoints = {MQTT: endpoint(MQTT, settings, ports[MQTT]), **secure_endpoints(settings, directory, ports)}
         return Blueprint(files, (Launch(self.name, argv),), endpoints, frozenset({_PASSWORDS}))
 
-    def prove(self, endpoints: Mapping[str, str], _settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], _settings: MosquittoSettings) -> None:
         parts = urlsplit(endpoints[MQTT])
         client = mqtt.Client(CallbackAPIVersion.VERSION2)
         client.username_pw_set(unquote(parts.username or ""), unquote(parts.password or ""))
@@ -123,7 +123,7 @@ def _pass_a_message(client: mqtt.Client) -> None:
             raise PeerError("no message came back from mosquitto")
 
 
-def _configuration(settings: Settings, directory: Path, ports: Mapping[str, int]) -> str:
+def _configuration(settings: MosquittoSettings, directory: Path, ports: Mapping[str, int]) -> str:
     lines = [
         f"listener {ports[MQTT]} {HOST}",
         "allow_anonymous false",

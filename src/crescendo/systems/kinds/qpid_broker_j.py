@@ -17,7 +17,16 @@ import msgspec
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import SECURE_SCHEMES
-from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, Blueprint, Installation, Launch, Settings, TlsSettings
+from crescendo.systems.base import (
+    AMQP,
+    AMQP091,
+    MANAGEMENT,
+    Blueprint,
+    Installation,
+    Launch,
+    SystemSettings,
+    TlsSettings,
+)
 from crescendo.systems.install.java import PROOF, PROOF_TIMEOUT_S, JavaSettings, answer_of, check_names, jvm, with_java
 from crescendo.systems.install.maven import Release
 from crescendo.systems.settings import endpoint, speaks
@@ -60,7 +69,7 @@ class BrokerJ:
 
     name = "qpid-broker-j"
     summary = "Apache Qpid Broker-J: AMQP 1.0 and 0-9-1 on a JVM"
-    settings: type[Settings] = BrokerJSettings
+    settings: type[SystemSettings] = BrokerJSettings
     ports = (AMQP, AMQP091, MANAGEMENT)
     declares = ("queues", "topics")
 
@@ -94,7 +103,7 @@ class BrokerJ:
         files = {"broker.json": json.dumps(document, indent=2)}
         return Blueprint(files=files, launches=(launch,), endpoints=endpoints, stores=True)
 
-    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
         # Its management comes up last, and inspectors look at once: it belongs to what must serve.
         for what in _PARTS:
             answer = answer_of(endpoints[MANAGEMENT], f"/api/latest/{what}")

@@ -15,7 +15,7 @@ import msgspec
 
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import ConfigError
-from crescendo.systems.base import AMQP, MANAGEMENT, Blueprint, Installation, Launch, Settings
+from crescendo.systems.base import AMQP, MANAGEMENT, Blueprint, Installation, Launch, SystemSettings
 from crescendo.systems.install.packages import check_version, command, package_version
 from crescendo.systems.settings import endpoint, refuse
 from crescendo.systems.templates import render
@@ -30,7 +30,7 @@ _PACKAGE = "qdrouterd"  # its name where dpkg is asked; elsewhere the origin is 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}")
 
 
-class DispatchSettings(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DispatchSettings(SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What may be set about a router: `threads` are its worker threads, `queues` balanced addresses."""
 
     user: str = ""
@@ -62,7 +62,7 @@ class Dispatch:
 
     name = "qpid-dispatch"
     summary = "Apache Qpid Dispatch: an AMQP 1.0 router"
-    settings: type[Settings] = DispatchSettings
+    settings: type[SystemSettings] = DispatchSettings
     ports = (AMQP,)
     declares = ("queues", "topics")
 
@@ -99,7 +99,7 @@ class Dispatch:
             endpoints={AMQP: url, MANAGEMENT: url},
         )
 
-    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
         pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
 
 

@@ -40,7 +40,7 @@ _PROOF_QUEUE, _PROOF_TIMEOUT_S = "crescendo-proof", 5.0
 _VERSION = re.compile(r"rabbit-(\d+(?:\.\d+)+)")
 
 
-class Settings(base.Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RabbitMQSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of RabbitMQ."""
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class RabbitMQ:
 
     name = "rabbitmq"
     summary = "RabbitMQ, a broker in Erlang"
-    settings = Settings
+    settings = RabbitMQSettings
     ports = (AMQP, AMQP091, STOMP, MQTT, MANAGEMENT, EPMD, DISTRIBUTION)
     declares = ()  # a queue is declared by its first user, who decides its durability
 
@@ -83,7 +83,7 @@ class RabbitMQ:
         return self.find(None, None)
 
     def plan(
-        self, settings: Settings, installation: Installation, directory: Path, ports: Mapping[str, int]
+        self, settings: RabbitMQSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         files = {
             CONFIGURATION: configuration(settings, directory, ports),
@@ -104,7 +104,7 @@ class RabbitMQ:
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
         return Blueprint(files, (mapper, broker), endpoints, SECRETS)
 
-    def prove(self, endpoints: Mapping[str, str], settings: Settings) -> None:
+    def probe(self, endpoints: Mapping[str, str], settings: RabbitMQSettings) -> None:
         _ask(endpoints, "GET", "/api/health/checks/local-alarms")
         _ask(endpoints, "GET", "/api/health/checks/virtual-hosts")
         if speaks(settings, AMQP):
@@ -114,7 +114,7 @@ class RabbitMQ:
                 _ask(endpoints, "DELETE", f"/api/queues/%2F/{_PROOF_QUEUE}")  # inspectors shall not see it
 
 
-def _environment(settings: Settings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
+def _environment(settings: RabbitMQSettings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
     arguments = "-kernel inet_dist_use_interface {127,0,0,1}"
     if settings.threads is not None:
         arguments += f" +S {settings.threads}:{settings.threads}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crescendo.net.tls import SECURE_SCHEMES
-from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, Settings
+from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, SystemSettings
 from crescendo.systems.ports import HOST
 from crescendo.systems.settings import speaks
 from crescendo.systems.tls import CA, CERTIFICATE, KEY, VERSIONS
@@ -23,7 +23,7 @@ SECRETS = frozenset({DEFINITIONS, COOKIE})  # the hash of a password is one, too
 VIRTUAL_HOST = "/"
 
 
-def configuration(settings: Settings, directory: Path, ports: Mapping[str, int]) -> str:
+def configuration(settings: SystemSettings, directory: Path, ports: Mapping[str, int]) -> str:
     lines = [
         f"load_definitions = {directory / DEFINITIONS}",
         f"management.tcp.ip = {HOST}",
@@ -44,7 +44,7 @@ def configuration(settings: Settings, directory: Path, ports: Mapping[str, int])
     return "\n".join(lines) + "\n"
 
 
-def _secure(settings: Settings, directory: Path, ports: Mapping[str, int]) -> list[str]:
+def _secure(settings: SystemSettings, directory: Path, ports: Mapping[str, int]) -> list[str]:
     tls = settings.secure
     if tls is None:
         return []
@@ -64,7 +64,7 @@ def _secure(settings: Settings, directory: Path, ports: Mapping[str, int]) -> li
     return lines
 
 
-def definitions(settings: Settings, directory: Path) -> str:
+def definitions(settings: SystemSettings, directory: Path) -> str:
     document = {
         "vhosts": [{"name": VIRTUAL_HOST}],
         "users": [
@@ -90,14 +90,14 @@ def definitions(settings: Settings, directory: Path) -> str:
     return json.dumps(document, indent=1)
 
 
-def plugins(settings: Settings) -> str:
+def plugins(settings: SystemSettings) -> str:
     """An Erlang term: the plugins that the protocols need, and always the one through which we manage it."""
     wanted = {AMQP: "rabbitmq_amqp1_0", STOMP: "rabbitmq_stomp", MQTT: "rabbitmq_mqtt"}
     names = ["rabbitmq_management", *(plugin for name, plugin in wanted.items() if speaks(settings, name))]
     return f"[{','.join(names)}].\n"
 
 
-def cookie(settings: Settings, directory: Path) -> str:
+def cookie(settings: SystemSettings, directory: Path) -> str:
     """What nodes and tools show each other: only who knows the password and the place can guess it."""
     return hashlib.sha256(f"{settings.password}\n{directory}".encode()).hexdigest()
 

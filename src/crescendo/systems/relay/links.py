@@ -17,7 +17,7 @@ Octets = npt.NDArray[np.uint8]
 
 
 @dataclass(eq=False)
-class Client:
+class RelayClient:
     """One connection to the relay."""
 
     transport: Transport
@@ -32,7 +32,7 @@ class Client:
 class Producer:
     """A link on which somebody sends to us."""
 
-    client: Client
+    client: RelayClient
     handle: int
     queues: "list[Queue]"
     credit: int = 0
@@ -42,7 +42,7 @@ class Producer:
 class Consumer:
     """A link on which we send to somebody."""
 
-    client: Client
+    client: RelayClient
     handle: int
     queue: "Queue"
     settled: bool

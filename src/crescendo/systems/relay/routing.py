@@ -8,7 +8,7 @@ their queues are short. Knows connections but no sockets: whoever owns them says
 from collections.abc import Callable, Mapping
 
 from crescendo.model.errors import PeerError
-from crescendo.systems.relay.links import Client, Consumer, Producer, Queue
+from crescendo.systems.relay.links import Consumer, Producer, Queue, RelayClient
 from crescendo.systems.relay.unsettled import take_settled
 from crescendo.wire.amqp10.batch import TransferBatch
 from crescendo.wire.amqp10.events import Deliveries, Settled
@@ -23,13 +23,13 @@ DEPTH_LIMIT = 100_000
 class Routing:
     """Queues and topics, and the links of all clients to them."""
 
-    def __init__(self, clients: Mapping[int, Client], flush: Callable[[Client], bool]) -> None:
+    def __init__(self, clients: Mapping[int, RelayClient], flush: Callable[[RelayClient], bool]) -> None:
         self._clients = clients
         self._flush = flush
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, list[Queue]] = {}
 
-    def serve(self, client: Client) -> None:
+    def serve(self, client: RelayClient) -> None:
         """Credit or new messages: whatever came from this client, move what can move now."""
         for consumer in list(client.consumers.values()):
             self._dispatch(consumer.queue)
@@ -40,7 +40,7 @@ class Routing:
 
     # -- messages in ---------------------------------------------------------------------------------------------
 
-    def store(self, client: Client, arrived: Deliveries) -> None:
+    def store(self, client: RelayClient, arrived: Deliveries) -> None:
         producer = client.producers.get(arrived.handle)
         if producer is None:
             raise PeerError("a message on a link where nobody sends")
@@ -103,7 +103,7 @@ class Routing:
             )  # fmt: skip
         return batch
 
-    def settle(self, client: Client, settled: Settled) -> None:
+    def settle(self, client: RelayClient, settled: Settled) -> None:
         """Forget the deliveries that were settled; offer those again that the receiver gave back."""
         given_back = isinstance(settled.state, Released | Modified)
         for consumer in client.consumers.values():
@@ -114,7 +114,7 @@ class Routing:
 
     # -- links ---------------------------------------------------------------------------------------------------
 
-    def attach(self, client: Client, handle: int, attach: Attach) -> None:
+    def attach(self, client: RelayClient, handle: int, attach: Attach) -> None:
         terminus = attach.source if attach.role is RECEIVER else attach.target
         address = getattr(terminus, "address", None)
         if not isinstance(terminus, Source | Target) or not isinstance(address, str) or not address:
@@ -135,7 +135,7 @@ class Routing:
             client.producers[handle] = producer
             self._top_up(producer)
 
-    def detach(self, client: Client, handle: int) -> None:
+    def detach(self, client: RelayClient, handle: int) -> None:
         producer = client.producers.pop(handle, None)
         for queue in list(producer.queues) if producer is not None else ():
             self._dispatch(queue)  # its last messages may have come together with its good-bye
@@ -151,6 +151,6 @@ class Routing:
                 self._revive()
         self._dispatch(consumer.queue)
 
-    def detach_all(self, client: Client) -> None:
+    def detach_all(self, client: RelayClient) -> None:
         for handle in [*client.producers, *client.consumers]:
             self.detach(client, handle)

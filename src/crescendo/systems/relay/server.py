@@ -13,7 +13,7 @@ import time
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import prepared, shut
 from crescendo.net.transport import Plain, Secure
-from crescendo.systems.relay.links import Client
+from crescendo.systems.relay.links import RelayClient
 from crescendo.systems.relay.routing import Routing
 from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Closed, Deliveries, Detached, Ended, Event, Refused, Settled
@@ -38,7 +38,7 @@ class Relay:
             self._listeners[secure[0].fileno()] = secure
         self._credentials = credentials
         self._epoll = select.epoll()
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, RelayClient] = {}
         self._routing = Routing(self._clients, self._flush)
         for number in self._listeners:
             self._epoll.register(number, select.EPOLLIN)
@@ -87,10 +87,10 @@ class Relay:
             connected = prepared(accepted)
             transport = Plain(connected) if context is None else Secure(connected, context, server_side=True)
             connection = Connection(container_id="loopback", server=True, credentials=self._credentials)
-            self._clients[transport.fileno()] = Client(transport, connection)
+            self._clients[transport.fileno()] = RelayClient(transport, connection)
             self._epoll.register(transport, select.EPOLLIN)
 
-    def _read(self, client: Client) -> None:
+    def _read(self, client: RelayClient) -> None:
         while True:
             count = client.transport.recv_into(client.connection.receive_buffer())
             if count is None:
@@ -103,7 +103,7 @@ class Relay:
             if not client.transport.pending:
                 return
 
-    def _handle(self, client: Client, event: Event) -> None:
+    def _handle(self, client: RelayClient, event: Event) -> None:
         match event:
             case Deliveries():
                 self._routing.store(client, event)
@@ -124,14 +124,14 @@ class Relay:
             case _:
                 pass
 
-    def _serve_out(self, client: Client) -> None:
+    def _serve_out(self, client: RelayClient) -> None:
         """Credit, room in a socket or new messages: whatever came, move what can move now."""
         if self._flush(client):  # first: messages are sent only where nothing else waits
             self._watch_room(client, False)
         self._routing.serve(client)
         self._flush(client)
 
-    def _flush(self, client: Client) -> bool:
+    def _flush(self, client: RelayClient) -> bool:
         """Write what waits; whether that was all.
 
         Room is still watched for when it was all: messages that were held back meanwhile are woken by nothing else.
@@ -147,12 +147,12 @@ class Relay:
             self._watch_room(client, True)
         return done
 
-    def _watch_room(self, client: Client, wanted: bool) -> None:
+    def _watch_room(self, client: RelayClient, wanted: bool) -> None:
         if wanted != client.writable_watched and client.transport.fileno() >= 0:
             self._epoll.modify(client.transport, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
             client.writable_watched = wanted
 
-    def _drop(self, client: Client) -> None:
+    def _drop(self, client: RelayClient) -> None:
         number = client.transport.fileno()
         if self._clients.pop(number, None) is None:
             return

@@ -19,8 +19,8 @@ from crescendo.wire.amqp091.events import (
     Confirmed,
     Deliveries,
     Event,
+    MethodReceived,
     Returned,
-    Said,
 )
 from crescendo.wire.amqp091.frames import Frame, encode_method_frame
 from crescendo.wire.amqp091.method_table import check_speaker
@@ -60,16 +60,16 @@ class Channel:
 
     # -- things to say -------------------------------------------------------------------------------------------
 
-    def say(self, method: Method) -> None:
+    def send(self, method: Method) -> None:
         self._outgoing.append(memoryview(encode_method_frame(self.number, method)))
 
     def close(self, code: int, reason: str) -> None:
-        self.say(ChannelClose(code, reason))
+        self.send(ChannelClose(code, reason))
         self.closing = True
 
     def select_confirms(self) -> None:
         self.confirms = Confirms()
-        self.say(ConfirmSelect())
+        self.send(ConfirmSelect())
 
     def count_published(self, count: int) -> None:
         if self.confirms is not None:
@@ -97,7 +97,7 @@ class Channel:
         check_speaker(method, client=self._server)
         match method:
             case ChannelClose(reply_code=code, reply_text=text):
-                self.say(ChannelCloseOk())
+                self.send(ChannelCloseOk())
                 # Both at once: the answer to ours is still to come.
                 return None if self.closing else ChannelClosed(self.number, code, text)
             case ChannelCloseOk() if self.closing:
@@ -105,7 +105,7 @@ class Channel:
             case ChannelOpen() | ChannelOpenOk() if not self.opened:
                 self.opened = True
                 if self._server:
-                    self.say(ChannelOpenOk())
+                    self.send(ChannelOpenOk())
                 return ChannelOpened(self.number)
             case _ if not self.opened:
                 raise PeerError(f"{type(method).__name__} on channel {self.number} before it was open")
@@ -113,15 +113,15 @@ class Channel:
                 raise PeerError(f"{type(method).__name__} that nobody asked for")
             case ChannelFlow(active=active):
                 self.flowing = active
-                self.say(ChannelFlowOk(active))
-                return Said(self.number, method)
+                self.send(ChannelFlowOk(active))
+                return MethodReceived(self.number, method)
             case BasicAck() | BasicNack() if not self._server:
                 return self._take_confirm(method)
             case BasicDeliver() | BasicPublish() | BasicReturn() | BasicGetOk():
                 self.assembly = Assembly(method)
                 return None
             case _:
-                return Said(self.number, method)
+                return MethodReceived(self.number, method)
 
     def take_piece(self, frame: Frame) -> Event | None:
         """The header of a message, or a part of its body."""

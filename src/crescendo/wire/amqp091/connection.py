@@ -118,12 +118,12 @@ class Connection:
     # -- things to say -------------------------------------------------------------------------------------------
 
     def open_channel(self, number: int = 1) -> None:
-        self._new_channel(number).say(ChannelOpen())
+        self._new_channel(number).send(ChannelOpen())
 
     def close_channel(self, number: int, code: int = 200, reason: str = "") -> None:
         self.channels[number].close(code, reason)
 
-    def say(self, channel: int, method: Method) -> None:
+    def send(self, channel: int, method: Method) -> None:
         """Queue a method that needs no bookkeeping here: declare, bind, qos, consume, ack, ..."""
         self._queue(encode_method_frame(channel, method))
 
@@ -161,7 +161,7 @@ class Connection:
     def close(self, code: int = 200, reason: str = "") -> None:
         """Say good-bye."""
         if not self.closed and not self._closing and self.greeted:
-            self.say(0, ConnectionClose(code, reason))
+            self.send(0, ConnectionClose(code, reason))
             self._closing = True
 
     def heartbeat(self) -> None:
@@ -182,7 +182,7 @@ class Connection:
             except RefusedError:
                 self._queue(PROTOCOL_HEADER)  # tells the other side what we would have understood
                 raise
-            self.say(0, self._handshake.greeting())
+            self.send(0, self._handshake.greeting())
         else:
             check_greeting(octets)
         self.greeted = True
@@ -231,7 +231,7 @@ class Connection:
             raise PeerError(f"{type(method).__name__} on channel 0")
         match method:
             case ConnectionClose(reply_code=code, reply_text=text):
-                self.say(0, ConnectionCloseOk())
+                self.send(0, ConnectionCloseOk())
                 self.closed = True
                 return Closed(code, text)
             case ConnectionCloseOk() if self._closing:
@@ -241,7 +241,7 @@ class Connection:
                 return None
             case _ if not self._handshake.done:
                 for answer in self._handshake.answer(method):
-                    self.say(0, answer)
+                    self.send(0, answer)
                 self._buffer.frame_max = self._handshake.limits.frame_max
                 return Opened(self._handshake.remote_properties) if self._handshake.done else None
             case ConnectionBlocked(reason=reason) if not self._server:

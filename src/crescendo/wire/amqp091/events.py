@@ -26,7 +26,7 @@ class ChannelOpened(NamedTuple):
     channel: int
 
 
-class Said(NamedTuple):
+class MethodReceived(NamedTuple):
     """A method that changes nothing here: an answer to something we asked, or, for a server, a request."""
 
     channel: int
@@ -107,7 +107,7 @@ class Refused(NamedTuple):
 Event = (
     Opened
     | ChannelOpened
-    | Said
+    | MethodReceived
     | Deliveries
     | Returned
     | Confirmed

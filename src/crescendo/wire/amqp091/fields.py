@@ -36,23 +36,23 @@ Writer = Callable[[Any], bytes]
 BITS_PER_OCTET = 8
 
 
-class Kind(NamedTuple):
+class FieldType(NamedTuple):
     """How one kind of field is read and written."""
 
     read: Reader
     write: Writer
 
 
-class Place(NamedTuple):
+class FieldPosition(NamedTuple):
     """A field of a class; a kind of None is a bit."""
 
     name: str
-    kind: Kind | None
+    kind: FieldType | None
 
 
-def _number(form: str) -> Kind:
+def _number(form: str) -> FieldType:
     compiled = struct.Struct(form)
-    return Kind(lambda octets, position: number_at(compiled, octets, position), compiled.pack)
+    return FieldType(lambda octets, position: number_at(compiled, octets, position), compiled.pack)
 
 
 KINDS = {
@@ -60,19 +60,19 @@ KINDS = {
     "short": _number(">H"),
     "long": _number(">I"),
     "longlong": _number(">Q"),
-    "shortstr": Kind(decode_short_string, encode_short_string),
-    "longstr": Kind(decode_long_string, encode_long_string),
-    "table": Kind(decode_table, encode_table),
+    "shortstr": FieldType(decode_short_string, encode_short_string),
+    "longstr": FieldType(decode_long_string, encode_long_string),
+    "table": FieldType(decode_table, encode_table),
 }
 
 
-def places_of(cls: type) -> tuple[Place, ...]:
+def field_positions(cls: type) -> tuple[FieldPosition, ...]:
     """The fields of a class in their order, from its annotations."""
     hints = get_type_hints(cls, include_extras=True)
-    return tuple(Place(name, KINDS.get(_kind_name(hint))) for name, hint in hints.items() if _kind_name(hint))
+    return tuple(FieldPosition(name, KINDS.get(_kind_name(hint))) for name, hint in hints.items() if _kind_name(hint))
 
 
-def read_fields(places: tuple[Place, ...], octets: memoryview, position: int) -> tuple[list[Any], int]:
+def read_fields(places: tuple[FieldPosition, ...], octets: memoryview, position: int) -> tuple[list[Any], int]:
     """The values of all fields, and where they end."""
     values: list[Any] = []
     bits = shift = 0
@@ -90,7 +90,7 @@ def read_fields(places: tuple[Place, ...], octets: memoryview, position: int) ->
     return values, position
 
 
-def write_fields(places: tuple[Place, ...], source: object) -> bytes:
+def write_fields(places: tuple[FieldPosition, ...], source: object) -> bytes:
     """The fields of `source`, one after the other."""
     written = bytearray()
     shift = 0

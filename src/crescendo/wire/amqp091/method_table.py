@@ -8,7 +8,7 @@ from typing import Any
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp091 import connection_methods as c
 from crescendo.wire.amqp091 import methods as m
-from crescendo.wire.amqp091.fields import Place, places_of, read_fields, write_fields
+from crescendo.wire.amqp091.fields import FieldPosition, field_positions, read_fields, write_fields
 from crescendo.wire.amqp091.methods import Method
 
 CODE_BYTES = 4
@@ -42,8 +42,8 @@ _NUMBERS: dict[int, dict[int, type[Method]]] = {
     90: {10: m.TxSelect, 11: m.TxSelectOk, 20: m.TxCommit, 21: m.TxCommitOk, 30: m.TxRollback, 31: m.TxRollbackOk},
 }  # fmt: skip
 
-METHODS: dict[int, tuple[type[Method], tuple[Place, ...]]] = {
-    class_number << 16 | method_number: (cls, places_of(cls))
+METHODS: dict[int, tuple[type[Method], tuple[FieldPosition, ...]]] = {
+    class_number << 16 | method_number: (cls, field_positions(cls))
     for class_number, methods in _NUMBERS.items()
     for method_number, cls in methods.items()
 }
@@ -75,7 +75,7 @@ def decode_method(payload: memoryview) -> Method:
     if len(payload) < CODE_BYTES:
         raise PeerError("a method without a number")
     code = int.from_bytes(payload[:CODE_BYTES], "big")
-    known: tuple[Any, tuple[Place, ...]] | None = METHODS.get(code)
+    known: tuple[Any, tuple[FieldPosition, ...]] | None = METHODS.get(code)
     if known is None:
         raise PeerError(f"a method with the numbers {code >> 16}, {code & 0xFFFF}, which AMQP 0-9-1 does not have")
     cls, places = known

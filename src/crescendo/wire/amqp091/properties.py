@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp091.fields import FieldTable, LongLong, Octet, ShortString, places_of
+from crescendo.wire.amqp091.fields import FieldTable, LongLong, Octet, ShortString, field_positions
 from crescendo.wire.amqp091.types import number_at
 
 BASIC = 60
@@ -51,7 +51,7 @@ class Header(NamedTuple):
 NO_PROPERTIES = Properties()
 _PLACES = [
     (1 << (_FIRST_BIT - index), name, kind)
-    for index, (name, kind) in enumerate(places_of(Properties))
+    for index, (name, kind) in enumerate(field_positions(Properties))
     if kind is not None
 ]
 _KNOWN_FLAGS = sum(flag for flag, _, _ in _PLACES)

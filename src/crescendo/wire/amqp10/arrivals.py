@@ -9,9 +9,9 @@ import numpy as np
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.batch import Layout, Octets, layout_of, rows_of
-from crescendo.wire.amqp10.disposition_runs import Settling, settling_of
+from crescendo.wire.amqp10.disposition_runs import DispositionRun, disposition_run
 from crescendo.wire.amqp10.events import Deliveries, Event, Settled
-from crescendo.wire.amqp10.frame_pattern import FlowShape, Memory
+from crescendo.wire.amqp10.frame_pattern import FlowPattern, PatternMemory
 from crescendo.wire.amqp10.frames import LENGTH, Body, Frame, find_body
 from crescendo.wire.amqp10.links import RECEIVER, Link
 from crescendo.wire.amqp10.performatives import Disposition, Flow, Transfer
@@ -32,9 +32,9 @@ class Arrivals:
         self._session = session
         self._links = session.links
         self._batching = batching
-        self._layouts: Memory[Layout] = Memory()
-        self._settlings: Memory[Settling] = Memory()
-        self._flows: Memory[FlowShape] = Memory()
+        self._layouts: PatternMemory[Layout] = PatternMemory()
+        self._settlings: PatternMemory[DispositionRun] = PatternMemory()
+        self._flows: PatternMemory[FlowPattern] = PatternMemory()
 
     def forget(self) -> None:
         """A link is gone: some layouts may be its own, and the next link of its handle need not be the same."""
@@ -100,7 +100,7 @@ class Arrivals:
         count = layout.matches(rows)
         return self._deliver(layout, rows[:count], batched=True) if count else None
 
-    def _take_settlings(self, settling: Settling, length: int) -> Settled | None:
+    def _take_settlings(self, settling: DispositionRun, length: int) -> Settled | None:
         """Settlements that are alike, as one."""
         buffer = self._buffer
         view, start, end = buffer.view, buffer.start, buffer.end
@@ -140,12 +140,12 @@ class Arrivals:
 
     def take_flow(self, octets: memoryview, flow: Flow) -> Event:
         if self._batching:
-            self._flows.learn(len(octets), FlowShape(octets, flow))
+            self._flows.learn(len(octets), FlowPattern(octets, flow))
         self._buffer.start += len(octets)
         return self._session.take_flow(flow)
 
     def take_disposition(self, octets: memoryview, disposition: Disposition) -> Event:
-        settling = settling_of(octets, disposition) if self._batching else None
+        settling = disposition_run(octets, disposition) if self._batching else None
         if settling is not None:
             self._settlings.learn(len(octets), settling)
             settled = self._take_settlings(settling, len(octets))

@@ -24,7 +24,7 @@ from crescendo.wire.amqp10.frames import (
 )
 from crescendo.wire.amqp10.handshake import ClientSasl, Credentials, RefusedError, ServerSasl
 from crescendo.wire.amqp10.links import RECEIVER, SENDER, SETTLE_SECOND, SETTLE_SETTLED, SETTLE_UNSETTLED
-from crescendo.wire.amqp10.opening import Entrance
+from crescendo.wire.amqp10.opening import Opening
 from crescendo.wire.amqp10.performatives import (
     Attach,
     Begin,
@@ -83,7 +83,7 @@ class Connection:
         if not server:
             first_words.append(Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW))
         sasl = ServerSasl(credentials) if server else ClientSasl(credentials, hostname, external=external)
-        self._entrance = Entrance(sasl, first_words, self.outgoing)
+        self._entrance = Opening(sasl, first_words, self.outgoing)
 
     # -- bytes in ------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Connection:
         attach = Attach(name, handle, role, SETTLE_SETTLED if settled else SETTLE_UNSETTLED, 0, source, target)
         attach.rcv_settle_mode = SETTLE_SECOND if settle_second else 0
         attach.initial_delivery_count = 0 if role is SENDER else None
-        self._session.say(attach)
+        self._session.send(attach)
         return handle
 
     def accept_attach(self, handle: int, attach: Attach) -> None:
@@ -179,13 +179,13 @@ class Connection:
             target=attach.target,
             initial_delivery_count=0 if attach.role is RECEIVER else None,
         )
-        self._session.say(answer)
+        self._session.send(answer)
 
     def grant(self, handle: int, credit: int) -> None:
         """Allow the other side to send `credit` messages from now on."""
         link = self.links[handle]
         link.credit_limit = (link.delivery_count + credit) & SERIAL
-        self._session.say_credit(link, credit)
+        self._session.send_credit(link, credit)
 
     def sendable(self, handle: int, body_length: int = 0) -> int:
         """How many messages with bodies of this length may be sent on this link now: credit counts messages, the
@@ -226,7 +226,7 @@ class Connection:
         delivery_id = self.next_delivery_id
         self.deliveries_sent += 1
         first = Transfer(handle, delivery_id, delivery_id.to_bytes(4, "big"), 0, settled)
-        self._session.say_message(first, message, self.remote_max_frame_size)
+        self._session.send_message(first, message, self.remote_max_frame_size)
         link = self.links[handle]
         link.delivery_count = (link.delivery_count + 1) & SERIAL
         return delivery_id
@@ -236,25 +236,25 @@ class Connection:
     ) -> None:
         """Settle the deliveries first to last, or only say how: accepted unless another state is given."""
         if state is None:
-            self._session.say_accepted(first, last, role=role, settled=settled)
+            self._session.send_accepted(first, last, role=role, settled=settled)
         else:
-            self._session.say(Disposition(role, first, last, settled, state))
+            self._session.send(Disposition(role, first, last, settled, state))
 
     def refuse_attach(self, handle: int, attach: Attach, condition: str, description: str) -> None:
         """As a server: answer without the terminus that was asked for, then say why."""
         missing = "source" if attach.role is RECEIVER else "target"
         self.accept_attach(handle, msgspec.structs.replace(attach, **{missing: None}))
-        self._session.say(Detach(handle, True, Error(condition, description)))
+        self._session.send(Detach(handle, True, Error(condition, description)))
         self.links[handle].detached = True
 
     def detach(self, handle: int) -> None:
-        self._session.say(Detach(handle, True))
+        self._session.send(Detach(handle, True))
         self.links[handle].detached = True
 
     def close(self, condition: str = "", description: str = "") -> None:
         """Say good-bye; with a condition, say why."""
         if not self.closed and self._entrance.signed_in:
-            self._session.say(Close(Error(condition, description or None) if condition else None))
+            self._session.send(Close(Error(condition, description or None) if condition else None))
             self._closing = True
 
     def heartbeat(self) -> None:
@@ -313,7 +313,7 @@ class Connection:
                 return self._session.take_end(performative)
             case Close(error=error):
                 if not self._closing:
-                    self._session.say(Close())
+                    self._session.send(Close())
                 self.closed = True
                 return Closed(error_text(error))
             case _:

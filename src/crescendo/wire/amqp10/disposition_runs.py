@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.wire.amqp10.batch import fields_of
-from crescendo.wire.amqp10.frame_pattern import UINT, Shape
+from crescendo.wire.amqp10.frame_pattern import UINT, FramePattern
 from crescendo.wire.amqp10.performatives import Disposition
 from crescendo.wire.amqp10.serial import SERIAL
 
@@ -26,7 +26,7 @@ _FIRST_STRIDE = 16
 _STRIDE_GROWTH = 16
 
 
-class Settling(NamedTuple):
+class DispositionRun(NamedTuple):
     """Where the numbers stand in dispositions that look alike, and what all other bytes must be."""
 
     head: Octets
@@ -34,7 +34,7 @@ class Settling(NamedTuple):
     first_at: int
     last_at: int | None  # None: each settles one delivery
     disposition: Disposition
-    shape: Shape
+    shape: FramePattern
 
     def one(self, octets: memoryview) -> tuple[int, int] | None:
         """The deliveries that a single frame settles; for one, setting up arrays would cost more than all the rest."""
@@ -81,7 +81,7 @@ def merged(firsts: Int64s, lasts: Int64s) -> list[tuple[int, int]]:
     return list(zip(*(column.tolist() for column in numbers), strict=True))
 
 
-def settling_of(octets: memoryview, disposition: Disposition) -> Settling | None:
+def disposition_run(octets: memoryview, disposition: Disposition) -> DispositionRun | None:
     """The layout of a decoded disposition, or None when its numbers are not of full width."""
     numbers = (_FIRST,) if disposition.last is None else (_FIRST, _LAST)
     fields = fields_of(octets, _LAST + 1)
@@ -95,5 +95,5 @@ def settling_of(octets: memoryview, disposition: Disposition) -> Settling | None
         fixed[place + 1 : place + 1 + _UINT_BYTES] = 0
     last_at = places[1] + 1 if len(places) > 1 else None
     whole = bytes(octets)
-    shape = Shape(whole, [(place + 1, _UINT_BYTES) for place in places])
-    return Settling(np.frombuffer(whole, np.uint8), fixed, places[0] + 1, last_at, disposition, shape)
+    shape = FramePattern(whole, [(place + 1, _UINT_BYTES) for place in places])
+    return DispositionRun(np.frombuffer(whole, np.uint8), fixed, places[0] + 1, last_at, disposition, shape)

@@ -23,7 +23,7 @@ _COUNTERS = 7  # the first fields of a flow, up to the credit
 _KINDS = 8  # of one length; a peer that has more of them has none that are worth remembering
 
 
-class Shape:
+class FramePattern:
     """Frames that are alike but for numbers in the same places."""
 
     __slots__ = ("_fixed", "_mask", "_numbers", "length")
@@ -50,7 +50,7 @@ class Shape:
         return self._numbers.unpack_from(octets)
 
 
-class Memory(Generic[T]):
+class PatternMemory(Generic[T]):
     """What was learnt of frames of each length, for as long as it is little."""
 
     __slots__ = ("_by_length", "recall")
@@ -68,7 +68,7 @@ class Memory(Generic[T]):
         self._by_length.clear()
 
 
-class FlowShape:
+class FlowPattern:
     """Flows that differ in their counters."""
 
     __slots__ = ("_fields", "_places", "_shape")
@@ -78,7 +78,7 @@ class FlowShape:
         numbers = {
             number: (place + 1, WIDTHS[octets[place]]) for number, place in enumerate(fields) if octets[place] in WIDTHS
         }
-        self._shape = Shape(bytes(octets), list(numbers.values()))
+        self._shape = FramePattern(bytes(octets), list(numbers.values()))
         self._places = tuple(numbers)
         self._fields = list(msgspec.structs.astuple(flow))
 

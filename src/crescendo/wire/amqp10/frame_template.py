@@ -15,7 +15,7 @@ _NUMBER_BYTES = 4
 _FIRST_MARK = 0x7EAD_BEE1
 
 
-class Saying:
+class FrameTemplate:
     """A frame with gaps for numbers."""
 
     __slots__ = ("_pack", "_pieces")

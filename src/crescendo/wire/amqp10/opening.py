@@ -14,7 +14,7 @@ from crescendo.wire.amqp10.handshake import ClientSasl, RefusedError, ServerSasl
 from crescendo.wire.amqp10.performatives import Composite
 
 
-class Entrance:
+class Opening:
     """One side's way in."""
 
     def __init__(

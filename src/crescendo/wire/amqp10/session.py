@@ -9,7 +9,7 @@ from typing import Any
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.events import Attached, Begun, Credited, Detached, Ended, Event, error_text
-from crescendo.wire.amqp10.frame_template import Saying
+from crescendo.wire.amqp10.frame_template import FrameTemplate
 from crescendo.wire.amqp10.frames import HEADER_BYTES, encode_frame
 from crescendo.wire.amqp10.links import SENDER, Link, Links
 from crescendo.wire.amqp10.performatives import (
@@ -42,18 +42,18 @@ class Session:
         self._server = server
         self._channel = 0
         self._begun = False
-        self._accepting: dict[tuple[bool, bool], Saying] = {}  # by role and whether that settles
-        self._granting: Saying | None = None
+        self._accepting: dict[tuple[bool, bool], FrameTemplate] = {}  # by role and whether that settles
+        self._granting: FrameTemplate | None = None
 
     # -- things to say -------------------------------------------------------------------------------------------
 
-    def say(self, performative: Composite, payload: bytes = b"") -> None:
+    def send(self, performative: Composite, payload: bytes = b"") -> None:
         self._outgoing.append(memoryview(encode_frame(performative, payload, channel=self._channel)))
 
-    def say_flow(self, **link: Any) -> None:
-        self.say(Flow(self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW, **link))
+    def send_flow(self, **link: Any) -> None:
+        self.send(Flow(self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW, **link))
 
-    def say_accepted(self, first: int, last: int, *, role: bool, settled: bool) -> None:
+    def send_accepted(self, first: int, last: int, *, role: bool, settled: bool) -> None:
         """These deliveries are accepted."""
         saying = self._accepting.get((role, settled))
         if saying is None:
@@ -61,17 +61,17 @@ class Session:
             def accepting(one: int, other: int) -> Disposition:
                 return Disposition(role, one, other, settled, Accepted())
 
-            saying = self._accepting[role, settled] = Saying(accepting, 2, channel=self._channel)
+            saying = self._accepting[role, settled] = FrameTemplate(accepting, 2, channel=self._channel)
         self._outgoing.append(memoryview(saying.two(first, last)))
 
-    def say_credit(self, link: Link, credit: int) -> None:
+    def send_credit(self, link: Link, credit: int) -> None:
         """The other side may send so many messages from now on."""
         if self._granting is None:
-            self._granting = Saying(Flow, _FLOW_NUMBERS, channel=self._channel)
+            self._granting = FrameTemplate(Flow, _FLOW_NUMBERS, channel=self._channel)
         numbers = (self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW)
         self._outgoing.append(memoryview(self._granting.several(*numbers, link.handle, link.delivery_count, credit)))
 
-    def say_message(self, first: Transfer, message: bytes, max_frame_size: int) -> None:
+    def send_message(self, first: Transfer, message: bytes, max_frame_size: int) -> None:
         """Queue one message, in as many frames as the other side's limit demands; `first` begins it."""
         room = max_frame_size - HEADER_BYTES - len(encode_composite(first)) - 1  # 1: the more flag
         position = 0
@@ -81,7 +81,7 @@ class Session:
             more = position < len(message)
             performative = first if position == len(piece) else Transfer(first.handle)
             performative.more = True if more else None
-            self.say(performative, piece)
+            self.send(performative, piece)
             self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL
             self.remote_window -= 1
             if not more:
@@ -98,7 +98,7 @@ class Session:
         self.remote_window = begin.incoming_window
         if self._server:
             self._channel = channel
-            self.say(Begin(channel, 0, WINDOW, WINDOW))
+            self.send(Begin(channel, 0, WINDOW, WINDOW))
         return Begun()
 
     def take_attach(self, attach: Attach) -> Event:
@@ -109,30 +109,30 @@ class Session:
         self.remote_window = ahead(known + flow.incoming_window, self.next_outgoing_id)
         if flow.handle is None:
             if flow.echo:
-                self.say_flow()
+                self.send_flow()
             return Credited(None)
         link = self.links.remote(flow.handle)
         if link.role is SENDER and flow.link_credit is not None:
             link.credit_limit = ((flow.delivery_count or 0) + flow.link_credit) & SERIAL
             if flow.drain:  # we never hold messages back, so there is nothing to send with this credit
                 link.delivery_count = link.credit_limit
-                self.say_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=0, drain=True)
+                self.send_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=0, drain=True)
         if flow.echo:
             credit = ahead(link.credit_limit, link.delivery_count)
-            self.say_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=credit)
+            self.send_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=credit)
         return Credited(link.handle)
 
     def take_detach(self, detach: Detach) -> Event:
         link = self.links.remote(detach.handle)
         self.links.forget(link)
         if not link.detached:
-            self.say(Detach(link.handle, bool(detach.closed)))
+            self.send(Detach(link.handle, bool(detach.closed)))
         return Detached(link.handle, error_text(detach.error))
 
     def take_end(self, end: End) -> Event:
         self.links.forget_all()
         self._begun = False
-        self.say(End())
+        self.send(End())
         return Ended(error_text(end.error))
 
     def count_arrived(self, link: Link, deliveries: int) -> None:

@@ -12,8 +12,8 @@ from crescendo.wire.mqtt.buffer import ReceiveBuffer
 from crescendo.wire.mqtt.decoding import decode
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries, Event
 from crescendo.wire.mqtt.incoming import Incoming
-from crescendo.wire.mqtt.outbox import Voice
-from crescendo.wire.mqtt.packet_types import Kind
+from crescendo.wire.mqtt.outbox import Outbox
+from crescendo.wire.mqtt.packet_types import PacketType
 from crescendo.wire.mqtt.packets import Ack, Packet, Publish, name_of
 from crescendo.wire.mqtt.properties import Property
 from crescendo.wire.mqtt.reasons import FAILURE, Reason
@@ -26,7 +26,7 @@ class Arrivals:
     """Takes messages and acknowledgements from the buffer, and answers what wants an answer at once."""
 
     def __init__(
-        self, buffer: ReceiveBuffer, voice: Voice, window: Window, incoming: Incoming, *, batching: bool
+        self, buffer: ReceiveBuffer, voice: Outbox, window: Window, incoming: Incoming, *, batching: bool
     ) -> None:
         self._buffer = buffer
         self._voice = voice
@@ -80,7 +80,7 @@ class Arrivals:
         ids = np.array([publish.packet_id], np.uint16)
         if publish.qos == 2 and self._incoming.holds(publish.packet_id):
             # It was handed out before and is not released yet: only its acknowledgement got lost.
-            self._voice.acknowledge(Kind.PUBREC, ids)
+            self._voice.acknowledge(PacketType.PUBREC, ids)
             return None
         if publish.qos:
             self._incoming.came(ids, publish.qos)
@@ -103,7 +103,7 @@ class Arrivals:
                 ids = known[0].ids(rows[:count])
                 if not ids.all():
                     raise PeerError("a packet identifier is 0")
-                if known[1].kind is not Kind.PUBREL or self._incoming.holds_all(ids):
+                if known[1].kind is not PacketType.PUBREL or self._incoming.holds_all(ids):
                     buffer.start += count * length
                     return self._answered(known[1], ids)
                 self._one_by_one = count - 1
@@ -113,28 +113,28 @@ class Arrivals:
     def _answered(self, ack: Ack, ids: Ids) -> Event | None:
         """A run of equal acknowledgements."""
         kind = ack.kind
-        if kind is Kind.PUBREL:
+        if kind is PacketType.PUBREL:
             self._incoming.released(ids)
-            self._voice.acknowledge(Kind.PUBCOMP, ids)
+            self._voice.acknowledge(PacketType.PUBCOMP, ids)
             return None
-        if kind is Kind.PUBREC and ack.code < FAILURE:
-            self._window.answered(ids, kind, then=Kind.PUBCOMP)
-            self._voice.acknowledge(Kind.PUBREL, ids)
+        if kind is PacketType.PUBREC and ack.code < FAILURE:
+            self._window.answered(ids, kind, then=PacketType.PUBCOMP)
+            self._voice.acknowledge(PacketType.PUBREL, ids)
             return None
         return Acknowledged(self._window.answered(ids, kind), ack.code, True)
 
     def _answered_one(self, ack: Ack) -> Event | None:
         kind, packet_id = ack.kind, ack.packet_id
-        if kind is Kind.PUBREL:
+        if kind is PacketType.PUBREL:
             # A session that was kept may release what an earlier connection received.
             known = self._incoming.holds(packet_id)
             if known:
                 self._incoming.released(np.array([packet_id], np.uint16))
-            self._voice.say(Ack(Kind.PUBCOMP, packet_id, Reason.SUCCESS if known else Reason.ID_NOT_FOUND))
+            self._voice.send(Ack(PacketType.PUBCOMP, packet_id, Reason.SUCCESS if known else Reason.ID_NOT_FOUND))
             return None
-        if kind is Kind.PUBREC and ack.code < FAILURE:
-            self._window.answered_one(packet_id, kind, then=Kind.PUBCOMP)
-            self._voice.say(Ack(Kind.PUBREL, packet_id))
+        if kind is PacketType.PUBREC and ack.code < FAILURE:
+            self._window.answered_one(packet_id, kind, then=PacketType.PUBCOMP)
+            self._voice.send(Ack(PacketType.PUBREL, packet_id))
             return None
         number: int = self._window.answered_one(packet_id, kind)
         done: list[Range] = [(number, number)]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.wire.mqtt.encoding import encode
-from crescendo.wire.mqtt.packet_types import Kind, flags_of
+from crescendo.wire.mqtt.packet_types import PacketType, flags_of
 from crescendo.wire.mqtt.packets import Publish
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties
 from crescendo.wire.mqtt.window import ids_of
@@ -63,7 +63,7 @@ class PublishBatch:
         return self._octets.data[: count * self.packet_length]
 
 
-def acknowledgements(kind: Kind, ids: Ids) -> bytes:
+def acknowledgements(kind: PacketType, ids: Ids) -> bytes:
     """One acknowledgement without reservation for each identifier: four bytes in either version."""
     head = (kind << 4 | flags_of(kind)) << 24 | 2 << 16
     return (ids.astype(np.uint32) | np.uint32(head)).astype(">u4").tobytes()

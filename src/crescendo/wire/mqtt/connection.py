@@ -24,9 +24,9 @@ from crescendo.wire.mqtt.events import (
     UnsubscribeRequested,
 )
 from crescendo.wire.mqtt.incoming import Incoming
-from crescendo.wire.mqtt.limits import NO_LIMIT_BYTES, Terms, terms_of
-from crescendo.wire.mqtt.outbox import Voice
-from crescendo.wire.mqtt.packet_types import ACKNOWLEDGEMENTS, V5, Kind
+from crescendo.wire.mqtt.limits import NO_LIMIT_BYTES, Limits, limits_of
+from crescendo.wire.mqtt.outbox import Outbox
+from crescendo.wire.mqtt.packet_types import ACKNOWLEDGEMENTS, V5, PacketType
 from crescendo.wire.mqtt.packets import (
     Auth,
     Connack,
@@ -50,7 +50,7 @@ from crescendo.wire.mqtt.window import IDS, Window, id_of
 MAX_PACKET_BYTES = 65 * 2**20
 """The largest payload of a workload, and room for its topic and properties."""
 
-_ANSWER_TO = {1: Kind.PUBACK, 2: Kind.PUBREC}
+_ANSWER_TO = {1: PacketType.PUBACK, 2: PacketType.PUBREC}
 
 
 class Connection:
@@ -59,11 +59,11 @@ class Connection:
     def __init__(
         self, connect: Connect | None = None, *, max_packet_bytes: int = MAX_PACKET_BYTES, batching: bool = True
     ) -> None:
-        self._voice = Voice()
+        self._voice = Outbox()
         self.outgoing = self._voice.outgoing
         self.closed = False
         self.window = Window()
-        self.terms = Terms()  # what the other side allows us
+        self.terms = Limits()  # what the other side allows us
         self._server = connect is None
         self._connect = connect
         self._established = False
@@ -73,7 +73,7 @@ class Connection:
         self._arrivals = Arrivals(self._buffer, self._voice, self.window, self._incoming, batching=batching)
         if connect is not None:
             self._greet(connect)
-            self._voice.say(connect)
+            self._voice.send(connect)
 
     @property
     def version(self) -> int:
@@ -85,7 +85,7 @@ class Connection:
         properties = connect.properties
         limit = int(properties.get(Property.RECEIVE_MAXIMUM, IDS)) if connect.version == V5 else IDS
         if self._server:
-            self.terms = terms_of(properties, connect.keep_alive_s)
+            self.terms = limits_of(properties, connect.keep_alive_s)
             self.window.limit = limit
         else:
             self._incoming.limit = limit
@@ -126,13 +126,13 @@ class Connection:
     def subscribe(self, filters: Iterable[Filter], *, subscription_id: int = 0) -> int:
         """Ask for messages; the number under which the answer comes."""
         properties: Properties = {Property.SUBSCRIPTION_ID: (subscription_id,)} if subscription_id else NO_PROPERTIES
-        number = self.window.take(1, Kind.SUBACK)
-        self._voice.say(Subscribe(id_of(number), tuple(filters), properties))
+        number = self.window.take(1, PacketType.SUBACK)
+        self._voice.send(Subscribe(id_of(number), tuple(filters), properties))
         return number
 
     def unsubscribe(self, filters: Iterable[str]) -> int:
-        number = self.window.take(1, Kind.UNSUBACK)
-        self._voice.say(Unsubscribe(id_of(number), tuple(filters)))
+        number = self.window.take(1, PacketType.UNSUBACK)
+        self._voice.send(Unsubscribe(id_of(number), tuple(filters)))
         return number
 
     def publish(self, batch: PublishBatch, count: int) -> int:
@@ -165,7 +165,7 @@ class Connection:
     ) -> int:
         """Queue one message by the scalar path; its number, 0 at QoS 0."""
         number = self.window.take(1, _ANSWER_TO[qos]) if qos else 0
-        self._voice.say(Publish(topic, payload, qos, retain, dup, id_of(number), properties))
+        self._voice.send(Publish(topic, payload, qos, retain, dup, id_of(number), properties))
         return number
 
     def acknowledge(self, ids: Ids, qos: int) -> None:
@@ -176,12 +176,12 @@ class Connection:
             self._voice.acknowledge(_ANSWER_TO[qos], ids)
 
     def ping(self) -> None:
-        self._voice.say(Pingreq())
+        self._voice.send(Pingreq())
 
     def disconnect(self, code: int = Reason.SUCCESS, properties: Properties = NO_PROPERTIES) -> None:
         """Say good-bye. In MQTT 3.1.1 only a client can, and without a reason."""
         if self._established and not self.closed and (self.version == V5 or not self._server):
-            self._voice.say(Disconnect(code, properties))
+            self._voice.send(Disconnect(code, properties))
 
     # -- as a server ---------------------------------------------------------------------------------------------
 
@@ -190,19 +190,19 @@ class Connection:
         if self.version == V5:
             self._incoming.limit = int(properties.get(Property.RECEIVE_MAXIMUM, IDS))
         self._established = True
-        self._voice.say(Connack(Reason.SUCCESS, session_present, properties))
+        self._voice.send(Connack(Reason.SUCCESS, session_present, properties))
 
     def refuse(self, code: int, reason: str = "") -> None:
         """Keep the client out."""
-        self._voice.say(Connack(code, False, {Property.REASON_STRING: reason} if reason else NO_PROPERTIES))
+        self._voice.send(Connack(code, False, {Property.REASON_STRING: reason} if reason else NO_PROPERTIES))
         self.closed = True
 
     def grant(self, packet_id: int, codes: tuple[int, ...]) -> None:
         """Answer a subscription: the granted QoS or a refusal for each filter."""
-        self._voice.say(Suback(packet_id, codes))
+        self._voice.send(Suback(packet_id, codes))
 
     def grant_end(self, packet_id: int, codes: tuple[int, ...]) -> None:
-        self._voice.say(Unsuback(packet_id, codes))
+        self._voice.send(Unsuback(packet_id, codes))
 
     # -- packets in ----------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Connection:
         if not self._established:
             buffer.start += length
             return self._take_greeting(decode(octets, self.version))
-        if kind == Kind.PUBLISH:
+        if kind == PacketType.PUBLISH:
             return self._arrivals.take_publish(octets)
         if kind in ACKNOWLEDGEMENTS:
             return self._arrivals.take_acks(octets)
@@ -234,7 +234,7 @@ class Connection:
                 return Refused(code, in_words(code, _words(properties)))
             case Connack(session_present=session_present, properties=properties):
                 self._established = True
-                self.terms = terms_of(properties, self._connect.keep_alive_s if self._connect else 0)
+                self.terms = limits_of(properties, self._connect.keep_alive_s if self._connect else 0)
                 self.window.limit = self.terms.receive_maximum
                 return Connected(session_present, properties)
             case Auth():
@@ -246,10 +246,10 @@ class Connection:
         """What a server says."""
         match packet:
             case Suback(packet_id=packet_id, codes=codes, properties=properties):
-                number = self.window.answered_one(packet_id, Kind.SUBACK)
+                number = self.window.answered_one(packet_id, PacketType.SUBACK)
                 return Subscribed(number, codes, _words(properties))
             case Unsuback(packet_id=packet_id, codes=codes, properties=properties):
-                number = self.window.answered_one(packet_id, Kind.UNSUBACK)
+                number = self.window.answered_one(packet_id, PacketType.UNSUBACK)
                 return Unsubscribed(number, codes, _words(properties))
             case Pingresp():
                 return None  # whoever watches the socket has seen the bytes
@@ -263,7 +263,7 @@ class Connection:
         """What a client says."""
         match packet:
             case Pingreq():
-                self._voice.say(Pingresp())
+                self._voice.send(Pingresp())
                 return None
             case Subscribe(packet_id=packet_id, filters=filters):
                 return SubscribeRequested(packet_id, filters)

@@ -7,7 +7,7 @@ forbids a peer to send is a PeerError that names it. Payloads are views, everyth
 from collections.abc import Callable
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.mqtt.packet_types import V3, V5, Kind, flags_of
+from crescendo.wire.mqtt.packet_types import V3, V5, PacketType, flags_of
 from crescendo.wire.mqtt.packets import (
     Ack,
     Auth,
@@ -48,10 +48,10 @@ def decode(octets: memoryview, version: int) -> Packet:
     first = octets[0]
     reader = Reader(octets, 1)
     reader.varint()
-    if first >> 4 == Kind.PUBLISH:
+    if first >> 4 == PacketType.PUBLISH:
         return _publish(reader, first, version)
-    kind = Kind(first >> 4)
-    if kind is Kind.WILL:
+    kind = PacketType(first >> 4)
+    if kind is PacketType.WILL:
         raise PeerError("a packet of the forbidden kind 0")
     if first & 0x0F != flags_of(kind):
         raise PeerError(f"{kind.name} with the reserved flags {first & 0x0F:#06b}")
@@ -69,14 +69,14 @@ def _publish(reader: Reader, first: int, version: int) -> Publish:
         raise PeerError("a message with QoS 0 that claims to be sent again")
     topic = reader.text()
     packet_id = _packet_id(reader) if qos else 0
-    properties = _extra(reader, Kind.PUBLISH, version)
+    properties = _extra(reader, PacketType.PUBLISH, version)
     fault = name_fault(topic)
     if fault is not None and (topic or Property.TOPIC_ALIAS not in properties):
         raise PeerError(fault)
     return Publish(topic, reader.rest(), qos, bool(first & 1), dup, packet_id, properties)
 
 
-def _extra(reader: Reader, kind: Kind, version: int) -> Properties:
+def _extra(reader: Reader, kind: PacketType, version: int) -> Properties:
     return read_properties(reader, kind) if version == V5 else NO_PROPERTIES
 
 
@@ -87,20 +87,20 @@ def _packet_id(reader: Reader) -> int:
     return packet_id
 
 
-def _answer(reader: Reader, kind: Kind, version: int) -> tuple[int, Properties]:
+def _answer(reader: Reader, kind: PacketType, version: int) -> tuple[int, Properties]:
     if version != V5 or not reader.left:
         return Reason.SUCCESS, NO_PROPERTIES
     code = reader.octet()
     return code, read_properties(reader, kind) if reader.left else NO_PROPERTIES
 
 
-def _ack(reader: Reader, kind: Kind, version: int) -> Packet:
+def _ack(reader: Reader, kind: PacketType, version: int) -> Packet:
     packet_id = _packet_id(reader)
     code, properties = _answer(reader, kind, version)
     return Ack(kind, packet_id, code, properties)
 
 
-def _connect(reader: Reader, kind: Kind, version: int) -> Packet:
+def _connect(reader: Reader, kind: PacketType, version: int) -> Packet:
     protocol = reader.text()
     version = reader.octet()  # this packet says itself which version it is
     if protocol != "MQTT" or version not in {V3, V5}:
@@ -127,7 +127,7 @@ def _will(reader: Reader, flags: int, version: int) -> Will | None:
         return None
     if qos == 3:
         raise PeerError("a will with QoS 3, which does not exist")
-    properties = _extra(reader, Kind.WILL, version)
+    properties = _extra(reader, PacketType.WILL, version)
     topic = reader.text()
     fault = name_fault(topic)
     if fault is not None:
@@ -135,7 +135,7 @@ def _will(reader: Reader, flags: int, version: int) -> Will | None:
     return Will(topic, reader.binary(), qos, retain, properties)
 
 
-def _connack(reader: Reader, kind: Kind, version: int) -> Packet:
+def _connack(reader: Reader, kind: PacketType, version: int) -> Packet:
     flags = reader.octet()
     if flags > 1:
         raise PeerError("CONNACK with reserved flags")
@@ -148,7 +148,7 @@ def _connack(reader: Reader, kind: Kind, version: int) -> Packet:
     return Connack(code, bool(flags), _extra(reader, kind, version))
 
 
-def _subscribe(reader: Reader, kind: Kind, version: int) -> Packet:
+def _subscribe(reader: Reader, kind: PacketType, version: int) -> Packet:
     packet_id = _packet_id(reader)
     properties = _extra(reader, kind, version)
     filters = []
@@ -172,7 +172,7 @@ def _filter(reader: Reader) -> str:
     return text
 
 
-def _suback(reader: Reader, kind: Kind, version: int) -> Packet:
+def _suback(reader: Reader, kind: PacketType, version: int) -> Packet:
     packet_id = _packet_id(reader)
     properties = _extra(reader, kind, version)
     codes = tuple(reader.rest())
@@ -181,7 +181,7 @@ def _suback(reader: Reader, kind: Kind, version: int) -> Packet:
     return Suback(packet_id, codes, properties)
 
 
-def _unsubscribe(reader: Reader, kind: Kind, version: int) -> Packet:
+def _unsubscribe(reader: Reader, kind: PacketType, version: int) -> Packet:
     packet_id = _packet_id(reader)
     properties = _extra(reader, kind, version)
     filters = []
@@ -192,35 +192,35 @@ def _unsubscribe(reader: Reader, kind: Kind, version: int) -> Packet:
     return Unsubscribe(packet_id, tuple(filters), properties)
 
 
-def _unsuback(reader: Reader, kind: Kind, version: int) -> Packet:
+def _unsuback(reader: Reader, kind: PacketType, version: int) -> Packet:
     packet_id = _packet_id(reader)
     properties = _extra(reader, kind, version)
     return Unsuback(packet_id, tuple(reader.rest()) if version == V5 else (), properties)
 
 
-def _disconnect(reader: Reader, kind: Kind, version: int) -> Packet:
+def _disconnect(reader: Reader, kind: PacketType, version: int) -> Packet:
     return Disconnect(*_answer(reader, kind, version))
 
 
-def _auth(reader: Reader, kind: Kind, version: int) -> Packet:
+def _auth(reader: Reader, kind: PacketType, version: int) -> Packet:
     if version != V5:
         raise PeerError("AUTH, which MQTT 3.1.1 does not have")
     return Auth(*_answer(reader, kind, version))
 
 
-_READERS: dict[Kind, Callable[[Reader, Kind, int], Packet]] = {
-    Kind.CONNECT: _connect,
-    Kind.CONNACK: _connack,
-    Kind.PUBACK: _ack,
-    Kind.PUBREC: _ack,
-    Kind.PUBREL: _ack,
-    Kind.PUBCOMP: _ack,
-    Kind.SUBSCRIBE: _subscribe,
-    Kind.SUBACK: _suback,
-    Kind.UNSUBSCRIBE: _unsubscribe,
-    Kind.UNSUBACK: _unsuback,
-    Kind.PINGREQ: lambda *_: Pingreq(),
-    Kind.PINGRESP: lambda *_: Pingresp(),
-    Kind.DISCONNECT: _disconnect,
-    Kind.AUTH: _auth,
+_READERS: dict[PacketType, Callable[[Reader, PacketType, int], Packet]] = {
+    PacketType.CONNECT: _connect,
+    PacketType.CONNACK: _connack,
+    PacketType.PUBACK: _ack,
+    PacketType.PUBREC: _ack,
+    PacketType.PUBREL: _ack,
+    PacketType.PUBCOMP: _ack,
+    PacketType.SUBSCRIBE: _subscribe,
+    PacketType.SUBACK: _suback,
+    PacketType.UNSUBSCRIBE: _unsubscribe,
+    PacketType.UNSUBACK: _unsuback,
+    PacketType.PINGREQ: lambda *_: Pingreq(),
+    PacketType.PINGRESP: lambda *_: Pingresp(),
+    PacketType.DISCONNECT: _disconnect,
+    PacketType.AUTH: _auth,
 }

@@ -5,7 +5,7 @@ has no bytes for it: that is a ConfigError, because the value came from a person
 """
 
 from crescendo.model.errors import ConfigError
-from crescendo.wire.mqtt.packet_types import V5, Kind, flags_of
+from crescendo.wire.mqtt.packet_types import V5, PacketType, flags_of
 from crescendo.wire.mqtt.packets import (
     Ack,
     Auth,
@@ -35,33 +35,33 @@ def encode(packet: Packet, version: int) -> bytes:
         case Ack(kind=kind, packet_id=packet_id, code=code, properties=properties):
             return _framed(kind, encode_u16(packet_id) + _answer(code, properties, version))
         case Connect():
-            return _framed(Kind.CONNECT, _connect(packet))
+            return _framed(PacketType.CONNECT, _connect(packet))
         case Connack(code=code, session_present=session_present, properties=properties):
             if version != V5:
-                return _framed(Kind.CONNACK, bytes((session_present, return_code_of(code))))
-            return _framed(Kind.CONNACK, bytes((session_present, code)) + encode_properties(properties))
+                return _framed(PacketType.CONNACK, bytes((session_present, return_code_of(code))))
+            return _framed(PacketType.CONNACK, bytes((session_present, code)) + encode_properties(properties))
         case Subscribe():
-            return _framed(Kind.SUBSCRIBE, _subscribe(packet, version))
+            return _framed(PacketType.SUBSCRIBE, _subscribe(packet, version))
         case Suback(packet_id=packet_id, codes=codes, properties=properties):
-            return _framed(Kind.SUBACK, encode_u16(packet_id) + _extra(properties, version) + bytes(codes))
+            return _framed(PacketType.SUBACK, encode_u16(packet_id) + _extra(properties, version) + bytes(codes))
         case Unsubscribe(packet_id=packet_id, filters=filters, properties=properties):
             _require(filters)
             texts = b"".join(encode_text(text) for text in filters)
-            return _framed(Kind.UNSUBSCRIBE, encode_u16(packet_id) + _extra(properties, version) + texts)
+            return _framed(PacketType.UNSUBSCRIBE, encode_u16(packet_id) + _extra(properties, version) + texts)
         case Unsuback(packet_id=packet_id, codes=codes, properties=properties):
             answers = _extra(properties, version) + bytes(codes) if version == V5 else b""
-            return _framed(Kind.UNSUBACK, encode_u16(packet_id) + answers)
+            return _framed(PacketType.UNSUBACK, encode_u16(packet_id) + answers)
         case Pingreq():
-            return _framed(Kind.PINGREQ, b"")
+            return _framed(PacketType.PINGREQ, b"")
         case Pingresp():
-            return _framed(Kind.PINGRESP, b"")
+            return _framed(PacketType.PINGRESP, b"")
         case Disconnect(code=code, properties=properties):
-            return _framed(Kind.DISCONNECT, _answer(code, properties, version))
+            return _framed(PacketType.DISCONNECT, _answer(code, properties, version))
         case Auth(code=code, properties=properties):
-            return _framed(Kind.AUTH, _answer(code, properties, version))
+            return _framed(PacketType.AUTH, _answer(code, properties, version))
 
 
-def _framed(kind: Kind, body: bytes) -> bytes:
+def _framed(kind: PacketType, body: bytes) -> bytes:
     return bytes((kind << 4 | flags_of(kind),)) + encode_varint(len(body)) + body
 
 
@@ -84,7 +84,7 @@ def _publish(publish: Publish, version: int) -> bytes:
     if publish.qos:
         head += encode_u16(publish.packet_id)
     head += _extra(publish.properties, version)
-    first = Kind.PUBLISH << 4 | publish.dup << 3 | publish.qos << 1 | publish.retain
+    first = PacketType.PUBLISH << 4 | publish.dup << 3 | publish.qos << 1 | publish.retain
     return bytes((first,)) + encode_varint(len(head) + len(publish.payload)) + head + publish.payload
 
 

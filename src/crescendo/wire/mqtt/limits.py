@@ -13,7 +13,7 @@ NO_LIMIT_BYTES = 5 + 268_435_455
 """The largest packet that has a length."""
 
 
-class Terms(Struct, frozen=True):
+class Limits(Struct, frozen=True):
     receive_maximum: int = IDS
     max_packet_bytes: int = NO_LIMIT_BYTES
     maximum_qos: int = 2
@@ -24,9 +24,9 @@ class Terms(Struct, frozen=True):
     assigned_client_id: str = ""
 
 
-def terms_of(properties: Properties, keep_alive_s: int) -> Terms:
+def limits_of(properties: Properties, keep_alive_s: int) -> Limits:
     """The terms that these properties state; `keep_alive_s` is what the client asked for."""
-    return Terms(
+    return Limits(
         receive_maximum=properties.get(Property.RECEIVE_MAXIMUM, IDS),
         max_packet_bytes=properties.get(Property.MAXIMUM_PACKET_SIZE, NO_LIMIT_BYTES),
         maximum_qos=int(properties.get(Property.MAXIMUM_QOS, 2)),

@@ -7,11 +7,11 @@ from collections import deque
 
 from crescendo.wire.mqtt.batch import Ids, acknowledgements
 from crescendo.wire.mqtt.encoding import encode
-from crescendo.wire.mqtt.packet_types import V5, Kind
+from crescendo.wire.mqtt.packet_types import V5, PacketType
 from crescendo.wire.mqtt.packets import Packet
 
 
-class Voice:
+class Outbox:
     """One side's words."""
 
     __slots__ = ("outgoing", "version")
@@ -20,9 +20,9 @@ class Voice:
         self.outgoing: deque[memoryview] = deque()
         self.version = V5
 
-    def say(self, packet: Packet) -> None:
+    def send(self, packet: Packet) -> None:
         self.outgoing.append(memoryview(encode(packet, self.version)))
 
-    def acknowledge(self, kind: Kind, ids: Ids) -> None:
+    def acknowledge(self, kind: PacketType, ids: Ids) -> None:
         """One acknowledgement without reservation for each identifier."""
         self.outgoing.append(memoryview(acknowledgements(kind, ids)))

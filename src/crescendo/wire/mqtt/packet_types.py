@@ -9,7 +9,7 @@ V3, V5 = 4, 5
 """The protocol levels of MQTT 3.1.1 and MQTT 5."""
 
 
-class Kind(IntEnum):
+class PacketType(IntEnum):
     WILL = 0
     """Not a packet: the message inside CONNECT, which has properties of its own."""
 
@@ -30,9 +30,9 @@ class Kind(IntEnum):
     AUTH = 15
 
 
-ACKNOWLEDGEMENTS = frozenset({Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP})
+ACKNOWLEDGEMENTS = frozenset({PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP})
 
 
-def flags_of(kind: Kind) -> int:
+def flags_of(kind: PacketType) -> int:
     """The lower half of the first byte, for every kind but PUBLISH."""
-    return 0b0010 if kind in {Kind.PUBREL, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE} else 0
+    return 0b0010 if kind in {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE} else 0

@@ -6,7 +6,7 @@ written. Writing and reading them is `writing.py` and `reading.py`.
 
 from msgspec import Struct
 
-from crescendo.wire.mqtt.packet_types import V5, Kind
+from crescendo.wire.mqtt.packet_types import V5, PacketType
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties
 from crescendo.wire.mqtt.reasons import Reason
 
@@ -57,7 +57,7 @@ class Publish(Struct, frozen=True):
 class Ack(Struct, frozen=True):
     """PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
-    kind: Kind
+    kind: PacketType
     packet_id: int
     code: int = Reason.SUCCESS
     properties: Properties = NO_PROPERTIES

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.mqtt.packet_types import Kind
+from crescendo.wire.mqtt.packet_types import PacketType
 from crescendo.wire.mqtt.values import (
     Reader,
     encode_binary,
@@ -94,42 +94,42 @@ _TEXT = _Form(encode_text, Reader.text)
 _BINARY = _Form(encode_binary, Reader.binary)
 _PAIR = _Form(lambda pair: encode_text(pair[0]) + encode_text(pair[1]), _pair)
 
-_WILL_AND_PUBLISH = frozenset({Kind.WILL, Kind.PUBLISH})
-_AUTHENTICATION = frozenset({Kind.CONNECT, Kind.CONNACK, Kind.AUTH})
+_WILL_AND_PUBLISH = frozenset({PacketType.WILL, PacketType.PUBLISH})
+_AUTHENTICATION = frozenset({PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH})
 _ANSWERS = frozenset(
     {
-        Kind.CONNACK, Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP, Kind.SUBACK, Kind.UNSUBACK,
-        Kind.DISCONNECT, Kind.AUTH,
+        PacketType.CONNACK, PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP,
+        PacketType.SUBACK, PacketType.UNSUBACK, PacketType.DISCONNECT, PacketType.AUTH,
     }
 )  # fmt: skip
-_GREETINGS = frozenset({Kind.CONNECT, Kind.CONNACK})
-_ACCEPTANCE = frozenset({Kind.CONNACK})
-_REQUEST = frozenset({Kind.CONNECT})
+_GREETINGS = frozenset({PacketType.CONNECT, PacketType.CONNACK})
+_ACCEPTANCE = frozenset({PacketType.CONNACK})
+_REQUEST = frozenset({PacketType.CONNECT})
 
-_TABLE: dict[Property, tuple[_Form, frozenset[Kind]]] = {
+_TABLE: dict[Property, tuple[_Form, frozenset[PacketType]]] = {
     Property.PAYLOAD_FORMAT: (_FLAG, _WILL_AND_PUBLISH),
     Property.MESSAGE_EXPIRY_S: (_U32, _WILL_AND_PUBLISH),
     Property.CONTENT_TYPE: (_TEXT, _WILL_AND_PUBLISH),
     Property.RESPONSE_TOPIC: (_TEXT, _WILL_AND_PUBLISH),
     Property.CORRELATION_DATA: (_BINARY, _WILL_AND_PUBLISH),
-    Property.SUBSCRIPTION_ID: (_VARINT, frozenset({Kind.PUBLISH, Kind.SUBSCRIBE})),
-    Property.SESSION_EXPIRY_S: (_U32, _GREETINGS | {Kind.DISCONNECT}),
+    Property.SUBSCRIPTION_ID: (_VARINT, frozenset({PacketType.PUBLISH, PacketType.SUBSCRIBE})),
+    Property.SESSION_EXPIRY_S: (_U32, _GREETINGS | {PacketType.DISCONNECT}),
     Property.ASSIGNED_CLIENT_ID: (_TEXT, _ACCEPTANCE),
     Property.SERVER_KEEP_ALIVE_S: (_U16, _ACCEPTANCE),
     Property.AUTHENTICATION_METHOD: (_TEXT, _AUTHENTICATION),
     Property.AUTHENTICATION_DATA: (_BINARY, _AUTHENTICATION),
     Property.REQUEST_PROBLEM_INFORMATION: (_FLAG, _REQUEST),
-    Property.WILL_DELAY_S: (_U32, frozenset({Kind.WILL})),
+    Property.WILL_DELAY_S: (_U32, frozenset({PacketType.WILL})),
     Property.REQUEST_RESPONSE_INFORMATION: (_FLAG, _REQUEST),
     Property.RESPONSE_INFORMATION: (_TEXT, _ACCEPTANCE),
-    Property.SERVER_REFERENCE: (_TEXT, _ACCEPTANCE | {Kind.DISCONNECT}),
+    Property.SERVER_REFERENCE: (_TEXT, _ACCEPTANCE | {PacketType.DISCONNECT}),
     Property.REASON_STRING: (_TEXT, _ANSWERS),
     Property.RECEIVE_MAXIMUM: (_U16_POSITIVE, _GREETINGS),
     Property.TOPIC_ALIAS_MAXIMUM: (_U16, _GREETINGS),
-    Property.TOPIC_ALIAS: (_U16_POSITIVE, frozenset({Kind.PUBLISH})),
+    Property.TOPIC_ALIAS: (_U16_POSITIVE, frozenset({PacketType.PUBLISH})),
     Property.MAXIMUM_QOS: (_FLAG, _ACCEPTANCE),
     Property.RETAIN_AVAILABLE: (_FLAG, _ACCEPTANCE),
-    Property.USER_PROPERTY: (_PAIR, frozenset(Kind) - {Kind.PINGREQ, Kind.PINGRESP}),
+    Property.USER_PROPERTY: (_PAIR, frozenset(PacketType) - {PacketType.PINGREQ, PacketType.PINGRESP}),
     Property.MAXIMUM_PACKET_SIZE: (_U32_POSITIVE, _GREETINGS),
     Property.WILDCARD_AVAILABLE: (_FLAG, _ACCEPTANCE),
     Property.SUBSCRIPTION_ID_AVAILABLE: (_FLAG, _ACCEPTANCE),
@@ -148,7 +148,7 @@ def encode_properties(properties: Properties) -> bytes:
     return encode_varint(len(octets)) + bytes(octets)
 
 
-def read_properties(reader: Reader, kind: Kind) -> Properties:
+def read_properties(reader: Reader, kind: PacketType) -> Properties:
     """The properties of a packet of this kind."""
     length = reader.varint()
     if not length:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.mqtt.packet_types import Kind
+from crescendo.wire.mqtt.packet_types import PacketType
 
 IDS = 65_535
 _FREE = 0
@@ -49,7 +49,7 @@ class Window:
         span = self.next_number - self._oldest
         return max(min(self.limit - self.in_flight, IDS - span), 0)
 
-    def take(self, count: int, awaited: Kind) -> int:
+    def take(self, count: int, awaited: PacketType) -> int:
         """Give the next `count` identifiers out; the number of the first."""
         first = self.next_number
         if first + count - self._oldest > IDS:
@@ -61,10 +61,10 @@ class Window:
         self.in_flight += count
         return first
 
-    def awaits(self, packet_id: int, answer: Kind) -> bool:
+    def awaits(self, packet_id: int, answer: PacketType) -> bool:
         return self._awaited[packet_id] == answer
 
-    def answered_one(self, packet_id: int, answer: Kind, *, then: Kind | None = None) -> int:
+    def answered_one(self, packet_id: int, answer: PacketType, *, then: PacketType | None = None) -> int:
         """An answer came; the number of the packet it is for. `then` is the next answer to wait for."""
         if self._awaited[packet_id] != answer:
             raise _unexpected(answer, packet_id)
@@ -78,7 +78,9 @@ class Window:
         self._advance()
         return number
 
-    def answered(self, ids: npt.NDArray[np.uint16], answer: Kind, *, then: Kind | None = None) -> list[Range]:
+    def answered(
+        self, ids: npt.NDArray[np.uint16], answer: PacketType, *, then: PacketType | None = None
+    ) -> list[Range]:
         """Many answers came; the numbers they are for, as ranges in the order of arrival."""
         unexpected = self._awaited_column[ids] != answer
         if unexpected.any():
@@ -122,5 +124,5 @@ def _stretches(first: int, end: int) -> Iterator[Range]:
         yield 1, 1 + count - before_wrap
 
 
-def _unexpected(answer: Kind, packet_id: int) -> PeerError:
+def _unexpected(answer: PacketType, packet_id: int) -> PeerError:
     return PeerError(f"{answer.name} for packet {packet_id}, which waits for no such answer")

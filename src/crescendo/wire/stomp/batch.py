@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from crescendo.wire.stomp import commands
 from crescendo.wire.stomp.escaping import Version
-from crescendo.wire.stomp.frames import CONTENT_LENGTH, Placed, encode_frame
+from crescendo.wire.stomp.frames import CONTENT_LENGTH, LocatedFrame, encode_frame
 
 Octets = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
@@ -156,7 +156,7 @@ class Layout(NamedTuple):
         return np.ndarray((count, self.id_end - self.id_start), np.uint8, buffer, start + self.id_start, (apart, 1))
 
 
-def layout_of(buffer: bytearray, placed: Placed, id_header: bytes) -> Layout | None:
+def layout_of(buffer: bytearray, placed: LocatedFrame, id_header: bytes) -> Layout | None:
     """The layout of a decoded frame, or None when frames like it cannot be told from their bytes alone."""
     frame, start = placed.frame, placed.start
     body_start, length = placed.body_start - start, placed.end - start

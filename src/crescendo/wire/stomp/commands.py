@@ -22,7 +22,7 @@ class Ack(StrEnum):
     CLIENT_INDIVIDUAL = "client-individual"
 
 
-class Broker(StrEnum):
+class BrokerDialect(StrEnum):
     """Whose headers make a subscription durable."""
 
     ACTIVEMQ = "activemq"
@@ -30,14 +30,14 @@ class Broker(StrEnum):
     RABBITMQ = "rabbitmq"
 
 
-def durable(broker: Broker, name: str) -> Headers:
+def durable(broker: BrokerDialect, name: str) -> Headers:
     """Headers for SUBSCRIBE, and for the UNSUBSCRIBE that ends it. The first two also need a client id on CONNECT."""
     match broker:
-        case Broker.ACTIVEMQ:
+        case BrokerDialect.ACTIVEMQ:
             return {"activemq.subscriptionName": name}
-        case Broker.ARTEMIS:
+        case BrokerDialect.ARTEMIS:
             return {"durable-subscription-name": name}
-        case Broker.RABBITMQ:  # its durable subscription is a queue that is named after the id
+        case BrokerDialect.RABBITMQ:  # its durable subscription is a queue that is named after the id
             return {"durable": "true", "auto-delete": "false", "x-queue-name": name}
 
 

@@ -15,7 +15,7 @@ from crescendo.wire.stomp.batch import SendBatch, numbers_of
 from crescendo.wire.stomp.commands import Ack
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Connected, Deliveries, Event, Failed, Octets, Receipts, Texts, reason_of
-from crescendo.wire.stomp.frames import HEARTBEAT, MAX_BODY_BYTES, MAX_HEADER_BYTES, Frame, Placed, encode_frame
+from crescendo.wire.stomp.frames import HEARTBEAT, MAX_BODY_BYTES, MAX_HEADER_BYTES, Frame, LocatedFrame, encode_frame
 from crescendo.wire.stomp.handshake import (
     VERSIONS,
     Agreement,
@@ -25,7 +25,7 @@ from crescendo.wire.stomp.handshake import (
     heartbeats_of,
     version_answered,
 )
-from crescendo.wire.stomp.stream import Run, Stream
+from crescendo.wire.stomp.stream import FrameRun, Stream
 
 
 class Connection:
@@ -91,7 +91,7 @@ class Connection:
         found = self._stream.next()
         if found is None:
             return None
-        return self._take_run(found) if isinstance(found, Run) else self._take_frame(found)
+        return self._take_run(found) if isinstance(found, FrameRun) else self._take_frame(found)
 
     # -- things to say -------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Connection:
 
     # -- frames in -----------------------------------------------------------------------------------------------
 
-    def _take_frame(self, placed: Placed) -> Event:
+    def _take_frame(self, placed: LocatedFrame) -> Event:
         frame = placed.frame
         if frame.command == "ERROR":
             self.closed = True
@@ -218,7 +218,7 @@ class Connection:
         self._stream.agree(version, {"MESSAGE": id_header, "RECEIPT": b"receipt-id"} if self._batching else {})
         return Connected(self.agreement, frame.headers.get("server", ""))
 
-    def _take_run(self, run: Run) -> Event:
+    def _take_run(self, run: FrameRun) -> Event:
         layout, buffer = run.layout, self._stream.buffer
         rows = layout.ids(buffer, run.start, run.frames, run.apart)
         ids = Texts(rows, self.version)

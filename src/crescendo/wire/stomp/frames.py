@@ -33,7 +33,7 @@ class Frame(NamedTuple):
     body: memoryview | bytes = b""
 
 
-class Placed(NamedTuple):
+class LocatedFrame(NamedTuple):
     """A frame and where it stands in the buffer; `end` is behind its NUL."""
 
     frame: Frame
@@ -84,7 +84,7 @@ class Reader:
         self._head = None
         self._searched = 0
 
-    def read(self, buffer: bytearray, start: int, end: int) -> Placed | None:
+    def read(self, buffer: bytearray, start: int, end: int) -> LocatedFrame | None:
         """The frame that starts here, or None when more bytes are needed."""
         head = self._head or self._read_head(buffer, start, end)
         if head is None:
@@ -107,7 +107,7 @@ class Reader:
         self._head = None
         self._searched = 0
         body = memoryview(buffer)[body_start:body_end] if body_end > body_start else b""
-        return Placed(Frame(head.command, head.headers, body), start, body_start, body_end + 1)
+        return LocatedFrame(Frame(head.command, head.headers, body), start, body_start, body_end + 1)
 
     def _read_head(self, buffer: bytearray, start: int, end: int) -> _Head | None:
         limit = start + self._max_header_bytes

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.stomp.escaping import Version
-from crescendo.wire.stomp.frames import MAX_BODY_BYTES, MAX_HEADER_BYTES, Frame, Placed, encode_frame
+from crescendo.wire.stomp.frames import MAX_BODY_BYTES, MAX_HEADER_BYTES, Frame, LocatedFrame, encode_frame
 from crescendo.wire.stomp.handshake import (
     VERSIONS,
     Agreement,
@@ -56,7 +56,7 @@ class ServerConnection:
         if self.closed:
             return None
         found = self._stream.next()
-        if not isinstance(found, Placed):
+        if not isinstance(found, LocatedFrame):
             return None
         frame = found.frame
         if self.agreement is None:

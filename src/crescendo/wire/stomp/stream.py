@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from crescendo.wire.stomp.batch import WORD, Layout, layout_of
 from crescendo.wire.stomp.escaping import Version
-from crescendo.wire.stomp.frames import MAX_BODY_BYTES, MAX_HEADER_BYTES, Placed, Reader, skip_line_ends
+from crescendo.wire.stomp.frames import MAX_BODY_BYTES, MAX_HEADER_BYTES, LocatedFrame, Reader, skip_line_ends
 
 BUFFER_BYTES = 512 * 1024
 _MIN_ROOM = 64 * 1024
 _MAX_MISSES = 6
 
 
-class Run(NamedTuple):
+class FrameRun(NamedTuple):
     """Frames that look like `layout`, `apart` bytes from each other."""
 
     layout: Layout
@@ -66,7 +66,7 @@ class Stream:
         """`count` bytes have been put into the receive buffer."""
         self._end += count
 
-    def next(self) -> Placed | Run | None:
+    def next(self) -> LocatedFrame | FrameRun | None:
         """One frame or a run of them, or None when more bytes are needed."""
         self._start = skip_line_ends(self.buffer, self._start, self._end)
         if self._start == self._end:
@@ -84,7 +84,7 @@ class Stream:
         self._start = placed.end
         return placed
 
-    def _look_for_run(self, placed: Placed) -> Run | None:
+    def _look_for_run(self, placed: LocatedFrame) -> FrameRun | None:
         """A run that begins with this frame. Where there is none for a while, it is looked for less and less often."""
         id_header = self._runs_of.get(placed.frame.command)
         if id_header is None or self._end - placed.end < placed.end - placed.start:
@@ -102,7 +102,7 @@ class Stream:
         """Whether the frame that is still incomplete begins so."""
         return self.buffer.startswith(octets, self._start, self._end)
 
-    def _take_run(self, layout: Layout) -> Run | None:
+    def _take_run(self, layout: Layout) -> FrameRun | None:
         # One frame alone is cheaper to read by itself than as an array.
         if self._end - self._start < 2 * layout.length:
             return None
@@ -110,7 +110,7 @@ class Stream:
         if count < 2:
             self._layout = None  # the next frames are of another kind; do not compare each of them
             return None
-        run = Run(layout, self._start, count, apart)
+        run = FrameRun(layout, self._start, count, apart)
         self._start += (count - 1) * apart + layout.length
         self._reader.forget()
         return run

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from crescendo.importers.format import Desk, Event, Format, Harvest, Options, Source
-from crescendo.importers.formats.maestro.latency import HDR, harvest_latency, is_hdr
-from crescendo.importers.formats.maestro.messages import RECEIVER, SENDER, harvest_messages, kind_of_messages
-from crescendo.importers.formats.maestro.rates import DAT, harvest_rates, is_dat
-from crescendo.importers.formats.maestro.sheets import SHEET, harvest_sheets, is_sheet
+from crescendo.importers.format import Event, Format, ImportOptions, ImportResult, SourceFile, Workspace
+from crescendo.importers.formats.maestro.latency import HDR, is_hdr, read_latency
+from crescendo.importers.formats.maestro.messages import RECEIVER, SENDER, kind_of_messages, read_messages
+from crescendo.importers.formats.maestro.rates import DAT, is_dat, read_rates
+from crescendo.importers.formats.maestro.sheets import SHEET, is_sheet, read_sheets
 from crescendo.importers.times import US_NS
 from crescendo.model.experiment import redact_url_text
 
@@ -36,20 +36,20 @@ def kind_of(name: str, head: bytes) -> str | None:
     return kind_of_messages(name, head)
 
 
-def harvest(desk: Desk, sources: list[Source], _options: Options) -> Harvest:
-    def of(*kinds: str) -> list[Source]:
+def read_sources(workspace: Workspace, sources: list[SourceFile], _options: ImportOptions) -> ImportResult:
+    def of(*kinds: str) -> list[SourceFile]:
         return [source for source in sources if source.kind in kinds]
 
     properties = {source.number: read_properties(source.head) for source in of(PROPERTIES)}
-    result = Harvest(resolution_ns=US_NS)
+    result = ImportResult(resolution_ns=US_NS)
     if messages := of(SENDER, RECEIVER):
-        result.add(harvest_messages(desk, messages, _size(properties.values())))
+        result.add(read_messages(workspace, messages, _size(properties.values())))
     if rates := of(DAT):
-        result.add(harvest_rates(desk, rates))
+        result.add(read_rates(workspace, rates))
     if latencies := of(HDR):
-        result.add(harvest_latency(desk, latencies))
+        result.add(read_latency(workspace, latencies))
     if sheets := of(SHEET):
-        result.add(harvest_sheets(desk, sheets))
+        result.add(read_sheets(workspace, sheets))
     for source in of(PROPERTIES):
         result.records[source.number] = len(properties[source.number])
         result.events.append(_event(source, properties[source.number]))
@@ -75,7 +75,7 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(meant, text)
 
 
-def _event(source: Source, properties: dict[str, str]) -> Event:
+def _event(source: SourceFile, properties: dict[str, str]) -> Event:
     shown = {key: "***" if _SECRET.search(key) else redact_url_text(value) for key, value in properties.items()}
     return source.label, PROPERTIES, msgspec.json.encode(shown).decode()
 
@@ -94,5 +94,5 @@ MAESTRO = Format(
         "connections), a .properties file, or times of messages (header eta;ata, sender or receiver in the name)"
     ),
     kind_of=kind_of,
-    harvest=harvest,
+    read_sources=read_sources,
 )

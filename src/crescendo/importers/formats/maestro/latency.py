@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hdrh.histogram import HdrHistogram
 
-from crescendo.importers.format import LINE, REASON, REJECT_DDL, SOURCE, TEXT, Desk, Harvest, Source, peer
+from crescendo.importers.format import LINE, REASON, REJECT_DDL, SOURCE, TEXT, ImportResult, SourceFile, Workspace, peer
 from crescendo.importers.lines import TEXT_KEPT, small_frame
 from crescendo.importers.times import SECOND_NS, US_NS
 from crescendo.model.histogram import bucket_of
@@ -36,7 +36,7 @@ _LINE = re.compile(r"(?:Tag=[^,]*,)?([0-9]{1,10}(?:\.[0-9]{1,9})?),[0-9.]+,[0-9.
 _YEAR_S = 365 * 86_400
 
 
-class Unreadable(Exception):
+class UnreadableHistogram(Exception):
     """A line that is no histogram, and why."""
 
 
@@ -64,11 +64,11 @@ def is_hdr(head: bytes) -> bool:
     return _MARK.search(head[:4096]) is not None
 
 
-def harvest_latency(desk: Desk, sources: list[Source]) -> Harvest:
+def read_latency(workspace: Workspace, sources: list[SourceFile]) -> ImportResult:
     """Histograms are written at once, a line at a time, into a file that Spark then reads like any other."""
     rejects = []
-    result = Harvest(resolution_ns=SECOND_NS)
-    path = desk.folder / "histograms.parquet"
+    result = ImportResult(resolution_ns=SECOND_NS)
+    path = workspace.folder / "histograms.parquet"
     with pq.ParquetWriter(path, arrow_schema(HISTOGRAMS), compression="zstd") as writer:
         for source in sources:
             clock = _Clock()
@@ -81,13 +81,13 @@ def harvest_latency(desk: Desk, sources: list[Source]) -> Harvest:
                     continue
                 try:
                     writer.write_batch(_rows(text, clock, source.label))
-                except Unreadable as err:
+                except UnreadableHistogram as err:
                     rejects.append({SOURCE: source.number, LINE: number, REASON: str(err), TEXT: text[:TEXT_KEPT]})
             result.records.setdefault(source.number, 0)
             result.peers.append(peer(source.label, "receiver"))
-    result.frames.append((HISTOGRAMS, desk.spark.read.option("__globPaths__", "false").parquet(str(path))))
+    result.frames.append((HISTOGRAMS, workspace.spark.read.option("__globPaths__", "false").parquet(str(path))))
     if rejects:
-        result.rejects.append(small_frame(desk.spark, REJECT_DDL, rejects))
+        result.rejects.append(small_frame(workspace.spark, REJECT_DDL, rejects))
     result.caveats.append(
         "Maestro's .hdr files hold histograms of whole intervals: which message took how long is lost"
     )
@@ -105,7 +105,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _rows(text: str, clock: _Clock, name: str) -> pa.RecordBatch:
     match = _LINE.fullmatch(text)
     if match is None:
-        raise Unreadable("not an interval: start, length, maximum and a histogram, separated by commas")
+        raise UnreadableHistogram("not an interval: start, length, maximum and a histogram, separated by commas")
     histogram = _decoded(match[2])
     t_ns = clock.epoch_ns(match[1])
     values_us, counts = [], []
@@ -126,10 +126,10 @@ def _decoded(payload: str) -> HdrHistogram:
         # Eight bytes say what it is; then comes what may grow a thousandfold when it is unpacked.
         unpacked = zlib.decompressobj().decompress(packed[8:], MAX_HISTOGRAM_BYTES + 1)
     except (binascii.Error, zlib.error) as err:
-        raise Unreadable(f"the histogram cannot be unpacked: {err}") from err
+        raise UnreadableHistogram(f"the histogram cannot be unpacked: {err}") from err
     if len(unpacked) > MAX_HISTOGRAM_BYTES:
-        raise Unreadable(f"the histogram is larger than {MAX_HISTOGRAM_BYTES:,} bytes")
+        raise UnreadableHistogram(f"the histogram is larger than {MAX_HISTOGRAM_BYTES:,} bytes")
     try:
         return HdrHistogram.decode(payload)
     except Exception as err:  # the library raises whatever its parts raise
-        raise Unreadable(f"the histogram cannot be decoded: {err or type(err).__name__}") from err
+        raise UnreadableHistogram(f"the histogram cannot be decoded: {err or type(err).__name__}") from err

@@ -16,9 +16,9 @@ from crescendo.importers.format import (
     REASON,
     SOURCE,
     TEXT,
-    Desk,
-    Harvest,
-    Source,
+    ImportResult,
+    SourceFile,
+    Workspace,
     connection,
     first_line,
     peer,
@@ -45,9 +45,9 @@ def kind_of_messages(name: str, head: bytes) -> str | None:
     return RECEIVER if "receiver" in name.lower() else None
 
 
-def harvest_messages(desk: Desk, sources: list[Source], size: int) -> Harvest:
-    parsed = parse_lines(desk, "messages", sources, with_times)
-    result = Harvest(
+def read_messages(workspace: Workspace, sources: list[SourceFile], size: int) -> ImportResult:
+    parsed = parse_lines(workspace, "messages", sources, with_times)
+    result = ImportResult(
         resolution_ns=US_NS,
         rejects=parsed.rejects,
         records=parsed.lines,
@@ -71,7 +71,7 @@ def harvest_messages(desk: Desk, sources: list[Source], size: int) -> Harvest:
     if receivers:
         numbers = [{SOURCE: source.number, "receiver": index} for index, source in enumerate(receivers)]
         rows = counted(parsed.rows, [[source.number for source in receivers]]).join(
-            F.broadcast(small_frame(desk.spark, f"{SOURCE} INT, receiver INT", numbers)), on=SOURCE, how="inner"
+            F.broadcast(small_frame(workspace.spark, f"{SOURCE} INT, receiver INT", numbers)), on=SOURCE, how="inner"
         )
         result.frames.append((RECEIVED, rows.select(
             "receiver", F.lit(0).alias("sender"), "seq", F.col("first_ns").alias("intended_ns"),

@@ -11,7 +11,7 @@ import struct
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, Desk, Harvest, Source, peer
+from crescendo.importers.format import LINE, REASON, SOURCE, TEXT, ImportResult, SourceFile, Workspace, peer
 from crescendo.importers.lines import small_frame
 from crescendo.importers.times import SECOND_NS, US_NS
 from crescendo.record.schema import RATES
@@ -38,15 +38,17 @@ def role_of(head: bytes) -> str | None:
     return _ROLES.get(struct.unpack_from(">i", head, 16)[0])
 
 
-def harvest_rates(desk: Desk, sources: list[Source]) -> Harvest:
+def read_rates(workspace: Workspace, sources: list[SourceFile]) -> ImportResult:
     names = [
         {SOURCE: source.number, "peer": source.label, "role": role_of(source.head) or ""} for source in sources
     ]  # fmt: skip
-    records = _records(desk, sources).join(
-        F.broadcast(small_frame(desk.spark, f"{SOURCE} INT, peer STRING, role STRING", names)), on=SOURCE, how="inner"
+    records = _records(workspace, sources).join(
+        F.broadcast(small_frame(workspace.spark, f"{SOURCE} INT, peer STRING, role STRING", names)),
+        on=SOURCE,
+        how="inner",
     )
     faulty = F.col(REASON).isNotNull()
-    return Harvest(
+    return ImportResult(
         resolution_ns=SECOND_NS,
         frames=[(RATES, records.where(~faulty).withColumn("t_ns", F.col("us") * US_NS))],
         rejects=[records.where(faulty).select(SOURCE, LINE, REASON, F.lower(F.hex("record")).alias(TEXT))],
@@ -56,10 +58,10 @@ def harvest_rates(desk: Desk, sources: list[Source]) -> Harvest:
     )
 
 
-def _records(desk: Desk, sources: list[Source]) -> DataFrame:
+def _records(workspace: Workspace, sources: list[SourceFile]) -> DataFrame:
     """One row a record; LINE is its number, from 1."""
     whole_files = (
-        desk.spark.read.format("binaryFile")
+        workspace.spark.read.format("binaryFile")
         .option(_GLOB_PATHS, "false")
         .load([str(source.staged) for source in sources])
         .select(F.substring_index("path", "/", -1).alias("name"), "content")
@@ -93,5 +95,5 @@ def _integer(start: int) -> Column:
     return signed * F.lit(2**32) + low
 
 
-def _count(source: Source) -> int:
+def _count(source: SourceFile) -> int:
     return max(-(-source.staged.stat().st_size // _RECORD_BYTES) - 1, 0)

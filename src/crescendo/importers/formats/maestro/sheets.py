@@ -17,9 +17,9 @@ from crescendo.importers.format import (
     REASON,
     SOURCE,
     TEXT,
-    Desk,
-    Harvest,
-    Source,
+    ImportResult,
+    SourceFile,
+    Workspace,
     first_line,
     peer,
 )
@@ -46,7 +46,7 @@ FOLDERS = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class SheetLayout:
     """Files whose rows have the same columns."""
 
     folder: str
@@ -78,12 +78,12 @@ def is_sheet(name: str, head: bytes) -> bool:
     return _headings(head)[:2] == _FIRST and _folder(name) is not None
 
 
-def harvest_sheets(desk: Desk, sources: list[Source]) -> Harvest:
+def read_sheets(workspace: Workspace, sources: list[SourceFile]) -> ImportResult:
     layouts = _layouts(sources)
-    parsed = parse_lines(desk, SHEET, sources, _with_cells(layouts))
+    parsed = parse_lines(workspace, SHEET, sources, _with_cells(layouts))
     cells = _long(parsed.rows, layouts, sources)
     is_number = F.col("number").isNotNull()
-    return Harvest(
+    return ImportResult(
         resolution_ns=SECOND_NS,
         frames=[
             (READINGS, cells.where(is_number).withColumn("value", F.col("number"))),
@@ -96,7 +96,7 @@ def harvest_sheets(desk: Desk, sources: list[Source]) -> Harvest:
     )
 
 
-def _layouts(sources: list[Source]) -> list[Layout]:
+def _layouts(sources: list[SourceFile]) -> list[SheetLayout]:
     """Files with the same columns are read alike."""
     found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[int]] = defaultdict(list)
     for source in sources:
@@ -105,10 +105,10 @@ def _layouts(sources: list[Source]) -> list[Layout]:
         if folder == ROUTER_LINK and _lacks_link_type(source, len(headings)):
             columns = tuple(heading for heading in headings if heading != "LinkType")  # Maestro's own rows do
         found[folder, headings, columns].append(source.number)
-    return [Layout(*key, tuple(numbers)) for key, numbers in found.items()]
+    return [SheetLayout(*key, tuple(numbers)) for key, numbers in found.items()]
 
 
-def _with_cells(layouts: list[Layout]) -> Parse:
+def _with_cells(layouts: list[SheetLayout]) -> Parse:
     def parse(lines: DataFrame) -> DataFrame:
         cells, header = F.lit(None), F.lit(None)
         for layout in layouts:
@@ -126,7 +126,7 @@ def _with_cells(layouts: list[Layout]) -> Parse:
     return parse
 
 
-def _long(rows: DataFrame, layouts: list[Layout], sources: list[Source]) -> DataFrame:
+def _long(rows: DataFrame, layouts: list[SheetLayout], sources: list[SourceFile]) -> DataFrame:
     """One row a cell, with its number if it is one."""
     inspectors = [{SOURCE: source.number, "inspector": source.folder} for source in sources]
     metrics, entity = F.lit(None), F.lit(None)
@@ -166,6 +166,6 @@ def _folder(name: str) -> str | None:
     return FOLDERS.get(name.lower().split(".")[0])
 
 
-def _lacks_link_type(source: Source, headings: int) -> bool:
+def _lacks_link_type(source: SourceFile, headings: int) -> bool:
     lines = source.head.decode("utf-8", "replace").splitlines()[1:]
     return any(len(row) == headings - 1 for row in csv.reader(lines[:1]))

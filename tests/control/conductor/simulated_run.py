@@ -1,0 +1,200 @@
+"""A conductor with simulated peers in virtual time.
+
+The peers do what the protocol page says and nothing else; a fate per note decides what the network does with it. What
+the tests claim (who was ready, who died when) is remembered here, not asked from the conductor.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain, repeat
+
+from crescendo.control.conductor.commands import Conclude, RecordEvent, RunEnding, SendRequest
+from crescendo.control.conductor.events import (
+    Event,
+    Interrupted,
+    PeerAnswered,
+    PeerFailed,
+    PeerFinished,
+    PeerJoined,
+    PeerLost,
+    PeerReported,
+    Tick,
+)
+from crescendo.control.conductor.plan import PeerPlan, RunPlan
+from crescendo.control.conductor.step import begin, step
+from crescendo.control.notes import Command, Failure, Hello, Identity, Statistics
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+TICK = 100 * MS
+START = 5_000 * SECOND  # clocks do not begin at zero
+ADDRESS = "queue://perf"
+RATE = 1000
+
+DELIVER, DROP, TWICE, LATE = "deliver", "drop", "twice", "late"
+
+
+def plan(senders: int = 1, receivers: int = 1, *, inspectors: int = 0, **changes: object) -> RunPlan:
+    peers = [PeerPlan(f"receiver-{n}", "receiver", {"n": n}) for n in range(receivers)]
+    peers += [PeerPlan(f"sender-{n}", "sender", {"n": n}) for n in range(senders)]
+    peers += [PeerPlan(f"inspector-{n}", "inspector", {"n": n}) for n in range(inspectors)]
+    values: dict[str, object] = {
+        "warmup_ns": SECOND, "measure_ns": 2 * SECOND, "drain_ns": 5 * SECOND, "fan_out": {ADDRESS: 1},
+    }  # fmt: skip
+    return RunPlan(peers=tuple(peers), **(values | changes))  # type: ignore[arg-type]
+
+
+class Orchestra:
+    """Peers that play by the rules, unless they are told to die, fail, stay silent or never finish."""
+
+    def __init__(self, plan: RunPlan, fates: Iterable[str] = (), *, share: float = 1.0) -> None:
+        self.plan = plan
+        self.now_ns = START
+        self.run = begin(plan, START)
+        self.roles = {peer.id: peer.role for peer in plan.peers}
+        self.seen: dict[str, float] = {}  # what receivers say of their last second
+        self.commands: list[tuple[int, SendRequest | RecordEvent | Conclude]] = []
+        self.outcome: RunEnding | None = None
+        self.refusals: dict[tuple[str, Command], Failure] = {}
+        self.deaf: set[tuple[str, Command]] = set()  # requests that a peer never answers
+        self.silent: set[str] = set()  # alive, but not heard
+        self.dead: dict[str, int] = {}
+        self.endless: set[str] = set()
+        self.accepted: set[tuple[str, Command]] = set()  # which answers reached the conductor
+        self._share = share  # of what is owed, this arrives
+        self._fates = chain(fates, repeat(DELIVER))
+        self._later: list[tuple[int, Event]] = []
+        self._t0_ns: dict[str, int] = {}
+        self._done: set[str] = set()
+        self._halted: set[str] = set()
+
+    # what happens
+
+    def feed(self, event: Event) -> None:
+        if isinstance(event, PeerAnswered) and event.ok:
+            asked = next(
+                c for _, c in self.commands if isinstance(c, SendRequest) and c.correlation == event.correlation
+            )
+            self.accepted.add((event.peer, asked.command))
+        was_over = self.outcome is not None
+        self.run, commands = step(self.run, event)
+        assert not (was_over and commands), f"{event} after the end led to {commands}"
+        self.commands += [(self.now_ns, command) for command in commands]
+        for command in commands:
+            if isinstance(command, SendRequest):
+                self._handle(command)
+            elif isinstance(command, Conclude):
+                assert command is commands[-1]
+                self.outcome = command.outcome
+
+    def join_all(self) -> None:
+        for number, peer in enumerate(self.roles):
+            self._send(
+                PeerJoined(peer, Identity(peer, self.roles[peer], "host", 100 + number), Hello(7, "1"), self.now_ns)
+            )
+
+    def kill(self, peer: str, *, will: bool = True) -> None:
+        self.dead.setdefault(peer, self.now_ns)
+        if will:
+            self.feed(PeerLost(peer, "its control connection broke", self.now_ns))
+
+    def fail(self, peer: str, fault: str) -> None:
+        failure = Failure("the system closed the connection", fault)  # type: ignore[arg-type]
+        self.feed(PeerFailed(peer, failure, self.statistics(peer), self.now_ns))
+
+    def interrupt(self) -> None:
+        self.feed(Interrupted(self.now_ns))
+
+    def play(self, seconds: float, until: str = "") -> None:
+        """Let time pass, or until the first command of this name."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        while self.now_ns < end_ns and self.outcome is None and not (until and self.asked(until)):
+            self.now_ns += TICK
+            due = [event for due_ns, event in self._later if due_ns <= self.now_ns]
+            self._later = [(due_ns, event) for due_ns, event in self._later if due_ns > self.now_ns]
+            for event in due:
+                self.feed(replace(event, now_ns=self.now_ns))  # stamped when heard, not when sent
+            self._peers_play()
+            self.feed(Tick(self.now_ns))
+
+    # what can be seen
+
+    def asked(self, command: str, peer: str = "") -> list[int]:
+        """When the request was given."""
+        return [
+            t_ns
+            for t_ns, given in self.commands
+            if isinstance(given, SendRequest) and given.command.name == command and peer in {"", given.peer}
+        ]
+
+    def marks(self, kind: str) -> list[RecordEvent]:
+        return [given for _, given in self.commands if isinstance(given, RecordEvent) and given.kind == kind]
+
+    def ended(self) -> dict[str, str]:
+        assert self.outcome is not None
+        return {peer.id: peer.ended for peer in self.outcome.peers}
+
+    # how peers play
+
+    def _handle(self, request: SendRequest) -> None:
+        peer, command = request.peer, request.command
+        if peer in self.dead or (peer, command) in self.deaf:
+            return
+        if command is Command.HALT:
+            self._halted.add(peer)
+            return
+        if command in {Command.START_SENDER, Command.START_RECEIVER}:
+            self._t0_ns[peer] = request.payload["t0_ns"]
+        if command in {Command.STOP_SENDER, Command.STOP_RECEIVER}:
+            self._done.add(peer)
+        failure = self.refusals.get((peer, command))
+        answer = Command.OK if failure is None else Command.PROTOCOL_ERROR
+        statistics = self.statistics(peer) if command.name.startswith("STOP") else None
+        self._send(
+            PeerAnswered(peer, request.correlation, answer, failure is None, failure, statistics, self.now_ns),
+            delay_ns=1,
+        )
+
+    def _peers_play(self) -> None:
+        for peer, role in self.roles.items():
+            if peer in self.dead or peer in self.silent or peer in self._halted:
+                continue
+            self._send(PeerReported(peer, self.statistics(peer), self.now_ns))
+            t0_ns = self._t0_ns.get(peer)
+            length_ns = self.plan.warmup_ns + (self.plan.measure_ns or 2 * SECOND)
+            due = t0_ns is not None and self.now_ns >= t0_ns + length_ns
+            if role == "sender" and due and peer not in self._done | self.endless:
+                self._done.add(peer)
+                self._send(PeerFinished(peer, self.statistics(peer), self.now_ns))
+
+    def statistics(self, peer: str) -> Statistics:
+        if self.roles[peer] == "inspector":
+            return Statistics(self.now_ns)
+        count = self._count(peer)
+        last_sent_ns = float(self._t0_ns.get(peer, self.now_ns) + count * MS)
+        values = {"last_sent_ns": last_sent_ns, **(self.seen if self.roles[peer] == "receiver" else {})}
+        return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, values)
+
+    def _count(self, peer: str) -> int:
+        if self.roles[peer] == "receiver":
+            receivers = [one for one, role in self.roles.items() if role == "receiver"]
+            sent = sum(self._count(one) for one, role in self.roles.items() if role == "sender")
+            arrived = int(sent * self.plan.fan_out[ADDRESS] * self._share)
+            return arrived // len(receivers) + (arrived % len(receivers) if peer == receivers[0] else 0)
+        t0_ns = self._t0_ns.get(peer)
+        if t0_ns is None:
+            return 0
+        end_ns = t0_ns + self.plan.warmup_ns + (self.plan.measure_ns or 2 * SECOND)
+        return max(0, min(self.dead.get(peer, self.now_ns), end_ns) - t0_ns) * RATE // SECOND
+
+    def _send(self, event: Event, delay_ns: int = 0) -> None:
+        fate = next(self._fates)
+        if fate == DROP:
+            return
+        if fate == LATE:
+            delay_ns = 700 * MS
+        for _ in range(2 if fate == TWICE else 1):
+            if delay_ns:
+                self._later.append((self.now_ns + delay_ns, event))
+            else:
+                self.feed(event)

@@ -1,0 +1,28 @@
+"""Does a good-bye last no longer than the system takes to answer it?"""
+
+import secrets
+import time
+
+import pytest
+
+from crescendo.load.engine.graceful_close import close_gracefully
+from crescendo.load.protocols.registry import driver_of
+from crescendo.model.payload import PayloadSize
+from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.systems.instance import RunningInstance
+from pumping import pumped, ready
+
+
+@pytest.mark.parametrize("protocol", ["amqp10", "amqp091", "stomp", "mqtt"])
+def test_senders_leave_when_the_system_has_answered(rabbitmq: RunningInstance, protocol: str) -> None:
+    """RabbitMQ answers over AMQP and leaves it to us to hang up; a run would end late, and blame the senders."""
+    kind = "topic" if protocol == "mqtt" else "queue"
+    group = Group(address=f"{kind}://{secrets.token_hex(6)}", protocol=protocol, size=PayloadSize.fixed(64))
+    sender = ready(driver_of(protocol, "sender")(rabbitmq.endpoints[PROTOCOLS[protocol]], group))
+    sender.bodies[0] = 7
+    sender.send(0, 1)
+    while not pumped(sender):
+        pass
+    begun_s = time.monotonic()
+    close_gracefully([sender], patience_s=60)
+    assert time.monotonic() - begun_s < 30

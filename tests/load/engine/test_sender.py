@@ -1,0 +1,97 @@
+"""Is every message sent once, again when it must be, or shed and counted?"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crescendo.load.assignment import Quota
+from crescendo.load.engine.in_flight import Stretch
+from crescendo.load.engine.sender import PATIENCE_NS, Sender
+from crescendo.model.pacer import UNLIMITED, pacer_for
+from crescendo.model.workload import Group
+from load_fakes import FakeSendChannel
+
+MS = 1_000_000
+
+
+def a_sender(**group: object) -> Sender:
+    made = Group(rate=1000.0, **group)  # type: ignore[arg-type]
+    channel = FakeSendChannel()
+    channel.release()
+    return Sender(1, made, pacer_for(1000), Quota(100, UNLIMITED), channel, 7)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 99), st.integers(0, 99)), max_size=40))
+def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int, bool, int, int]]) -> None:
+    sender = a_sender()
+    attempts = dict.fromkeys(range(100), 0)
+    unsettled: set[int] = set()
+    settled: set[int] = set()
+    for count, breaks, first, last in steps:
+        due = sender.due(99 * MS)
+        if count and due:
+            stretch = sender.next_stretch(min(count, due))
+            for seq in range(stretch.first_seq, stretch.first_seq + stretch.length):
+                attempts[seq] += 1
+                assert stretch.attempt == attempts[seq]
+                assert seq not in unsettled | settled
+                unsettled.add(seq)
+            sender.mark_sent(stretch, 5)
+        found = {seq for seq in unsettled if first <= seq <= last}
+        before = sender.in_flight
+        sender.settled(range(first, last + 1))
+        assert before - sender.in_flight == len(found)
+        unsettled -= found
+        settled |= found
+        if breaks:
+            assert sender.interrupted() == len(unsettled)
+            unsettled.clear()
+        assert sender.in_flight == len(unsettled)
+        assert sender.due(99 * MS) == 100 - len(settled) - len(unsettled)
+    assert sender.sent == sum(tried > 0 for tried in attempts.values())
+
+
+def test_what_is_sent_again_keeps_the_time_of_its_first_attempt() -> None:
+    sender = a_sender()
+    sender.mark_sent(sender.next_stretch(10), 111)
+    sender.settled(range(2, 5))
+    sender.interrupted()
+    again = [sender.next_stretch(100), sender.next_stretch(100)]
+    assert again == [Stretch(0, 2, 2, 111), Stretch(5, 5, 2, 111)]
+    sender.mark_sent(again[0], 222)
+    sender.interrupted()
+    assert sender.next_stretch(100) == Stretch(0, 2, 3, 111)
+
+
+def test_a_full_buffer_sheds_the_newest() -> None:
+    sender = a_sender(buffer=5)
+    assert sender.cut_to_buffer(9 * MS, room=2) == range(7, 10)  # ten are due: two leave, five wait, three do not fit
+    assert sender.due(9 * MS) == 7
+    assert sender.next_stretch(2) == Stretch(0, 2)
+    assert sender.cut_to_buffer(12 * MS, room=0) == range(10, 13)
+    assert sender.next_stretch(100) == Stretch(2, 5)
+    assert sender.cut_to_buffer(13 * MS, room=0) == range(0)
+    assert sender.next_stretch(100) == Stretch(13, 1)
+    assert sender.shed == 6
+
+
+def test_without_a_buffer_nothing_is_shed() -> None:
+    sender = a_sender()
+    assert sender.cut_to_buffer(50 * MS, room=0) == range(0)
+    assert sender.due(50 * MS) == 51
+
+
+def test_few_messages_wait_for_more_only_while_many_are_under_way_and_not_for_long() -> None:
+    sender = a_sender()
+    sender.group = Group(rate=0)
+    sender.mark_sent(sender.next_stretch(80), 5 * MS)
+    assert sender.too_few(19, 5 * MS)
+    assert not sender.too_few(20, 5 * MS)
+    assert not sender.too_few(1, 5 * MS + PATIENCE_NS)
+    sender.settled(range(80))
+    assert not sender.too_few(1, 5 * MS), "nothing is under way that would bring more leave"
+
+
+def test_whoever_paces_does_not_wait_for_others() -> None:
+    sender = a_sender()
+    sender.mark_sent(sender.next_stretch(80), 5 * MS)
+    assert not sender.too_few(1, 5 * MS)

@@ -1,0 +1,93 @@
+"""Parts that are not what they should be are named and left out, and what rests on them cannot be judged."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from crescendo.model.verdict import Outcome
+from crescendo.pipeline.job import analyze
+from crescendo.pipeline.lake.build import LakeBuild, build_lake
+from crescendo.record.manifest import read_manifest, sha256_of, write_manifest
+from crescendo.record.schema import arrow_schema
+from many_runs import plain, write_run
+from table_hashes import hashes
+from tiny_recordings import START_NS, silent
+
+
+def truncated(part: Path) -> None:
+    part.write_bytes(part.read_bytes()[:-100])
+
+
+def wrongly_typed(part: Path) -> None:
+    table = pq.ParquetFile(part).read()
+    pq.write_table(table.set_column(0, "t_ns", table["t_ns"].cast(pa.string())), part)
+
+
+def foreign(part: Path) -> None:
+    pq.write_table(pa.table({"city": ["Zürich", "Brno"], "rain_mm": [1.0, 2.0]}), part)
+
+
+def rubbish_inside(part: Path) -> None:
+    """A sound footer, and pages that nobody can read."""
+    content = bytearray(part.read_bytes())
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    content[4 : len(content) - footer] = b"\xff" * (len(content) - footer - 4)
+    part.write_bytes(content)
+
+
+def fewer_rows(part: Path) -> None:
+    table = pq.ParquetFile(part).read().cast(arrow_schema("readings"))
+    pq.write_table(table[:3], part)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "settled/sender-0-00000.parquet": (truncated, "bytes, not"),
+    "spans/receiver-0-00000.parquet": (wrongly_typed, "does not have the columns of its table"),
+    "events/receiver-0-00000.parquet": (foreign, "does not have the columns of its table"),
+    "received/receiver-0-00000.parquet": (rubbish_inside, "cannot be read to its end"),
+    "readings/inspector-0-00000.parquet": (fewer_rows, "has 3 rows"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[LakeBuild]:
+    """A run in which nearly everything is damaged, and a good one. All but one part have the right hash: on purpose."""
+    folder = tmp_path_factory.mktemp("damage")
+    tiny = plain()
+    tiny.spans.append((START_NS, "client", "send", 5, 0.0, "ok", ""))
+    tiny.events.append((START_NS, "agent-0", "fault", "{}"))
+    bad, good = write_run(folder, "bad", tiny, inspected=True), write_run(folder, "good", plain())
+    manifest = read_manifest(bad)
+    files = []
+    for part in manifest.files:
+        if part.path in DAMAGE:
+            DAMAGE[part.path][0](bad / part.path)
+        forged = {"octets": (bad / part.path).stat().st_size, "sha256": sha256_of(bad / part.path)}
+        files.append(part if part.table == "settled" else replace(part, **forged))
+    write_manifest(bad, replace(manifest, files=files))
+    return build_lake([bad, good], folder / "lake", spark, silent)
+
+
+def test_damaged_parts_are_named_and_nothing_is_judged_on_them(results: list[LakeBuild]) -> None:
+    summary = results[0].summary
+    assert summary is not None, results[0].fault
+    intact = next(item for item in summary.validity if item.name == "every part intact")
+    assert not intact.holds
+    for part, (_, fault) in DAMAGE.items():
+        told = next(each for each in intact.detail.split("; ") if part in each)
+        assert fault in told
+    assert {check.outcome for check in summary.verdict.checks} == {Outcome.INVALID}
+    assert summary.total.sent == 200  # the rest of the recording is there
+    assert (summary.total.delivered, summary.total.settled) == (0, 0)
+
+
+def test_damage_does_not_spread(results: list[LakeBuild], spark: SparkSession, tmp_path: Path) -> None:
+    good = Path(results[1].run)
+    alone = write_run(tmp_path, "good", plain())
+    assert analyze(alone, spark, silent) == results[1].summary
+    assert hashes(alone / "tables") == hashes(good / "tables")

@@ -1,0 +1,37 @@
+"""Recordings, tables and a lake at URLs: as in directories, and what is missing for a URL is said."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from crescendo.model.errors import ConfigError
+from crescendo.pipeline.lake.build import build_lake
+from crescendo.pipeline.storage.hadoop import HadoopLocation
+from many_runs import plain, write_run
+from table_hashes import hashes
+from tiny_recordings import silent
+
+
+def test_at_urls_tables_and_lake_are_those_of_directories(spark: SparkSession, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "here", "run", plain())
+    there = shutil.copytree(run, tmp_path / "a place" / "run")
+    build_lake([run], tmp_path / "here" / "lake", spark, silent)
+    url, lake = f"file:{there}", f"file:{tmp_path}/a place/lake"
+    assert [(one.computed, one.fault) for one in build_lake([url], lake, spark, silent)] == [(True, "")]
+    assert hashes(there / "tables") == hashes(run / "tables")
+    assert [(one.computed, one.fault) for one in build_lake([url], lake, spark, silent)] == [(False, "")]
+    here = sorted(path.parent.relative_to(tmp_path / "here") for path in tmp_path.glob("here/lake/*/*/*/*.parquet"))
+    assert here == sorted(
+        path.parent.relative_to(tmp_path / "a place") for path in tmp_path.glob("a place/lake/*/*/*/*.parquet")
+    )
+    # No checksums of Hadoop's beside what the driver wrote, and no drafts.
+    assert [path for path in (tmp_path / "a place" / "lake").rglob(".*") if "runs" in path.parts] == []
+
+
+def test_without_its_library_s3a_is_refused_with_the_cure(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"S3AFileSystem not found; write spark\.jars\.packages .*hadoop-aws:3\."):
+        HadoopLocation("s3a://bucket/run", spark, tmp_path)
+    with pytest.raises(ConfigError, match=r"No FileSystem for scheme.*must be on Spark's class path"):
+        HadoopLocation("nowhere://bucket/run", spark, tmp_path)

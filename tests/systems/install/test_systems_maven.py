@@ -1,0 +1,160 @@
+"""Is a release either here, whole and known, or not here at all?"""
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crescendo.model.errors import ConfigError
+from crescendo.systems.install import maven
+from crescendo.systems.install.maven import RECORD, InstallRecord, data_directory, unpack
+from crescendo.systems.kinds.qpid_broker_j import RELEASE
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory of our own, and none of a person's brokers."""
+    monkeypatch.setenv("CRESCENDO_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("QPID_HOME", raising=False)
+    return tmp_path / "data"
+
+
+def given_home(directory: Path, *jars: str) -> Path:
+    (directory / "lib").mkdir(parents=True)
+    for jar in jars:
+        (directory / "lib" / jar).touch()
+    return directory
+
+
+def archive(path: Path, **files: bytes) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def recorded(data: Path, version: str) -> Path:
+    """A release as an earlier installation has left it."""
+    place = data / "systems" / "qpid-broker-j" / version
+    given_home(place / "home", f"qpid-broker-core-{version}.jar")
+    (place / RECORD).write_bytes(msgspec.json.encode(InstallRecord(version, "maven g:a:v", "0" * 64)))
+    return place
+
+
+def test_maven_brings_a_release_and_its_checksum_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sums: list[str] = []
+
+    def summed(fetched: Path, target: Path) -> None:
+        sums.append(subprocess.run(["sha256sum", fetched], capture_output=True, text=True, check=True).stdout[:64])
+        unpack(fetched, target)
+
+    monkeypatch.setattr(maven, "unpack", summed)
+    left = data / "systems" / "qpid-broker-j" / ".partial-of-a-killed-one"
+    (left / "unpacked").mkdir(parents=True)
+    steps: list[str] = []
+    found = RELEASE.install(None, steps.append)
+    assert len(steps) == 2
+    assert sorted(path.name for path in data.rglob("qpid-broker-j/*")) == [".lock", RELEASE.default]
+    assert found.home.joinpath("lib", f"qpid-broker-core-{found.version}.jar").stat().st_size > 0
+    assert sums == [found.sha256]
+
+    monkeypatch.setenv("PATH", "/nowhere")  # so that Maven cannot be asked again
+    assert RELEASE.install(None, steps.append) == found
+    assert len(steps) == 2
+
+
+def test_a_version_that_nobody_published_is_one_sentence_and_nothing_else(data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no Maven repository has .*:0\.0\.1 as tar\.gz; ask for another version"):
+        RELEASE.install("0.0.1", print)
+    assert [path.name for path in data.rglob("qpid-broker-j/*")] == [".lock"]
+
+
+@pytest.mark.parametrize("version", ["../../etc", "9.2.1:jar", "-Dx"])
+def test_what_is_no_version_never_reaches_maven_or_the_disk(version: str, data: Path) -> None:
+    with pytest.raises(ConfigError, match="is no version"):
+        RELEASE.install(version, print)
+    assert not data.exists()
+
+
+def test_a_failure_while_unpacking_leaves_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> Path:
+        (partial,) = data.rglob(".partial-*")
+        (partial / "x.tar.gz").write_bytes(b"this is no archive")
+        return partial / "x.tar.gz"
+
+    monkeypatch.setattr(maven, "fetch", broken)
+    with pytest.raises(ConfigError, match="cannot be unpacked"):
+        RELEASE.install(None, print)
+    assert [path.name for path in data.rglob("qpid-broker-j/*")] == [".lock"]
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside"])
+def test_an_archive_cannot_write_outside_its_place(name: str, tmp_path: Path) -> None:
+    hostile = archive(tmp_path / "hostile.tar.gz", **{name: b"gotcha"})
+    with pytest.raises(ConfigError, match="cannot be unpacked"):
+        unpack(hostile, tmp_path / "place")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_an_archive_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maven, "MAX_UNPACKED_BYTES", 1_000)
+    big = archive(tmp_path / "big.tar.gz", first=bytes(600), second=bytes(600))
+    with pytest.raises(ConfigError, match="more than"):
+        unpack(big, tmp_path / "place")
+    assert not (tmp_path / "place" / "second").exists()
+
+
+def test_a_home_that_is_named_says_its_version_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = given_home(tmp_path / "qpid", "qpid-broker-core-8.0.6.jar", "guava-33.jar")
+    assert (RELEASE.find(home, None).version, RELEASE.find(home, None).origin) == ("8.0.6", "given")
+    monkeypatch.setenv("QPID_HOME", str(home))
+    assert RELEASE.find(None, None).home == home
+    with pytest.raises(ConfigError, match=r"9\.2\.1 is not here, 8\.0\.6 is"):
+        RELEASE.find(None, "9.2.1")
+
+
+@pytest.mark.parametrize("jars", [(), ("qpid-broker-core-1.0.jar", "qpid-broker-core-2.0.jar")])
+def test_a_directory_that_is_no_home_is_refused(jars: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no qpid-broker-j"):
+        RELEASE.find(given_home(tmp_path / "qpid", *jars), None)
+
+
+def test_what_is_not_here_is_said_with_the_command_that_gets_it() -> None:
+    with pytest.raises(ConfigError, match=r"run: crescendo system install qpid-broker-j --version 8\.0\.6,"):
+        RELEASE.find(None, "8.0.6")
+
+
+def test_without_the_usual_version_the_newest_that_is_here_is_used(data: Path) -> None:
+    recorded(data, "8.0.6")
+    recorded(data, "8.0.10")
+    assert RELEASE.find(None, None).version == "8.0.10"
+    assert RELEASE.find(None, "8.0.6").version == "8.0.6"
+    recorded(data, RELEASE.default)
+    assert RELEASE.find(None, None).version == RELEASE.default
+
+
+def test_a_damaged_record_is_named_with_its_cure(data: Path) -> None:
+    place = recorded(data, RELEASE.default)
+    (place / RECORD).write_text("{")
+    with pytest.raises(ConfigError, match=r"remove .* and install it again"):
+        RELEASE.find(None, None)
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(data: Path) -> None:
+    data.write_text("a file where a directory should be")
+    with pytest.raises(ConfigError, match="set CRESCENDO_DATA to another directory"):
+        RELEASE.install(None, print)
+
+
+def test_releases_live_where_people_keep_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CRESCENDO_DATA")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert data_directory() == tmp_path / "crescendo"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_directory() == tmp_path / ".local" / "share" / "crescendo"

@@ -1,0 +1,62 @@
+"""Does the loopback relay start, serve and leave nothing behind?"""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import psutil
+import pytest
+
+from crescendo.model.errors import ConfigError, PeerError
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.systems.instance import start
+from crescendo.systems.registry import system_of
+from crescendo.wire.amqp10.handshake import Credentials
+from relay_client import RelayClient
+
+
+@pytest.mark.parametrize("password", ["simple", " two words ", "ü@:/%\n", ""])
+def test_it_serves_at_its_url_with_its_password_and_ends(tmp_path: Path, password: str) -> None:
+    settings = {"user": "a user", "password": password}
+    system = start(system_of("loopback"), settings, directory=tmp_path / "relay", on_fork=die_with_parent())
+    try:
+        parts = urlsplit(system.url)
+        assert parts.port is not None
+        assert (unquote(parts.username or ""), unquote(parts.password or "")) == ("a user", password)
+        RelayClient(parts.port, Credentials("a user", password)).die()
+        with pytest.raises(PeerError):
+            RelayClient(parts.port)
+        pid = system.facts["pid"]
+        assert psutil.pid_exists(pid)
+        assert not password or password not in str(system.facts)
+        words = " ".join(psutil.Process(pid).cmdline())
+        assert not password.strip() or password.strip() not in words
+    finally:
+        system.stop()
+        system.stop()  # twice is once
+    assert not psutil.pid_exists(pid)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"user": "x"}, "user and password go together"),
+        ({"pasword": "x"}, "settings.pasword: loopback knows no such setting; did you mean password?"),
+        ({"user": 5, "password": "x"}, "settings.user: Expected `str`"),
+        ({"queues": ["q"]}, "settings.queues: the loopback relay makes a queue when it is first used"),
+        ({"persistence": True}, "settings.persistence: the loopback relay keeps messages in memory only"),
+        ({"protocols": ["mqtt"]}, "settings.protocols: loopback does not speak 'mqtt'; it speaks amqp"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_starts(
+    tmp_path: Path, settings: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"system\.settings") as mistake:
+        start(system_of("loopback"), settings, directory=tmp_path / "relay")
+    assert words in str(mistake.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_system_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'artemiss'; known: .*loopback"):
+        system_of("artemiss")

@@ -1,0 +1,104 @@
+"""Streams of STOMP in both directions, and connections that read them as the load does."""
+
+import contextlib
+import random
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.stomp.connection import Connection
+from crescendo.wire.stomp.events import Deliveries, Receipts
+from crescendo.wire.stomp.server import ServerConnection
+from fuzzing import Victim, live_through
+from stomp_streams import CONNECTED_1_2, Script, Shape, raw
+from stream_feed import events_of, spoken
+
+PIECES = (
+    b"\n",
+    b"\n\n",
+    b"\r\n",
+    b"\0",
+    b":",
+    b"\\",
+    b"\\c",
+    b"content-length:",
+    b"9",
+    b"999999999999",
+    b"-1",
+    b"\xff",
+)
+
+
+def server_stream() -> bytes:
+    """What a server says to a client that receives."""
+    script = Script()
+    number = 5
+    for shape in (Shape(), Shape(crlf=True), Shape(timed=True, gap=b""), Shape(sized=False), Shape(prefix="a:\\")):
+        for _ in range(12):
+            script.message(shape, number, b"MESSAGE\n\n\0" * 4)
+            number += 1
+        for _ in range(6):
+            script.receipt(f"{number:016d}")
+    return CONNECTED_1_2 + bytes(script.octets) + raw("ERROR", ["message:over"], b"and out")
+
+
+def client_stream() -> bytes:
+    """What a client says to a server."""
+    sends = [raw("SEND", ["destination:/queue/q", "content-length:4", f"receipt:{n}"], b"a\0b\n") for n in range(12)]
+    rest = [raw("SUBSCRIBE", ["id:0", "destination:q"]), raw("ACK", ["id:1"]), raw("BEGIN", ["transaction:t"]), b"\n"]
+    return raw("CONNECT", ["accept-version:1.0,1.1,1.2", "host:/"]) + b"".join(sends + rest) + raw("DISCONNECT")
+
+
+def survive_as_client(stream: bytes, dice: random.Random) -> int:
+    """Read the stream as we would in earnest; how many bytes it made us say."""
+    return live_through(Connection(host="/", batching=dice.random() < 0.8), stream, dice, react)
+
+
+def react(client: Connection, event: object) -> None:
+    if isinstance(event, Deliveries):
+        assert event.bodies.sum() >= 0  # every byte that is promised is there
+        client.ack(event.subscription, event.ids[-1])
+    elif isinstance(event, Receipts):
+        assert len(list(event.ids)) >= 1
+
+
+def survive_as_server(stream: bytes, dice: random.Random) -> int:
+    server = ServerConnection()
+    with contextlib.suppress(PeerError):
+        while stream:
+            count = dice.randrange(1, len(stream) + 1)
+            server.receive_buffer()[:count] = stream[:count]
+            server.received(count)
+            stream = stream[count:]
+            while (frame := server.next_frame()) is not None:
+                assert len(bytes(frame.body)) >= 0
+                if "receipt" in frame.headers and server.agreement is not None and not server.closed:
+                    server.receipt(frame.headers["receipt"])
+    return len(spoken(server))
+
+
+def client_reads_to_the_end() -> None:
+    client = Connection(host="/")
+    messages = sum(len(e.ids) for e in events_of(client, server_stream()) if isinstance(e, Deliveries))
+    assert messages == 60
+    assert client.closed
+
+
+def server_reads_to_the_end() -> None:
+    server = ServerConnection()
+    octets = client_stream()
+    server.receive_buffer()[: len(octets)] = octets
+    server.received(len(octets))
+    commands = []
+    while (frame := server.next_frame()) is not None:
+        commands.append(frame.command)
+    assert commands == ["CONNECT", *["SEND"] * 12, "SUBSCRIBE", "ACK", "BEGIN", "DISCONNECT"]
+
+
+def insert_piece(octets: bytearray, at: int, dice: random.Random) -> None:
+    octets[at:at] = dice.choice(PIECES)
+
+
+OCTETS = bytes((0, 10, 13, 48, 57, 58, 92, 255))
+STOMP_VICTIMS = [
+    Victim("stomp-client", server_stream(), survive_as_client, client_reads_to_the_end, OCTETS, insert_piece),
+    Victim("stomp-server", client_stream(), survive_as_server, server_reads_to_the_end, OCTETS, insert_piece),
+]

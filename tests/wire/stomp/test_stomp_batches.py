@@ -1,0 +1,154 @@
+"""Is the batch path of STOMP nothing but a faster scalar path?
+
+The same bytes in any pieces must yield the same messages with and without batching, and the frames that a batch
+writes must be those that the scalar codec writes.
+"""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crescendo.model.errors import PeerError
+from crescendo.wire.stomp.batch import SendBatch, receipt_id
+from crescendo.wire.stomp.escaping import Version
+from crescendo.wire.stomp.events import Deliveries, Receipts
+from stomp_streams import Script, Shape, client_of, listen, raw, scripts
+from stream_feed import events_of, spoken
+
+relaxed = settings(max_examples=80, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
+
+
+@relaxed
+@given(scripts(), st.lists(st.integers(0, 40_000), max_size=12), st.booleans())
+def test_any_chunking_yields_the_same_messages_on_both_paths(script: Script, cuts: list[int], batching: bool) -> None:
+    assert listen(client_of(batching=batching), bytes(script.octets), cuts) == script.expected
+
+
+@settings(relaxed, max_examples=15)
+@given(scripts(), st.booleans())
+def test_byte_by_byte_yields_the_same_messages(script: Script, batching: bool) -> None:
+    data = bytes(script.octets[:6000])
+    found = listen(client_of(batching=batching), data, range(len(data)))
+    assert found == script.expected[: len(found)]
+    assert len(found) >= len(script.expected) or len(data) == 6000
+
+
+@relaxed
+@given(scripts(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=3))
+def test_both_paths_agree_on_damaged_runs(script: Script, damage: list[tuple[int, int]]) -> None:
+    """Whatever a byte in a run is turned into, both paths see the same messages and end at the same complaint."""
+    for at, value in damage:
+        script.octets[at % len(script.octets)] = value
+    heard = []
+    for batching in (True, False):
+        entries: list[object] = []
+        client = client_of(batching=batching)
+        try:
+            for event in events_of(client, bytes(script.octets)):
+                entries += listen_to(event)
+        except PeerError as err:
+            entries.append(str(err))
+        heard.append(entries)
+    assert heard[0] == heard[1]
+
+
+def listen_to(event: object) -> list[object]:
+    match event:
+        case Deliveries():
+            bodies = [body.tobytes() for body in event.bodies]
+            return [(event.subscription, event.redelivered, *pair) for pair in zip(event.ids, bodies, strict=True)]
+        case Receipts():
+            return list(event.ids)
+    return [event]
+
+
+def test_runs_take_the_batch_path_and_odd_frames_do_not() -> None:
+    script = Script()
+    for number in range(1000, 1500):
+        script.message(Shape(), number, bytes(256))
+    script.message(Shape(redelivered=True), 1500, bytes(256))
+    batched = {True: 0, False: 0}
+    for event in events_of(client_of(), bytes(script.octets)):
+        assert isinstance(event, Deliveries)
+        batched[event.batched] += len(event.ids)
+    assert batched == {True: 500, False: 1}
+
+
+def test_numbers_that_grow_a_digit_break_a_run_only_once() -> None:
+    script = Script()
+    for number in range(90, 190):
+        script.message(Shape(timed=True), number, bytes(64))
+    events = list(events_of(client_of(), bytes(script.octets)))
+    assert [len(event.ids) for event in events if isinstance(event, Deliveries)] == [10, 90]
+
+
+def test_runs_of_receipts_become_numbers() -> None:
+    script = Script()
+    for number in [*range(7, 300), *range(400, 500)]:
+        script.receipt(receipt_id(number))
+    (event,) = events_of(client_of(), bytes(script.octets))
+    assert isinstance(event, Receipts)
+    assert event.numbers is not None
+    assert event.numbers.tolist() == [*range(7, 300), *range(400, 500)]
+
+
+@pytest.mark.parametrize("odd", ["1234567890123456789", "12:4", "/", "٣", ""])
+def test_receipts_that_are_no_numbers_of_ours_stay_texts(odd: str) -> None:
+    script = Script()
+    for _ in range(5):
+        script.receipt(odd)
+    events = list(events_of(client_of("1.0"), bytes(script.octets)))
+    assert [name for event in events if isinstance(event, Receipts) for name in event.ids] == [odd] * 5
+    assert all(event.numbers is None for event in events if isinstance(event, Receipts))
+
+
+def test_messages_that_all_differ_take_linear_time() -> None:
+    """Equal lengths, different heads: looking at all the rest for each of them would be quadratic."""
+
+    def cost_s(count: int) -> float:
+        octets = b"".join(Shape(subscription=str(number % 2)).message(1000, bytes(32))[0] for number in range(count))
+        times_s = []
+        for _ in range(2):
+            client = client_of()
+            start_s = time.process_time()
+            assert len(listen(client, octets)) == count
+            times_s.append(time.process_time() - start_s)
+        return min(times_s)
+
+    assert cost_s(8000) < 8 * cost_s(2000)
+
+
+@given(
+    st.sampled_from(["/queue/q", "/topic/a:b", "/queue/0000000000000000", "/queue/ü\\"]),
+    st.sampled_from([0, 1, 32, 256, 4096]),
+    st.booleans(),
+    st.sampled_from(list(Version)),
+    st.integers(0, 10**16 - 5) | st.sampled_from([0, 9997, 99_999_998, 10**16 - 4]),
+    st.integers(1, 4),
+)
+def test_a_batch_writes_the_bytes_that_the_scalar_codec_writes(
+    destination: str, body_length: int, receipts: bool, version: Version, first: int, count: int
+) -> None:
+    batch = SendBatch(
+        destination, body_length=body_length, receipts=receipts, version=version, persistent=True, capacity=4
+    )  # fmt: skip
+    bodies = np.arange(4 * body_length, dtype=np.uint32).astype(np.uint8).reshape(4, body_length)
+    batch.bodies[:] = bodies
+    client = client_of(version.value)
+    for number in range(count):
+        receipt = receipt_id(first + number) if receipts else None
+        client.send(destination, bodies[number].tobytes(), persistent=True, receipt=receipt)
+    expected = spoken(client)
+    client.send_batch(batch, first, count)
+    assert spoken(client) == expected
+
+
+def test_a_batch_is_what_the_specification_says() -> None:
+    batch = SendBatch("/queue/q", body_length=3, receipts=True, version=Version.V1_2, capacity=2)
+    batch.bodies[:] = np.frombuffer(b"a\0b", np.uint8)
+    lines = ["content-length:3", "destination:/queue/q"]
+    expected = [raw("SEND", [*lines, f"receipt:{text}"], b"a\0b") for text in ("0000000000000099", "0000000000000100")]
+    assert bytes(batch.frames(99, 2)) == b"".join(expected)
