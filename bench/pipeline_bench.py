@@ -33,7 +33,7 @@ from crescendo.pipeline.latency.histogram import latency_histogram
 from crescendo.pipeline.ledger.balance import read_balance
 from crescendo.pipeline.ledger.block_sums import block_sums
 from crescendo.pipeline.ledger.ledger import ledger
-from crescendo.pipeline.scans import ACCOUNTS
+from crescendo.pipeline.scans import BLOCK_SUMS
 from crescendo.pipeline.source.ingest import readable_recording
 from crescendo.pipeline.spark.class_archive import archive_options
 from crescendo.pipeline.spark.java import use_java
@@ -178,13 +178,13 @@ def _core(work: AnalysisContext, store: TableStore) -> None:
     frames, timeline, parties = work.frames, work.timeline, work.connections
     tables: dict[str, Callable[[], DataFrame]] = {
         columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
-        ACCOUNTS: lambda: block_sums(frames, timeline, parties),
+        BLOCK_SUMS: lambda: block_sums(frames, timeline, parties),
         columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
     }
     with ThreadPoolExecutor(len(tables)) as pool:
         for written in [pool.submit(store.write_frame, name, frame) for name, frame in tables.items()]:
             written.result()
-    total = ledger(read_balance(store.files(ACCOUNTS), parties), {}, parties)[0]
+    total = ledger(read_balance(store.files(BLOCK_SUMS), parties), {}, parties)[0]
     assert total.delivered == total.owed == total.settled
 
 

@@ -1,4 +1,4 @@
-"""Several small runs: some with something to see in every table, some that are quick to analyse."""
+"""Small runs: some with rows in every table, some that are fast to analyse."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tiny_recordings import MEASURE_NS, MS, SECOND_NS, START_NS, Tiny
 
 
 def eventful(seed: int = 1, messages: int = 400) -> Tiny:
-    """Loss, repetition, an outage, errors, spans and a fault; times from a seed."""
+    """A run with loss, duplicates, an outage, errors, spans and a fault; times come from a seed."""
     random = np.random.default_rng(seed)
     tiny = Tiny(group={"senders": 2, "receivers": 2, "rate": 50.0})
     for sender in range(2):
@@ -23,9 +23,9 @@ def eventful(seed: int = 1, messages: int = 400) -> Tiny:
             due_ns = MEASURE_NS + seq * 15 * MS
             late_ns = int(random.integers(0, MS))
             tiny.send(sender, seq, due_ns, late_ns)
-            held_ns = SECOND_NS if MEASURE_NS + SECOND_NS < due_ns < MEASURE_NS + 2 * SECOND_NS else 0
+            delay_ns = SECOND_NS if MEASURE_NS + SECOND_NS < due_ns < MEASURE_NS + 2 * SECOND_NS else 0
             for _ in range(int(random.choice([0, 1, 1, 1, 1, 1, 1, 2]))):
-                arrivals.append((due_ns + late_ns + held_ns + int(random.integers(MS, 40 * MS)), seq, due_ns, late_ns))
+                arrivals.append((due_ns + late_ns + delay_ns + int(random.integers(MS, 40 * MS)), seq, due_ns, late_ns))
         for received_ns, seq, due_ns, late_ns in sorted(arrivals):
             flags = int(random.choice([0, 0, 0, Flag.OUT_OF_ORDER]))
             tiny.deliver(sender, sender, seq, due_ns, received_ns, flags, late_ns)
@@ -41,7 +41,7 @@ def eventful(seed: int = 1, messages: int = 400) -> Tiny:
 
 
 def plain(seed: int = 1, messages: int = 200) -> Tiny:
-    """One message lost, and nothing else that would need another job."""
+    """A run with one lost message, and nothing else that would need another job."""
     random = np.random.default_rng(seed)
     tiny = Tiny(group={"rate": 50.0})
     for seq in range(messages):
@@ -54,7 +54,7 @@ def plain(seed: int = 1, messages: int = 200) -> Tiny:
 
 
 def write_run(folder: Path, name: str, tiny: Tiny, seed: int = 1, *, inspected: bool = False) -> Path:
-    """A recording of this name, with readings of an inspector if it had one."""
+    """Write a recording of this name, with readings of an inspector if `inspected`."""
     run_dir = folder / name
     run_dir.mkdir(parents=True)
     tiny.write(run_dir)
@@ -67,9 +67,9 @@ def write_run(folder: Path, name: str, tiny: Tiny, seed: int = 1, *, inspected: 
 
 def _inspect(run_dir: Path, seed: int) -> None:
     random = np.random.default_rng(seed)
-    looks = np.arange(200)
+    polls = np.arange(200)
     recorder = Recorder(run_dir, "inspector-0")
-    t_ns = START_NS + looks * 30 * MS
-    entity = np.array([f"queue/{number % 3}" for number in looks], object)
-    recorder.append(READINGS, looks.size, t_ns, "inspector-0", entity, "depth", random.random(looks.size) / 3)
+    t_ns = START_NS + polls * 30 * MS
+    entity = np.array([f"queue/{number % 3}" for number in polls], object)
+    recorder.append(READINGS, polls.size, t_ns, "inspector-0", entity, "depth", random.random(polls.size) / 3)
     recorder.close()

@@ -1,6 +1,6 @@
-"""What should the tables of a recording hold? Worked out again from its rows with NumPy, one message at a time.
+"""What should the tables of a recording hold? Recomputed from its rows with NumPy, one message at a time.
 
-Uses nothing of the pipeline; buckets are turned back into values by the caller's tolerance, not here.
+Uses nothing of the pipeline. Gives exact values; the caller allows for the width of a bucket.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ def delivered(tiny: Tiny) -> list[tuple[int, ...]]:
 
 
 def latency_samples(tiny: Tiny, unbounded: bool) -> Samples:
-    """(scope, phase, second, party, kind) -> every sample."""
+    """(scope, phase, second, party, kind) -> all samples."""
     found: Samples = defaultdict(list)
 
     def note(kind: str, at_ns: int, value_ns: int, sender: int | None = None, receiver: int | None = None) -> None:
@@ -65,7 +65,7 @@ def destination(tiny: Tiny) -> str:
 
 
 def span_samples(tiny: Tiny) -> Samples:
-    """(phase, action, outcome or None for all) -> every duration; outcomes only where there were several."""
+    """(phase, action, outcome or None for all) -> all durations; single outcomes only where an action has several."""
     found: Samples = defaultdict(list)
     for t_ns, _, action, duration_ns, _, outcome, _ in tiny.spans:
         for key in (None, outcome):
@@ -78,7 +78,7 @@ def span_samples(tiny: Tiny) -> Samples:
 
 
 def jitter_samples(tiny: Tiny) -> dict[int, list[int]]:
-    """receiver -> J of each delivery after its first, in the order of arrival."""
+    """receiver -> jitter of each delivery after its first, in arrival order."""
     found: dict[int, list[int]] = {}
     for receiver in {row[0] for row in delivered(tiny)}:
         rows = sorted((row for row in delivered(tiny) if row[0] == receiver), key=lambda row: row[6])
@@ -110,7 +110,7 @@ def error_rows(tiny: Tiny) -> set[tuple[int, int, str, int, float]]:
 
 
 def backlog_rows(tiny: Tiny) -> dict[tuple[str, int], tuple[int, int, int]]:
-    """(subscription, second) -> sent, received, backlog; from the first second in which anything happened."""
+    """(subscription, second) -> sent, received, backlog; from the first second with any activity."""
     topic = tiny.group["address"].startswith("topic")
     receivers = tiny.group["receivers"]
     names = [f"{tiny.group['address']}#main.{n}" for n in range(receivers)] if topic else [tiny.group["address"]]
@@ -122,10 +122,10 @@ def backlog_rows(tiny: Tiny) -> dict[tuple[str, int], tuple[int, int, int]]:
         seconds = [second_of(t_ns) for t_ns in (*due, *sent, *received)]
         if not seconds:
             continue
-        waiting = 0
+        backlog = 0
         for second in range(min(seconds), max(seconds) + 1):
-            came = sum(second_of(t_ns) == second for t_ns in received)
-            went = sum(second_of(t_ns) == second for t_ns in sent)
-            waiting += went - came
-            rows[name, second] = went, came, waiting
+            received_now = sum(second_of(t_ns) == second for t_ns in received)
+            sent_now = sum(second_of(t_ns) == second for t_ns in sent)
+            backlog += sent_now - received_now
+            rows[name, second] = sent_now, received_now, backlog
     return rows

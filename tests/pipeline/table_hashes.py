@@ -1,4 +1,4 @@
-"""What is in the tables of a run, whatever way it lies in files?"""
+"""What do the tables of a run hold, however they are split into files?"""
 
 import hashlib
 from pathlib import Path
@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 
 def hashes(tables: Path) -> dict[str, str]:
-    """Table -> hash of its rows, sorted. Numbers are compared to the last bit."""
+    """Table -> hash of its sorted rows. Numbers count to the last bit."""
     found = {}
     for table in sorted(tables.iterdir()):
         rows = [

@@ -1,4 +1,4 @@
-"""From a recording to tables and a summary: whole, repeatable, honest and quiet."""
+"""From a recording to tables and a summary: complete, repeatable, honest and quiet."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ TABLES = [
 
 
 def content(run_dir: Path) -> dict[str, list[str]]:
-    """Every table as sorted text: what is in it, not how it lies in files."""
+    """Every table as sorted text: its content, however it is split into files."""
     tables: dict[str, list[str]] = {}
     for table in sorted((run_dir / "tables").iterdir()):
         rows: list[dict[str, Any]] = pq.read_table(table).to_pylist()
@@ -37,7 +37,7 @@ def content(run_dir: Path) -> dict[str, list[str]]:
 
 
 def flawed() -> Tiny:
-    """Loss, repetition and negative latency, to have something in every table."""
+    """A run with loss, duplicates and negative latency, to have rows in every table."""
     tiny = Tiny(group={"senders": 2, "rate": 5.0})
     tiny.carry(30)
     for seq in range(5):
@@ -50,24 +50,24 @@ def flawed() -> Tiny:
 
 @dataclass(frozen=True)
 class Analysed:
-    """A flawed run in a directory that a person might name like this, analysed once."""
+    """A flawed run in a directory with an awkward name, analysed once."""
 
     run_dir: Path
     summary: Summary
-    said: list[str]
+    progress: list[str]
 
 
 @pytest.fixture(scope="module")
 def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
     run_dir = tmp_path_factory.mktemp("job") / "a run [1] {x,y} *? at 12:30 é %20"
     run_dir.mkdir()
-    said: list[str] = []
-    return Analysed(run_dir, analyze(flawed().write(run_dir), spark, said.append), said)
+    progress: list[str] = []
+    return Analysed(run_dir, analyze(flawed().write(run_dir), spark, progress.append), progress)
 
 
-def test_the_summary_on_disk_is_the_summary_returned_and_nothing_else_is_left(analysed: Analysed) -> None:
+def test_the_summary_on_disk_equals_the_one_returned_and_no_scratch_files_remain(analysed: Analysed) -> None:
     assert read_summary(analysed.run_dir) == analysed.summary
-    assert analysed.said
+    assert analysed.progress
     assert sorted(path.name for path in (analysed.run_dir / "tables").iterdir()) == TABLES
     hidden = [path for path in (analysed.run_dir / "tables").rglob("*") if path.name.startswith((".", "_"))]
     assert hidden == []
@@ -84,7 +84,7 @@ def test_analysing_twice_gives_the_same_tables(spark: SparkSession, analysed: An
     assert content(analysed.run_dir) == tables
 
 
-def test_throughput_and_counts_are_those_of_the_raw_parts(analysed: Analysed) -> None:
+def test_throughput_equals_a_count_of_the_raw_parts(analysed: Analysed) -> None:
     sent, received = (pq.read_table(analysed.run_dir / table) for table in ("sent", "received"))
     query = f"""
         SELECT (sent_ns - {START_NS}) // {SECOND_NS} AS second, 'sender' AS role, sender AS connection,
@@ -94,10 +94,10 @@ def test_throughput_and_counts_are_those_of_the_raw_parts(analysed: Analysed) ->
         SELECT floor((received_ns - {START_NS}) / {SECOND_NS}), 'receiver', receiver, count(*), sum(size)::BIGINT
         FROM received GROUP BY ALL
     """  # noqa: S608
-    with duckdb.connect() as asked:
-        asked.register("sent", sent)
-        asked.register("received", received)
-        expected = asked.execute(query).fetchall()
+    with duckdb.connect() as database:
+        database.register("sent", sent)
+        database.register("received", received)
+        expected = database.execute(query).fetchall()
     rows = pq.read_table(analysed.run_dir / "tables" / "throughput").to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
 
@@ -111,8 +111,8 @@ def test_an_empty_recording_is_analysed_and_proves_nothing(spark: SparkSession, 
     assert sorted(content(tmp_path)) == TABLES
 
 
-def test_damaged_parts_are_named_and_not_computed_with(spark: SparkSession, tmp_path: Path) -> None:
-    """One has a flipped byte; another is no Parquet, whatever its hash says."""
+def test_damaged_parts_are_named_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    """One has a flipped byte; another is not Parquet, although its hash is right."""
     tiny = Tiny()
     tiny.carry(20)
     manifest = read_manifest(tiny.write(tmp_path))
@@ -135,7 +135,7 @@ def test_damaged_parts_are_named_and_not_computed_with(spark: SparkSession, tmp_
     assert summary.verdict.outcome is Outcome.INVALID
 
 
-def test_a_lost_peer_undermines_what_rests_on_it_and_a_proven_duplicate_fails_all_the_same(
+def test_a_lost_peer_invalidates_the_checks_that_need_it_but_a_proven_duplicate_still_fails(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tiny = Tiny(checks={"lost": 0, "duplicated": 0}, ended={RECEIVER_PEER: "lost"}, state=State.INCOMPLETE)
@@ -148,10 +148,10 @@ def test_a_lost_peer_undermines_what_rests_on_it_and_a_proven_duplicate_fails_al
     assert verdict.outcome is Outcome.FAIL
 
 
-def test_rate_batch_share_and_clock_bound_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_summary_reports_rate_batch_share_and_clock_bound(spark: SparkSession, tmp_path: Path) -> None:
     tiny = Tiny(group={"rate": 10.0}, bound_ns=7)
     tiny.carry(40)
-    tiny.send(0, 40, START_NS)  # sent and received in the warm-up, so no part of the rate
+    tiny.send(0, 40, START_NS)  # sent and received in the warm-up, so not part of the rate
     tiny.deliver(0, 0, 40, START_NS, START_NS + MS)
     summary = analyze(tiny.write(tmp_path), spark, silent)
     assert (summary.rate.offered, summary.rate.sent, summary.rate.sustained) == (10.0, 10.0, 10.0)
@@ -169,14 +169,14 @@ def test_a_run_without_phases_has_no_rate_to_judge(spark: SparkSession, tmp_path
     assert summary.verdict.outcome is Outcome.INVALID
 
 
-def test_what_is_no_recording_is_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_recording_is_refused_and_left_untouched(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text("mine")
     with pytest.raises(ConfigError, match="not a recording"):
         analyze(tmp_path, spark, silent)
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
 
-def test_an_analysis_that_breaks_leaves_no_summary(
+def test_a_failed_analysis_leaves_no_summary(
     spark: SparkSession, analysed: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(analysed.run_dir, tmp_path, dirs_exist_ok=True)

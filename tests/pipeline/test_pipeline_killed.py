@@ -1,4 +1,4 @@
-"""Killed at any moment and run again, an analysis gives the tables that it would have given at once."""
+"""An analysis killed at any moment and run again gives the tables of an uninterrupted one."""
 
 import os
 import shutil
@@ -21,11 +21,11 @@ from tiny_recordings import silent
 pytestmark = pytest.mark.timeout(900)
 
 CRESCENDO = str(Path(sys.executable).with_name("crescendo"))
-GONE_S = 120.0
+EXIT_TIMEOUT_S = 120.0
 
 
-def killed_at(words: str, folder: Path, scratch: Path) -> None:
-    """Start the command on all runs of a folder, and kill it without warning when it says these words."""
+def kill_at(text: str, folder: Path, scratch: Path) -> None:
+    """Start the command on all runs of a folder, and send SIGKILL when its progress contains this text."""
     process = subprocess.Popen(
         [CRESCENDO, "analyze", str(folder)],
         stdout=subprocess.DEVNULL,
@@ -34,47 +34,47 @@ def killed_at(words: str, folder: Path, scratch: Path) -> None:
         env=os.environ | {"TMPDIR": str(scratch)},
         preexec_fn=die_with_parent(),  # noqa: PLW1509 - one prctl, from the main thread
     )
-    said = []
+    lines = []
     assert process.stderr is not None
     for line in process.stderr:
-        said.append(line)
-        if words in line:
+        lines.append(line)
+        if text in line:
             break
     else:
-        pytest.fail(f"it never said {words!r}: {said}")
-    family = psutil.Process(process.pid).children(recursive=True)  # before Spark starts there is nobody
+        pytest.fail(f"{text!r} never appeared: {lines}")
+    children = psutil.Process(process.pid).children(recursive=True)  # none before Spark starts
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stderr.close()
-    # Its Spark notices by itself and goes too; nothing may stay behind.
-    _, alive = psutil.wait_procs(family, timeout=GONE_S)
+    # Its Spark notices and exits too; no process may remain.
+    _, alive = psutil.wait_procs(children, timeout=EXIT_TIMEOUT_S)
     assert alive == []
 
 
-FEW = ["1 of 2, {0}: looking at how"]
+FEW = ["1 of 2, {0}: computing behaviour"]
 MANY = [
-    "starting Spark", "1 of 2, {0}: checking", "1 of 2, {0}: counting", "1 of 2, {0}: looking at how",
+    "starting Spark", "1 of 2, {0}: checking", "1 of 2, {0}: counting", "1 of 2, {0}: computing behaviour",
     "1 of 2, {0}: judging", "1 of 2, {0}: into the lake", "2 of 2, {1}: checking", "2 of 2, {1}: counting",
-    "2 of 2, {1}: looking at how",
+    "2 of 2, {1}: computing behaviour",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("moments", [FEW, pytest.param(MANY, marks=pytest.mark.soak)], ids=["few", "many"])
-def test_killed_again_and_again_it_gives_the_same_tables(
+def test_an_analysis_killed_repeatedly_gives_the_same_tables(
     spark: SparkSession, tmp_path: Path, moments: list[str]
 ) -> None:
-    folder, apart, scratch = tmp_path / "runs", tmp_path / "apart", tmp_path / "scratch"
+    folder, reference, scratch = tmp_path / "runs", tmp_path / "reference", tmp_path / "scratch"
     scratch.mkdir()
     runs = [write_run(folder, f"run-{seed}", plain(seed), seed) for seed in (1, 2)]
-    shutil.copytree(folder, apart)
+    shutil.copytree(folder, reference)
     expected = []
     for run in runs:
-        analyze(apart / run.name, spark, silent)
-        expected.append(hashes(apart / run.name / "tables"))
+        analyze(reference / run.name, spark, silent)
+        expected.append(hashes(reference / run.name / "tables"))
     for moment in moments:
-        killed_at(moment.format(*runs), folder, scratch)
+        kill_at(moment.format(*runs), folder, scratch)
     results = build_lake(runs, folder / "lake", spark, silent)
-    # A run that was whole when the plug was pulled for the last time is not computed again.
+    # A run that was complete at the last kill is not computed again.
     assert [(one.computed, one.fault) for one in results] == [(moments == FEW, ""), (True, "")]
     assert [hashes(run / "tables") for run in runs] == expected
     assert len(list(folder.glob("lake/runs/*/run=*/*.parquet"))) == 2

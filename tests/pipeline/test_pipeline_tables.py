@@ -1,4 +1,4 @@
-"""Every table of any recording is what a plain recount of its rows gives; dear tables appear by their rule."""
+"""Every table of any recording equals a plain recount of its rows; expensive tables appear when they should."""
 
 import json
 import math
@@ -29,23 +29,23 @@ def read(run_dir: Path, table: str) -> list[dict[str, Any]]:
     return rows
 
 
-FATES = ["mixed, topic", "mixed, queue", "all lost", "all duplicated", "one message", "empty"]
+SCENARIOS = ["mixed, topic", "mixed, queue", "all lost", "all duplicated", "one message", "empty"]
 
 
-def recording(fate: str, random: np.random.Generator) -> Tiny:
-    """A run of this kind: everything else of it, also how many there are of what, is thrown with dice."""
-    mixed = fate.startswith("mixed")
-    topic = fate.endswith("topic") if mixed else bool(random.integers(2))
+def recording(scenario: str, random: np.random.Generator) -> Tiny:
+    """A run of this kind; everything else about it, including all numbers, is random."""
+    mixed = scenario.startswith("mixed")
+    topic = scenario.endswith("topic") if mixed else bool(random.integers(2))
     unbounded = False if mixed else bool(random.integers(2))
     senders, receivers = random.integers(2, 4, 2).tolist()
     address = "topic://t" if topic else "queue://q"
     group = {"address": address, "senders": senders, "receivers": receivers, "rate": 0 if unbounded else 50.0}
-    ended = {"all lost": {RECEIVER_PEER: "lost"}, "mixed, queue": {SENDER_PEER: "lost"}}.get(fate, {})
+    ended = {"all lost": {RECEIVER_PEER: "lost"}, "mixed, queue": {SENDER_PEER: "lost"}}.get(scenario, {})
     tiny = Tiny(group=group, ended=ended, state=State.INCOMPLETE if ended else State.SEALED)
-    messages = {"empty": 0, "one message": 1}.get(fate, int(random.integers(120, 201)))
+    messages = {"empty": 0, "one message": 1}.get(scenario, int(random.integers(120, 201)))
     spread_ns = int(random.choice([10**9, 10**4]))
     arrivals = []
-    for sender in range(1 if fate == "one message" else senders):
+    for sender in range(1 if scenario == "one message" else senders):
         intended_ns = START_NS - SECOND_NS // 2 + np.sort(random.integers(0, 6 * SECOND_NS, messages))
         late_ns = 0 * intended_ns if unbounded else random.integers(0, 50 * MS, messages)
         for seq in range(messages):
@@ -53,15 +53,17 @@ def recording(fate: str, random: np.random.Generator) -> Tiny:
             tiny.send(sender, seq, due_ns, late)
             if random.random() < 0.1:
                 tiny.send(sender, seq, due_ns, late + MS, attempt=2)
-            times = {"all lost": 0, "all duplicated": 2}.get(fate, int(random.choice([0, 1, 1, 1, 2])) if mixed else 1)
+            times = int(random.choice([0, 1, 1, 1, 2])) if mixed else 1
+            times = {"all lost": 0, "all duplicated": 2}.get(scenario, times)
             for receiver in range(receivers) if topic else [int(random.integers(receivers))]:
-                # Some arrive before they were sent: the clocks of two machines.
-                took_ns = [int(value) for value in random.integers(-5_000, spread_ns, times)]
-                arrivals += [(due_ns + late + value, receiver, sender, seq, due_ns, late) for value in took_ns]
+                # Some arrive before they were sent, as with the clocks of two machines.
+                transfers_ns = [int(value) for value in random.integers(-5_000, spread_ns, times)]
+                arrivals += [(due_ns + late + value, receiver, sender, seq, due_ns, late) for value in transfers_ns]
         for seq in range(0, messages - 4, 5):
-            told_ns = int(intended_ns[seq]) + int(random.integers(1, 80 * MS))
+            settled_ns = int(intended_ns[seq]) + int(random.integers(1, 80 * MS))
             outcome = int(random.choice([1, 1, 1, 2, 3, 4]))
-            tiny.settled.append((sender, seq, seq + int(random.integers(5)), int(intended_ns[seq]), told_ns, outcome))
+            last = seq + int(random.integers(5))
+            tiny.settled.append((sender, seq, last, int(intended_ns[seq]), settled_ns, outcome))
     for received_ns, receiver, sender, seq, due_ns, late in sorted(arrivals):
         flags = int(random.choice([0, 0, 0, 0, Flag.REDELIVERED, Flag.STRAY]))
         tiny.deliver(receiver, sender, seq, due_ns, received_ns, flags, late)
@@ -88,12 +90,12 @@ def assert_described(row: dict[str, Any], values: list[int]) -> None:
             assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
 
 
-# One recording of each fate, and another one each time: every one is a dozen Spark jobs.
-@pytest.mark.parametrize("fate", FATES)
-def test_every_table_of_any_recording_is_what_a_recount_gives(spark: SparkSession, fate: str, tmp_path: Path) -> None:
+# One recording of each scenario, different in each run of the tests: each one costs a dozen Spark jobs.
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_table_of_any_recording_equals_a_recount(spark: SparkSession, scenario: str, tmp_path: Path) -> None:
     seed = np.random.SeedSequence().entropy
     print(f"made with np.random.default_rng({seed})")  # pytest shows it when the test fails
-    tiny = recording(fate, np.random.default_rng(seed))
+    tiny = recording(scenario, np.random.default_rng(seed))
     summary = analyze(tiny.write(tmp_path), spark, silent, full=True)
     _compare_latency(tmp_path, tiny)
     _compare_summary(summary, tiny)
@@ -120,7 +122,7 @@ def _compare_latency(run_dir: Path, tiny: Tiny) -> None:
 
 
 def _compare_summary(summary: Summary, tiny: Tiny) -> None:
-    """The rows that people see first, against the sorted samples of each phase."""
+    """The rows of the summary, against the sorted samples of each phase."""
     samples = recount.latency_samples(tiny, unbounded=not tiny.group["rate"])
     phases = {(key[1], key[4]): values for key, values in samples.items() if key[0] == "phase"}
     assert {(row.phase, row.kind) for row in summary.latency} == phases.keys()
@@ -172,7 +174,7 @@ def _compare_spans(run_dir: Path, tiny: Tiny) -> None:
 
 
 def interrupted() -> Tiny:
-    """A hundred messages a second to two receivers; nothing arrives for a second, then what was held comes at once."""
+    """A hundred messages per second to two receivers; none arrive for a second, then all delayed ones at once."""
     tiny = Tiny(group={"receivers": 2, "rate": 100.0}, checks={"lost": 0})
     back_ns = MEASURE_NS + 2 * SECOND_NS
     arrivals = []
@@ -181,7 +183,7 @@ def interrupted() -> Tiny:
         tiny.send(0, seq, due_ns)
         received_ns = due_ns + MS
         if back_ns - SECOND_NS <= due_ns < back_ns:
-            received_ns = back_ns + (back_ns - due_ns) // 100  # the last is the first
+            received_ns = back_ns + (back_ns - due_ns) // 100  # in reverse order
         arrivals.append((received_ns, seq % 2, seq, due_ns))
     highest = [-1, -1]
     for received_ns, receiver, seq, due_ns in sorted(arrivals):
@@ -194,22 +196,20 @@ def interrupted() -> Tiny:
     return tiny
 
 
-def test_an_interruption_is_seen_in_outages_bursts_jitter_and_beside_its_fault(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_interruption_shows_in_outages_bursts_jitter_and_effects(spark: SparkSession, tmp_path: Path) -> None:
     tiny = interrupted()
-    analyze(tiny.write(tmp_path), spark, silent)  # nobody asked for jitter, but there is something to see
+    analyze(tiny.write(tmp_path), spark, silent)  # jitter was not requested, but the outage makes it worthwhile
     (outage,) = read(tmp_path, "outages")
     back_ns = MEASURE_NS + 2 * SECOND_NS
-    # The first of the held ones was due 10 ms before deliveries came back.
+    # The first of the delayed messages was due 10 ms before deliveries resumed.
     first_ns = back_ns + 10 * MS // 100
     assert (outage["start_ns"], outage["end_ns"]) == (back_ns - SECOND_NS - 10 * MS + MS, first_ns)
     rows = {row["receiver"]: row for row in read(tmp_path, "bursts")}
     until_ns = outage["end_ns"] + outage["caught_up_ns"]
     for receiver, row in rows.items():
-        mine = sorted((each for each in tiny.received if each[0] == receiver), key=lambda each: each[6])
-        steps = [b[5] - a[5] - (b[3] - a[3]) for a, b in pairwise(mine)]
-        burst = [(step, each) for step, each in zip(steps, mine[1:], strict=True) if first_ns <= each[5] <= until_ns]
+        own = sorted((each for each in tiny.received if each[0] == receiver), key=lambda each: each[6])
+        steps = [b[5] - a[5] - (b[3] - a[3]) for a, b in pairwise(own)]
+        burst = [(step, each) for step, each in zip(steps, own[1:], strict=True) if first_ns <= each[5] <= until_ns]
         assert row["messages"] == len(burst)
         assert row["negative"] == sum(step < 0 for step, _ in burst)
         assert row["inversions"] == sum(bool(each[8] & Flag.OUT_OF_ORDER) for _, each in burst) > 40
@@ -226,7 +226,7 @@ def test_an_interruption_is_seen_in_outages_bursts_jitter_and_beside_its_fault(
     assert fault["backlog_peak"] == 100
 
 
-def test_an_uninterrupted_run_pays_for_no_dear_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_uninterrupted_run_computes_no_expensive_table(spark: SparkSession, tmp_path: Path) -> None:
     tiny = Tiny(group={"rate": 100.0})
     tiny.carry(300)
     tiny.accept(0, 0, 299, MEASURE_NS, MEASURE_NS + MS)
@@ -236,7 +236,7 @@ def test_an_uninterrupted_run_pays_for_no_dear_table(spark: SparkSession, tmp_pa
     assert {row["scope"] for row in read(tmp_path, "latency")} == {"total", "phase", "second"}
 
 
-def test_jitter_is_the_same_however_the_arrivals_are_cut_into_blocks(
+def test_jitter_is_the_same_however_the_arrivals_are_split_into_blocks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crescendo.pipeline.latency.jitter.BLOCK_BITS", 4)
@@ -244,14 +244,14 @@ def test_jitter_is_the_same_however_the_arrivals_are_cut_into_blocks(
     tiny = Tiny(group={"receivers": 2, "rate": 100.0, "address": "queue://q"})
     for seq, latency_ns in enumerate(random.integers(0, 10**8, 200).tolist()):
         tiny.send(0, seq, MEASURE_NS + seq * MS)
-        flags = int(Flag.STRAY) if seq % 7 == 1 else 0  # strays take a number of arrival, and are no delivery
+        flags = int(Flag.STRAY) if seq % 7 == 1 else 0  # a stray takes an arrival number but is not a delivery
         tiny.deliver(seq % 2, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + seq * MS + latency_ns, flags)
     analyze(tiny.write(tmp_path), spark, silent, full=True)
     _compare_jitter(tmp_path, tiny)
 
 
-def test_steady_and_drifting_runs_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
-    """Twelve seconds of measuring; the backlog rises by ten messages a second, the rate does not move."""
+def test_steady_and_drifting_metrics_are_distinguished(spark: SparkSession, tmp_path: Path) -> None:
+    """The measure phase lasts twelve seconds; the backlog rises by ten messages per second, the rate is constant."""
     tiny = Tiny(group={"rate": 100.0}, phases=[Stage("measure", START_NS, START_NS + 12 * SECOND_NS)])
     for second in range(12):
         for number in range(100):

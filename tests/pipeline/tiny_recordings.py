@@ -1,4 +1,4 @@
-"""Recordings of a few rows whose answers can be worked out by hand.
+"""Recordings of a few rows, whose results can be computed by hand.
 
 Written with the recorder that peers use. Knows nothing of the pipeline.
 """
@@ -28,7 +28,7 @@ KEPT_UP = {"lateness_p50_ns": 10.0, "lateness_p99_ns": 20.0, "blocked_share": 0.
 
 @dataclass
 class Tiny:
-    """What to record. Rows are tuples in the order of the schema; times left out are the plain ones below."""
+    """What to record. Rows are tuples in the order of the schema."""
 
     group: dict[str, Any] = field(default_factory=dict)
     more_groups: list[dict[str, Any]] = field(default_factory=list)  # their connections are numbered after its own
@@ -59,7 +59,7 @@ class Tiny:
         self.settled.append((sender, first_seq, last_seq, sent_ns, settled_ns, int(Settlement.ACCEPTED)))
 
     def carry(self, messages: int, *, sender: int = 0, receiver: int = 0, latency_ns: int = MS) -> None:
-        """Messages that go right, one a millisecond from the start of the measure phase."""
+        """Deliver messages without a fault, one per millisecond from the start of the measure phase."""
         for seq in range(messages):
             intended_ns = MEASURE_NS + seq * MS
             self.send(sender, seq, intended_ns)
@@ -134,4 +134,4 @@ def _connections(experiment: Experiment) -> list[ConnectionRecord]:
 
 
 def silent(_: str) -> None:
-    """Progress nobody watches."""
+    """Discard progress messages."""

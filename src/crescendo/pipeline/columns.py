@@ -1,9 +1,9 @@
-"""What are the columns called, inside the pipeline and in its tables?
+"""What are the columns and tables of the pipeline called?
 
-Declared once, here; the columns of recordings are declared in `record.schema`. Names only.
+Each name is declared once, here. `record.schema` declares the columns of recordings. Names only.
 """
 
-# Recordings.
+# Columns of recordings.
 SENDER, RECEIVER, SEQ = "sender", "receiver", "seq"
 FIRST_SEQ, LAST_SEQ = "first_seq", "last_seq"
 INTENDED_NS, SENT_NS, RECEIVED_NS, SETTLED_NS = "intended_ns", "sent_ns", "received_ns", "settled_ns"
@@ -11,7 +11,7 @@ ATTEMPT, ARRIVAL, SIZE, FLAGS, OUTCOME = "attempt", "arrival", "size", "flags", 
 T_NS, SOURCE, ENTITY, METRIC, VALUE, DETAIL = "t_ns", "source", "entity", "metric", "value", "detail"
 ACTION, DURATION_NS, PEER = "action", "duration_ns", "peer"
 
-# Tables.
+# Tables and their columns.
 THROUGHPUT, HISTOGRAM, LATENCY = "throughput", "latency_histogram", "latency"
 LEDGER, RANGES, CHECKS = "ledger", "ledger_ranges", "checks"
 READINGS, READING_SUMMARY, READING_GAPS = "readings", "reading_summary", "reading_gaps"
@@ -27,7 +27,7 @@ SCOPE, PARTY, DESTINATION = "scope", "party", "destination"
 START_NS, END_NS, CAUGHT_UP_NS = "start_ns", "end_ns", "caught_up_ns"
 NEGATIVE, INVERSIONS = "negative", "inversions"
 
-# On the way to them.
+# Columns of intermediate results.
 VALUE_NS, WEIGHT = "value_ns", "weight"
 SIDE, BLOCK, LOW_SUM, HASH = "side", "block", "low_sum", "hash"
 FLOW, TICK, OFFSET_NS = "flow", "tick", "offset_ns"

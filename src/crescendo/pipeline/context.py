@@ -1,4 +1,7 @@
-"""What does every step of an analysis need to know about its recording?"""
+"""What does every step of an analysis need to know about its recording?
+
+Opens the recording and reads its manifest. Computes nothing.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +10,7 @@ from pyspark.sql import SparkSession
 from crescendo.pipeline.source.connections import Connections, connections_of
 from crescendo.pipeline.source.imported_counts import ImportedCounts, imported_counts_of
 from crescendo.pipeline.source.ingest import Frames, LocatedRecording, frames_of
-from crescendo.pipeline.source.moments import Phases, timeline_of
+from crescendo.pipeline.source.moments import Phases, phases_of
 from crescendo.record.manifest import State
 
 
@@ -20,18 +23,18 @@ class AnalysisContext:
     frames: Frames
     timeline: Phases
     connections: Connections
-    aggregates: ImportedCounts | None  # what there is instead of messages, in an import that has none
-    full: bool  # whether everything was asked for
+    imported_counts: ImportedCounts | None  # counts in place of messages, for an import that has no messages
+    full: bool  # whether the caller requested every table
 
     @property
-    def thorough(self) -> bool:
-        """Who lost a peer wants to know that at once; how the rest of such a run behaved can be asked for."""
+    def includes_behaviour(self) -> bool:
+        """Whether to compute the behaviour tables. After losing a peer, the verdict matters more: only on request."""
         return self.full or self.recording.manifest.state is State.SEALED
 
 
 def open_context(recording: LocatedRecording, spark: SparkSession, *, full: bool) -> AnalysisContext:
-    manifest, timeline = recording.manifest, timeline_of(recording.manifest)
-    kept = imported_counts_of(recording, timeline)
+    manifest, timeline = recording.manifest, phases_of(recording.manifest)
+    imported = imported_counts_of(recording, timeline)
     return AnalysisContext(
-        recording, spark, frames_of(spark, recording), timeline, connections_of(manifest), kept, full
+        recording, spark, frames_of(spark, recording), timeline, connections_of(manifest), imported, full
     )

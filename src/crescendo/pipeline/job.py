@@ -1,8 +1,8 @@
 """How does a recording become tables and a verdict?
 
-The jobs that read the recording run side by side: while one is planned or compiled, another computes. What follows
-reads their small results. The summary is written last, so a run that has one has all its tables. Dear tables are made
-where there is something to see in them, or when they are asked for. Decides nothing else.
+The jobs that read the recording run in parallel: while one is planned or compiled, another computes. Later steps read
+their small results. The summary is written last, so a run that has one has all its tables. Expensive tables are
+computed only when they would not be empty, or on request. Decides nothing else.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.model.errors import LostError
 from crescendo.model.schedule import offered
-from crescendo.pipeline import columns
+from crescendo.pipeline import columns as c
 from crescendo.pipeline.behaviour.tables import write_behaviour
 from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.lake.receipts import RECEIPT, write_receipt
@@ -28,8 +28,8 @@ from crescendo.pipeline.ledger import block_sums
 from crescendo.pipeline.ledger.balance import Balance, read_balance
 from crescendo.pipeline.ledger.discrepancies import discrepancies
 from crescendo.pipeline.ledger.ledger import Discrepancies, ledger, read_discrepancies
-from crescendo.pipeline.ledger.narrowing import PIECE_BITS, WORTH_ROWS, narrow, rows_in
-from crescendo.pipeline.scans import ACCOUNTS, PARTY_HISTOGRAM, scans
+from crescendo.pipeline.ledger.narrowing import MIN_ROWS, SEGMENT_BITS, narrow, rows_in_segments
+from crescendo.pipeline.scans import BLOCK_SUMS, CONNECTION_HISTOGRAM, scans
 from crescendo.pipeline.source.connections import experiment_of
 from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.pipeline.source.ingest import (
@@ -41,7 +41,7 @@ from crescendo.pipeline.source.ingest import (
 )
 from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Phases
 from crescendo.pipeline.spark.session import close_session
-from crescendo.pipeline.storage.hadoop import HadoopLocation, first_words
+from crescendo.pipeline.storage.hadoop import HadoopLocation, first_line
 from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.pipeline.traffic.inspector_gaps import GAPS_SCHEMA, inspector_gaps
 from crescendo.pipeline.traffic.spans import spans_table
@@ -56,77 +56,77 @@ from crescendo.record.summary import SUMMARY, Latency, Ledger, Rate, Summary
 Progress = Callable[[str], None]
 
 _INSPECTOR = "inspector"
-_SUSPECTS, _PIECES = ".suspects", ".pieces"  # on the way to the ledger; removed when it is written
-_SUSPECT = f"{columns.SUBSCRIPTION} INT, {columns.SENDER} INT, {columns.BLOCK} BIGINT"
+_SUSPECTS, _SEGMENTS = ".suspects", ".segments"  # intermediate; removed once the ledger ranges are written
+_SUSPECTS_DDL = f"{c.SUBSCRIPTION} INT, {c.SENDER} INT, {c.BLOCK} BIGINT"
 
 
 def analyze(run: Path | str, spark: SparkSession, progress: Progress, *, full: bool = False) -> Summary:
-    """Write `tables/` and `summary.json` of a run, a directory or a URL. Raises LostError when Spark gives up.
+    """Write `tables/` and `summary.json` of a run, a directory or a URL. Raises LostError when Spark fails.
 
-    `full` asks for every table, however dear; without it long runs go without some, as docs/pipeline.md says.
+    `full` requests every table, however expensive; docs/pipeline.md lists the tables that are omitted without it.
     """
     progress("checking the recording")
     if isinstance(run, Path):
         return analyze_recording(readable_recording(run), spark, progress, full=full)
-    with tempfile.TemporaryDirectory(prefix="crescendo-desk-") as desk:
-        place = HadoopLocation(run, spark, Path(desk))
-        return analyze_recording(remote_recording(place, Path(desk), spark), spark, progress, full=full)
+    with tempfile.TemporaryDirectory(prefix="crescendo-desk-") as scratch_dir:
+        location = HadoopLocation(run, spark, Path(scratch_dir))
+        return analyze_recording(remote_recording(location, Path(scratch_dir), spark), spark, progress, full=full)
 
 
 def analyze_recording(
     recording: LocatedRecording, spark: SparkSession, progress: Progress, *, full: bool = False
 ) -> Summary:
-    """The same for a recording that is open already."""
-    place = recording.place
+    """The same for a recording that is already open."""
+    location = recording.location
     for stale in (RECEIPT, SUMMARY):
-        place.remove(stale)
+        location.remove(stale)
     try:
-        summary = _in_spite_of_bad_parts(recording, spark, progress, full)
+        summary = _tabulate_readable(recording, spark, progress, full)
     except (PySparkException, Py4JError) as err:
-        raise LostError(f"the analysis of {place} did not finish: {first_words(err)}") from err
-    place.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
-    write_receipt(place, recording, full=full)
+        raise LostError(f"the analysis of {location} did not finish: {first_line(err)}") from err
+    location.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    write_receipt(location, recording, full=full)
     return summary
 
 
-def _in_spite_of_bad_parts(recording: LocatedRecording, spark: SparkSession, progress: Progress, full: bool) -> Summary:
-    """A part may have the right hash and footer and rubbish in between: then it is found, and left out."""
+def _tabulate_readable(recording: LocatedRecording, spark: SparkSession, progress: Progress, full: bool) -> Summary:
+    """Write the tables; if a job fails on corrupt pages behind a valid hash and footer, retry without that part."""
     try:
-        return tabulate(open_context(recording, spark, full=full), TableStore(recording.place), progress)
+        return tabulate(open_context(recording, spark, full=full), TableStore(recording.location), progress)
     except (PySparkException, Py4JError, pa.ArrowException, OSError):
-        progress("looking for the part that cannot be read")
+        progress("searching for the unreadable part")
         readable = without_unreadable(recording)
         if len(readable.parts) == len(recording.parts):
             raise
-    return tabulate(open_context(readable, spark, full=full), TableStore(readable.place), progress)
+    return tabulate(open_context(readable, spark, full=full), TableStore(readable.location), progress)
 
 
 def tabulate(context: AnalysisContext, store: TableStore, progress: Progress) -> Summary:
-    """Put every table on the shelf, and judge."""
+    """Write every table to the store, and judge the run."""
     recording, manifest, connections = context.recording, context.recording.manifest, context.connections
     progress(f"counting {recording.rows(SENT):,} messages sent and {recording.rows(RECEIVED):,} received")
     _scan(store, context)
-    balance = read_balance(store.files(ACCOUNTS), connections)
-    store.remove(ACCOUNTS)
+    balance = read_balance(store.files(BLOCK_SUMS), connections)
+    store.remove(BLOCK_SUMS)
     found = _discrepancies(store, context, balance, progress)
     latency = _latencies(store, context)
-    progress("looking at how it went over time")
+    progress("computing behaviour over time")
     write_behaviour(store, context, found, latency)
     progress("judging")
-    lines = ledger(balance, found, connections)
+    rows = ledger(balance, found, connections)
     evidence = Evidence(
         manifest=manifest,
         experiment=experiment_of(manifest),
         damaged=recording.damaged,
         unlisted=balance.unlisted,
-        total=lines[0],
-        rate=_rate(balance, lines[0], context.timeline, offered(experiment_of(manifest)), context.aggregates),
+        total=rows[0],
+        rate=_rate(balance, rows[0], context.timeline, offered(experiment_of(manifest)), context.imported_counts),
         latency={row.kind: row for row in latency if row.phase == MEASURE},
-        aggregates=context.aggregates,
+        aggregates=context.imported_counts,
     )
     validity, verdict = verdict_of(evidence)
-    store.write_rows(columns.LEDGER, driver_tables.LEDGER_SCHEMA, driver_tables.ledger_rows(lines))
-    store.write_rows(columns.CHECKS, driver_tables.CHECKS_SCHEMA, driver_tables.check_rows(verdict.checks))
+    store.write_rows(c.LEDGER, driver_tables.LEDGER_SCHEMA, driver_tables.ledger_rows(rows))
+    store.write_rows(c.CHECKS, driver_tables.CHECKS_SCHEMA, driver_tables.check_rows(verdict.checks))
     return Summary(
         run=manifest.run,
         state=State(manifest.state).value,
@@ -134,74 +134,77 @@ def tabulate(context: AnalysisContext, store: TableStore, progress: Progress) ->
         validity=validity,
         rate=evidence.rate,
         latency=latency,
-        ledger=lines,
+        ledger=rows,
         clock_bound_ns=max((clock.bound_ns for clock in manifest.clocks), default=0),
         batch_share=_batch_share(recording),
     )
 
 
 def _scan(store: TableStore, context: AnalysisContext) -> None:
-    """Everything that reads the recording as a whole."""
+    """Run every job that reads the whole recording."""
     tables = scans(context)
     with ThreadPoolExecutor(len(tables)) as pool:
-        # Describing a frame costs as much as a small job, so that too is done side by side.
+        # Building a DataFrame costs as much as a small job, so that runs in parallel too.
         writing = [pool.submit(store.write_frame, name, frame) for name, frame in tables.items()]
         try:
             for written in writing:
                 written.result()
-        except KeyboardInterrupt:  # leaving the pool waits for what is under way, so that must end first
+        except KeyboardInterrupt:  # leaving the pool waits for jobs in progress, so end those first
             pool.shutdown(wait=False, cancel_futures=True)
             close_session(context.spark, at_once=True)
             raise
     recording = context.recording
-    # A run without inspectors has no table of what they could not see.
+    # A run without inspectors has no table of their gaps.
     if recording.files(READINGS) or any(peer.role == _INSPECTOR for peer in recording.manifest.peers):
-        store.write_rows(columns.READING_GAPS, GAPS_SCHEMA, inspector_gaps(recording.local_files(EVENTS)))
+        store.write_rows(c.READING_GAPS, GAPS_SCHEMA, inspector_gaps(recording.local_files(EVENTS)))
     if recording.files(SPANS):
-        store.write_table(columns.SPANS, spans_table(store.files(columns.SPAN_HISTOGRAM)))
+        store.write_table(c.SPANS, spans_table(store.files(c.SPAN_HISTOGRAM)))
 
 
 def _latencies(store: TableStore, context: AnalysisContext) -> list[Latency]:
-    table = latency_table(store.files(columns.HISTOGRAM))
+    table = latency_table(store.files(c.HISTOGRAM))
     tables = [table]
     if context.full:
-        tables.append(connection_latency_table(store.files(PARTY_HISTOGRAM), context.recording.manifest.connections))
-        store.remove(PARTY_HISTOGRAM)
-    store.write_table(columns.LATENCY, pa.concat_tables(tables))
+        tables.append(
+            connection_latency_table(store.files(CONNECTION_HISTOGRAM), context.recording.manifest.connections)
+        )
+        store.remove(CONNECTION_HISTOGRAM)
+    store.write_table(c.LATENCY, pa.concat_tables(tables))
     return latencies(table, [*dict.fromkeys(phase.name for phase in context.timeline.phases), OUTSIDE])
 
 
 def _discrepancies(store: TableStore, context: AnalysisContext, balance: Balance, progress: Progress) -> Discrepancies:
     rows, bits = balance.suspect_rows, block_sums.BLOCK_BITS
     if not rows:
-        store.write_rows(columns.RANGES, driver_tables.RANGES_SCHEMA, [])
+        store.write_rows(c.RANGES, driver_tables.RANGES_SCHEMA, [])
         return {}
     store.write_rows(_SUSPECTS, driver_tables.SUSPECTS_SCHEMA, driver_tables.suspect_rows(balance.suspects))
     suspects = _read(store, context, _SUSPECTS)
-    if rows > WORTH_ROWS:
-        progress(f"narrowing {rows:,} rows down")
-        store.write_frame(_PIECES, lambda: narrow(context.frames, suspects, context.connections))
-        pieces = sum(pq.ParquetFile(file).metadata.num_rows for file in store.files(_PIECES))
-        rows, bits, suspects = balance.late + rows_in(pieces), PIECE_BITS, _read(store, context, _PIECES)
-    progress(f"looking at {rows:,} rows, message by message")
-    store.write_frame(columns.RANGES, lambda: discrepancies(context.frames, suspects, context.connections, rows, bits))
-    for name in (_SUSPECTS, _PIECES):
+    if rows > MIN_ROWS:
+        progress(f"narrowing down {rows:,} rows")
+        store.write_frame(_SEGMENTS, lambda: narrow(context.frames, suspects, context.connections))
+        segments = sum(pq.ParquetFile(file).metadata.num_rows for file in store.files(_SEGMENTS))
+        rows, bits = balance.out_of_order + rows_in_segments(segments), SEGMENT_BITS
+        suspects = _read(store, context, _SEGMENTS)
+    progress(f"comparing {rows:,} rows, message by message")
+    store.write_frame(c.RANGES, lambda: discrepancies(context.frames, suspects, context.connections, rows, bits))
+    for name in (_SUSPECTS, _SEGMENTS):
         store.remove(name)
-    return read_discrepancies(store.files(columns.RANGES), context.connections)
+    return read_discrepancies(store.files(c.RANGES), context.connections)
 
 
 def _read(store: TableStore, context: AnalysisContext, name: str) -> DataFrame:
-    return read_parquet(context.spark, _SUSPECT, [str(file) for file in store.files(name)])
+    return read_parquet(context.spark, _SUSPECTS_DDL, [str(file) for file in store.files(name)])
 
 
-def _rate(balance: Balance, total: Ledger, timeline: Phases, offered: float, kept: ImportedCounts | None) -> Rate:
+def _rate(balance: Balance, total: Ledger, timeline: Phases, offered: float, imported: ImportedCounts | None) -> Rate:
     measure = timeline.measure
     duration_ns = measure.end_ns - measure.start_ns if measure else 0
     if duration_ns <= 0:
         return Rate(offered=offered, sent=0.0, sustained=0.0, duration_ns=0, bytes_per_second=0.0)
     seconds = duration_ns / 1e9
-    if kept is not None:
-        return Rate(offered, kept.measured_sent / seconds, kept.measured_received / seconds, duration_ns, 0.0)
+    if imported is not None:
+        return Rate(offered, imported.measured_sent / seconds, imported.measured_received / seconds, duration_ns, 0.0)
     fan_out = total.owed / total.sent if total.owed else 1.0
     return Rate(
         offered=offered,
@@ -213,7 +216,7 @@ def _rate(balance: Balance, total: Ledger, timeline: Phases, offered: float, kep
 
 
 def _batch_share(recording: Recording) -> float | None:
-    """The share of messages on the batch path: each peer's own, weighted by the rows it recorded."""
+    """The share of messages on the batch path: each peer's share, weighted by the rows that peer recorded."""
     shares = {peer.id: peer.statistics.get("batch_share") for peer in recording.manifest.peers}
     rows = [(shares.get(part.peer), part.rows) for part in recording.parts if part.table in {SENT, RECEIVED}]
     known = [(share, count) for share, count in rows if share is not None]

@@ -1,4 +1,4 @@
-"""Descriptions of bucket counts against sorted lists, and intervals against the binomial distribution itself."""
+"""Statistics from bucket counts against sorted samples, and intervals against the exact binomial distribution."""
 
 import math
 
@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from crescendo.model.histogram import bucket_of
 from crescendo.model.verdict import PERCENTILES
-from crescendo.pipeline.latency.quantiles import described, interval_ranks, ranks
+from crescendo.pipeline.latency.quantiles import group_statistics, interval_ranks, ranks
 
 
-def counts_of(groups: dict[str, list[int]], pieces: int) -> pa.Table:
-    """A row a sample or a few of one bucket: in pieces, as Spark would leave them."""
+def counts_of(groups: dict[str, list[int]], files: int) -> pa.Table:
+    """Bucket counts; a bucket has up to one row per file, as Spark would write them."""
     rows = []
     for name, samples in groups.items():
-        for start in range(pieces):
-            values = np.array(samples[start::pieces], np.int64)
+        for start in range(files):
+            values = np.array(samples[start::files], np.int64)
             for bucket in np.unique(bucket_of(values)):
-                mine = values[bucket_of(values) == bucket]
-                row = {"group": name, "bucket": int(bucket), "count": mine.size, "sum_ns": int(mine.sum())}
-                rows.append(row | {"min_ns": int(mine.min()), "max_ns": int(mine.max())})
+                inside = values[bucket_of(values) == bucket]
+                row = {"group": name, "bucket": int(bucket), "count": inside.size, "sum_ns": int(inside.sum())}
+                rows.append(row | {"min_ns": int(inside.min()), "max_ns": int(inside.max())})
     return pa.Table.from_pylist(rows)
 
 
@@ -30,9 +30,9 @@ samples = st.lists(st.one_of(st.integers(-5_000, 5_000), st.integers(0, 10**10))
 
 
 @settings(max_examples=60)
-@given(groups=st.dictionaries(st.sampled_from("abc"), samples, min_size=1), pieces=st.integers(1, 3))
-def test_every_group_is_described_as_its_sorted_samples_would_be(groups: dict[str, list[int]], pieces: int) -> None:
-    rows = {row["group"]: row for row in described(counts_of(groups, pieces), ["group"]).to_pylist()}
+@given(groups=st.dictionaries(st.sampled_from("abc"), samples, min_size=1), files=st.integers(1, 3))
+def test_the_statistics_of_every_group_match_its_sorted_samples(groups: dict[str, list[int]], files: int) -> None:
+    rows = {row["group"]: row for row in group_statistics(counts_of(groups, files), ["group"]).to_pylist()}
     assert list(rows) == sorted(groups)
     for name, values in groups.items():
         row, ordered = rows[name], sorted(values)
@@ -54,14 +54,14 @@ def test_every_group_is_described_as_its_sorted_samples_would_be(groups: dict[st
             assert row[f"{key}_low"] <= row[key] <= row[f"{key}_high"]
 
 
-def test_no_samples_are_described_by_no_rows() -> None:
+def test_without_samples_there_are_no_rows() -> None:
     empty = counts_of({"a": [1]}, 1)[:0]
-    assert described(empty, ["group"]).num_rows == 0
+    assert group_statistics(empty, ["group"]).num_rows == 0
 
 
 @pytest.mark.parametrize("percent", PERCENTILES.values())
 @pytest.mark.parametrize("factor", [1, 3, 10])
-def test_the_interval_covers_the_true_percentile_at_least_ninety_five_times_in_a_hundred(
+def test_the_interval_covers_the_true_percentile_with_at_least_95_percent_probability(
     percent: float, factor: int
 ) -> None:
     share = percent / 100

@@ -1,4 +1,4 @@
-"""Latencies, phases and seconds that can be worked out by hand. Any recording at all: test_pipeline_tables.py."""
+"""Latencies, phases and seconds that can be computed by hand. For arbitrary recordings: test_pipeline_tables.py."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_response_counts_from_the_intended_time_and_transfer_from_the_send(spark
     assert latency(summary, "transfer").max_ns == 2 * MS
 
 
-def test_the_phase_is_decided_by_the_intention_and_nothing_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_intended_time_decides_the_phase_and_no_message_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     tiny = Tiny()
     for seq, intended_ns in enumerate((START_NS - 1, START_NS, MEASURE_NS - 1, MEASURE_NS, END_NS - 1, END_NS)):
         tiny.send(0, seq, intended_ns)
@@ -76,7 +76,7 @@ def test_without_a_schedule_there_is_no_response(spark: SparkSession, tmp_path: 
     assert {row.kind for row in analyze(tiny.write(tmp_path), spark, silent).latency} == {"transfer"}
 
 
-def test_corrupt_and_stray_messages_have_no_latency_and_carry_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_corrupt_and_stray_messages_have_no_latency_and_no_throughput(spark: SparkSession, tmp_path: Path) -> None:
     tiny = Tiny()
     tiny.carry(3)
     tiny.deliver(0, -1, -1, 0, MEASURE_NS, int(Flag.CORRUPT))

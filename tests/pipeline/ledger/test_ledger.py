@@ -1,4 +1,4 @@
-"""The ledger names exactly the messages that went wrong. The oracle below counts them one by one, in sets."""
+"""The ledger names exactly the messages that went wrong. The oracle below counts them one by one, with sets."""
 
 from collections import Counter
 from pathlib import Path
@@ -23,7 +23,7 @@ Ranges = dict[str, set[tuple[str, int, int]]]  # kind -> (subscription, sender, 
 
 
 def ranges_of(run_dir: Path) -> Ranges:
-    """The table of ranges, spelt out message by message."""
+    """The table of ranges, expanded message by message."""
     found: Ranges = {}
     for row in pq.read_table(run_dir / "tables" / "ledger_ranges").to_pylist():
         for seq in range(row["first_seq"], row["last_seq"] + 1):
@@ -42,13 +42,15 @@ def test_a_clean_run_owes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert (total.sent, total.owed, total.settled, total.delivered) == (20, 20, 20, 20)
     assert total.lost == total.duplicated == total.reordered == total.unrecorded == total.corrupt == total.stray == 0
     assert ranges_of(tmp_path) == {}
-    # A sender and a subscription that did nothing have their line all the same.
+    # An idle sender still has its row.
     assert [(row.scope, row.sender, row.sent) for row in summary.ledger] == [
         ("total", None, 20), ("sender", 0, 20), ("sender", 1, 0), ("subscription", None, 20),
     ]  # fmt: skip
 
 
-def test_lost_1_and_4_with_duplicated_0_and_5_does_not_pass_for_complete(spark: SparkSession, tmp_path: Path) -> None:
+def test_losing_1_and_4_while_duplicating_0_and_5_is_not_mistaken_for_complete(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     tiny = Tiny()
     for seq in range(6):
         tiny.send(0, seq, MEASURE_NS + seq * MS)
@@ -62,7 +64,7 @@ def test_lost_1_and_4_with_duplicated_0_and_5_does_not_pass_for_complete(spark: 
     }
 
 
-def test_neighbours_with_one_fate_are_one_range_and_acknowledged_losses_stand_apart(
+def test_consecutive_losses_form_one_range_and_acknowledged_losses_a_separate_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tiny = Tiny()
@@ -90,11 +92,11 @@ def test_each_subscription_of_a_topic_is_owed_every_message(spark: SparkSession,
     assert (summary.total.sent, summary.total.owed, summary.total.delivered, summary.total.lost) == (10, 20, 19, 1)
     lost = {row.subscription: row.lost for row in summary.ledger if row.scope == "subscription"}
     assert lost == {"topic://news#main.0": 0, "topic://news#main.1": 1}
-    # Two subscriptions got 19 messages in four seconds; per message owed once that is half.
+    # Two subscriptions received 19 messages in four seconds; divided by the fan-out, that is half.
     assert summary.rate.sustained == 19 / 4 / 2
 
 
-def test_what_was_sent_again_was_sent_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_resent_message_counts_as_sent_once(spark: SparkSession, tmp_path: Path) -> None:
     tiny = Tiny()
     tiny.carry(5)
     tiny.send(0, 2, MEASURE_NS + 2 * MS, attempt=2)
@@ -103,7 +105,7 @@ def test_what_was_sent_again_was_sent_once(spark: SparkSession, tmp_path: Path) 
     assert (total.sent, total.delivered, total.duplicated) == (5, 5, 1)
 
 
-def test_corrupt_and_stray_messages_are_counted_apart_and_belong_to_no_sender(
+def test_corrupt_and_stray_messages_are_counted_separately_and_belong_to_no_sender(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tiny = Tiny()
@@ -117,11 +119,11 @@ def test_corrupt_and_stray_messages_are_counted_apart_and_belong_to_no_sender(
     assert summary.rate.sustained == 5 / 4
 
 
-# Any recording, against counting one by one.
+# Arbitrary recordings, against counting messages one by one.
 
 GROUPS = 8
-"""So many groups of two senders and two receivers each, on both sides of a block's edge, are one recording: a Spark
-job costs the same for all of them as for one."""
+"""Groups in one recording, each with two senders and two receivers, and messages on both sides of a block's edge. A
+Spark job costs the same for all of them as for one."""
 
 
 def address_of(number: int, topic: bool) -> str:
@@ -129,12 +131,12 @@ def address_of(number: int, topic: bool) -> str:
 
 
 def add_group(draw: st.DrawFn, tiny: Tiny, number: int) -> None:
-    """The fates of the messages of one group, which has senders, receivers and an address of its own."""
+    """Send and deliver the messages of one group, which has its own senders, receivers and address."""
     topic = is_topic(tiny, number)
     senders, receivers = range(2 * number, 2 * number + 2), range(2 * number, 2 * number + 2)
     numbers = [(sender, seq) for sender in senders for seq in range(EDGE - 4, EDGE + 4)]
     for sender, seq in numbers:
-        if draw(st.integers(0, 9)):  # else: a killed sender, whose last rows were never written
+        if draw(st.integers(0, 9)):  # otherwise as from a killed sender, whose last rows were never written
             tiny.send(sender, seq, MEASURE_NS + seq)
     for sender in senders:
         first = EDGE + draw(st.integers(-5, 3))
@@ -144,13 +146,13 @@ def add_group(draw: st.DrawFn, tiny: Tiny, number: int) -> None:
     for sender, seq in numbers:
         for receiver in receivers if topic else [draw(st.sampled_from(receivers))]:
             for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2, 3]))):
-                # On a queue a repetition may reach the other receiver.
+                # On a queue a redelivery may go to the other receiver.
                 other = sum(receivers) - receiver
-                taker = receiver if topic else draw(st.sampled_from([receiver, receiver, other]))
-                deliveries.append((taker, sender, seq))
+                target = receiver if topic else draw(st.sampled_from([receiver, receiver, other]))
+                deliveries.append((target, sender, seq))
     highest: dict[tuple[int, int], int] = {}
     for position, (receiver, sender, seq) in enumerate(draw(st.permutations(deliveries))):
-        # Three messages to a read, which therefore arrive in the same nanosecond; some before they were intended.
+        # Three messages per read, so they arrive in the same nanosecond; some before they were intended.
         received_ns = MEASURE_NS + EDGE - 6 + position // 3
         late = seq < highest.get((receiver, sender), -1)
         highest[receiver, sender] = max(seq, highest.get((receiver, sender), -1))
@@ -177,12 +179,12 @@ def is_topic(tiny: Tiny, number: int) -> bool:
 
 def expected_ledger(tiny: Tiny, number: int) -> tuple[Counter[str], Ranges]:
     """Totals and messages of a group by kind, with nothing but sets and loops."""
-    topic, mine = is_topic(tiny, number), (2 * number, 2 * number + 1)
-    sent = {(row[0], row[1]) for row in tiny.sent if row[0] in mine}
-    accepted = {(row[0], seq) for row in tiny.settled if row[0] in mine for seq in range(row[1], row[2] + 1)}
+    topic, own = is_topic(tiny, number), (2 * number, 2 * number + 1)
+    sent = {(row[0], row[1]) for row in tiny.sent if row[0] in own}
+    accepted = {(row[0], seq) for row in tiny.settled if row[0] in own for seq in range(row[1], row[2] + 1)}
     address = address_of(number, topic)
-    # Whose deliveries each subscription is owed: on a topic one receiver's, on a queue those of both together.
-    subscriptions = {f"{address}#g{number}.{n}": (mine[n],) for n in range(2)} if topic else {address: mine}
+    # The receivers of each subscription: on a topic one of them, on a queue both.
+    subscriptions = {f"{address}#g{number}.{n}": (own[n],) for n in range(2)} if topic else {address: own}
     totals: Counter[str] = Counter(sent=len(sent), owed=len(sent) * len(subscriptions), settled=len(accepted))
     ranges: Ranges = {}
     for name, receivers in subscriptions.items():
@@ -217,14 +219,14 @@ def added(summary: Summary, scope: str, field: str, senders: tuple[int, ...] | N
     return sum(int(getattr(row, field)) for row in rows)
 
 
-# Without shrinking: every try is a Spark job. The first is always the plainest, so there are two.
+# Without shrinking, because every example is a Spark job. Two examples, because the first is always the simplest.
 @pytest.mark.parametrize("narrowed", [False, True], ids=["whole blocks", "narrowed"])
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(tiny=recordings())
-def test_any_recording_is_accounted_for_message_by_message(spark: SparkSession, narrowed: bool, tiny: Tiny) -> None:
+def test_every_message_of_any_recording_is_accounted_for(spark: SparkSession, narrowed: bool, tiny: Tiny) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        if narrowed:  # as it is done where suspect blocks hold very many rows
-            patch.setattr("crescendo.pipeline.job.WORTH_ROWS", 0)
+        if narrowed:  # as for suspect blocks with many rows
+            patch.setattr("crescendo.pipeline.job.MIN_ROWS", 0)
         summary = analyze(tiny.write(Path(directory)), spark, silent)
         ranges = ranges_of(Path(directory))
     totals: Counter[str] = Counter()

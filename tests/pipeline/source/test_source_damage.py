@@ -1,4 +1,4 @@
-"""Parts that are not what they should be are named and left out, and what rests on them cannot be judged."""
+"""Damaged parts are named and left out, and checks that need them are invalid."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +32,8 @@ def foreign(part: Path) -> None:
     pq.write_table(pa.table({"city": ["Zürich", "Brno"], "rain_mm": [1.0, 2.0]}), part)
 
 
-def rubbish_inside(part: Path) -> None:
-    """A sound footer, and pages that nobody can read."""
+def corrupt_pages(part: Path) -> None:
+    """A valid footer, and pages that cannot be read."""
     content = bytearray(part.read_bytes())
     footer = int.from_bytes(content[-8:-4], "little") + 8
     content[4 : len(content) - footer] = b"\xff" * (len(content) - footer - 4)
@@ -49,14 +49,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "settled/sender-0-00000.parquet": (truncated, "bytes, not"),
     "spans/receiver-0-00000.parquet": (wrongly_typed, "does not have the columns of its table"),
     "events/receiver-0-00000.parquet": (foreign, "does not have the columns of its table"),
-    "received/receiver-0-00000.parquet": (rubbish_inside, "cannot be read to its end"),
+    "received/receiver-0-00000.parquet": (corrupt_pages, "cannot be read to its end"),
     "readings/inspector-0-00000.parquet": (fewer_rows, "has 3 rows"),
 }
 
 
 @pytest.fixture(scope="module")
 def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[LakeBuild]:
-    """A run in which nearly everything is damaged, and a good one. All but one part have the right hash: on purpose."""
+    """A run with nearly every part damaged, and an intact one. All but one part have a correct hash, on purpose."""
     folder = tmp_path_factory.mktemp("damage")
     tiny = plain()
     tiny.spans.append((START_NS, "client", "send", 5, 0.0, "ok", ""))
@@ -73,16 +73,16 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> li
     return build_lake([bad, good], folder / "lake", spark, silent)
 
 
-def test_damaged_parts_are_named_and_nothing_is_judged_on_them(results: list[LakeBuild]) -> None:
+def test_damaged_parts_are_named_and_every_check_is_invalid(results: list[LakeBuild]) -> None:
     summary = results[0].summary
     assert summary is not None, results[0].fault
     intact = next(item for item in summary.validity if item.name == "every part intact")
     assert not intact.holds
     for part, (_, fault) in DAMAGE.items():
-        told = next(each for each in intact.detail.split("; ") if part in each)
-        assert fault in told
+        reported = next(each for each in intact.detail.split("; ") if part in each)
+        assert fault in reported
     assert {check.outcome for check in summary.verdict.checks} == {Outcome.INVALID}
-    assert summary.total.sent == 200  # the rest of the recording is there
+    assert summary.total.sent == 200  # the rest of the recording is analysed
     assert (summary.total.delivered, summary.total.settled) == (0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Runs whose source kept no messages: counts and histograms are read, and nothing is made up."""
+"""Runs whose source kept no messages: counts and histograms are used, and nothing is invented."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tiny_recordings import MEASURE_NS, SECOND_NS, START_NS, Tiny, silent
 
 
 def write_counts(run_dir: Path, tiny: Tiny, rates: list[tuple[Any, ...]], samples_ns: np.ndarray | None = None) -> Path:
-    """A recording with counts by second and, if there are samples, their buckets, half in each of two seconds."""
+    """A recording with counts by second and, for samples, their buckets: half of them in each of two seconds."""
     run_dir.mkdir()
     tiny.write(run_dir)
     recorder = Recorder(run_dir, "import")
@@ -57,9 +57,9 @@ RATES_OF_FOUR_SECONDS = [
 ]
 
 
-def test_counts_and_histograms_are_judged_and_a_ledger_is_not_made_up(spark: SparkSession, tmp_path: Path) -> None:
+def test_counts_and_histograms_are_judged_and_no_ledger_is_invented(spark: SparkSession, tmp_path: Path) -> None:
     samples_ns = np.random.default_rng(5).lognormal(15, 1, 5000).astype(np.int64)
-    samples_ns[:40] -= 10**8  # other clocks
+    samples_ns[:40] -= 10**8  # negative, as with the clocks of two machines
     checks = {"rate": ">= 90", "transfer_p99": "<= 1s", "response_p50": "<= 1s", "lost": 0}
     tiny = Tiny(group={"rate": 0}, checks=checks)
     run = write_counts(tmp_path / "run", tiny, RATES_OF_FOUR_SECONDS, samples_ns)
@@ -88,7 +88,7 @@ def test_counts_and_histograms_are_judged_and_a_ledger_is_not_made_up(spark: Spa
     assert rows == sorted(expected)
 
 
-def test_a_run_of_counts_without_checks_says_why_nothing_is_judged(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_of_counts_without_checks_reports_why_nothing_is_judged(spark: SparkSession, tmp_path: Path) -> None:
     run = write_counts(tmp_path / "run", Tiny(group={"rate": 0}, checks={}), RATES_OF_FOUR_SECONDS)
     summary = analyze(run, spark, silent)
     assert summary.verdict.outcome.value == "invalid"
@@ -97,7 +97,7 @@ def test_a_run_of_counts_without_checks_says_why_nothing_is_judged(spark: SparkS
     ]
 
 
-def test_counts_beside_messages_do_not_count_them_twice(spark: SparkSession, tmp_path: Path) -> None:
+def test_counts_next_to_messages_do_not_count_them_twice(spark: SparkSession, tmp_path: Path) -> None:
     tiny = Tiny(group={"rate": 0})
     tiny.carry(20)
     run = write_counts(tmp_path / "run", tiny, RATES_OF_FOUR_SECONDS, np.arange(1000))
@@ -107,8 +107,8 @@ def test_counts_beside_messages_do_not_count_them_twice(spark: SparkSession, tmp
     assert summary.verdict.outcome.value == "pass"
 
 
-def test_counts_that_lie_years_apart_take_no_longer_than_others(tmp_path: Path) -> None:
-    """Ten minutes at a time, thirty years are a million and a half looks; this has two."""
+def test_counts_years_apart_take_no_longer_than_others(tmp_path: Path) -> None:
+    """Thirty years have a million and a half ranges of ten minutes; only the two with rows are read."""
     seconds = [0, 30 * 365 * 86_400]
     columns = {
         "second": seconds,
@@ -125,13 +125,13 @@ def test_counts_that_lie_years_apart_take_no_longer_than_others(tmp_path: Path) 
     ]
 
 
-def test_a_run_that_sent_nothing_is_no_import(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_that_sent_nothing_is_not_an_import(spark: SparkSession, tmp_path: Path) -> None:
     run = write_counts(tmp_path / "run", Tiny(checks={"rate": "> 0"}), RATES_OF_FOUR_SECONDS)
     write_manifest(run, replace(read_manifest(run), system={"kind": "relay"}))
     assert analyze(run, spark, silent).verdict.reasons == ["nothing was sent"]
 
 
-def test_counts_that_are_all_zero_are_no_load(spark: SparkSession, tmp_path: Path) -> None:
+def test_counts_that_are_all_zero_are_not_a_load(spark: SparkSession, tmp_path: Path) -> None:
     rates = [(MEASURE_NS, "a", "sender", 0), (MEASURE_NS, "b", "receiver", 0)]
     run = write_counts(tmp_path / "run", Tiny(group={"rate": 0}, checks={"rate": "> 0"}), rates)
     summary = analyze(run, spark, silent)

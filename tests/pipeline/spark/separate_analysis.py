@@ -1,4 +1,4 @@
-"""An analysis in a process of its own: python analysing_apart.py MASTER RUN. Says what its driver took, as JSON."""
+"""An analysis in its own process: python separate_analysis.py MASTER RUN. Prints the memory of its driver as JSON."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from crescendo.pipeline.spark.session import close_session, open_session
 
 
 def peak_bytes(process: psutil.Process) -> int:
-    """The most memory that it ever had."""
+    """The peak resident memory of a process."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 

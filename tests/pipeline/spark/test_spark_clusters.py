@@ -1,4 +1,4 @@
-"""The same recording gives the same tables wherever they are computed, to the last bit."""
+"""The same recording gives the same tables on every cluster, to the last bit."""
 
 import json
 import os
@@ -19,53 +19,54 @@ from many_runs import eventful, plain, write_run
 from table_hashes import hashes
 from tiny_recordings import Tiny, silent
 
-pytestmark = pytest.mark.timeout(900)  # three Java processes that start at once take their time on a busy machine
+pytestmark = pytest.mark.timeout(900)  # three Java processes that start together are slow on a busy machine
 
-APART = str(Path(__file__).with_name("separate_analysis.py"))
+SEPARATE_ANALYSIS = str(Path(__file__).with_name("separate_analysis.py"))
 SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 GIGABYTE = 2**30
 
 
 def recorded(folder: Path, tiny: Tiny) -> Path:
-    """The same recording, wherever."""
+    """Write the recording into this folder."""
     return write_run(folder, "run", tiny, inspected=True)
 
 
 def expected(tiny: Tiny, spark: SparkSession, folder: Path) -> dict[str, str]:
     """The hashes of all tables, computed in one process."""
-    run = recorded(folder / "here", tiny)
+    run = recorded(folder / "one-process", tiny)
     analyze(run, spark, silent, full=True)
     return hashes(run / "tables")
 
 
-def analysed_apart(master: str, run: str, scratch: Path, **environment: str) -> dict[str, int]:
+def analyse_separately(master: str, run: str, scratch: Path, **environment: str) -> dict[str, int]:
+    """Analyse in another process; returns the peak memory of its driver."""
     scratch.mkdir()
     done = subprocess.run(
-        [sys.executable, APART, master, run],
+        [sys.executable, SEPARATE_ANALYSIS, master, run],
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_S * 2,
+        timeout=TIMEOUT_S * 2,
         env=os.environ | {"TMPDIR": str(scratch)} | environment,
         preexec_fn=die_with_parent(),
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert list(scratch.iterdir()) == []  # nothing of driver, workers or executors is left
-    taken: dict[str, int] = json.loads(done.stdout)
-    return taken
+    assert list(scratch.iterdir()) == []  # driver, workers and executors leave no files
+    peaks: dict[str, int] = json.loads(done.stdout)
+    return peaks
 
 
-@pytest.mark.soak  # executors that start cold cost more than all other tests of many runs together
+@pytest.mark.soak  # executors that start cold cost more than all other tests of several runs together
 def test_a_cluster_on_this_machine_gives_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
-    run = recorded(tmp_path / "there", eventful())
-    analysed_apart("local-cluster[2,1,1024]", str(run), tmp_path / "scratch")
+    run = recorded(tmp_path / "cluster", eventful())
+    analyse_separately("local-cluster[2,1,1024]", str(run), tmp_path / "scratch")
     assert hashes(run / "tables") == expected(eventful(), spark, tmp_path)
 
 
 @pytest.fixture
 def standalone(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers of one core each, from the PySpark that is installed, on the loopback address."""
+    """A master and two workers of one core each, from the installed PySpark, on the loopback address."""
     spark_home = str(Path(pyspark.__file__).parent)
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": spark_home}
     started: list[subprocess.Popen[bytes]] = []
@@ -89,12 +90,12 @@ def standalone(tmp_path: Path) -> Iterator[str]:
         log = start(
             "master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
         )
-        url = said(log, "Starting Spark master at ").split("Starting Spark master at ")[1].strip()
+        url = logged(log, "Starting Spark master at ").split("Starting Spark master at ")[1].strip()
         for number in range(2):
             worker = ("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0")
             start(f"worker-{number}", *worker, "-c", "1", "-m", "1g", "-d", str(tmp_path / f"worker-{number}"), url)
         for number in range(2):
-            said(tmp_path / f"worker-{number}.log", "Successfully registered with master")
+            logged(tmp_path / f"worker-{number}.log", "Successfully registered with master")
         yield url
     finally:
         for process in reversed(started):
@@ -103,30 +104,30 @@ def standalone(tmp_path: Path) -> Iterator[str]:
             process.wait(60)
 
 
-def said(log: Path, words: str) -> str:
-    """The line with these words, once it is there."""
-    deadline = time.monotonic() + PATIENCE_S
+def logged(log: Path, text: str) -> str:
+    """Wait for a log line with this text."""
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         for line in log.read_text(errors="replace").splitlines():
-            if words in line:
+            if text in line:
                 return line
         time.sleep(0.1)
-    pytest.fail(f"{log.name} does not say {words!r}:\n{log.read_text(errors='replace')[-2000:]}")
+    pytest.fail(f"{log.name} does not contain {text!r}:\n{log.read_text(errors='replace')[-2000:]}")
 
 
 @pytest.mark.parametrize("tiny", [plain(), pytest.param(eventful(), marks=pytest.mark.soak)], ids=["plain", "eventful"])
 def test_a_standalone_cluster_gives_the_same_tables_at_a_url_and_its_driver_stays_small(
     spark: SparkSession, standalone: str, tmp_path: Path, tiny: Tiny
 ) -> None:
-    run = recorded(tmp_path / "a place with spaces", tiny)
-    # What the person configures for a cluster is taken from where Spark looks for it.
+    run = recorded(tmp_path / "a path with spaces", tiny)
+    # Settings for a cluster come from the file where Spark expects them.
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("spark.executor.memory 512m\nspark.executor.cores 1\n")
-    taken = analysed_apart(standalone, f"file:{run}", tmp_path / "scratch", SPARK_CONF_DIR=str(conf))
+    peaks = analyse_separately(standalone, f"file:{run}", tmp_path / "scratch", SPARK_CONF_DIR=str(conf))
     assert hashes(run / "tables") == expected(tiny, spark, tmp_path)
     assert read_summary(run).total.sent == len(tiny.sent)
-    assert sum(taken.values()) < GIGABYTE
+    assert sum(peaks.values()) < GIGABYTE
     executors = list(tmp_path.glob("worker-*/app-*/*/stderr"))
-    assert len(executors) == 2  # one in each worker: processes of their own
+    assert len(executors) == 2  # one per worker, each in its own process
     assert all("-Xmx512M" in executor.read_text() for executor in executors)

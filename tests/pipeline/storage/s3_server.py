@@ -1,4 +1,4 @@
-"""An S3-speaking server on the loopback address, and what Spark needs to speak to it. Both are fetched by Maven."""
+"""An S3 server on the loopback address, and the client that Spark needs for it. Maven fetches both."""
 
 import re
 import socket
@@ -16,18 +16,18 @@ from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.install.maven import find_maven
 
 SERVER = "org.gaul:s3proxy:2.6.0"
-SDK = "2.35.4"  # what hadoop-aws 3.5.0 asks for: as modules 15 MB, as the bundle it names 686 MB
+SDK = "2.35.4"  # required by hadoop-aws 3.5.0: 15 MB as modules, 686 MB as the bundle that it names
 IN_SPARK = "io.netty,org.slf4j,commons-codec,commons-logging"
 DEPENDENCY = (
     "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><exclusions><exclusion>"
     "<groupId>software.amazon.awssdk</groupId><artifactId>bundle</artifactId></exclusion></exclusions></dependency>"
 )
 BUCKET = "bucket"
-FETCH_S, START_S = 900.0, 120.0
+FETCH_TIMEOUT_S, START_TIMEOUT_S = 900.0, 120.0
 
 
 class Bucket:
-    """What is in it, asked with plain requests: not with what is under test."""
+    """A bucket, accessed by plain HTTP requests: not by the code under test."""
 
     def __init__(self, endpoint: str) -> None:
         self._url = f"{endpoint}/{BUCKET}"
@@ -52,7 +52,7 @@ class Bucket:
 
 
 def client_settings(folder: Path, endpoint: str) -> Path:
-    """A SPARK_CONF_DIR with which s3a: leads to this endpoint."""
+    """A SPARK_CONF_DIR that points s3a: to this endpoint."""
     client = next(Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar"))
     hadoop = client.stem.removeprefix("hadoop-client-api-")
     modules = [f"software.amazon.awssdk:{name}:{SDK}" for name in ("s3-transfer-manager", "sts")]
@@ -63,7 +63,7 @@ def client_settings(folder: Path, endpoint: str) -> Path:
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.access.key": "somebody",
+        "spark.hadoop.fs.s3a.access.key": "anyone",
         "spark.hadoop.fs.s3a.secret.key": "secret",
     }
     conf = folder / "conf"
@@ -74,7 +74,7 @@ def client_settings(folder: Path, endpoint: str) -> Path:
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[str]:
-    """Its endpoint. What it holds is in its memory."""
+    """Start the server and give its endpoint. It keeps objects in memory."""
     jars = fetched([SERVER], folder / "server")
     (folder / "logback.xml").write_text('<configuration><root level="off"/></configuration>')
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -97,7 +97,7 @@ def s3_server(folder: Path) -> Iterator[str]:
 
 
 def fetched(artifacts: list[str], folder: Path, *options: str) -> Path:
-    """Artifacts and what they need, as Maven resolves it."""
+    """The directory of these artifacts and their dependencies, as Maven resolves them."""
     folder.mkdir()
     needed = "".join(DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
     (folder / "pom.xml").write_text(
@@ -106,12 +106,12 @@ def fetched(artifacts: list[str], folder: Path, *options: str) -> Path:
     )
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=lib", *options]
     command = [find_maven(print), "--batch-mode", "--quiet", *goal]
-    subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, timeout=FETCH_S)
+    subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, timeout=FETCH_TIMEOUT_S)
     return folder / "lib"
 
 
 def _await(endpoint: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
             httpx.get(endpoint)

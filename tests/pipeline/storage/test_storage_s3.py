@@ -1,4 +1,4 @@
-"""In an object store there is no rename: the tables and the lake there are those of a directory all the same."""
+"""An object store has no rename: tables and lake there still equal those in a directory."""
 
 import os
 import re
@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # fetches 60 MB of J
 
 CRESCENDO = str(Path(sys.executable).with_name("crescendo"))
 RUNS = [f"s3a://{BUCKET}/runs/run-{number}" for number in (1, 2)]
-ENOUGH_S = 600.0
+TIMEOUT_S = 600.0
 
 
-def analysed(environment: dict[str, str], *, until: str = "") -> str:
-    """What the command says of both runs and their lake; killed without warning when it says certain words."""
+def analyse(environment: dict[str, str], *, until: str = "") -> str:
+    """Analyse both runs into a lake and return the output; with `until`, kill the command when that text appears."""
     process = subprocess.Popen(
         [CRESCENDO, "analyze", *RUNS],
         stdout=subprocess.PIPE,
@@ -35,20 +35,20 @@ def analysed(environment: dict[str, str], *, until: str = "") -> str:
         preexec_fn=die_with_parent(),  # noqa: PLW1509 - one prctl, from the main thread
     )
     if not until:
-        return "".join(process.communicate(timeout=ENOUGH_S))
+        return "".join(process.communicate(timeout=TIMEOUT_S))
     assert process.stderr is not None
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
+        lines.append(line)
         if until in line:
             break
     else:
-        pytest.fail(f"it never said {until!r}: {said}")
-    family = psutil.Process(process.pid).children(recursive=True)
-    for member in [*family, process]:
-        member.kill()
+        pytest.fail(f"{until!r} never appeared: {lines}")
+    children = psutil.Process(process.pid).children(recursive=True)
+    for each in [*children, process]:
+        each.kill()
     process.communicate()
-    psutil.wait_procs(family, timeout=60)
+    psutil.wait_procs(children, timeout=60)
     return ""
 
 
@@ -60,7 +60,7 @@ def lake_hashes(lake: Path, run: str, view: Path) -> dict[str, str]:
     return hashes(view / run)
 
 
-def test_killed_and_run_again_tables_and_lake_in_an_object_store_are_those_of_a_directory(
+def test_after_kills_tables_and_lake_in_an_object_store_equal_those_in_a_directory(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     here = tmp_path / "here"
@@ -71,12 +71,12 @@ def test_killed_and_run_again_tables_and_lake_in_an_object_store_are_those_of_a_
         build_lake(runs, here / "lake", spark, silent)
         settings = {"SPARK_CONF_DIR": str(client_settings(tmp_path, endpoint)), "TMPDIR": str(tmp_path)}
         environment = os.environ | settings
-        for moment in ("looking at how", "into the lake"):
-            analysed(environment, until=f"1 of 2, {RUNS[0]}: {moment}")
-            # Whoever asks for the row of a run, which is written last, sees no run of which half is there.
+        for moment in ("computing behaviour", "into the lake"):
+            analyse(environment, until=f"1 of 2, {RUNS[0]}: {moment}")
+            # The row of a run is written last, so a reader that starts from it never sees half a run.
             assert [key for key in bucket.names() if re.search("/lake/runs/.*parquet$", key)] == []
-        assert "lake: 1 computed, 1 unchanged, 0 set aside" in analysed(environment)
-        assert "lake: 0 computed, 2 unchanged, 0 set aside" in analysed(environment)
+        assert "lake: 1 computed, 1 unchanged, 0 set aside" in analyse(environment)
+        assert "lake: 0 computed, 2 unchanged, 0 set aside" in analyse(environment)
         there = bucket.download(tmp_path / "there") / "runs"
         assert [key for key in bucket.names() if ".tmp" in key] == []
     for run in runs:

@@ -1,4 +1,4 @@
-"""What inspectors saw, as tables: every number is worked out again by DuckDB from the raw parts."""
+"""Readings of inspectors, as tables: DuckDB recomputes every number from the raw parts."""
 
 import json
 import math
@@ -27,8 +27,8 @@ Reading = tuple[int, str, str, float]
 Event = tuple[int, str, dict[str, Any]]
 
 
-def looked_at(run_dir: Path, readings: list[Reading], events: Sequence[Event] = ()) -> Path:
-    """A run in which nothing happens but looking."""
+def inspected(run_dir: Path, readings: list[Reading], events: Sequence[Event] = ()) -> Path:
+    """A run without messages, in which only an inspector records."""
     manifest = read_manifest(Tiny().write(run_dir))
     recorder = Recorder(run_dir, INSPECTOR)
     for t_ns, entity, metric, value in readings:
@@ -42,17 +42,17 @@ def looked_at(run_dir: Path, readings: list[Reading], events: Sequence[Event] = 
 
 
 def leaking(run_dir: Path) -> Path:
-    """Before, within and after the measure phase: a heap that grows, a queue that swings, a limit that stands still."""
+    """Before, within and after the measure phase: a heap that grows, a queue that oscillates, a constant limit."""
     readings: list[Reading] = []
-    for look in range(-2, 24):
-        t_ns = START_NS + look * QUARTER_NS
+    for poll in range(-2, 24):
+        t_ns = START_NS + poll * QUARTER_NS
         readings += [
-            (t_ns, "memory/heap", "used", 1e9 + 2.5e6 * look + 1e4 * math.sin(look)),
+            (t_ns, "memory/heap", "used", 1e9 + 2.5e6 * poll + 1e4 * math.sin(poll)),
             (t_ns, "memory/heap", "max", 4e9),
-            (t_ns, "queue/perf", "MessageCount", float(look * look % 7)),
+            (t_ns, "queue/perf", "MessageCount", float(poll * poll % 7)),
         ]
     readings.append((START_NS, "queue/early", "MessageCount", 5.0))
-    return looked_at(run_dir, readings)
+    return inspected(run_dir, readings)
 
 
 def rows(run_dir: Path, table: str) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def leak(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_dir
 
 
-def test_every_reading_stands_in_the_wide_table_and_nothing_else(leak: Path) -> None:
+def test_the_wide_table_holds_every_reading_and_nothing_else(leak: Path) -> None:
     long = duckdb.execute(
         f"SELECT source, entity, t_ns, metric, value FROM '{leak}/readings/*.parquet'"  # noqa: S608
     ).fetchall()
@@ -82,7 +82,7 @@ def test_every_reading_stands_in_the_wide_table_and_nothing_else(leak: Path) -> 
     assert len(wide) == len({(row["source"], row["entity"], row["t_ns"]) for row in wide})
 
 
-def test_the_summary_is_what_duckdb_makes_of_the_measure_phase(leak: Path) -> None:
+def test_the_summary_equals_what_duckdb_computes_over_the_measure_phase(leak: Path) -> None:
     query = f"""
         SELECT source, entity, metric, count(*), arg_min(value, t_ns), arg_max(value, t_ns), min(value), avg(value),
                max(value), regr_slope(value, (t_ns - {START_NS}) / 1e9), regr_r2(value, (t_ns - {START_NS}) / 1e9)
@@ -98,12 +98,12 @@ def test_the_summary_is_what_duckdb_makes_of_the_measure_phase(leak: Path) -> No
     assert found.keys() == expected.keys()
     for key, numbers in expected.items():
         if key[2] == "max":
-            numbers = (*numbers[:-1], None)  # noqa: PLW2901 - DuckDB says 1: a line through a constant explains all
-        told = [found[key][name] for name in names]
-        assert told == [pytest.approx(number, rel=1e-9, abs=1e-9) if number is not None else None for number in numbers]
+            numbers = (*numbers[:-1], None)  # noqa: PLW2901 - DuckDB gives r2 = 1 for a constant
+        row = [found[key][name] for name in names]
+        assert row == [pytest.approx(number, rel=1e-9, abs=1e-9) if number is not None else None for number in numbers]
 
 
-def test_a_leak_is_told_from_a_swing(leak: Path) -> None:
+def test_a_leak_is_distinguished_from_an_oscillation(leak: Path) -> None:
     trend = {(row["entity"], row["metric"]): (row["slope"], row["r2"]) for row in rows(leak, "reading_summary")}
     slope, r2 = trend["memory/heap", "used"]
     assert slope == pytest.approx(1e7, rel=0.01)  # 2.5 MB every quarter of a second
@@ -112,26 +112,26 @@ def test_a_leak_is_told_from_a_swing(leak: Path) -> None:
     assert trend["memory/heap", "max"] == (0.0, None)
 
 
-def test_what_was_read_only_before_the_measure_phase_has_no_numbers(leak: Path) -> None:
+def test_a_metric_read_only_before_the_measure_phase_has_no_statistics(leak: Path) -> None:
     early = next(row for row in rows(leak, "reading_summary") if row["entity"] == "queue/early")
     assert early["samples"] == 0
     assert {early[name] for name in ("first", "last", "min", "mean", "peak", "slope", "r2")} == {None}
 
 
-def test_two_looks_are_no_trend_and_a_value_that_is_no_number_is_not_counted(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_two_samples_have_no_trend_and_non_finite_values_do_not_count(spark: SparkSession, tmp_path: Path) -> None:
     values = [1.0, float("nan"), 9.0, float("inf")]
-    run_dir = looked_at(tmp_path, [(MEASURE_NS + n, "e", "m", value) for n, value in enumerate(values)])
+    run_dir = inspected(tmp_path, [(MEASURE_NS + n, "e", "m", value) for n, value in enumerate(values)])
     analyze(run_dir, spark, silent)
     (row,) = rows(run_dir, "reading_summary")
     assert (row["samples"], row["first"], row["last"], row["peak"]) == (2, 1.0, 9.0, 9.0)
     assert (row["slope"], row["r2"]) == (None, None)
 
 
-def test_names_that_spark_confuses_or_uses_itself_stay_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_metrics_that_differ_only_in_case_or_clash_with_a_column_keep_separate_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     names = ["messages", "Messages", "run", "t_ns", "load/1 min", "a.b", "é{}()=,;", "`x`"]
-    run_dir = looked_at(tmp_path, [(MEASURE_NS, "e", name, float(n)) for n, name in enumerate(names)])
+    run_dir = inspected(tmp_path, [(MEASURE_NS, "e", name, float(n)) for n, name in enumerate(names)])
     analyze(run_dir, spark, silent)
     (row,) = rows(run_dir, "readings")
     columns = metric_columns(str(file) for file in (run_dir / "readings").iterdir())
@@ -143,8 +143,8 @@ def test_the_metrics_read_most_often_keep_their_columns_and_all_are_summarised(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     readings: list[Reading] = [(MEASURE_NS, "e", f"rare-{n:03}", 1.0) for n in range(MAX_METRICS)]
-    readings += [(MEASURE_NS + look, "e", "often", 2.0) for look in range(3)]
-    analyze(looked_at(tmp_path, readings), spark, silent)
+    readings += [(MEASURE_NS + poll, "e", "often", 2.0) for poll in range(3)]
+    analyze(inspected(tmp_path, readings), spark, silent)
     columns = pq.read_table(tmp_path / "tables" / "readings").column_names
     assert len(columns) == 4 + MAX_METRICS
     assert "often" in columns
@@ -152,14 +152,14 @@ def test_the_metrics_read_most_often_keep_their_columns_and_all_are_summarised(
     assert len(rows(tmp_path, "reading_summary")) == MAX_METRICS + 1
 
 
-def test_a_gap_lasts_from_the_failed_look_to_the_one_that_succeeds(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_gap_lasts_from_a_failed_poll_to_the_next_successful_one(spark: SparkSession, tmp_path: Path) -> None:
     events: list[Event] = [
         (MEASURE_NS + 7, "look-failed", {"reason": "connection refused"}),
         (MEASURE_NS + 8, "texts", {"broker": {"version": "2"}}),
         (MEASURE_NS + 9, "look-recovered", {"after_s": 0.1, "reason": "timed out"}),
         (MEASURE_NS + 11, "look-failed", {"reason": "gone"}),
     ]
-    run_dir = looked_at(tmp_path, [], events)
+    run_dir = inspected(tmp_path, [], events)
     analyze(run_dir, spark, silent)
     first = {"source": INSPECTOR, "start_ns": MEASURE_NS + 7, "end_ns": MEASURE_NS + 9, "reason": "connection refused"}
     assert rows(run_dir, "reading_gaps") == [

@@ -16,9 +16,9 @@ from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.outages import Outage
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
-from crescendo.pipeline.latency.group_sums import folded
+from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.histogram import RESPONSE, TRANSFER
-from crescendo.pipeline.latency.quantiles import described
+from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import Phases
 
 EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
@@ -82,9 +82,9 @@ def _flow(streams: list[SubscriptionSeries], ticks: Ticks, t_ns: int) -> dict[st
 def _p99(histogram: list[Path], first: int, end: int) -> int | None:
     for kind in (RESPONSE, TRANSFER):
         within = (pc.field(SECOND) >= first) & (pc.field(SECOND) < end) & (pc.field(KIND) == kind)
-        counts = folded(histogram, [BUCKET], where=within)
+        counts = group_sums(histogram, [BUCKET], where=within)
         if counts.num_rows:
-            p99: int | None = described(counts, [])["p99"][0].as_py()
+            p99: int | None = group_statistics(counts, [])["p99"][0].as_py()
             return p99
     return None
 

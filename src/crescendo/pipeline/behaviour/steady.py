@@ -17,9 +17,9 @@ from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.behaviour.trends import Floats, Trend, mser5, trend
 from crescendo.pipeline.columns import BUCKET, KIND, METRIC, SECOND
-from crescendo.pipeline.latency.group_sums import folded
+from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.histogram import RESPONSE, TRANSFER
-from crescendo.pipeline.latency.quantiles import described
+from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import Phases
 
 MAX_STEPS = 600
@@ -108,9 +108,9 @@ def _p99(histogram: list[Path], first: int, step_s: int, steps: int) -> Floats |
     for kind in (RESPONSE, TRANSFER):
         within = (pc.field(SECOND) >= first) & (pc.field(SECOND) < first + step_s * steps)
         step = pc.divide(pc.field(SECOND) - first, step_s)
-        counts = folded(histogram, [_STEP, BUCKET], where=within & (pc.field(KIND) == kind), made={_STEP: step})
+        counts = group_sums(histogram, [_STEP, BUCKET], where=within & (pc.field(KIND) == kind), derived={_STEP: step})
         if counts.num_rows:
-            told = described(counts, [_STEP])
+            told = group_statistics(counts, [_STEP])
             values = told["p99"].combine_chunks()
             return None if len(values) < steps or values.null_count else values.to_numpy().astype(np.float64)
     return None

@@ -21,7 +21,7 @@ from crescendo.pipeline.latency.histogram import TRANSFER
 from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
 from crescendo.pipeline.ledger.discrepancies import LOST
 from crescendo.pipeline.ledger.ledger import Discrepancies
-from crescendo.pipeline.scans import PULSE
+from crescendo.pipeline.scans import TICKS
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import MEASURE
 from crescendo.pipeline.storage.table_store import TableStore
@@ -35,12 +35,12 @@ _JITTER_BLOCKS = ".jitter"  # on the way to the jitter tables; removed when they
 
 
 def write_behaviour(store: TableStore, context: AnalysisContext, found: Discrepancies, latency: list[Latency]) -> None:
-    if not context.thorough:
+    if not context.includes_behaviour:
         return
     timeline, connections = context.timeline, context.connections
     ticks = ticks_for(timeline, connections)
-    streams = read_streams(store.files(PULSE), connections)
-    store.remove(PULSE)
+    streams = read_streams(store.files(TICKS), connections)
+    store.remove(TICKS)
     transfer = next((row for row in latency if (row.phase, row.kind) == (MEASURE, TRANSFER)), None)
     store.write_rows(columns.BACKLOG, BACKLOG_SCHEMA, backlog_rows(streams, ticks, connections))
     store.write_rows(columns.LITTLE, LITTLE_SCHEMA, little_rows(streams, ticks, timeline.measure, transfer))

@@ -25,7 +25,7 @@ from crescendo.pipeline.columns import (
     T_NS,
     TICK,
 )
-from crescendo.pipeline.source.connections import NOBODY, Connections
+from crescendo.pipeline.source.connections import UNKNOWN, Connections
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
 
@@ -68,7 +68,7 @@ def tick_counts(frames: Frames, ticks: Ticks, connections: Connections) -> DataF
         F.lit(RECEIVED).alias(SIDE),
         F.col(RECEIVED_NS).alias(T_NS),
     )
-    return _beats(sent, ticks).unionByName(_beats(received, ticks)).where(F.col(FLOW) != NOBODY)
+    return _beats(sent, ticks).unionByName(_beats(received, ticks)).where(F.col(FLOW) != UNKNOWN)
 
 
 def _beats(rows: DataFrame, ticks: Ticks) -> DataFrame:

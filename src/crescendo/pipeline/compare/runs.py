@@ -29,9 +29,9 @@ from crescendo.pipeline.columns import (
 )
 from crescendo.pipeline.compare.intervals import Interval
 from crescendo.pipeline.lake.lake import Lake
-from crescendo.pipeline.latency.group_sums import folded
-from crescendo.pipeline.latency.quantiles import HIGH, LOW, described
-from crescendo.pipeline.source.moments import MEASURE, timeline_of
+from crescendo.pipeline.latency.group_sums import group_sums
+from crescendo.pipeline.latency.quantiles import HIGH, LOW, group_statistics
+from crescendo.pipeline.source.moments import MEASURE, phases_of
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
@@ -54,7 +54,7 @@ class Repeat:
     @cached_property
     def segments(self) -> tuple[int, int, int]:
         """The first whole second of the measure phase, the length of a segment in seconds, and how many there are."""
-        seconds = timeline_of(self.manifest).whole_seconds
+        seconds = phases_of(self.manifest).whole_seconds
         count = min(SEGMENTS, len(seconds))
         if count < LEAST_SEGMENTS:
             return seconds.start, 0, 0
@@ -68,7 +68,7 @@ class Repeat:
         segment = pc.divide(pc.field(SECOND) - start, length)
         within = (pc.field(SECOND) >= start) & (pc.field(SECOND) < start + length * count)
         mine = within & (pc.field(ROLE) == RECEIVER)
-        sums = folded(self.throughput, [_SEGMENT], {MESSAGES: "sum"}, where=mine, made={_SEGMENT: segment})
+        sums = group_sums(self.throughput, [_SEGMENT], {MESSAGES: "sum"}, where=mine, derived={_SEGMENT: segment})
         carried = np.zeros(count)
         carried[sums[_SEGMENT].to_numpy()] = sums[MESSAGES].to_numpy()
         total = self.summary.total
@@ -82,9 +82,9 @@ class Repeat:
             return {}
         segment = pc.divide(pc.field(SECOND) - start, length)
         within = (pc.field(SECOND) >= start) & (pc.field(SECOND) < start + length * count)
-        counts = folded(self.histogram, [KIND, _SEGMENT, BUCKET], where=within, made={_SEGMENT: segment})
+        counts = group_sums(self.histogram, [KIND, _SEGMENT, BUCKET], where=within, derived={_SEGMENT: segment})
         found: dict[tuple[str, str], list[float]] = {}
-        for row in described(counts, [KIND, _SEGMENT]).to_pylist():
+        for row in group_statistics(counts, [KIND, _SEGMENT]).to_pylist():
             for name in PERCENTILES:
                 if row[name] is not None:
                     found.setdefault((row[KIND], name), []).append(float(row[name]))
@@ -112,10 +112,10 @@ class RunGroup:
         files = [file for one in self.repeats for file in one.histogram]
         if not files:
             return {}
-        counts = folded(files, [KIND, BUCKET], where=pc.field(PHASE) == MEASURE)
+        counts = group_sums(files, [KIND, BUCKET], where=pc.field(PHASE) == MEASURE)
         return {
             (row[KIND], name): Interval(float(row[name]), float(row[name + LOW]), float(row[name + HIGH]))
-            for row in described(counts, [KIND]).to_pylist()
+            for row in group_statistics(counts, [KIND]).to_pylist()
             for name in PERCENTILES
             if row[name] is not None
         }

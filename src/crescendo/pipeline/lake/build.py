@@ -81,7 +81,7 @@ def _gathered(
     with ExitStack() as stack:
         progress("checking the recording")
         recording = _opened(run, spark, stack)
-        place, manifest = recording.place, recording.manifest
+        place, manifest = recording.location, recording.manifest
         known = _known(lake, run, manifest)
         receipt, summary = current_receipt(place, recording, full=full), summary_at(place)
         if known is not None and receipt is not None and (known.receipt, known.summary) == (receipt, summary):

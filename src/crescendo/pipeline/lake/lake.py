@@ -59,7 +59,7 @@ class Lake:
                 raise ConfigError(
                     f"--lake {self.place}: is not empty and no lake, it has no {LAKE_MARKER}; choose another"
                 )
-            self.place.make("")
+            self.place.make_dir("")
             self.place.write(LAKE_MARKER, msgspec.json.encode({"format": FORMAT}))
         elif marker != msgspec.json.encode({"format": FORMAT}):
             raise ConfigError(f"--lake {self.place}: is of another format than {FORMAT}; build a new one elsewhere")
@@ -109,7 +109,7 @@ class Lake:
             if left.startswith(f".{name}.") and left.endswith(".tmp"):
                 self.place.remove(f"{parent}/{left}")
         draft = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.tmp"
-        self.place.make(draft)
+        self.place.make_dir(draft)
         return draft
 
     def _publish(self, draft: str, folder: str) -> None:

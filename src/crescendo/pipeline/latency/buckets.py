@@ -1,7 +1,7 @@
 """Which histogram bucket does a column of latencies fall into?
 
-The same arithmetic as `model.histogram.bucket_of`, as a Spark expression: whole-stage code, no Python on the message
-path. The two agree for every 64-bit value.
+The arithmetic of `model.histogram.bucket_of` as a Spark expression: generated Java code, no Python on the message path.
+The two agree for every 64-bit value.
 """
 
 import math
@@ -16,9 +16,9 @@ def bucket_column(value_ns: Column) -> Column:
     """The bucket number, negative for negative values."""
     negative = value_ns < 0
     magnitude = F.when(negative, F.bitwise_not(value_ns)).otherwise(value_ns)
-    # Not log2, which computes the logarithm of 2 again for every row.
+    # Not log2, which recomputes the logarithm of 2 for every row.
     octave = (F.ln(F.greatest(magnitude, F.lit(1)).cast("double")) * (1 / math.log(2))).cast("int")
     exponent = F.greatest(octave - SUB_BITS, F.lit(0))
-    # Where the octave is off by one at an octave's edge the number comes out the same: e*256 + 512 is (e+1)*256 + 256.
+    # An octave off by one at its edge gives the same bucket: e*256 + 512 is (e+1)*256 + 256.
     bucket = (exponent * SUB_BUCKETS + F.call_function("shiftright", magnitude, exponent)).cast("int")
     return F.when(negative, F.bitwise_not(bucket)).otherwise(bucket)

@@ -1,8 +1,9 @@
 """What do bucket counts say about each group of samples?
 
-Count, extremes, mean and percentiles of every group at once, with the interval in which the true percentile lies. A
-percentile is the upper edge of the bucket that holds its rank, but never more than the largest sample; with fewer
-than ten samples beyond it, it is withheld. Counts may come in pieces: those of one bucket add up. Averages nothing.
+Computes count, minimum, maximum, mean and percentiles of all groups at once, with a confidence interval for each
+percentile. A percentile is the upper edge of the bucket that holds its rank, but never more than the largest sample;
+with fewer than ten samples beyond it, it is withheld. A bucket may have several rows: they add up. Never averages
+percentiles.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 
 MEAN_NS = "mean_ns"
 LOW, HIGH = "_low", "_high"
-"""Behind the name of a percentile: the ends of its 95 % interval."""
+"""Suffixes of a percentile's name for the ends of its 95 % interval."""
 
 Z_95 = 1.959963984540054
 
@@ -32,12 +33,12 @@ STATISTICS = pa.schema(
         *((name + end, pa.int64()) for name in PERCENTILES for end in ("", LOW, HIGH)),
     ]
 )
-"""The columns that a group's samples are described with."""
+"""The columns of a group's statistics."""
 
 
-def described(counts: pa.Table, keys: list[str]) -> pa.Table:
-    """One row a group, in the order of its keys: the keys, then `STATISTICS`."""
-    # Down to the sums: rows of one bucket then stand in the same order however the files were cut, and so add up alike.
+def group_statistics(counts: pa.Table, keys: list[str]) -> pa.Table:
+    """One row per group, sorted by keys: the keys, then `STATISTICS`."""
+    # Sorted by sum too: rows of one bucket then add up in the same order, however the files were split.
     counts = counts.sort_by([(name, "ascending") for name in (*keys, BUCKET, COUNT, SUM_NS)])
     first = _group_starts(counts, keys)
     bucket, samples = _ints(counts, BUCKET), _ints(counts, COUNT)
@@ -47,22 +48,22 @@ def described(counts: pa.Table, keys: list[str]) -> pa.Table:
         MIN_NS: pa.array(_reduced(np.minimum, _ints(counts, MIN_NS), first)),
         MAX_NS: pa.array(highest := _reduced(np.maximum, _ints(counts, MAX_NS), first)),
         NEGATIVE: pa.array(_reduced(np.add, np.where(bucket < 0, samples, 0), first)),
-        # As a float: the nanoseconds of a long run together need not fit into 64 bits.
+        # As a float: summed nanoseconds of a long run may exceed 64 bits.
         MEAN_NS: pa.array(_reduced(np.add, counts[SUM_NS].to_numpy().astype(np.float64), first) / total),
     }
     groups = _Groups(bucket, np.cumsum(samples), total, columns[MIN_NS].to_numpy(), highest)
     for name, percent in PERCENTILES.items():
         low, high = interval_ranks(total, percent)
-        told = total - (rank := ranks(total, percent)) >= SAMPLES_BEYOND
-        columns[name] = groups.edge(rank, told, upper=True)
-        columns[name + LOW] = groups.edge(low, told, upper=False)
-        columns[name + HIGH] = groups.edge(high, told, upper=True)
+        reported = total - (rank := ranks(total, percent)) >= SAMPLES_BEYOND
+        columns[name] = groups.edge(rank, reported, upper=True)
+        columns[name + LOW] = groups.edge(low, reported, upper=False)
+        columns[name + HIGH] = groups.edge(high, reported, upper=True)
     return pa.table({name: counts[name].take(pa.array(first)) for name in keys} | columns)
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Groups one behind the other: a rank in one of them is a rank in all, so many samples later."""
+    """All groups in one sequence: a rank in a group, plus the samples of the groups before it, is a rank in all."""
 
     bucket: Int64s
     cumulative: Int64s
@@ -70,17 +71,17 @@ class _Groups:
     lowest: Int64s
     highest: Int64s
 
-    def edge(self, rank: Int64s, told: npt.NDArray[np.bool_], *, upper: bool) -> pa.Array:
-        """The upper or lower edge of the bucket that holds a rank of each group; null where it is not told."""
+    def edge(self, rank: Int64s, reported: npt.NDArray[np.bool_], *, upper: bool) -> pa.Array:
+        """The upper or lower edge of the bucket that holds a rank of each group; null where it is withheld."""
         before = np.cumsum(self.total) - self.total
-        bucket = self.bucket[np.searchsorted(self.cumulative, (before + rank)[told])]
+        bucket = self.bucket[np.searchsorted(self.cumulative, (before + rank)[reported])]
         value = np.zeros(self.total.size, np.int64)
-        value[told] = _ceilings(bucket) if upper else _ceilings(bucket - 1) + 1
-        return pa.array(np.clip(value, self.lowest, self.highest), mask=~told)
+        value[reported] = _ceilings(bucket) if upper else _ceilings(bucket - 1) + 1
+        return pa.array(np.clip(value, self.lowest, self.highest), mask=~reported)
 
 
 def ranks(count: Int64s, percent: float) -> Int64s:
-    """The rank of a percentile among so many samples, from 1; in whole numbers, as `model.histogram.rank_of`."""
+    """The rank of a percentile among `count` samples, from 1; in integers, as `model.histogram.rank_of`."""
     share = Fraction(str(percent)) / 100
     return np.maximum(-(-count * share.numerator // share.denominator), 1)
 
@@ -88,7 +89,7 @@ def ranks(count: Int64s, percent: float) -> Int64s:
 def interval_ranks(count: Int64s, percent: float) -> tuple[Int64s, Int64s]:
     """The ranks between which the true percentile lies with a confidence of 95 %, whatever the distribution.
 
-    The number of samples below the true percentile is binomial; ten samples beyond it make it normal enough.
+    The number of samples below the true percentile is binomial; with ten samples beyond it, it is close to normal.
     """
     share = percent / 100
     spread = Z_95 * np.sqrt(count * share * (1 - share))

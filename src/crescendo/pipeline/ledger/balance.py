@@ -1,8 +1,8 @@
 """Which blocks of messages do not balance?
 
-Compares what was sent with what each subscription got of it, block by block. A block that agrees in count, sum and
-hash is accounted for without ever bringing its messages together; one that does not is a suspect. There is a row for
-65,536 messages, so this fits the driver. What is wrong in a suspect block is for `discrepancies` to say.
+Compares the messages sent with those each subscription received, block by block. A block that agrees in count, sum and
+hash is accounted for without joining its messages; one that does not is a suspect. There is one row per 65,536
+messages, so this fits the driver. `discrepancies` finds out what is wrong in a suspect block.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from crescendo.pipeline.columns import BLOCK, HASH, LOW_SUM, MESSAGES, SENDER, SIDE, SUBSCRIPTION
 from crescendo.pipeline.ledger.block_sums import COUNTS, OUT_OF_ORDER, RECEIVED, SENT, SETTLED
-from crescendo.pipeline.source.connections import NOBODY, Connections
+from crescendo.pipeline.source.connections import UNKNOWN, Connections
 
 Pair = tuple[int, int]  # subscription, sender
 Suspect = tuple[int, int, int]  # subscription, sender, block
@@ -21,36 +21,36 @@ Suspect = tuple[int, int, int]  # subscription, sender, block
 
 @dataclass(frozen=True)
 class Balance:
-    """The accounts, added up."""
+    """The totals of the block sums, and the blocks that differ."""
 
     sent: dict[int, Counter[str]]  # sender -> counts
     settled: dict[int, int]  # sender -> accepted messages
-    received: dict[Pair, Counter[str]]  # under sender -1: what belongs to no sender
+    received: dict[Pair, Counter[str]]  # corrupt and stray messages belong to no sender: their sender is UNKNOWN
     suspects: list[Suspect]
-    suspect_rows: int  # about how many rows there are to look at one by one
-    late: int  # deliveries out of order, which are looked at wherever they are
+    suspect_rows: int  # about how many rows must be compared message by message
+    out_of_order: int  # deliveries out of order, which are compared even in blocks that balance
 
     def total_sent(self, count: str) -> int:
         return sum(counts[count] for counts in self.sent.values())
 
     def total_received(self, count: str) -> int:
-        """Over the messages of this run, all subscriptions together."""
-        return sum(counts[count] for (_, sender), counts in self.received.items() if sender != NOBODY)
+        """The sum over the messages of this run in all subscriptions."""
+        return sum(counts[count] for (_, sender), counts in self.received.items() if sender != UNKNOWN)
 
     @property
     def unlisted(self) -> int:
         """Deliveries to receivers that the manifest does not list."""
-        return sum(counts[MESSAGES] for (number, _), counts in self.received.items() if number == NOBODY)
+        return sum(counts[MESSAGES] for (number, _), counts in self.received.items() if number == UNKNOWN)
 
 
 def read_balance(files: list[Path], connections: Connections) -> Balance:
-    """Add up and compare the accounts that these files hold."""
+    """Read the block sums from these files, add them up and compare the sides."""
     sent: dict[int, Counter[str]] = defaultdict(Counter)
     received: dict[Pair, Counter[str]] = defaultdict(Counter)
     settled: dict[int, int] = {}
     owed: dict[Suspect, tuple[int, int, int]] = {}
-    gotten: dict[Suspect, tuple[int, int, int]] = {}
-    late = 0
+    arrived: dict[Suspect, tuple[int, int, int]] = {}
+    out_of_order = 0
     columns = [SIDE, SUBSCRIPTION, SENDER, BLOCK, LOW_SUM, HASH, *COUNTS]
     for batch in ds.dataset([str(file) for file in files], format="parquet").to_batches(columns=columns):
         for row in batch.to_pylist():
@@ -65,11 +65,11 @@ def read_balance(files: list[Path], connections: Connections) -> Balance:
                 settled[sender] = row[MESSAGES]
             elif row[SIDE] == RECEIVED:
                 received[subscription, sender] += counts
-                # What an unlisted receiver got cannot be judged: nobody knows what it was owed.
-                if NOBODY not in {subscription, block}:
-                    gotten[subscription, sender, block] = checksums
-                    late += row[OUT_OF_ORDER]
-    suspects = sorted(key for key in owed.keys() | gotten.keys() if owed.get(key) != gotten.get(key))
-    # A suspect message may have a row for being sent, for being settled and for each time it arrived.
-    rows = late + sum(2 * owed.get(key, (0,))[0] + gotten.get(key, (0,))[0] for key in suspects)
-    return Balance(dict(sent), settled, dict(received), suspects, rows, late)
+                # Deliveries to an unlisted receiver cannot be judged: what it is owed is unknown.
+                if UNKNOWN not in {subscription, block}:
+                    arrived[subscription, sender, block] = checksums
+                    out_of_order += row[OUT_OF_ORDER]
+    suspects = sorted(key for key in owed.keys() | arrived.keys() if owed.get(key) != arrived.get(key))
+    # A suspect message may have a row for its send, one for its settlement and one per delivery.
+    rows = out_of_order + sum(2 * owed.get(key, (0,))[0] + arrived.get(key, (0,))[0] for key in suspects)
+    return Balance(dict(sent), settled, dict(received), suspects, rows, out_of_order)

@@ -1,7 +1,7 @@
 """Is every message accounted for?
 
-Adds up the balance of the blocks and the discrepancies found in them: in all, for each sender and for each
-subscription. A message that is owed and not lost was delivered. Adds; it looks at no message.
+Adds up the balance of the blocks and their discrepancies: in total, per sender and per subscription. A message that is
+owed and not lost was delivered. Only adds; reads no messages.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ from crescendo.pipeline.columns import ACKNOWLEDGED, COUNT, KIND, MESSAGES, SEND
 from crescendo.pipeline.ledger.balance import Balance, Pair
 from crescendo.pipeline.ledger.block_sums import CORRUPT, STRAY
 from crescendo.pipeline.ledger.discrepancies import DUPLICATED, LOST, REORDERED, UNRECORDED
-from crescendo.pipeline.source.connections import NOBODY, Connections
+from crescendo.pipeline.source.connections import UNKNOWN, Connections
 from crescendo.record.summary import Ledger
 
 TOTAL, BY_SENDER, BY_SUBSCRIPTION = "total", "sender", "subscription"
@@ -25,7 +25,7 @@ Discrepancies = dict[Pair, Counter[str]]
 
 
 def read_discrepancies(files: list[Path], connections: Connections) -> Discrepancies:
-    """How often each kind of discrepancy happened; acknowledged losses count under a kind of their own."""
+    """The number of discrepancies of each kind; acknowledged losses are a kind of their own."""
     numbers = {name: number for number, name in enumerate(connections.subscriptions)}
     found: Discrepancies = defaultdict(Counter)
     keys = [KIND, SUBSCRIPTION, SENDER, ACKNOWLEDGED]
@@ -38,7 +38,7 @@ def read_discrepancies(files: list[Path], connections: Connections) -> Discrepan
 
 
 def ledger(balance: Balance, found: Discrepancies, connections: Connections) -> list[Ledger]:
-    """The total first, then the senders, then the subscriptions, in the order of their numbers."""
+    """The total first, then the senders, then the subscriptions, each in the order of their numbers."""
     owed = {(number, sender) for sender, numbers in connections.owed_by.items() for number in numbers}
     pairs = sorted(owed | found.keys())
     by_sender: dict[int, list[Pair]] = defaultdict(list)
@@ -47,23 +47,23 @@ def ledger(balance: Balance, found: Discrepancies, connections: Connections) -> 
         by_subscription[pair[0]].append(pair)
         by_sender[pair[1]].append(pair)
     senders = sorted({*connections.owed_by, *balance.sent, *balance.settled, *by_sender})
-    books = _Books(balance, found, owed)
-    rows = [books.line(TOTAL, pairs, senders, [NOBODY, *range(len(connections.subscriptions))])]
-    rows += [books.line(BY_SENDER, by_sender[sender], [sender], [], sender=sender) for sender in senders]
+    builder = _RowBuilder(balance, found, owed)
+    rows = [builder.row(TOTAL, pairs, senders, [UNKNOWN, *range(len(connections.subscriptions))])]
+    rows += [builder.row(BY_SENDER, by_sender[sender], [sender], [], sender=sender) for sender in senders]
     for number, name in enumerate(connections.subscriptions):
         chosen = by_subscription[number]
         owing = [sender for _, sender in chosen if (number, sender) in owed]
-        rows.append(books.line(BY_SUBSCRIPTION, chosen, owing, [number], subscription=name))
+        rows.append(builder.row(BY_SUBSCRIPTION, chosen, owing, [number], subscription=name))
     return rows
 
 
 @dataclass(frozen=True)
-class _Books:
+class _RowBuilder:
     balance: Balance
     found: Discrepancies
     owed: set[Pair]
 
-    def line(
+    def row(
         self,
         scope: str,
         pairs: Iterable[Pair],
@@ -73,7 +73,7 @@ class _Books:
         sender: int | None = None,
         subscription: str | None = None,
     ) -> Ledger:
-        """The messages of these pairs, what these senders sent, and what these subscriptions got besides."""
+        """The messages owed by these pairs, sent by these senders, and unusable in these subscriptions."""
         nothing: Counter[str] = Counter()
         found: Counter[str] = Counter()
         owed = 0
@@ -81,7 +81,7 @@ class _Books:
             found.update(self.found.get(pair, nothing))
             owed += self.balance.sent.get(pair[1], nothing)[MESSAGES] if pair in self.owed else 0
         senders = list(senders)
-        unusable = [self.balance.received.get((number, NOBODY), nothing) for number in subscriptions]
+        unusable = [self.balance.received.get((number, UNKNOWN), nothing) for number in subscriptions]
         return Ledger(
             scope=scope,
             sender=sender,

@@ -1,8 +1,8 @@
 """How many messages did the system refuse?
 
-A message that was settled with anything but accepted is an error. Counts them by second, sender and outcome, with
-their share of all that was settled there. The parts themselves say whether there is any: most runs have none, and then
-nothing is computed. Messages that were never settled are in the ledger, not here.
+A message settled with any outcome but accepted is an error. Counts them by second, sender and outcome, with their share
+of all messages settled in that second for that sender. The parts themselves show whether there are any: most runs have
+none, and then nothing is computed. Messages that were never settled are in the ledger, not here.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ SHARE = "share"
 
 
 def any_refusals(files: Iterable[str]) -> bool:
-    """Whether a part holds another outcome than accepted; the column is a few bytes where all are the same."""
+    """Whether a part holds an outcome other than accepted; the column is a few bytes when all are equal."""
     accepted = int(Settlement.ACCEPTED)
     return any(
         pc.any(pc.not_equal(batch[OUTCOME], accepted)).as_py()
@@ -30,12 +30,12 @@ def any_refusals(files: Iterable[str]) -> bool:
 
 
 def any_refusals_in(settled: DataFrame) -> bool:
-    """The same, asked of Spark."""
+    """The same by a Spark query."""
     return not settled.where(F.col(OUTCOME) != int(Settlement.ACCEPTED)).limit(1).isEmpty()
 
 
 def refusals(settled: DataFrame, timeline: Phases) -> DataFrame:
-    """One row per second, sender and outcome other than accepted, by when the sender was told."""
+    """One row per second, sender and outcome other than accepted, by settlement time."""
     counts = settled.groupBy(
         timeline.second_of(F.col(SETTLED_NS)).alias(SECOND), F.col(SENDER).cast("int").alias(SENDER), OUTCOME
     ).agg(F.sum(F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1).alias(MESSAGES))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from crescendo.pipeline.columns import BUCKET, COUNT, KIND, MAX_NS, MIN_NS, SUM_NS
 from crescendo.pipeline.latency.histogram import RESPONSE, SETTLE, TRANSFER
-from crescendo.pipeline.latency.quantiles import MEAN_NS, described
+from crescendo.pipeline.latency.quantiles import MEAN_NS, group_statistics
 from crescendo.pipeline.live.snapshot import LatencySpread, LiveTotals, Period
 from crescendo.pipeline.live.stream import PERIOD
 from crescendo.record.schema import SENT
@@ -61,7 +61,7 @@ class Periods:
         """These periods as they stand, in order; those that the watermark has passed are closed and let go of."""
         chosen = sorted(start for start in set(starts) | self._passed(watermark_ns) if start in self._open)
         rows: dict[int, list[dict[str, object]]] = {start: [] for start in chosen}
-        for row in described(self._table(chosen), [PERIOD, KIND]).to_pylist() if chosen else ():
+        for row in group_statistics(self._table(chosen), [PERIOD, KIND]).to_pylist() if chosen else ():
             rows[row[PERIOD]].append(row)
         periods = [self._period(start, rows[start], watermark_ns) for start in chosen]
         for start in self._passed(watermark_ns):

@@ -1,8 +1,8 @@
-"""Who sends, who receives, and who owes which messages to whom?
+"""Which connections send, which receive, and which messages are owed to which subscription?
 
 Read from the manifest once. Every sender of an address owes each subscription of that address every message; the
-receivers of one subscription share them. Rows carry connection numbers, so the numbers are turned into subscriptions
-by position in a constant array: no join on the message path. Knows nothing of what was really sent.
+receivers of one subscription share them. Rows carry connection numbers; a constant array indexed by number turns them
+into subscriptions, so there is no join on the message path. Knows nothing of what was actually sent.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from
 from crescendo.record.manifest import Manifest
 
-NOBODY = -1
-"""The number of a subscription or sender that the manifest does not know."""
+UNKNOWN = -1
+"""The number of a subscription or sender that is not in the manifest."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +30,22 @@ class Connections:
 
     @cached_property
     def flows(self) -> tuple[tuple[int, ...], ...]:
-        """The sets of subscriptions that senders owe: senders with the same set are one flow."""
+        """The distinct sets of subscriptions that senders owe; senders with the same set form one flow."""
         return tuple(dict.fromkeys(self.owed_by.values()))
 
     def flow_column(self, sender: Column) -> Column:
-        return _looked_up({number: self.flows.index(owed) for number, owed in self.owed_by.items()}, sender)
+        return _lookup({number: self.flows.index(owed) for number, owed in self.owed_by.items()}, sender)
 
     def name_column(self, subscription: Column) -> Column:
-        # No address contains white space, so none is cut in two.
+        # No address contains white space, so a newline separates them safely.
         return F.get(F.split(F.lit("\n".join(self.subscriptions)), "\n"), subscription)
 
     def subscription_column(self, receiver: Column) -> Column:
-        return _looked_up(self.subscription_of, receiver)
+        return _lookup(self.subscription_of, receiver)
 
     def bounded_column(self, sender: Column) -> Column:
-        """Whether a sender kept a schedule."""
-        return _looked_up(dict.fromkeys(self.unbounded, 0), sender) < 0
+        """Whether a sender has a schedule."""
+        return _lookup(dict.fromkeys(self.unbounded, 0), sender) < 0
 
 
 def connections_of(manifest: Manifest) -> Connections:
@@ -56,13 +56,13 @@ def connections_of(manifest: Manifest) -> Connections:
     for receiver in receivers:
         by_address.setdefault(receiver.address, {})[subscriptions[receiver.subscription]] = None
     experiment = experiment_of(manifest)
-    free = {group.name for group in experiment.workload if not group.rate}
-    free |= {group.name for group in experiment.clients}  # the next action follows the last, whenever that was
+    unpaced = {group.name for group in experiment.workload if not group.rate}
+    unpaced |= {group.name for group in experiment.clients}  # each action starts when the previous one has finished
     return Connections(
         subscriptions=tuple(subscriptions),
         subscription_of={receiver.id: subscriptions[receiver.subscription] for receiver in receivers},
         owed_by={sender.id: tuple(by_address.get(sender.address, ())) for sender in senders},
-        unbounded=frozenset(sender.id for sender in senders if sender.group in free),
+        unbounded=frozenset(sender.id for sender in senders if sender.group in unpaced),
     )
 
 
@@ -73,8 +73,8 @@ def experiment_of(manifest: Manifest) -> Experiment:
         raise ConfigError(f"{err}; the recording was made by another version, or its manifest was changed") from err
 
 
-def _looked_up(numbers: dict[int, int], key: Column) -> Column:
-    # Text that Spark folds into one constant array: a literal for each of 32,767 connections would take seconds.
+def _lookup(numbers: dict[int, int], key: Column) -> Column:
+    # One string, which Spark folds into a constant array: 32,767 literals, one per connection, would take seconds.
     known = {number: value for number, value in numbers.items() if number >= 0}
-    cells = [str(known.get(number, NOBODY)) for number in range(max(known, default=0) + 1)]
-    return F.coalesce(F.get(F.split(F.lit(",".join(cells)), ",").cast("array<int>"), key.cast("int")), F.lit(NOBODY))
+    cells = [str(known.get(number, UNKNOWN)) for number in range(max(known, default=0) + 1)]
+    return F.coalesce(F.get(F.split(F.lit(",".join(cells)), ",").cast("array<int>"), key.cast("int")), F.lit(UNKNOWN))

@@ -1,7 +1,7 @@
-"""When did a message happen, and does it count?
+"""In which second and phase was a message, and does it count?
 
-The second of the run and the phase as column expressions, in whole numbers: a float would misplace messages at the
-edge of a second after six weeks. Looks at one row at a time and aggregates nothing.
+Gives the second and the phase as column expressions over integers: with floats, messages at the edge of a second
+would be off after six weeks. Works on one row at a time and aggregates nothing.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Phases:
 
     @property
     def whole_seconds(self) -> range:
-        """The seconds that lie wholly within the measure phase; in a part of one there are fewer messages."""
+        """The seconds that lie entirely within the measure phase; a partial second has fewer messages."""
         if self.measure is None:
             return range(0)
         first = -((self.origin_ns - self.measure.start_ns) // _SECOND_NS)
@@ -46,7 +46,7 @@ class Phases:
         return F.call_function("div", shifted_ns, F.lit(_SECOND_NS))
 
     def phase_of(self, t_ns: Column) -> Column:
-        """The position of the phase; as many as there are phases stands for none of them."""
+        """The position of the phase; the number of phases stands for none of them."""
         position = F.lit(len(self.phases))
         for index, phase in reversed(list(enumerate(self.phases))):
             position = F.when(within(t_ns, phase), F.lit(index)).otherwise(position)
@@ -59,7 +59,7 @@ class Phases:
         return F.lit(False) if self.measure is None else within(t_ns, self.measure)
 
 
-def timeline_of(manifest: Manifest) -> Phases:
+def phases_of(manifest: Manifest) -> Phases:
     phases = tuple(sorted(manifest.phases, key=lambda phase: phase.start_ns))
     return Phases(phases[0].start_ns if phases else manifest.started_ns, phases)
 
@@ -78,5 +78,5 @@ def deliveries(received: DataFrame) -> DataFrame:
 
 
 def first_attempts(sent: DataFrame) -> DataFrame:
-    """Every message once, however often it was sent."""
+    """One row per message, however often it was sent."""
     return sent.where(F.col(ATTEMPT) == 1)

@@ -1,8 +1,8 @@
-"""Which classes will Spark load, so that the next JVM need not parse and verify them again?
+"""Where is the archive of Spark's classes, which spares the next JVM parsing and verifying them?
 
 Java can map the classes of an earlier run from one file (class data sharing), which saves a third of the time to the
-first result. The file belongs to one Java, one PySpark and one Python environment, and lives in the latter; the JVM
-refuses one that does not fit, and then starts as if there were none. Made by `rehearsal`, used by `session`.
+first result. The file belongs to one Java, one PySpark and one Python environment, and lives in that environment. The
+JVM rejects an archive that does not match and starts without it. `rehearsal` creates it, `session` uses it.
 """
 
 import os
@@ -14,7 +14,7 @@ import pyspark
 
 
 def archive_path() -> Path | None:
-    """Where the archive is, or would be; None when nothing tells which Java will run."""
+    """Where the archive is, or would be; None when it is unknown which Java will run."""
     try:
         java = (Path(os.environ["JAVA_HOME"]) / "release").read_bytes()
     except (KeyError, OSError):
@@ -24,6 +24,6 @@ def archive_path() -> Path | None:
 
 
 def archive_options() -> tuple[str, ...]:
-    """JVM options that use the archive, if there is one."""
+    """JVM options that use the archive, if it exists."""
     path = archive_path()
     return (f"-XX:SharedArchiveFile={path}",) if path is not None and path.is_file() else ()

@@ -1,6 +1,7 @@
 """Where is the Java that Spark needs?
 
-JAVA_HOME first, then the PATH. Finds; never installs. Set-up (`make`) installs the distribution's package where it may.
+JAVA_HOME first, then the PATH. Finds Java; never installs it. Set-up (`make`) installs the distribution's package where
+it is allowed to.
 """
 
 import os
@@ -16,7 +17,7 @@ CURE = f"install Java {MINIMUM} or newer (Debian, Ubuntu: openjdk-17-jre-headles
 
 
 def find_java() -> Path:
-    """The java command, checked for its version."""
+    """The java command, with its version checked."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -34,17 +35,17 @@ def find_java() -> Path:
 
 
 def use_java() -> None:
-    """Point Spark to the Java that was found."""
+    """Point Spark to the Java found on this machine."""
     os.environ["JAVA_HOME"] = str(find_java().parent.parent)
 
 
 def java_version(java: Path) -> int:
     try:
-        answer = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=20, check=False)
+        result = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as err:
         raise ConfigError(f"{java} cannot be run: {err}; {CURE}") from err
-    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
     if match is None:
-        words = (answer.stderr + answer.stdout).strip().splitlines() or [f"nothing, exit code {answer.returncode}"]
-        raise ConfigError(f"{java} does not say its version but {words[0]!r}; {CURE}")
+        output = (result.stderr + result.stdout).strip().splitlines() or [f"nothing, exit code {result.returncode}"]
+        raise ConfigError(f"{java} does not report its version but {output[0]!r}; {CURE}")
     return int(match[1])

@@ -1,8 +1,8 @@
-"""How do the sessions after the first start faster?
+"""How do later Spark sessions start faster than the first?
 
-Analyses a recording of a few messages with a JVM that writes down, on exit, every class it loaded. This takes a few
-seconds longer than a first analysis, once, during set-up: `python -m crescendo.pipeline.spark.rehearsal`. What the
-archive is, and where it lies, is described in `class_archive`.
+Analyses a recording of a few messages with a JVM that dumps, on exit, every class it loaded. This takes a few seconds
+longer than a first analysis, once, during set-up: `python -m crescendo.pipeline.spark.rehearsal`. `class_archive`
+describes the archive and where it is.
 """
 
 import tempfile
@@ -24,10 +24,10 @@ _SECOND_NS = 10**9
 
 
 def rehearse() -> Path:
-    """Make the archive of this environment, unless it is there already."""
+    """Create the archive of this environment, unless it exists."""
     path = archive_path()
     if path is None:
-        raise ConfigError("JAVA_HOME does not lead to a Java installation, so there is nothing to rehearse with")
+        raise ConfigError("JAVA_HOME does not point to a Java installation, so no class archive can be created")
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def rehearse() -> Path:
 
 
 def _record(run_dir: Path) -> None:
-    """Three messages sent, of which one never arrives: the analysis has to go all the way."""
+    """Three messages sent, one of them lost: the analysis then runs through every step of the ledger."""
     recorder = Recorder(run_dir, "rehearsal")
     numbers = np.arange(3)
     recorder.append(SENT, 3, 0, numbers, 1, numbers + 1, numbers + 1, 32)

@@ -1,8 +1,8 @@
-"""How does Spark start, quietly and quickly?
+"""How does Spark start quietly and fast?
 
 One local session by default, or any cluster by its master URL. Everything the JVM prints goes to a file in a private
-directory, which disappears with the session. What Spark is told is in `settings`. Finds no Java and installs none: that
-is the caller's business.
+directory, which is removed with the session. `settings` holds Spark's configuration. Neither finds nor installs Java:
+that is up to the caller.
 """
 
 import atexit
@@ -29,10 +29,10 @@ from crescendo.pipeline.spark.class_archive import archive_options
 from crescendo.pipeline.spark.settings import check_master, in_one_process, on_this_machine, settings_for
 
 _LOG = "spark.log"
-_HOME = "crescendo-spark-"
-_EXIT_SECONDS = 120  # a JVM that writes a class archive takes its time
-_LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"  # it lives for a third of a second
-_home: Path | None = None  # there is one Spark context in a process, so there is one private directory
+_PREFIX = "crescendo-spark-"
+_EXIT_TIMEOUT_S = 120  # a JVM that writes a class archive exits slowly
+_LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"  # it runs for a third of a second
+_private_dir: Path | None = None  # a process has one Spark context, so it has one private directory
 
 
 def open_session(
@@ -42,9 +42,9 @@ def open_session(
     memory: str | None = None,
     java_options: tuple[str, ...] = (),
 ) -> SparkSession:
-    """Start Spark. Without a master it runs in this machine's cores and listens on the loopback address only.
+    """Start Spark. Without a master it runs on this machine's cores and listens on the loopback address only.
 
-    A process has one Spark: while it runs, everybody who asks gets it.
+    A process has one Spark session: while it runs, every caller gets the same one.
     """
     if master is not None:
         check_master(master)
@@ -52,33 +52,33 @@ def open_session(
     if running is not None:
         return running
     _end_jvm()  # of a session that was stopped, but not closed
-    home = _private_directory()
+    home = _make_private_dir()
     # PySpark prints every failed query as JSON to stderr besides raising it.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
-    # The class archive was made by one JVM that does everything; others load other classes.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
+    # The class archive comes from a JVM that is driver and executor in one; other JVMs load other classes.
     archive = archive_options() if in_one_process(master) else ()
     options = (*archive, *java_options)
     settings = settings_for(master, cores=cores or os.cpu_count() or 1, memory=memory, home=home, java_options=options)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
-        with (home / _LOG).open("wb") as log, _surroundings(home, master):
+        with (home / _LOG).open("wb") as log, _jvm_environment(home, master):
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (PySparkException, Py4JError) as err:
-        said = _complaint(home)
+        reason = _first_log_line(home)
         _end_jvm()
-        raise ConfigError(f"Spark does not start; check the master and JAVA_HOME. It said: {said}") from err
+        raise ConfigError(f"Spark does not start: {reason}; check the master and JAVA_HOME") from err
 
 
 def close_session(spark: SparkSession, *, at_once: bool = False) -> None:
-    """Stop Spark, wait until its process is gone, and remove its files.
+    """Stop Spark, wait until its process has exited, and remove its files.
 
-    At once, and so for whoever was interrupted: what it works on is wanted by nobody, and what it wrote is whole or
-    not there.
+    With `at_once`, or after an interrupt, the JVM is killed: the results of jobs in progress are no longer needed, and
+    tables are complete or absent.
     """
     if at_once or isinstance(sys.exc_info()[1], KeyboardInterrupt):
-        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # of calls under way it would print how each one broke
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it would log every call that this interrupts
         if SparkContext._gateway is not None:
             SparkContext._gateway.proc.kill()
         SparkContext._active_spark_context = None
@@ -88,14 +88,14 @@ def close_session(spark: SparkSession, *, at_once: bool = False) -> None:
 
 
 @contextmanager
-def _surroundings(home: Path, master: str | None) -> Iterator[None]:
-    """The environment that a JVM on this machine is started in; it is put back afterwards."""
-    chosen = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine(master) else {}
+def _jvm_environment(home: Path, master: str | None) -> Iterator[None]:
+    """Set the environment variables for starting a JVM on this machine, and restore them afterwards."""
+    variables = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine(master) else {}
     if master is not None and master.startswith("local-cluster"):
-        # Its workers keep files of every executor in SPARK_HOME, and nothing tells them not to.
-        chosen["SPARK_HOME"] = str(_second_home(home / "spark"))
-    before = {name: os.environ.get(name) for name in chosen}
-    os.environ.update(chosen)
+        # Its workers keep the files of every executor in SPARK_HOME, and no setting changes that.
+        variables["SPARK_HOME"] = str(_linked_spark_home(home / "spark"))
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -106,8 +106,8 @@ def _surroundings(home: Path, master: str | None) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _second_home(folder: Path) -> Path:
-    """A directory that looks like Spark's, and in which what is new belongs to us."""
+def _linked_spark_home(folder: Path) -> Path:
+    """A directory of links to Spark's files, so that new files end up in our directory and not in Spark's."""
     folder.mkdir()
     for entry in Path(_find_spark_home()).iterdir():
         if entry.name != "work":
@@ -116,46 +116,46 @@ def _second_home(folder: Path) -> Path:
 
 
 def _end_jvm() -> None:
-    # PySpark would keep the JVM until this process ends; nothing may be left behind when a run is over.
+    # PySpark would keep the JVM until this process exits, but nothing may outlive the run.
     gateway: Any = SparkContext._gateway
     if gateway is not None:
         SparkContext._gateway = SparkContext._jvm = None
         gateway.shutdown()
         gateway.proc.stdin.close()
         try:
-            gateway.proc.wait(_EXIT_SECONDS)
+            gateway.proc.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             gateway.proc.kill()
             gateway.proc.wait()
-    _remove_home()
+    _remove_private_dir()
 
 
-def _private_directory() -> Path:
-    global _home  # noqa: PLW0603
-    _sweep(Path(tempfile.gettempdir()))
-    _home = Path(tempfile.mkdtemp(prefix=f"{_HOME}{os.getpid()}-"))
-    atexit.register(_remove_home)
-    return _home
+def _make_private_dir() -> Path:
+    global _private_dir  # noqa: PLW0603
+    _remove_orphaned(Path(tempfile.gettempdir()))
+    _private_dir = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    atexit.register(_remove_private_dir)
+    return _private_dir
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what processes left that were killed and could not do it themselves."""
-    for left in folder.glob(f"{_HOME}*-*"):
-        pid = left.name.removeprefix(_HOME).partition("-")[0]
+def _remove_orphaned(folder: Path) -> None:
+    """Remove the directories of processes that were killed before they could clean up."""
+    for directory in folder.glob(f"{_PREFIX}*-*"):
+        pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError):
-            if pid.isdigit() and left.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(left, ignore_errors=True)
+            if pid.isdigit() and directory.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(directory, ignore_errors=True)
 
 
-def _complaint(home: Path) -> str:
-    """What the JVM said first: the lines after it are where, not what."""
+def _first_log_line(home: Path) -> str:
+    """The first line the JVM logged; the lines after it are the stack trace."""
     lines = (home / _LOG).read_text(errors="replace").splitlines()
     return next((line.strip() for line in lines if line.strip() and not line.startswith("WARNING")), "nothing")
 
 
-def _remove_home() -> None:
-    global _home  # noqa: PLW0603
-    if _home is not None:
-        shutil.rmtree(_home, ignore_errors=True)
-        _home = None
-    atexit.unregister(_remove_home)
+def _remove_private_dir() -> None:
+    global _private_dir  # noqa: PLW0603
+    if _private_dir is not None:
+        shutil.rmtree(_private_dir, ignore_errors=True)
+        _private_dir = None
+    atexit.unregister(_remove_private_dir)

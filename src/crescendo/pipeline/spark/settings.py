@@ -1,8 +1,8 @@
-"""What is Spark told, on which master?
+"""Which settings does Spark get on which master?
 
-Values only, from the master's URL and the size of this machine; `session` starts Spark with them. What a cluster needs
-besides (YARN's queue, Kubernetes' image, credentials of an object store) is read by Spark itself from SPARK_CONF_DIR
-and HADOOP_CONF_DIR. Every setting has its reason in docs/pipeline.md.
+Values only, derived from the master's URL and the size of this machine; `session` starts Spark with them. Spark itself
+reads whatever else a cluster needs (YARN's queue, Kubernetes' image, credentials of an object store) from
+SPARK_CONF_DIR and HADOOP_CONF_DIR. docs/pipeline.md gives the reason for every setting.
 """
 
 import re
@@ -15,26 +15,26 @@ _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(
     r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[([0-9]+),([0-9]+),[0-9]+\]|spark://.+|yarn|k8s://.+"
 )
-_HERE = re.compile(r"spark://(127\.0\.0\.1|localhost|\[::1\]):")
-_JAVA = (
+_LOCAL_MASTER = re.compile(r"spark://(127\.0\.0\.1|localhost|\[::1\]):")
+_JAVA_OPTIONS = (
     "-XX:+UseSerialGC",  # the heap is small and the cores are few: collector threads would only compete
-    "-XX:MetaspaceSize=256m",  # Spark loads classes by the thousand: no full collection on the way there
+    "-XX:MetaspaceSize=256m",  # Spark loads thousands of classes: no full collection while it does
     "-XX:-UsePerfData",  # no file in /tmp for every JVM
-    # The optimising compiler only for what is hot for long: a short run then pays for less compilation, and the loops
-    # over millions of messages still get it.
+    # The optimising compiler only for code that stays hot: a short run then compiles less, and the loops over millions
+    # of messages are still optimised.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
 )
 MEMORY = "2g"
-"""Of the one JVM that does everything, on a local master."""
+"""Heap of the single JVM on a local master."""
 
 DRIVER_MEMORY = "600m"
-"""Of a driver whose work is done elsewhere: with what a JVM needs besides its heap it stays below a gigabyte."""
+"""Heap of a driver on a cluster: with the JVM's other memory, its process stays below a gigabyte."""
 
 
 def check_master(master: str) -> str:
-    """Refuse what Spark would not understand, before a JVM is started for it."""
+    """Reject a master that Spark would not understand, before starting a JVM for it."""
     if _MASTER.fullmatch(master) is None:
         raise ConfigError(
             f"--master {master}: not a Spark master; write local[*], local-cluster[2,1,1024], spark://host:7077, yarn "
@@ -51,14 +51,14 @@ def in_one_process(master: str | None) -> bool:
 def settings_for(
     master: str | None, *, cores: int, memory: str | None, home: Path, java_options: tuple[str, ...]
 ) -> Mapping[str, str]:
-    """Every setting, by Spark's name for it."""
-    alone = in_one_process(master)
+    """Every setting, by its Spark name."""
+    one_process = in_one_process(master)
     log4j = Path(__file__).with_name("log4j2.properties")
-    java = (*_JAVA, f"-Djava.io.tmpdir={home}", f"-Dlog4j2.configurationFile=file:{log4j}", *java_options)
+    java = (*_JAVA_OPTIONS, f"-Djava.io.tmpdir={home}", f"-Dlog4j2.configurationFile=file:{log4j}", *java_options)
     settings = {
         "spark.app.name": "crescendo",
         "spark.master": master or f"local[{cores}]",
-        "spark.driver.memory": memory or (MEMORY if alone else DRIVER_MEMORY),
+        "spark.driver.memory": memory or (MEMORY if one_process else DRIVER_MEMORY),
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -66,28 +66,28 @@ def settings_for(
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
-        # Otherwise every column expression sends its stack trace to the JVM, twice, in case it might fail.
+        # Otherwise every column expression sends its stack trace to the JVM, twice, in case it fails.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # Recordings are zstd, so that library is loaded anyway; a second codec would be a second native library.
+        # Recordings use zstd, so its library is loaded anyway; another codec would load a second native library.
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.io.compression.codec": "zstd",
-        # Names of experiments and runs are names, also where they look like numbers or dates.
+        # Names of experiments and runs stay strings, even when they look like numbers or dates.
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        # Tables are written beside their place and renamed when whole, so the committer need not do it too.
+        # Tables are written to a hidden directory and renamed when complete, so the committer need not do it too.
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
     if workers := re.match(r"local-cluster\[([0-9]+),([0-9]+),", master or ""):
         cores = int(workers[1]) * int(workers[2])
-    if alone or workers:
-        # What is shuffled are counts, not messages: one partition a core, and nothing to adapt.
+    if one_process or workers:
+        # Shuffles carry counts, not messages: one partition per core, and nothing to adapt.
         settings |= {"spark.sql.shuffle.partitions": str(cores), "spark.sql.adaptive.enabled": "false"}
     if on_this_machine(master):
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-        settings |= {"spark.executor.extraJavaOptions": " ".join(_JAVA)}
+        settings |= {"spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS)}
     return settings
 
 
 def on_this_machine(master: str | None) -> bool:
-    """Whether nobody on another machine has to find the driver."""
-    return master is None or master.startswith("local") or _HERE.match(master) is not None
+    """Whether no executor on another machine has to reach the driver."""
+    return master is None or master.startswith("local") or _LOCAL_MASTER.match(master) is not None

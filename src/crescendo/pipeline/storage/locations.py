@@ -1,8 +1,8 @@
-"""Where do a run and its tables lie, and how does the driver reach them?
+"""Where are a run and its tables, and how does the driver access them?
 
-In a directory of this machine, or at a URL of a Hadoop file system (see `hadoop`). Messages never pass through here:
-Spark reads and writes those where they are. What does pass is small: manifests, summaries, and the tables that are
-counts. Knows nothing of what is in the files.
+In a directory on this machine, or at a URL of a Hadoop file system (see `hadoop`). Messages never pass through here:
+Spark reads and writes them where they are. Only small files do: manifests, summaries, and tables of counts. Knows
+nothing of what is in the files.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Protocol
 from crescendo.record.manifest import write_atomically
 
 LAKE_MARKER = "lake.json"
-"""The file by which a lake is known."""
+"""The file that marks a directory as a lake."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -21,38 +21,38 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 class Location(Protocol):
     """A directory somewhere. Paths are relative to it, with slashes."""
 
-    def at(self, path: str) -> str:
-        """What Spark calls a file or directory of this place."""
+    def spark_path(self, path: str) -> str:
+        """The path or URL by which Spark finds a file or directory."""
 
     def local_files(self, path: str) -> list[Path]:
-        """The Parquet files of a directory, on this machine: as they are, or fetched."""
+        """The Parquet files of a directory, on this machine: in place, or downloaded."""
 
-    def fetched(self, path: str) -> Path:
-        """One file on this machine."""
+    def local_file(self, path: str) -> Path:
+        """One file, on this machine: in place, or downloaded."""
 
     def read(self, path: str) -> bytes | None:
-        """The whole of a small file; None when it is not there."""
+        """The content of a small file; None when it does not exist."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Readers see the old file or the new one, or on an object store none for a moment, never a piece."""
+        """Readers see the old file or the new one, never a part; on an object store, briefly none."""
 
     def put(self, local: Path, path: str) -> None:
-        """Copy one file into this place."""
+        """Copy one local file to this location."""
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, in order; nothing when it is not there."""
+        """The sorted names in a directory; empty when it does not exist."""
 
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Take away a file or a directory with all that is in it; one that is not there is no error."""
+        """Remove a file, or a directory and its content; a missing one is not an error."""
 
-    def make(self, path: str) -> None:
-        """Make a directory and those above it, unless it is there."""
+    def make_dir(self, path: str) -> None:
+        """Create a directory and its parents, unless they exist."""
 
 
 class Directory:
-    """A place on this machine."""
+    """A directory on this machine."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,13 +60,13 @@ class Directory:
     def __str__(self) -> str:
         return str(self.path)
 
-    def at(self, path: str) -> str:
+    def spark_path(self, path: str) -> str:
         return str(self.path / path)
 
     def local_files(self, path: str) -> list[Path]:
         return sorted((self.path / path).glob("*.parquet"))
 
-    def fetched(self, path: str) -> Path:
+    def local_file(self, path: str) -> Path:
         return self.path / path
 
     def read(self, path: str) -> bytes | None:
@@ -88,22 +88,22 @@ class Directory:
             return []
 
     def rename(self, source: str, target: str) -> None:
-        # Spark leaves a checksum beside each file it writes here; nobody reads those.
+        # Spark leaves a checksum file next to each file it writes here; no reader uses them.
         for checksum in (self.path / source).glob(".*.crc"):
             checksum.unlink()
         (self.path / source).rename(self.path / target)
 
     def remove(self, path: str) -> None:
-        gone = self.path / path
-        if gone.is_dir() and not gone.is_symlink():
-            shutil.rmtree(gone, ignore_errors=True)
+        target = self.path / path
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target, ignore_errors=True)
         else:
-            gone.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
 
-    def make(self, path: str) -> None:
+    def make_dir(self, path: str) -> None:
         (self.path / path).mkdir(parents=True, exist_ok=True)
 
 
 def is_url(text: str) -> bool:
-    """Whether this names a place by a URL, as in hdfs://host/runs or file:/runs, and not by a path."""
+    """Whether this is a URL, as in hdfs://host/runs or file:/runs, and not a path."""
     return _URL.match(text) is not None

@@ -1,7 +1,7 @@
-"""Is a recording that lies at a URL whole and unharmed?
+"""Is a recording at a URL complete and intact?
 
-The same questions that `record.reader` asks of a directory: size and hash of every part. Spark hashes the parts
-where they are and gives back one row a part; of the parts themselves the driver sees the footers. Repairs nothing.
+Makes the checks that `record.reader` makes on a directory: size and hash of every part. Spark hashes the parts where
+they are and returns one row per part; the driver reads only their footers. Repairs nothing.
 """
 
 from pathlib import Path
@@ -22,49 +22,49 @@ MAX_FOOTER_BYTES = 16 * 2**20
 _MAGIC = b"PAR1"
 
 
-def fetch_manifest(place: HadoopLocation, desk: Path) -> tuple[Manifest, list[PartRecord]]:
-    """The manifest and the parts that it or the journals list; both lie on the desk then."""
-    if place.read(MANIFEST) is None:
-        raise ConfigError(f"{place}: not a recording, it has no {MANIFEST}")
+def fetch_manifest(location: HadoopLocation, scratch_dir: Path) -> tuple[Manifest, list[PartRecord]]:
+    """The manifest, and the parts that it or the journals list. Downloads them to `scratch_dir`."""
+    if location.read(MANIFEST) is None:
+        raise ConfigError(f"{location}: not a recording, it has no {MANIFEST}")
     try:
-        manifest = read_manifest(desk)
+        manifest = read_manifest(scratch_dir)
     except ConfigError as err:
-        raise ConfigError(str(err).replace(str(desk), str(place))) from err
+        raise ConfigError(str(err).replace(str(scratch_dir), str(location))) from err
     if manifest.state is State.SEALED:
         return manifest, manifest.files
-    for name in place.names(JOURNAL):
-        place.fetched(f"{JOURNAL}/{name}")
-    return manifest, list(journalled_parts(desk))
+    for name in location.names(JOURNAL):
+        location.local_file(f"{JOURNAL}/{name}")
+    return manifest, list(journalled_parts(scratch_dir))
 
 
-def faults_of(place: HadoopLocation, parts: list[PartRecord], spark: SparkSession) -> dict[str, str]:
+def faults_of(location: HadoopLocation, parts: list[PartRecord], spark: SparkSession) -> dict[str, str]:
     """Path of a part -> what is wrong with its size or its hash."""
     faults: dict[str, str] = {}
     for part in parts:
         if part.path.startswith("/") or ".." in part.path.split("/"):
             faults[part.path] = "lies outside the recording"
             continue
-        octets = place.octets(part.path)
+        octets = location.size_bytes(part.path)
         if octets is None:
             faults[part.path] = "is missing"
         elif octets != part.octets:
             faults[part.path] = f"has {octets} bytes, not {part.octets}"
     sound = {part.path: part for part in parts if part.path not in faults}
-    hashes = _hashes([place.at(path) for path in sound], spark)
+    hashes = _hashes([location.spark_path(path) for path in sound], spark)
     for path, part in sound.items():
         if hashes.get(_tail_of(path)) != part.sha256:
             faults[path] = "does not match its hash"
     return faults
 
 
-def footer_of(place: HadoopLocation, path: str) -> pq.ParquetFile:
-    """The footer of a part, read as if it were all of it: whoever asks for rows finds none here."""
-    tail = place.tail(path, _FOOTER_GUESS)
+def footer_of(location: HadoopLocation, path: str) -> pq.ParquetFile:
+    """The footer of a part, opened as a Parquet file without pages: its rows cannot be read."""
+    tail = location.tail(path, _FOOTER_GUESS)
     length = int.from_bytes(tail[-8:-4], "little") + 8 if tail.endswith(_MAGIC) else 0
     if not 12 <= length <= MAX_FOOTER_BYTES:
         raise pa.ArrowInvalid("it has no footer")
     if length > len(tail):
-        tail = place.tail(path, length)
+        tail = location.tail(path, length)
     return pq.ParquetFile(pa.BufferReader(_MAGIC + tail[-length:]))
 
 
@@ -72,10 +72,10 @@ def _hashes(urls: list[str], spark: SparkSession) -> dict[str, str]:
     if not urls:
         return {}
     parts = spark.read.format("binaryFile").option(_GLOB_PATHS, "false").load(urls)
-    rows = parts.select("path", F.sha2("content", 256).alias("sha256")).collect()  # one row a part, not a message
+    rows = parts.select("path", F.sha2("content", 256).alias("sha256")).collect()  # one row per part, not per message
     return {_tail_of(str(row["path"])): str(row["sha256"]) for row in rows}
 
 
 def _tail_of(path: str) -> str:
-    """Table and file name: what a part is called whatever Spark makes of the URL before them."""
+    """Table and file name of a part, however Spark writes the URL before them."""
     return "/".join(path.split("/")[-2:])

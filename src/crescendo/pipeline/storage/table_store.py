@@ -1,9 +1,9 @@
-"""How does a table get to its place, whole or not at all?
+"""How is a table published, complete or not at all?
 
-Everything is written into a hidden directory beside its place and renamed when it is complete, so a reader finds a
-table or none. In an object store a rename copies file by file; there only the summary, which is written when all tables
-are in place, tells that they are whole. Large tables are written by Spark; what is as small as the number of
-connections is written from here. Reads nothing of what is in them.
+Every table is written to a hidden directory and renamed when it is complete, so a reader finds the whole table or none.
+In an object store a rename copies file by file; there only the summary, which is written after all tables, shows that
+they are complete. Spark writes the large tables; tables as small as the number of connections are written from here.
+Never interprets their content.
 """
 
 import uuid
@@ -21,18 +21,18 @@ ONLY_PART = "part-00000.parquet"
 
 
 class TableStore:
-    """The tables of one run. A new shelf is empty: tables of two analyses do not stand side by side."""
+    """The tables of one run. A new store is empty, so tables of two analyses never mix."""
 
-    def __init__(self, place: Location | Path) -> None:
-        self._place: Location = Directory(place) if isinstance(place, Path) else place
-        # The tasks of an analysis that was killed may outlive it for a moment: what they still write is not ours.
-        self._mark = uuid.uuid4().hex[:12]
-        self._place.remove(TABLES_DIR)
-        self._place.make(TABLES_DIR)
+    def __init__(self, location: Location | Path) -> None:
+        self._location: Location = Directory(location) if isinstance(location, Path) else location
+        # Tasks of a killed analysis may outlive it for a moment; the token keeps their drafts apart from ours.
+        self._token = uuid.uuid4().hex[:12]
+        self._location.remove(TABLES_DIR)
+        self._location.make_dir(TABLES_DIR)
 
     def write_frame(self, name: str, frame: Callable[[], DataFrame]) -> None:
-        """Describe a frame, run its job and keep its rows."""
-        frame().write.parquet(self._place.at(self._draft(name)))
+        """Build a DataFrame, run its job and publish its rows."""
+        frame().write.parquet(self._location.spark_path(self._draft(name)))
         self._publish(name)
 
     def write_rows(self, name: str, schema: pa.Schema, rows: list[dict[str, object]]) -> None:
@@ -40,22 +40,22 @@ class TableStore:
 
     def write_table(self, name: str, table: pa.Table) -> None:
         draft = self._draft(name)
-        self._place.make(draft)
-        self._place.write(f"{draft}/{ONLY_PART}", as_parquet(table))
+        self._location.make_dir(draft)
+        self._location.write(f"{draft}/{ONLY_PART}", as_parquet(table))
         self._publish(name)
 
     def files(self, name: str) -> list[Path]:
         """The files of a table, on this machine."""
-        return self._place.local_files(f"{TABLES_DIR}/{name}")
+        return self._location.local_files(f"{TABLES_DIR}/{name}")
 
     def remove(self, name: str) -> None:
-        self._place.remove(f"{TABLES_DIR}/{name}")
+        self._location.remove(f"{TABLES_DIR}/{name}")
 
     def _draft(self, name: str) -> str:
-        return f"{TABLES_DIR}/.{name}.{self._mark}.tmp"
+        return f"{TABLES_DIR}/.{name}.{self._token}.tmp"
 
     def _publish(self, name: str) -> None:
-        self._place.rename(self._draft(name), f"{TABLES_DIR}/{name}")
+        self._location.rename(self._draft(name), f"{TABLES_DIR}/{name}")
 
 
 def as_parquet(table: pa.Table) -> bytes:

@@ -1,7 +1,7 @@
-"""When could an inspector not look, and why?
+"""When could an inspector not read the system, and why?
 
-Pairs the events of a look that failed and of the first one that succeeded again. Events are few, so this is done in
-the driver. Says nothing about the system: a gap may be its fault, the network's or the inspector's own.
+Pairs the event of a failed inspection with that of the next successful one. Events are few, so the driver does this.
+Says nothing about the system: a gap may be the fault of the system, the network or the inspector.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ GAPS_SCHEMA = pa.schema(
 
 
 def inspector_gaps(event_files: list[str]) -> list[dict[str, Any]]:
-    """One row a gap. A gap that was still open at the end has no `end_ns`."""
+    """One row per gap. A gap still open at the end of the run has no `end_ns`."""
     if not event_files:
         return []
     table = ds.dataset(event_files, format="parquet").to_table(

@@ -1,8 +1,8 @@
-"""What did the inspectors see, and which way did it go?
+"""What did the inspectors read, and what is the trend of each metric?
 
-Turns the long form of a recording (one row a number) into one row a look and entity, with a column a metric, and into
-one line a metric with its mean, its peak and its trend. The trend is a straight line by least squares through the
-measure phase: what grows steadily there may be a leak. Judges nothing; where looking failed is in `gaps`.
+Turns the long form of a recording (one row per value) into one row per poll and entity, with one column per metric, and
+into one summary row per metric with its mean, peak and trend. The trend is a least-squares line through the measure
+phase: a metric that grows steadily there may be a leak. Judges nothing; `inspector_gaps` lists the failed polls.
 """
 
 from collections import Counter
@@ -16,16 +16,16 @@ from crescendo.pipeline.columns import ENTITY, METRIC, RUN, SOURCE, T_NS, VALUE
 from crescendo.pipeline.source.moments import Phases
 
 MAX_METRICS = 400
-"""More columns than this has no table. The metrics read most often stay; the summary has a line for every one."""
+"""The most metric columns. The metrics read most often keep theirs; the summary has a row for every metric."""
 
 TREND_SAMPLES = 3
-"""A line through two points fits them always and says nothing."""
+"""A line always fits two points, so it says nothing about them."""
 
 _KEYS = (RUN, SOURCE, ENTITY, T_NS)
 
 
 def metric_columns(files: Iterable[str]) -> dict[str, str]:
-    """Metric -> column of the wide table, from the parts themselves: asking Spark would cost a job of its own."""
+    """Metric -> column of the wide table, read from the parts themselves: a Spark query would be one more job."""
     counts: Counter[str] = Counter()
     for file in files:
         for batch in pq.ParquetFile(file, read_dictionary=[METRIC]).iter_batches(columns=[METRIC]):
@@ -35,7 +35,7 @@ def metric_columns(files: Iterable[str]) -> dict[str, str]:
     taken = {key.lower() for key in _KEYS}
     columns: dict[str, str] = {}
     for metric in sorted(kept):
-        # Spark does not tell upper from lower case in the names of columns, and management interfaces do.
+        # Spark ignores case in column names, but management interfaces do not.
         column, number = metric or "_", 1
         while column.lower() in taken:
             number += 1
@@ -46,7 +46,7 @@ def metric_columns(files: Iterable[str]) -> dict[str, str]:
 
 
 def readings(recorded: DataFrame, run: str, metrics: dict[str, str]) -> DataFrame:
-    """One row per run, source, entity and look. What was not read is null."""
+    """One row per run, source, entity and poll. Metrics that were not read are null."""
     return (
         recorded.where(F.col(METRIC).isin(list(metrics)))
         .groupBy(F.lit(run).alias(RUN), SOURCE, ENTITY, T_NS)
@@ -57,17 +57,17 @@ def readings(recorded: DataFrame, run: str, metrics: dict[str, str]) -> DataFram
 
 
 def reading_summary(recorded: DataFrame, run: str, timeline: Phases) -> DataFrame:
-    """One row per run, source, entity and metric; all numbers are of the measure phase.
+    """One row per run, source, entity and metric, computed over the measure phase.
 
-    What was read only outside of it has 0 samples and nulls. Slope and r2 need three samples; a value that never
-    changed has slope 0 and no r2, because there is nothing for a line to explain.
+    A metric read only outside it has 0 samples and nulls. Slope and r2 need three samples; a value that never changed
+    has slope 0 and no r2, because there is no variation to explain.
     """
     measured = timeline.measured(F.col(T_NS)) & _finite(F.col(VALUE))
     value = F.when(measured, F.col(VALUE))
-    # Seconds since the origin: squares of nanoseconds since the machine started would leave no digits for the slope.
+    # Seconds since the origin: squares of nanoseconds since boot would leave no digits for the slope.
     second = (F.col(T_NS) - F.lit(timeline.origin_ns).cast("long")) / F.lit(1e9)
     enough, varied = F.col("samples") >= TREND_SAMPLES, F.col("min") < F.col("peak")
-    # Sums of floats depend on their order: with each metric in one piece and sorted, they come out alike anywhere.
+    # Sums of floats depend on their order: with each metric sorted in one partition, they are the same everywhere.
     ordered = recorded.repartition(SOURCE, ENTITY, METRIC).sortWithinPartitions(SOURCE, ENTITY, METRIC, T_NS, VALUE)
     return (
         ordered.groupBy(F.lit(run).alias(RUN), SOURCE, ENTITY, METRIC)

@@ -76,7 +76,7 @@ class Evidence:
             return "response needs a schedule, and the rate is unbounded; judge transfer instead"
         if kind and kind not in self.latency:
             return f"no {kind} latency was recorded in the measure phase"
-        if self.aggregates is not None and not kind and (metric != RATE or not self.aggregates.rated):
+        if self.aggregates is not None and not kind and (metric != RATE or not self.aggregates.has_rates):
             kept = " and ".join(self.aggregates.tables)
             return f"the source kept no messages, only {kept}: {metric} does not follow from them"
         if metric == RATE and not self.rate.duration_ns:

@@ -58,7 +58,7 @@ def _load_was_sent(evidence: Evidence) -> ValidityFinding:
 
 def _load_was_counted(name: str, evidence: Evidence, kept: ImportedCounts) -> ValidityFinding:
     """Without messages it is as sent as the counts say; where there are not even counts, nobody can tell."""
-    if not kept.rated:
+    if not kept.has_rates:
         return _held(name, f"no messages were kept, only {' and '.join(kept.tables)}")
     if not kept.sent and not kept.received:
         return _failed(name, ["the counts are all zero"], evidence.checks)
