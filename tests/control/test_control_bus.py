@@ -77,7 +77,7 @@ def test_a_peer_joins_is_asked_answers_reports_and_leaves(broker: EmbeddedBroker
     peer.finish(statistics)
     assert Statistics.from_payload(heard(bus, of(Command.NOTIFY_SUCCESS)).payload) == statistics
 
-    peer.leave()
+    peer.close()
     assert not peer.orphaned
     late = [note for note in iter(lambda: bus.next(0.5), None) if note.command is Command.ABNORMAL_DISCONNECT]
     assert late == []
@@ -97,7 +97,7 @@ def test_a_refusal_says_whose_fault_it_is(broker: EmbeddedBroker, bus: Bus, faul
     peer.refuse(asked, failure)
     answer = heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
     assert (answer.command, Failure.from_payload(answer.payload)) == (command, failure)
-    peer.leave()
+    peer.close()
 
 
 def test_a_repeated_request_is_handled_once(broker: EmbeddedBroker, bus: Bus) -> None:
@@ -108,7 +108,7 @@ def test_a_repeated_request_is_handled_once(broker: EmbeddedBroker, bus: Bus) ->
     taken = [peer.next_request(PATIENCE_S) for _ in range(3)]
     assert [note.correlation for note in taken if note is not None] == [1, 2, 3]
     assert peer.next_request(0.3) is None
-    peer.leave()
+    peer.close()
 
 
 def test_a_waiting_peer_keeps_its_lease(broker: EmbeddedBroker, bus: Bus) -> None:
@@ -116,7 +116,7 @@ def test_a_waiting_peer_keeps_its_lease(broker: EmbeddedBroker, bus: Bus) -> Non
     peer.join()
     peer.report(Statistics(77, {"queue://a": 9}, 9))
     assert peer.next_request(3.0) is None
-    peer.leave()
+    peer.close()
     beats = [note for note in iter(lambda: bus.next(0.2), None) if note.command is Command.STATS]
     assert 2 <= len(beats) <= 4  # its own report, and one after each 1.2 s of waiting: on a busy machine not on the dot
     assert {note.payload["messages"] for note in beats} == {9}
@@ -180,7 +180,7 @@ def test_what_is_no_note_is_counted_and_otherwise_ignored(broker: EmbeddedBroker
     peer.join()
     heard(bus, of(Command.GROUP_JOIN))
     assert bus.rejected == 1
-    peer.leave()
+    peer.close()
 
 
 def test_a_note_of_nearly_a_mebibyte_gets_through(broker: EmbeddedBroker, bus: Bus) -> None:
@@ -190,7 +190,7 @@ def test_a_note_of_nearly_a_mebibyte_gets_through(broker: EmbeddedBroker, bus: B
     asked = peer.next_request(PATIENCE_S)
     assert asked is not None
     assert len(asked.payload["text"]) == 2**20 - 200
-    peer.leave()
+    peer.close()
 
 
 def test_closing_sends_everything_first(broker: EmbeddedBroker, bus: Bus) -> None:
@@ -215,7 +215,7 @@ def test_small_notes_are_not_held_back(broker: EmbeddedBroker, bus: Bus) -> None
         peer.accept(asked)
         heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
         round_trips.append(time.monotonic() - began)
-    peer.leave()
+    peer.close()
     # The kernel's delayed acknowledgement takes 40 ms once a connection is no longer new; without Nagle a round trip is
     # about 5 ms. All of them would be held back, so a busy machine may spoil most.
     assert sorted(round_trips[20:])[4] < 0.040

@@ -21,9 +21,9 @@ from crescendo.control.conductor.events import (
 from crescendo.control.conductor.translation import event_from_note, note_for
 from crescendo.control.notes import (
     MAX_NOTE_BYTES,
-    Breakdown,
     Command,
     Failure,
+    FailureReport,
     Hello,
     Identity,
     Note,
@@ -109,7 +109,7 @@ def test_deep_nesting_is_refused_not_fatal() -> None:
 
 @pytest.mark.parametrize(
     "payload", [STATISTICS, Statistics(1), Failure("no", "peer"), Start(9), Hello(-4, "1.2"),
-                Breakdown(Failure("x", "lost"), STATISTICS)], ids=lambda payload: type(payload).__name__,
+                FailureReport(Failure("x", "lost"), STATISTICS)], ids=lambda payload: type(payload).__name__,
 )  # fmt: skip
 def test_a_payload_reads_back_through_plain_values(payload: Statistics) -> None:
     wire = msgspec.msgpack.decode(msgspec.msgpack.encode(payload.to_payload()))
@@ -139,7 +139,7 @@ def test_every_note_of_a_peer_has_its_event() -> None:
         Command.GROUP_JOIN: (hello, PeerJoined("sender-0", SENDER, hello, 8)),
         Command.STATS: (STATISTICS, PeerReported("sender-0", STATISTICS, 8)),
         Command.NOTIFY_SUCCESS: (STATISTICS, PeerFinished("sender-0", STATISTICS, 8)),
-        Command.NOTIFY_FAIL: (Breakdown(failure, STATISTICS), PeerFailed("sender-0", failure, STATISTICS, 8)),
+        Command.NOTIFY_FAIL: (FailureReport(failure, STATISTICS), PeerFailed("sender-0", failure, STATISTICS, 8)),
         Command.ABNORMAL_DISCONNECT: (Failure("cut", "lost"), PeerLost("sender-0", "cut", 8)),
     }
     for command, (payload, event) in meanings.items():

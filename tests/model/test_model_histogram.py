@@ -74,5 +74,5 @@ def test_the_rank_of_a_percentile_is_not_one_too_high() -> None:
 
 
 def test_no_samples_have_no_percentile() -> None:
-    with pytest.raises(ValueError, match="no samples"):
+    with pytest.raises(ValueError, match="without samples"):
         percentile(np.array([], np.int64), np.array([], np.int64), 50.0)

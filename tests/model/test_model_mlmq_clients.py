@@ -53,7 +53,7 @@ def test_set_reaches_all_groups_or_one() -> None:
 
 MISTAKES = [
     ("clients: {name: a, kind: onewy}", "clients[0]", "choose from one-way, paired, producer, consumer, simple-send"),
-    ("clients: {name: a, kind: one-way, count: 1}", "clients[0]", "two or more"),
+    ("clients: {name: a, kind: one-way, count: 1}", "clients[0]", "at least 2"),
     ("clients: {name: a, kind: paired, count: 3}", "clients[0]", "even"),
     ("clients: {name: a, kind: paired, count: 4, group_size: 1, group_delay: 1s}", "clients[0]", "even"),
     ("clients: {name: a, kind: one-way, count: 4, group_size: 2}", "clients[0]", "group_delay"),
@@ -63,17 +63,17 @@ MISTAKES = [
     ("clients: {name: a, kind: one-way, count: 4, poll: 61s}", "clients[0]", "at most 1m"),
     ("clients: {name: a, kind: one-way, count: 4, messages: 4}", "clients[0]", "simple-send"),
     ("clients: {name: a, kind: simple-send}", "clients[0]", "messages"),
-    ("clients: {name: a, kind: producer}", "nobody consumes from public", "kind consumer"),
-    ("clients: {name: a, kind: consumer, queue: x}", "nobody produces for x", "kind producer"),
+    ("clients: {name: a, kind: producer}", "no consumer on public", "kind consumer"),
+    ("clients: {name: a, kind: consumer, queue: x}", "no producer on x", "kind producer"),
     ("clients: {name: a, kind: one-way, coun: 2}", "clients[0]", "did you mean 'count'?"),
     ("clients: [{name: a, kind: one-way, count: 2}, {name: a, kind: one-way, count: 2}]", "'a'", "own name"),
-    ("system: {kind: artemis}", "clients speak to MLMQ", "kind: mlmq"),
-    ("system: {url: 'amqp://127.0.0.1'}", "clients speak to MLMQ", "mlmq://"),
+    ("system: {kind: artemis}", "clients need MLMQ", "kind: mlmq"),
+    ("system: {url: 'amqp://127.0.0.1'}", "clients need MLMQ", "mlmq://"),
     ("phases: {measure: 1000}", "phases.measure", "a duration"),
     ("phases: {drain: 1s}", "phases.drain", "at least 2s"),
     ("peers: {clients: 16}", "clients.relay", "peers.clients smaller"),
-    ("stop_when: {response_max: 1s}", "stop_when", "leave it out"),
-    ("profile: {kind: poisson}", "profile", "leave it out"),
+    ("stop_when: {response_max: 1s}", "stop_when", "remove it"),
+    ("profile: {kind: poisson}", "profile", "remove it"),
     ("clients: []", "workload", "unless there are clients"),
 ]
 

@@ -15,11 +15,11 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.search import (
     INVALID_IN_A_ROW,
-    Answer,
     Confirmation,
     Resolution,
     Search,
-    Seeking,
+    SearchAnswer,
+    SearchState,
     backlog_growth,
     begin,
     step,
@@ -35,10 +35,10 @@ def search(**changes: object) -> Search:
     return Search(**values)  # type: ignore[arg-type]
 
 
-def answer_of(sought: Search, probe: Callable[[float], Outcome]) -> tuple[Answer, list[float]]:
-    state: Seeking | Answer = begin(sought)
+def answer_of(sought: Search, probe: Callable[[float], Outcome]) -> tuple[SearchAnswer, list[float]]:
+    state: SearchState | SearchAnswer = begin(sought)
     tried: list[float] = []
-    while isinstance(state, Seeking):
+    while isinstance(state, SearchState):
         tried.append(state.rate)
         state = step(state, probe(state.rate))
     return state, tried
@@ -132,10 +132,10 @@ def test_a_noisy_queue_with_glitches_is_found_within_a_few_percent(jitter: float
 
 def test_an_invalid_try_is_repeated_and_never_counts_as_a_pass() -> None:
     state = step(begin(search()), INVALID)
-    assert isinstance(state, Seeking)
+    assert isinstance(state, SearchState)
     assert state.rate == 1_000
     state = step(state, PASS)
-    assert isinstance(state, Seeking)
+    assert isinstance(state, SearchState)
     assert state.rate == 2_000
 
 
@@ -149,15 +149,15 @@ def test_a_rate_at_which_nothing_can_be_said_ends_the_search_without_an_answer()
 
 @given(st.lists(st.sampled_from([PASS, FAIL, INVALID]), max_size=80))
 def test_whatever_happens_no_rate_is_named_without_its_confirmations(outcomes: list[Outcome]) -> None:
-    state: Seeking | Answer = begin(search(tries=1000))
+    state: SearchState | SearchAnswer = begin(search(tries=1000))
     votes: dict[tuple[float, Outcome], int] = {}
     for outcome in outcomes:
-        if isinstance(state, Answer):
+        if isinstance(state, SearchAnswer):
             break
         votes[state.rate, outcome] = votes.get((state.rate, outcome), 0) + 1
         assert 1_000 <= state.rate <= 200_000
         state = step(state, outcome)
-    if isinstance(state, Answer):
+    if isinstance(state, SearchAnswer):
         assert state.rate is None or votes[state.rate, PASS] >= 2
         assert state.above is None or votes[state.above, FAIL] >= 2
 
@@ -210,9 +210,9 @@ def test_a_search_is_read_and_written_back() -> None:
         ({"search": {**GOOD, "limits": {"backlog": 3}}}, "limits.backlog"),
         ({"search": {**GOOD, "limits": {"p99": "<= 1s"}}}, "no metric is called 'p99'"),
         ({"search": {**GOOD, "limit": {}}}, "did you mean 'limits'?"),
-        ({"search": GOOD, "checks": {"lost": 0}}, "move what is in checks there"),
+        ({"search": GOOD, "checks": {"lost": 0}}, "move the checks there"),
         ({"search": GOOD, "workload": {"rate": 0}}, "give a rate"),
-        ({"search": GOOD, "profile": {"kind": "poisson"}}, "leave profile out"),
+        ({"search": GOOD, "profile": {"kind": "poisson"}}, "remove profile"),
         ({"search": GOOD, "phases": {"measure": "3s"}}, "phases.measure must be a duration of 6s"),
         ({"search": GOOD, "phases": {"measure": 1000}}, "phases.measure must be a duration of 6s"),
     ],

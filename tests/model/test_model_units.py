@@ -59,7 +59,7 @@ def test_an_extent_may_be_a_duration(text: str, ns: int) -> None:
 
 @pytest.mark.parametrize("text", [-1, "0", "-5", True, False, 1.5, None, [], "²", "soon", "1e3"])
 def test_what_is_no_extent_is_refused_with_what_would_be_right(text: object) -> None:
-    with pytest.raises(ValueError, match="count of"):
+    with pytest.raises(ValueError, match="count"):
         Extent.parse(text)
 
 

@@ -21,7 +21,7 @@ from crescendo.model.verdict import Check, Outcome, Verdict
 from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, write_manifest
 from crescendo.record.summary import Ledger, Rate, Summary
 from crescendo.run import host_facts
-from crescendo.run.search import FINDINGS, SearchTrial, at_rate, seek
+from crescendo.run.search import SEARCH_FILE, SearchTrial, at_rate, run_search
 
 SECOND_NS = 10**9
 MEASURED_S = 8
@@ -91,7 +91,7 @@ def test_a_try_scales_every_group_and_is_judged_by_the_limits() -> None:
 @pytest.mark.parametrize("fan_out", [1, 3])
 def test_a_growing_backlog_is_seen_in_the_tables_and_bounds_the_answer(tmp_path: Path, fan_out: int) -> None:
     said: list[str] = []
-    findings = seek(experiment(), tmp_path, Systems(5000, fan_out=fan_out), said.append)
+    findings = run_search(experiment(), tmp_path, Systems(5000, fan_out=fan_out), said.append)
     answer = findings.answer
     assert answer is not None
     assert answer.complete
@@ -106,11 +106,11 @@ def test_a_growing_backlog_is_seen_in_the_tables_and_bounds_the_answer(tmp_path:
     assert failed[0].backlog_growth == pytest.approx(3000)
     assert any(line.endswith("fail (backlog: it grows by 3,000 messages a second)") for line in said)
     assert [tried.run for tried in findings.tries] == [f"run-{n}" for n in range(1, len(findings.tries) + 1)]
-    assert json.loads((tmp_path / FINDINGS).read_text())["answer"]["rate"] == answer.rate
+    assert json.loads((tmp_path / SEARCH_FILE).read_text())["answer"]["rate"] == answer.rate
 
 
 def test_a_backlog_that_nobody_asked_about_is_not_judged(tmp_path: Path) -> None:
-    findings = seek(experiment(limits={"lost": 0}), tmp_path, Systems(500), lambda _: None)
+    findings = run_search(experiment(limits={"lost": 0}), tmp_path, Systems(500), lambda _: None)
     assert findings.answer is not None
     assert (findings.answer.rate, findings.answer.above) == (8000, None)
     assert "at least 8,000 msg/s" in search_line(findings)
@@ -118,7 +118,7 @@ def test_a_backlog_that_nobody_asked_about_is_not_judged(tmp_path: Path) -> None
 
 def test_an_invalid_run_is_repeated_and_reported_and_never_a_pass(tmp_path: Path) -> None:
     systems = Systems(10_000, outcome=lambda rate: Outcome.INVALID if rate > 3000 else Outcome.PASS)
-    findings = seek(experiment(), tmp_path, systems, lambda _: None)
+    findings = run_search(experiment(), tmp_path, systems, lambda _: None)
     assert findings.answer is not None
     assert not findings.answer.complete
     assert exit_code(findings.answer) == 3
@@ -130,11 +130,11 @@ def test_an_invalid_run_is_repeated_and_reported_and_never_a_pass(tmp_path: Path
 
 def test_a_run_that_gets_lost_is_an_invalid_try(tmp_path: Path) -> None:
     def lost(_probe: Experiment, _directory: Path) -> SearchTrial:
-        raise LostError("the control broker went away")
+        raise LostError("the connection to the control broker was lost")
 
-    findings = seek(experiment(), tmp_path, lost, lambda _: None)
+    findings = run_search(experiment(), tmp_path, lost, lambda _: None)
     assert [(tried.outcome, tried.reasons) for tried in findings.tries] == [
-        (Outcome.INVALID, ["the control broker went away"])
+        (Outcome.INVALID, ["the connection to the control broker was lost"])
     ] * 3
 
 
@@ -143,7 +143,7 @@ def test_a_persons_mistake_ends_the_search_at_once(tmp_path: Path) -> None:
         raise ConfigError("nobody is there")
 
     with pytest.raises(ConfigError):
-        seek(experiment(), tmp_path, refused, lambda _: None)
+        run_search(experiment(), tmp_path, refused, lambda _: None)
 
 
 def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
@@ -152,14 +152,14 @@ def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
     def until_interrupted(probe: Experiment, directory: Path) -> SearchTrial | None:
         return systems(probe, directory) if systems.runs < 2 else None
 
-    findings = seek(experiment(confirm="1 of 1"), tmp_path, until_interrupted, lambda _: None)
+    findings = run_search(experiment(confirm="1 of 1"), tmp_path, until_interrupted, lambda _: None)
     assert findings.answer is not None
     assert (findings.answer.rate, findings.answer.complete, findings.answer.reason) == (2000, False, "interrupted")
     assert "unknown (2,000 msg/s passes)" in search_line(findings)
 
 
 def test_a_system_that_never_keeps_the_limits_fails(tmp_path: Path) -> None:
-    findings = seek(experiment(), tmp_path, Systems(10), lambda _: None)
+    findings = run_search(experiment(), tmp_path, Systems(10), lambda _: None)
     assert exit_code(findings.answer) == 1
     assert "under 1,000 msg/s" in search_line(findings)
 
@@ -195,7 +195,7 @@ def test_a_real_search_keeps_its_runs_and_knows_the_generators_ceiling(
     assert (findings["answer"]["rate"], findings["answer"]["above"]) == (400, None)
     assert [tried["rate"] for tried in findings["tries"]] == [400]
     [directory] = (tmp_path / "runs").iterdir()
-    assert json.loads((directory / FINDINGS).read_text()) == findings
+    assert json.loads((directory / SEARCH_FILE).read_text()) == findings
     for tried in findings["tries"]:
         run_dir = directory / tried["run"]
         manifest = json.loads((run_dir / "manifest.json").read_text())

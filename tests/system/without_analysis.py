@@ -13,15 +13,17 @@ from crescendo.run.execute import RunObserver, execute
 
 def main(path: Path, out: Path) -> None:
     interruption = Interruption()
-    watcher = RunObserver(
+    observer = RunObserver(
         interrupted=lambda: interruption.asked,
         progress=lambda said: print(said, file=sys.stderr),
         watch=lambda _run: None,
-        on_mark=lambda _mark: None,
+        on_event=lambda _mark: None,
         prepare=lambda: None,
         await_prepared=lambda: None,
     )
-    print(execute(load_experiment(path), out=out, command=["crescendo", "run", str(path)], watcher=watcher).state.value)
+    print(
+        execute(load_experiment(path), out=out, command=["crescendo", "run", str(path)], observer=observer).state.value
+    )
 
 
 if __name__ == "__main__":

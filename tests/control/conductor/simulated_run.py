@@ -54,7 +54,7 @@ class Orchestra:
         self.roles = {peer.id: peer.role for peer in plan.peers}
         self.seen: dict[str, float] = {}  # what receivers say of their last second
         self.commands: list[tuple[int, SendRequest | RecordEvent | Conclude]] = []
-        self.outcome: RunEnding | None = None
+        self.ending: RunEnding | None = None
         self.refusals: dict[tuple[str, Command], Failure] = {}
         self.deaf: set[tuple[str, Command]] = set()  # requests that a peer never answers
         self.silent: set[str] = set()  # alive, but not heard
@@ -76,7 +76,7 @@ class Orchestra:
                 c for _, c in self.commands if isinstance(c, SendRequest) and c.correlation == event.correlation
             )
             self.accepted.add((event.peer, asked.command))
-        was_over = self.outcome is not None
+        was_over = self.ending is not None
         self.run, commands = step(self.run, event)
         assert not (was_over and commands), f"{event} after the end led to {commands}"
         self.commands += [(self.now_ns, command) for command in commands]
@@ -85,7 +85,7 @@ class Orchestra:
                 self._handle(command)
             elif isinstance(command, Conclude):
                 assert command is commands[-1]
-                self.outcome = command.outcome
+                self.ending = command.ending
 
     def join_all(self) -> None:
         for number, peer in enumerate(self.roles):
@@ -108,7 +108,7 @@ class Orchestra:
     def play(self, seconds: float, until: str = "") -> None:
         """Let time pass, or until the first command of this name."""
         end_ns = self.now_ns + int(seconds * SECOND)
-        while self.now_ns < end_ns and self.outcome is None and not (until and self.asked(until)):
+        while self.now_ns < end_ns and self.ending is None and not (until and self.asked(until)):
             self.now_ns += TICK
             due = [event for due_ns, event in self._later if due_ns <= self.now_ns]
             self._later = [(due_ns, event) for due_ns, event in self._later if due_ns > self.now_ns]
@@ -131,8 +131,8 @@ class Orchestra:
         return [given for _, given in self.commands if isinstance(given, RecordEvent) and given.kind == kind]
 
     def ended(self) -> dict[str, str]:
-        assert self.outcome is not None
-        return {peer.id: peer.ended for peer in self.outcome.peers}
+        assert self.ending is not None
+        return {peer.id: peer.ended for peer in self.ending.peers}
 
     # how peers play
 

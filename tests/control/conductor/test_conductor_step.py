@@ -20,7 +20,7 @@ def started(**changes: object) -> Orchestra:
     orchestra.join_all()
     orchestra.play(10, until="START_SENDER")
     orchestra.play(2.3)
-    assert orchestra.outcome is None
+    assert orchestra.ending is None
     return orchestra
 
 
@@ -28,7 +28,7 @@ def test_an_undisturbed_run_passes_every_stage_in_order_and_is_sealed() -> None:
     orchestra = Orchestra(plan(2, 2))
     orchestra.join_all()
     orchestra.play(60)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert (outcome.state, outcome.reason, outcome.fault, outcome.stage) == ("sealed", "", None, "after barrier")
     assert orchestra.ended() == dict.fromkeys((*RECEIVERS, *SENDERS), "finished")
@@ -45,7 +45,7 @@ def test_the_phases_follow_the_plan_and_end_with_the_run() -> None:
     orchestra = Orchestra(plan())
     orchestra.join_all()
     orchestra.play(60)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     t0_ns = outcome.t0_ns
     assert t0_ns == orchestra.asked("START_SENDER")[0] + 300 * MS
@@ -60,18 +60,18 @@ def test_without_warmup_there_is_no_warmup_phase() -> None:
     orchestra = Orchestra(plan(warmup_ns=0))
     orchestra.join_all()
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert [name for name, _, _ in orchestra.outcome.phases] == ["measure", "drain"]
+    assert orchestra.ending is not None
+    assert [name for name, _, _ in orchestra.ending.phases] == ["measure", "drain"]
 
 
 def test_a_count_ends_its_measure_phase_after_the_last_message() -> None:
     orchestra = Orchestra(plan(measure_ns=None))
     orchestra.join_all()
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.t0_ns is not None
-    measure = next(phase for phase in orchestra.outcome.phases if phase[0] == "measure")
-    assert measure[2] == orchestra.outcome.t0_ns + 3 * SECOND + 1  # the orchestra's last_sent_ns, and one
+    assert orchestra.ending is not None
+    assert orchestra.ending.t0_ns is not None
+    measure = next(phase for phase in orchestra.ending.phases if phase[0] == "measure")
+    assert measure[2] == orchestra.ending.t0_ns + 3 * SECOND + 1  # the orchestra's last_sent_ns, and one
 
 
 def test_nobody_starts_until_everybody_is_ready() -> None:
@@ -99,7 +99,7 @@ def test_a_refusal_before_the_barrier_ends_the_run_at_once_with_its_own_words(pe
     orchestra.refusals[peer, Command.SET] = Failure("amqp://x: connection refused", fault)  # type: ignore[arg-type]
     orchestra.join_all()
     orchestra.play(1)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert (outcome.state, outcome.stage, outcome.fault) == ("refused", "before barrier", fault)
     assert outcome.reason == "amqp://x: connection refused"
@@ -113,7 +113,7 @@ def test_a_peer_that_never_joins_is_named() -> None:
     for peer in RECEIVERS:
         orchestra.feed(PeerJoined(peer, Identity(peer, "receiver", "h", 1), Hello(0, "1"), START))
     orchestra.play(30)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert (outcome.state, outcome.fault) == ("refused", "lost")
     assert outcome.reason == "sender-0, sender-1 did not join within 20 s"
@@ -125,11 +125,11 @@ def test_a_peer_that_connects_slowly_keeps_its_place_beyond_the_lease() -> None:
     orchestra.silent.add("sender-0")
     orchestra.join_all()
     orchestra.play(15)
-    assert orchestra.outcome is None
+    assert orchestra.ending is None
     orchestra.play(10)
-    assert orchestra.outcome is not None
-    assert (orchestra.outcome.state, orchestra.outcome.fault) == ("refused", "peer")
-    assert orchestra.outcome.reason == "sender-0 did not get ready within 20 s"
+    assert orchestra.ending is not None
+    assert (orchestra.ending.state, orchestra.ending.fault) == ("refused", "peer")
+    assert orchestra.ending.reason == "sender-0 did not get ready within 20 s"
 
 
 def test_a_peer_lost_before_the_barrier_is_nobodys_configuration_error() -> None:
@@ -138,9 +138,9 @@ def test_a_peer_lost_before_the_barrier_is_nobodys_configuration_error() -> None
     orchestra.join_all()
     orchestra.play(1)
     orchestra.kill("sender-0")
-    assert orchestra.outcome is not None
-    assert (orchestra.outcome.state, orchestra.outcome.fault) == ("refused", "lost")
-    assert orchestra.outcome.reason.startswith("lost sender-0: ")
+    assert orchestra.ending is not None
+    assert (orchestra.ending.state, orchestra.ending.fault) == ("refused", "lost")
+    assert orchestra.ending.reason.startswith("lost sender-0: ")
 
 
 @pytest.mark.parametrize("will", [True, False])
@@ -150,7 +150,7 @@ def test_losing_a_peer_after_the_barrier_is_incomplete_and_names_it(peer: str, w
     lost_ns = orchestra.now_ns
     orchestra.kill(peer, will=will)
     orchestra.play(60)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert (outcome.state, outcome.fault) == ("incomplete", "lost")
     assert outcome.reason.startswith(f"lost {peer}: ")
@@ -180,8 +180,8 @@ def test_a_loss_is_not_forgotten_when_everything_else_goes_well() -> None:
     )  # it came back
     orchestra.feed(PeerReported("receiver-0", orchestra.statistics("receiver-0"), orchestra.now_ns))
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.state == "incomplete"
+    assert orchestra.ending is not None
+    assert orchestra.ending.state == "incomplete"
     assert orchestra.ended()["receiver-0"] == "lost"
 
 
@@ -190,8 +190,8 @@ def test_a_sender_that_dies_after_finishing_may_have_lost_its_last_rows() -> Non
     orchestra.play(60, until="DRAIN")
     orchestra.kill("sender-1")
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.state == "incomplete"
+    assert orchestra.ending is not None
+    assert orchestra.ending.state == "incomplete"
 
 
 def test_a_peer_whose_recording_is_closed_may_go() -> None:
@@ -210,9 +210,9 @@ def test_a_peer_that_does_not_stop_is_lost_and_the_run_incomplete() -> None:
     orchestra = started()
     orchestra.deaf.add(("receiver-1", Command.STOP_RECEIVER))
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.state == "incomplete"
-    assert orchestra.outcome.reason == "lost receiver-1: did not stop within 3 s"
+    assert orchestra.ending is not None
+    assert orchestra.ending.state == "incomplete"
+    assert orchestra.ending.reason == "lost receiver-1: did not stop within 3 s"
 
 
 def test_a_peer_that_the_system_dropped_is_a_result_not_a_loss() -> None:
@@ -220,7 +220,7 @@ def test_a_peer_that_the_system_dropped_is_a_result_not_a_loss() -> None:
     orchestra.fail("sender-0", "peer")
     orchestra.feed(PeerLost("sender-0", "its process ended", orchestra.now_ns))
     orchestra.play(60)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert (outcome.state, outcome.fault) == ("sealed", None)
     assert orchestra.ended() == {
@@ -234,9 +234,9 @@ def test_a_peer_that_no_longer_knows_what_it_did_counts_as_lost() -> None:
     orchestra = started()
     orchestra.fail("receiver-0", "lost")
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.state == "incomplete"
-    assert orchestra.outcome.reason == "lost receiver-0: the system closed the connection"
+    assert orchestra.ending is not None
+    assert orchestra.ending.state == "incomplete"
+    assert orchestra.ending.reason == "lost receiver-0: the system closed the connection"
 
 
 def test_when_every_receiver_failed_nobody_waits_for_messages() -> None:
@@ -256,7 +256,7 @@ def test_an_interrupted_run_ends_within_the_time_to_stop(obedient: bool) -> None
     interrupted_ns = orchestra.now_ns
     assert len(orchestra.asked("STOP_SENDER")) == len(orchestra.asked("STOP_RECEIVER")) == 2
     orchestra.play(60)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert (outcome.state, outcome.reason) == ("interrupted", "interrupted")
     assert orchestra.now_ns - interrupted_ns <= (0.2 if obedient else 3.2) * SECOND
@@ -268,9 +268,9 @@ def test_an_interrupted_run_ends_within_the_time_to_stop(obedient: bool) -> None
 def test_an_interruption_before_the_barrier_leaves_no_phases() -> None:
     orchestra = Orchestra(plan())
     orchestra.interrupt()
-    assert orchestra.outcome is not None
-    assert (orchestra.outcome.state, orchestra.outcome.stage) == ("interrupted", "before barrier")
-    assert (orchestra.outcome.t0_ns, orchestra.outcome.phases) == (None, ())
+    assert orchestra.ending is not None
+    assert (orchestra.ending.state, orchestra.ending.stage) == ("interrupted", "before barrier")
+    assert (orchestra.ending.t0_ns, orchestra.ending.phases) == (None, ())
     assert len(orchestra.asked("HALT")) == 2
 
 
@@ -280,9 +280,9 @@ def test_an_interruption_between_barrier_and_start_gives_no_backward_phase() -> 
     orchestra.play(10, until="START_SENDER")
     orchestra.interrupt()
     orchestra.play(10)
-    assert orchestra.outcome is not None
-    assert all(start_ns <= end_ns for _, start_ns, end_ns in orchestra.outcome.phases)
-    assert "warmup" not in [name for name, _, _ in orchestra.outcome.phases]
+    assert orchestra.ending is not None
+    assert all(start_ns <= end_ns for _, start_ns, end_ns in orchestra.ending.phases)
+    assert "warmup" not in [name for name, _, _ in orchestra.ending.phases]
 
 
 def test_the_drain_waits_for_what_is_owed_and_a_grace_for_duplicates() -> None:
@@ -298,8 +298,8 @@ def test_the_drain_ends_in_time_when_messages_are_missing(fan_out: int) -> None:
     orchestra.join_all()
     orchestra.play(60)
     assert orchestra.asked("STOP_RECEIVER")[0] - orchestra.asked("DRAIN")[0] == 5 * SECOND
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.state == "sealed"  # the ledger will tell; the recording is whole
+    assert orchestra.ending is not None
+    assert orchestra.ending.state == "sealed"  # the ledger will tell; the recording is whole
 
 
 def test_a_topic_owes_each_subscription_every_message() -> None:
@@ -316,7 +316,7 @@ def test_senders_that_overrun_are_stopped_and_the_reason_is_kept() -> None:
     orchestra.endless.add("sender-0")
     orchestra.join_all()
     orchestra.play(60)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert outcome.t0_ns is not None
     assert 8 * SECOND < orchestra.asked("STOP_SENDER")[0] - outcome.t0_ns <= 8.2 * SECOND
@@ -329,7 +329,7 @@ def test_a_count_that_stalls_is_stopped() -> None:
     orchestra.endless.add("sender-0")
     orchestra.join_all()
     orchestra.play(60)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert outcome.t0_ns is not None
     # The simulated sender sends for three seconds, and then nothing moves any more.
@@ -343,8 +343,8 @@ def test_a_sender_that_ignores_stop_is_lost() -> None:
     orchestra.deaf.add(("sender-0", Command.STOP_SENDER))
     orchestra.join_all()
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert (orchestra.outcome.state, orchestra.ended()["sender-0"]) == ("incomplete", "lost")
+    assert orchestra.ending is not None
+    assert (orchestra.ending.state, orchestra.ended()["sender-0"]) == ("incomplete", "lost")
 
 
 def test_heartbeats_heard_late_still_count_before_the_next_tick() -> None:
@@ -409,17 +409,17 @@ def test_whatever_the_network_does_the_end_comes_and_is_honest(
     orchestra = Orchestra(plan(2, 2, measure_ns=None if counted else 2 * SECOND), fates)
     orchestra.join_all()
     for tick in range(1200):
-        if orchestra.outcome is not None:
+        if orchestra.ending is not None:
             break
         if interrupt_at == tick:
             orchestra.interrupt()
         for peer, (at, will) in kills.items():
-            if at == tick and orchestra.outcome is None:
+            if at == tick and orchestra.ending is None:
                 orchestra.kill(peer, will=will)
         orchestra.play(0.1)
         if orchestra.asked("START_SENDER"):
             assert {peer for peer, command in orchestra.accepted if command is Command.SET} == set(orchestra.roles)
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None, "two minutes are more than all deadlines together"
     closed = {peer for peer, command in orchestra.accepted if command in {Command.STOP_SENDER, Command.STOP_RECEIVER}}
     if orchestra.dead.keys() - closed:
@@ -451,8 +451,8 @@ def test_inspectors_are_ready_before_senders_connect_and_watch_until_everything_
     orchestra = Orchestra(plan(inspectors=2))
     orchestra.join_all()
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.state == "sealed"
+    assert orchestra.ending is not None
+    assert orchestra.ending.state == "sealed"
     assert set(orchestra.ended().values()) == {"finished"}
     (ready_ns,) = {t_ns for n in range(2) for t_ns in orchestra.asked("SET", f"inspector-{n}")}
     assert orchestra.asked("SET", "sender-0") > [ready_ns]
@@ -467,8 +467,8 @@ def test_a_lost_inspector_leaves_the_run_as_it_is() -> None:
     orchestra.play(2)
     orchestra.kill("inspector-0")
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert (orchestra.outcome.state, orchestra.outcome.reason) == ("sealed", "")
+    assert orchestra.ending is not None
+    assert (orchestra.ending.state, orchestra.ending.reason) == ("sealed", "")
     assert orchestra.ended() == {"receiver-0": "finished", "sender-0": "finished", "inspector-0": "lost"}
     (mark,) = orchestra.marks("lost")
     assert mark.detail["peer"] == "inspector-0"
@@ -481,8 +481,8 @@ def test_a_silent_inspector_is_lost_with_its_lease_and_the_run_goes_on() -> None
     orchestra.silent.add("inspector-0")
     orchestra.dead["inspector-0"] = orchestra.now_ns
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.state == "sealed"
+    assert orchestra.ending is not None
+    assert orchestra.ending.state == "sealed"
     assert orchestra.ended()["inspector-0"] == "lost"
 
 
@@ -491,9 +491,9 @@ def test_a_system_that_cannot_be_inspected_is_said_before_anything_is_sent() -> 
     orchestra.refusals["inspector-0", Command.SET] = Failure("inspector-0: 401 Unauthorized", "peer")
     orchestra.join_all()
     orchestra.play(60)
-    assert orchestra.outcome is not None
-    assert (orchestra.outcome.state, orchestra.outcome.stage) == ("refused", "before barrier")
-    assert orchestra.outcome.reason == "inspector-0: 401 Unauthorized"
+    assert orchestra.ending is not None
+    assert (orchestra.ending.state, orchestra.ending.stage) == ("refused", "before barrier")
+    assert orchestra.ending.reason == "inspector-0: 401 Unauthorized"
     assert not orchestra.asked("START_SENDER")
 
 
@@ -510,7 +510,7 @@ def test_a_latency_beyond_its_limit_ends_the_whole_run_at_once() -> None:
     assert orchestra.asked("STOP_SENDER") == [mark.t_ns, mark.t_ns]
     assert len(orchestra.asked("STOP_RECEIVER")) == 2
     assert max(orchestra.asked("STOP_RECEIVER")) - mark.t_ns <= SECOND
-    outcome = orchestra.outcome
+    outcome = orchestra.ending
     assert outcome is not None
     assert [mark.detail for mark in orchestra.marks("stopping")] == [{"everything_arrived": True}]
     assert (outcome.state, outcome.exceeded and outcome.exceeded.metric) == ("sealed", "response_p90")
@@ -525,8 +525,8 @@ def test_after_a_limit_was_passed_what_is_on_its_way_has_the_drain_to_arrive() -
     orchestra.play(30)
     (mark,) = orchestra.marks("limit exceeded")
     assert min(orchestra.asked("STOP_RECEIVER")) - mark.t_ns >= 5 * SECOND
-    assert orchestra.outcome is not None
-    name, start_ns, end_ns = orchestra.outcome.phases[1]
+    assert orchestra.ending is not None
+    name, start_ns, end_ns = orchestra.ending.phases[1]
     assert (name, end_ns) == ("measure", mark.t_ns)
     assert start_ns < end_ns
 
@@ -539,5 +539,5 @@ def test_what_happens_in_the_warmup_ends_nothing() -> None:
     assert not orchestra.marks("limit exceeded")
     orchestra.seen = {}
     orchestra.play(30)
-    assert orchestra.outcome is not None
-    assert orchestra.outcome.exceeded is None
+    assert orchestra.ending is not None
+    assert orchestra.ending.exceeded is None
