@@ -1,4 +1,4 @@
-"""Does a changing rate put every message where the area under the curve says?"""
+"""Is every message of a changing rate due where the area under the curve puts it?"""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_the_count_and_the_times_never_disagree(chain: list[CurveSegment], repea
 
 
 @given(chains, st.booleans())
-def test_no_message_is_due_before_the_one_ahead_of_it(chain: list[CurveSegment], repeats: bool) -> None:
+def test_no_message_is_due_before_its_predecessor(chain: list[CurveSegment], repeats: bool) -> None:
     curve = Curve(chain, repeats=repeats)
     last = curve.due_count(30 * SECOND)
     due_ns = curve.due_ns(np.linspace(0, max(last - 1, 0), 500).astype(np.int64))
@@ -33,8 +33,8 @@ def test_no_message_is_due_before_the_one_ahead_of_it(chain: list[CurveSegment],
 
 
 @given(chains)
-def test_as_many_are_due_as_the_area_under_the_rate(chain: list[CurveSegment]) -> None:
-    """The area by small steps, which knows nothing of the closed form."""
+def test_the_due_count_is_the_area_under_the_rate(chain: list[CurveSegment]) -> None:
+    """The area is summed in small steps, independently of the closed form."""
     middles = (np.arange(1000) + 0.5) / 1000
     area, until_ns = 0.0, 0
     for segment in chain:
@@ -67,6 +67,6 @@ def test_a_ramp_reaches_its_rate_and_stays_there() -> None:
     assert messages_within(ramp, 20 * SECOND) == 15_000
 
 
-def test_a_curve_without_messages_is_refused() -> None:
+def test_a_curve_without_messages_is_rejected() -> None:
     with pytest.raises(ValueError, match="never sends anything"):
         Curve([CurveSegment(SECOND, 0, 0)])

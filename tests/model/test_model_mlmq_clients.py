@@ -1,4 +1,4 @@
-"""Are the clients of an experiment file read as they are meant, and is every mistake a sentence that helps?"""
+"""Are the clients of an experiment file parsed correctly, and is every mistake explained with its cure?"""
 
 from typing import Any
 
@@ -27,20 +27,20 @@ def read(text: str = "", *overrides: str) -> Experiment:
     return experiment_from(document, overrides)
 
 
-def test_clients_need_no_workload_and_are_judged_by_their_books() -> None:
+def test_clients_need_no_workload_and_are_judged_by_conservation() -> None:
     experiment = read()
     assert experiment.workload == []
     assert experiment.effective_checks == {"conservation": "== 0", "lost": "== 0", "duplicated": "== 0"}
     assert experiment_from(to_document(experiment)) == experiment
 
 
-def test_clients_may_stand_beside_a_workload() -> None:
+def test_clients_may_run_next_to_a_workload() -> None:
     experiment = read("workload: {protocol: mlmq, rate: 10}")
     assert len(experiment.workload) == 1
     assert len(experiment.clients) == 4
 
 
-def test_further_checks_do_not_replace_the_books() -> None:
+def test_further_checks_do_not_replace_conservation() -> None:
     checks = read("checks: {transfer_p99: '<= 1s', lost_acknowledged: 0}").effective_checks
     assert set(checks) == {"conservation", "lost_acknowledged", "duplicated", "transfer_p99"}
 
@@ -79,7 +79,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "place", "cure"), MISTAKES, ids=[text for text, _, _ in MISTAKES])
-def test_every_mistake_names_its_place_and_its_cure(text: str, place: str, cure: str) -> None:
+def test_every_mistake_names_its_path_and_its_cure(text: str, place: str, cure: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(text)
     assert place in str(caught.value)
@@ -87,13 +87,13 @@ def test_every_mistake_names_its_place_and_its_cure(text: str, place: str, cure:
     assert "\n" not in str(caught.value)
 
 
-def test_books_can_only_be_asked_of_those_who_keep_them() -> None:
+def test_conservation_can_only_be_checked_with_clients() -> None:
     with pytest.raises(ConfigError, match="clients"):
         experiment_from({"name": "x", "workload": {}, "checks": {"conservation": 0}})
 
 
 @given(st.sampled_from(list(ClientKind)), st.integers(1, 200), st.integers(1, 12))
-def test_processes_share_all_clients_and_part_no_pair(kind: ClientKind, half: int, processes: int) -> None:
+def test_processes_share_all_clients_and_split_no_pair(kind: ClientKind, half: int, processes: int) -> None:
     group = Clients("a", kind, count=2 * half, messages=1 if kind is ClientKind.SIMPLE_SEND else None)
     shares = [list(group.share(process, processes)) for process in range(processes)]
     assert [index for share in shares for index in share] == list(range(2 * half))

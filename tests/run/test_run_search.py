@@ -1,4 +1,4 @@
-"""Is every try of a search an ordinary run that is judged, kept and told, and never taken for more than it is?"""
+"""Is every try of a search an ordinary run that is judged, kept and reported?"""
 
 import json
 import os
@@ -41,7 +41,7 @@ def experiment(**search: object) -> Experiment:
 
 
 class Systems:
-    """Writes what a run through a system of this capacity would have left behind, without running anything."""
+    """Writes the files that a run on a system of this capacity would leave, without running anything."""
 
     def __init__(self, capacity: float, *, fan_out: int = 1, outcome: Callable[[float], Outcome] | None = None) -> None:
         self._capacity = capacity
@@ -89,7 +89,7 @@ def test_a_try_scales_every_group_and_is_judged_by_the_limits() -> None:
 
 
 @pytest.mark.parametrize("fan_out", [1, 3])
-def test_a_growing_backlog_is_seen_in_the_tables_and_bounds_the_answer(tmp_path: Path, fan_out: int) -> None:
+def test_a_growing_backlog_in_the_tables_bounds_the_answer(tmp_path: Path, fan_out: int) -> None:
     said: list[str] = []
     findings = run_search(experiment(), tmp_path, Systems(5000, fan_out=fan_out), said.append)
     answer = findings.answer
@@ -109,7 +109,7 @@ def test_a_growing_backlog_is_seen_in_the_tables_and_bounds_the_answer(tmp_path:
     assert json.loads((tmp_path / SEARCH_FILE).read_text())["answer"]["rate"] == answer.rate
 
 
-def test_a_backlog_that_nobody_asked_about_is_not_judged(tmp_path: Path) -> None:
+def test_a_backlog_without_a_limit_is_not_judged(tmp_path: Path) -> None:
     findings = run_search(experiment(limits={"lost": 0}), tmp_path, Systems(500), lambda _: None)
     assert findings.answer is not None
     assert (findings.answer.rate, findings.answer.above) == (8000, None)
@@ -128,7 +128,7 @@ def test_an_invalid_run_is_repeated_and_reported_and_never_a_pass(tmp_path: Path
     assert "3 of them invalid" in search_line(findings)
 
 
-def test_a_run_that_gets_lost_is_an_invalid_try(tmp_path: Path) -> None:
+def test_a_lost_run_is_an_invalid_try(tmp_path: Path) -> None:
     def lost(_probe: Experiment, _directory: Path) -> SearchTrial:
         raise LostError("the connection to the control broker was lost")
 
@@ -138,15 +138,15 @@ def test_a_run_that_gets_lost_is_an_invalid_try(tmp_path: Path) -> None:
     ] * 3
 
 
-def test_a_persons_mistake_ends_the_search_at_once(tmp_path: Path) -> None:
+def test_a_configuration_error_ends_the_search_at_once(tmp_path: Path) -> None:
     def refused(_probe: Experiment, _directory: Path) -> SearchTrial:
-        raise ConfigError("nobody is there")
+        raise ConfigError("connection refused")
 
     with pytest.raises(ConfigError):
         run_search(experiment(), tmp_path, refused, lambda _: None)
 
 
-def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
+def test_an_interrupted_search_reports_what_it_knows(tmp_path: Path) -> None:
     systems = Systems(10_000)
 
     def until_interrupted(probe: Experiment, directory: Path) -> SearchTrial | None:
@@ -158,14 +158,14 @@ def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
     assert "unknown (2,000 msg/s passes)" in search_line(findings)
 
 
-def test_a_system_that_never_keeps_the_limits_fails(tmp_path: Path) -> None:
+def test_a_system_that_never_meets_the_limits_fails(tmp_path: Path) -> None:
     findings = run_search(experiment(), tmp_path, Systems(10), lambda _: None)
     assert exit_code(findings.answer) == 1
     assert "under 1,000 msg/s" in search_line(findings)
 
 
 @pytest.mark.timeout(400)
-def test_a_real_search_keeps_its_runs_and_knows_the_generators_ceiling(
+def test_a_real_search_keeps_its_runs_and_reports_the_generators_ceiling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "state"

@@ -1,6 +1,6 @@
-"""Does everything that `crescendo run EXPERIMENT --out DIR` does before Spark is asked, and nothing after.
+"""Does everything that `crescendo run EXPERIMENT --out DIR` does before the analysis, and nothing after.
 
-For tests of what happens while a run runs: they need a process that can be killed and looked at, and no JVM of its own.
+For tests of a run in progress: they need a process that they can kill and inspect, and that has no JVM of its own.
 """
 
 import sys

@@ -127,9 +127,8 @@ def logs(name: str, follow: bool) -> int:
     except KeyboardInterrupt:
         return 0  # this is how following ends
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the reader closed the pipe; no error message at exit
+        # The reader closed the pipe: print no error message at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -59,7 +59,7 @@ def journalled_parts(path: Path) -> Iterator[PartRecord]:
 def _fault(path: Path, part: PartRecord) -> str:
     file = path / part.path
     if not file.resolve().is_relative_to(path.resolve()):
-        return "is outside the recording"
+        return "lies outside the recording"
     try:
         if file.stat().st_size != part.octets:
             return f"has {file.stat().st_size} bytes, not {part.octets}"

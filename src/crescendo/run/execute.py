@@ -74,9 +74,8 @@ def execute(
         result = _execute(experiment, run_dir, command, observer, control_url)
     except BaseException:
         if not (run_dir / "manifest.json").exists():
-            shutil.rmtree(
-                run_dir, ignore_errors=True
-            )  # nothing was measured, so leave nothing that looks like a recording
+            # Nothing was measured, so leave nothing that looks like a recording.
+            shutil.rmtree(run_dir, ignore_errors=True)
         raise
     return result
 

@@ -189,7 +189,7 @@ def rows_chunks(schema: pa.Schema, columns: Sequence[npt.NDArray[Any]]) -> list[
 
 
 def _arrow_array(kind: pa.DataType, column: npt.NDArray[Any]) -> pa.Array:
-    """From buffers, not from the NumPy array: the first such conversion imports half of NumPy, in the middle of a run."""
+    """From buffers: the first conversion of a NumPy array itself would import half of NumPy, in the middle of a run."""
     if kind == pa.string():
         return pa.array(column.tolist(), kind)
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
