@@ -226,7 +226,7 @@ def test_an_unreachable_broker_is_one_clear_sentence() -> None:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: refused, and no other process can take it
         url = f"mqtt://me:secret@127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigError, match=r"cannot be reached: Connection refused$") as caught:
-            Bus(url, "nobody", ()).connect(2)
+            Bus(url, "client", ()).connect(2)
     assert "secret" not in str(caught.value)
 
 
@@ -234,13 +234,13 @@ def test_a_server_that_is_not_an_mqtt_broker_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"mqtt://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(PeerError, match="does not answer as an MQTT broker"):
-            Bus(url, "nobody", ()).connect(0.5)
+            Bus(url, "client", ()).connect(0.5)
 
 
 @pytest.mark.parametrize("url", ["http://x", "mqtt://", "mqtt://h:port", "mqtt://h/path", "x"])
 def test_a_wrong_control_url_names_what_would_be_right(url: str) -> None:
     with pytest.raises(ConfigError, match=r"mqtt://\[user:password@\]host\[:port\]"):
-        Bus(url, "nobody", ())
+        Bus(url, "client", ())
 
 
 def test_the_broker_leaves_nothing_behind() -> None:

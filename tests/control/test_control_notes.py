@@ -118,7 +118,7 @@ def test_a_payload_round_trips_through_plain_values(payload: Statistics) -> None
 
 def test_a_payload_that_does_not_fit_is_a_peer_error() -> None:
     with pytest.raises(PeerError, match="Failure"):
-        Failure.from_payload({"reason": "x", "fault": "somebody"})
+        Failure.from_payload({"reason": "x", "fault": "unknown"})
     with pytest.raises(PeerError, match="t0_ns"):
         Start.from_payload({})
 

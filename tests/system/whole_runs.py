@@ -47,12 +47,12 @@ class Session:
 
     def read_until(self, text: str) -> str:
         """Its output, up to and including the line that contains the text."""
-        said = ""
+        output = ""
         for line in self.process.stdout or ():
-            said += line
+            output += line
             if text in line:
                 break
-        return said
+        return output
 
     def family(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if _mark_of(process) == self.mark]

@@ -15,7 +15,7 @@ def main(path: Path, out: Path) -> None:
     interruption = Interruption()
     observer = RunObserver(
         interrupted=lambda: interruption.asked,
-        progress=lambda said: print(said, file=sys.stderr),
+        progress=lambda sentence: print(sentence, file=sys.stderr),
         watch=lambda _run: None,
         on_event=lambda _mark: None,
         prepare=lambda: None,

@@ -247,10 +247,10 @@ def test_when_every_receiver_failed_the_drain_ends_at_once() -> None:
     assert simulated.requested("STOP_SENDER")[0] - simulated.events("draining")[0].t_ns < SECOND
 
 
-@pytest.mark.parametrize("obedient", [True, False])
-def test_an_interrupted_run_ends_within_the_stop_timeout(obedient: bool) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_interrupted_run_ends_within_the_stop_timeout(answers: bool) -> None:
     simulated = started(measure_ns=60 * SECOND)
-    if not obedient:
+    if not answers:
         simulated.ignored.add(("sender-0", Command.STOP_SENDER))
     simulated.interrupt()
     interrupted_ns = simulated.now_ns
@@ -259,9 +259,9 @@ def test_an_interrupted_run_ends_within_the_stop_timeout(obedient: bool) -> None
     ending = simulated.ending
     assert ending is not None
     assert (ending.state, ending.reason) == ("interrupted", "interrupted")
-    assert simulated.now_ns - interrupted_ns <= (0.2 if obedient else 3.2) * SECOND
+    assert simulated.now_ns - interrupted_ns <= (0.2 if answers else 3.2) * SECOND
     assert simulated.ended()["receiver-0"] == "stopped"
-    assert simulated.ended()["sender-0"] == ("stopped" if obedient else "lost")
+    assert simulated.ended()["sender-0"] == ("stopped" if answers else "lost")
     assert next(phase for phase in ending.phases if phase[0] == "measure")[2] == interrupted_ns
 
 

@@ -262,8 +262,8 @@ def test_the_schema_is_the_one_that_pyarrow_would_have_written(tmp_path: Path, t
     assert pq.read_schema(ours).equals(pq.read_schema(theirs), check_metadata=True)
     assert pq.read_table(ours).equals(pq.read_table(theirs))
     query = "SELECT * EXCLUDE file_name FROM parquet_schema(?)"
-    said = [duckdb.execute(query, [str(file)]).fetchall() for file in (ours, theirs)]
-    assert said[0] == said[1]
+    schemas = [duckdb.execute(query, [str(file)]).fetchall() for file in (ours, theirs)]
+    assert schemas[0] == schemas[1]
 
 
 def test_spark_sees_the_schema_that_it_would_see_from_pyarrow(spark: SparkSession, tmp_path: Path) -> None:
