@@ -20,7 +20,8 @@ def calibrate(
         list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="amqp10, amqp091, stomp, mqtt. Default: all.")
     ] = None,
     sizes: Annotated[
-        list[int] | None, typer.Option("--size", metavar="BYTES", help="A payload size. Repeatable. Default: three.")
+        list[int] | None,
+        typer.Option("--size", metavar="BYTES", help="A payload size. Repeatable. Default: three sizes."),
     ] = None,
     seconds: Annotated[float, typer.Option("--seconds", help="How long each trial lasts.")] = 1.0,
     json: Json = False,
