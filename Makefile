@@ -10,10 +10,10 @@ ARGS ?=
 
 .PHONY: help setup demo test soak check format bench clean
 
-help:  ## what can be made
+help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(SETUP)  ## virtual environment, the package, Java
+setup: $(SETUP)  ## create the virtual environment, install the package and Java
 
 demo: $(SETUP)  ## run the built-in experiment and write its report
 	@$(BIN)/crescendo demo $(ARGS)
@@ -21,23 +21,23 @@ demo: $(SETUP)  ## run the built-in experiment and write its report
 test: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the test suite
 	$(BIN)/python -m pytest -m "not soak" $(ARGS)
 
-soak: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the long versions too
+soak: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the test suite with the long versions
 	$(BIN)/python -m pytest --timeout 3600 $(ARGS)
 
-check: $(DEV_SETUP)  ## format, lint, types, layers
+check: $(DEV_SETUP)  ## check format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-format: $(DEV_SETUP)  ## put the code into its format
+format: $(DEV_SETUP)  ## format the code and apply lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(DEV_SETUP)  ## measure, and print ratios taken in one run
+bench: $(DEV_SETUP)  ## run the benchmarks and print ratios measured in one run
 	$(BIN)/python -m bench $(ARGS)
 
-clean:  ## remove everything that was made, recordings apart
+clean:  ## remove everything that was built, except recordings
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -48,13 +48,13 @@ $(SETUP): pyproject.toml .ci/java
 	@echo "installing Crescendo into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@bash .ci/java
-	@echo "letting Spark rehearse once, so that it starts faster from now on"
+	@echo "warming up Spark once, so that it starts faster from now on"
 	@$(BIN)/python -m crescendo.pipeline.spark.rehearsal >/dev/null
 	@touch $@
 
 $(DEV_SETUP): $(SETUP)
 	@bash .ci/packages cc=gcc
-	@echo "installing what the tests need into $(VENV) (python-qpid-proton is compiled, which takes a minute)"
+	@echo "installing the test dependencies into $(VENV) (python-qpid-proton is compiled, which takes a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

@@ -4,5 +4,5 @@ from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("crescendo-lab")
-except PackageNotFoundError:  # running from a source tree that was never installed
+except PackageNotFoundError:  # running from a source tree without installation
     __version__ = "0.0.0"

@@ -1,4 +1,4 @@
-"""The control plane over a real embedded broker: joining, asking, dying."""
+"""The control plane over a real embedded broker: joining, requests, lost peers."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.model.errors import ConfigError, PeerError
 
 CONDUCTOR = Identity("conductor", "conductor", "host", 1)
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,12 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def bus(broker: EmbeddedBroker) -> Iterator[Bus]:
     bus = Bus(broker.url, "conductor", (topics.REPLIES, topics.NOTIFICATIONS))
-    bus.connect(PATIENCE_S)
+    bus.connect(TIMEOUT_S)
     yield bus
     bus.close()
 
 
-def heard(bus: Bus, wanted: Callable[[Note], bool], timeout_s: float = PATIENCE_S) -> Note:
+def receive(bus: Bus, wanted: Callable[[Note], bool], timeout_s: float = TIMEOUT_S) -> Note:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         note = bus.next(0.2)
@@ -55,29 +55,29 @@ def request(command: Command, correlation: int, payload: dict[str, object] | Non
     return Note(NoteKind.REQUEST, command, correlation, CONDUCTOR, payload or {})
 
 
-def test_a_peer_joins_is_asked_answers_reports_and_leaves(broker: EmbeddedBroker, bus: Bus) -> None:
+def test_a_peer_joins_answers_requests_reports_and_disconnects(broker: EmbeddedBroker, bus: Bus) -> None:
     peer = Peer(broker.url, identity_of_this_process("sender-0", "sender"))
     peer.join()
-    joined = heard(bus, of(Command.GROUP_JOIN))
+    joined = receive(bus, of(Command.GROUP_JOIN))
     assert joined.sender == Identity("sender-0", "sender", socket.gethostname(), os.getpid())
     hello = Hello.from_payload(joined.payload)
     assert abs(hello.realtime_offset_ns - (time.time_ns() - time.monotonic_ns())) < 10**9
 
     bus.publish(topics.peer("sender-0"), request(Command.START_SENDER, 11, Start(123).to_payload()), qos=1)
-    asked = peer.next_request(PATIENCE_S)
+    asked = peer.next_request(TIMEOUT_S)
     assert asked is not None
     assert (asked.command, asked.correlation, asked.payload) == (Command.START_SENDER, 11, {"t0_ns": 123})
     peer.accept(asked)
-    answer = heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
+    answer = receive(bus, lambda note: note.kind is NoteKind.RESPONSE)
     assert (answer.command, answer.correlation, answer.sender.id) == (Command.OK, 11, "sender-0")
 
     statistics = Statistics(5, {"queue://a": 3}, 3, 1.5, None, 0.25, {"lateness_p99_ns": 7.0})
     peer.report(statistics)
-    assert Statistics.from_payload(heard(bus, of(Command.STATS)).payload) == statistics
+    assert Statistics.from_payload(receive(bus, of(Command.STATS)).payload) == statistics
     peer.finish(statistics)
-    assert Statistics.from_payload(heard(bus, of(Command.NOTIFY_SUCCESS)).payload) == statistics
+    assert Statistics.from_payload(receive(bus, of(Command.NOTIFY_SUCCESS)).payload) == statistics
 
-    peer.leave()
+    peer.close()
     assert not peer.orphaned
     late = [note for note in iter(lambda: bus.next(0.5), None) if note.command is Command.ABNORMAL_DISCONNECT]
     assert late == []
@@ -91,13 +91,13 @@ def test_a_refusal_says_whose_fault_it_is(broker: EmbeddedBroker, bus: Bus, faul
     peer = Peer(broker.url, Identity("receiver-0", "receiver", "h", 1))
     peer.join()
     bus.publish(topics.PEERS, request(Command.SET, 2), qos=1)
-    asked = peer.next_request(PATIENCE_S)
+    asked = peer.next_request(TIMEOUT_S)
     assert asked is not None
     failure = Failure("connection refused", fault)  # type: ignore[arg-type]
     peer.refuse(asked, failure)
-    answer = heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
+    answer = receive(bus, lambda note: note.kind is NoteKind.RESPONSE)
     assert (answer.command, Failure.from_payload(answer.payload)) == (command, failure)
-    peer.leave()
+    peer.close()
 
 
 def test_a_repeated_request_is_handled_once(broker: EmbeddedBroker, bus: Bus) -> None:
@@ -105,10 +105,10 @@ def test_a_repeated_request_is_handled_once(broker: EmbeddedBroker, bus: Bus) ->
     peer.join()
     for correlation in (1, 1, 2, 1, 2, 3):
         bus.publish(topics.peer("sender-3"), request(Command.SET, correlation), qos=1)
-    taken = [peer.next_request(PATIENCE_S) for _ in range(3)]
+    taken = [peer.next_request(TIMEOUT_S) for _ in range(3)]
     assert [note.correlation for note in taken if note is not None] == [1, 2, 3]
     assert peer.next_request(0.3) is None
-    peer.leave()
+    peer.close()
 
 
 def test_a_waiting_peer_keeps_its_lease(broker: EmbeddedBroker, bus: Bus) -> None:
@@ -116,9 +116,9 @@ def test_a_waiting_peer_keeps_its_lease(broker: EmbeddedBroker, bus: Bus) -> Non
     peer.join()
     peer.report(Statistics(77, {"queue://a": 9}, 9))
     assert peer.next_request(3.0) is None
-    peer.leave()
+    peer.close()
     beats = [note for note in iter(lambda: bus.next(0.2), None) if note.command is Command.STATS]
-    assert 2 <= len(beats) <= 4  # its own report, and one after each 1.2 s of waiting: on a busy machine not on the dot
+    assert 2 <= len(beats) <= 4  # its own report, and one per 1.2 s of waiting, give or take on a busy machine
     assert {note.payload["messages"] for note in beats} == {9}
 
 
@@ -141,11 +141,11 @@ def peer_process(url: str, peer_id: str) -> subprocess.Popen[bytes]:
 def test_the_last_will_of_a_killed_peer_arrives_long_before_its_lease_ends(broker: EmbeddedBroker, bus: Bus) -> None:
     process = peer_process(broker.url, "sender-9")
     try:
-        heard(bus, of(Command.GROUP_JOIN))
+        receive(bus, of(Command.GROUP_JOIN))
         process.send_signal(signal.SIGKILL)
         killed = time.monotonic()
-        will = heard(bus, of(Command.ABNORMAL_DISCONNECT))
-        assert time.monotonic() - killed < 4.0  # a few milliseconds; a lease is six seconds
+        will = receive(bus, of(Command.ABNORMAL_DISCONNECT))
+        assert time.monotonic() - killed < 4.0  # it takes a few milliseconds; the lease is six seconds
         assert (will.sender.id, will.sender.pid) == ("sender-9", process.pid)
         assert Failure.from_payload(will.payload).fault == "lost"
     finally:
@@ -157,11 +157,11 @@ def test_a_peer_whose_broker_dies_is_orphaned_and_ends_by_itself() -> None:
     with EmbeddedBroker() as broker:
         process = peer_process(broker.url, "sender-8")
         bus = Bus(broker.url, "watcher", (topics.NOTIFICATIONS,))
-        bus.connect(PATIENCE_S)
+        bus.connect(TIMEOUT_S)
         try:
-            heard(bus, of(Command.STATS))
+            receive(bus, of(Command.STATS))
             os.kill(broker.pid, signal.SIGKILL)
-            assert process.wait(PATIENCE_S) == 0
+            assert process.wait(TIMEOUT_S) == 0
             assert not bus.connected
             assert bus.next(1.0) is None
             bus.publish(topics.PEERS, request(Command.HALT, 1), qos=1)  # does nothing, and does not raise
@@ -171,76 +171,76 @@ def test_a_peer_whose_broker_dies_is_orphaned_and_ends_by_itself() -> None:
             bus.close()
 
 
-def test_what_is_no_note_is_counted_and_otherwise_ignored(broker: EmbeddedBroker, bus: Bus) -> None:
+def test_a_message_that_is_not_a_note_is_counted_and_ignored(broker: EmbeddedBroker, bus: Bus) -> None:
     from paho.mqtt import publish
 
     port = int(broker.url.rpartition(":")[2])
     publish.single(topics.REPLIES, b"\x00garbage", qos=1, hostname="127.0.0.1", port=port)
     peer = Peer(broker.url, Identity("sender-5", "sender", "h", 1))
     peer.join()
-    heard(bus, of(Command.GROUP_JOIN))
+    receive(bus, of(Command.GROUP_JOIN))
     assert bus.rejected == 1
-    peer.leave()
+    peer.close()
 
 
 def test_a_note_of_nearly_a_mebibyte_gets_through(broker: EmbeddedBroker, bus: Bus) -> None:
     peer = Peer(broker.url, Identity("sender-6", "sender", "h", 1))
     peer.join()
     bus.publish(topics.peer("sender-6"), request(Command.SET, 1, {"text": "x" * (2**20 - 200)}), qos=1)
-    asked = peer.next_request(PATIENCE_S)
+    asked = peer.next_request(TIMEOUT_S)
     assert asked is not None
     assert len(asked.payload["text"]) == 2**20 - 200
-    peer.leave()
+    peer.close()
 
 
-def test_closing_sends_everything_first(broker: EmbeddedBroker, bus: Bus) -> None:
+def test_closing_flushes_everything_first(broker: EmbeddedBroker, bus: Bus) -> None:
     other = Bus(broker.url, "hurried", ())
-    other.connect(PATIENCE_S)
+    other.connect(TIMEOUT_S)
     for number in range(200):
         other.publish(topics.REPLIES, Note(NoteKind.RESPONSE, Command.OK, number, CONDUCTOR, {}), qos=number % 2)
     other.close()
-    numbers = [heard(bus, of(Command.OK)).correlation for _ in range(200)]
+    numbers = [receive(bus, of(Command.OK)).correlation for _ in range(200)]
     assert sorted(numbers) == list(range(200))
 
 
-def test_small_notes_are_not_held_back(broker: EmbeddedBroker, bus: Bus) -> None:
+def test_small_notes_are_not_delayed(broker: EmbeddedBroker, bus: Bus) -> None:
     peer = Peer(broker.url, Identity("sender-2", "sender", "h", 1))
     peer.join()
     round_trips = []
     for correlation in range(41):
         began = time.monotonic()
         bus.publish(topics.peer("sender-2"), request(Command.SET, correlation), qos=1)
-        asked = peer.next_request(PATIENCE_S)
+        asked = peer.next_request(TIMEOUT_S)
         assert asked is not None
         peer.accept(asked)
-        heard(bus, lambda note: note.kind is NoteKind.RESPONSE)
+        receive(bus, lambda note: note.kind is NoteKind.RESPONSE)
         round_trips.append(time.monotonic() - began)
-    peer.leave()
-    # The kernel's delayed acknowledgement takes 40 ms once a connection is no longer new; without Nagle a round trip is
-    # about 5 ms. All of them would be held back, so a busy machine may spoil most.
+    peer.close()
+    # The kernel's delayed acknowledgement takes 40 ms once a connection is no longer new; without Nagle a round trip
+    # takes about 5 ms. With Nagle every one would be delayed, so five fast round trips are proof on any machine.
     assert sorted(round_trips[20:])[4] < 0.040
 
 
 def test_an_unreachable_broker_is_one_clear_sentence() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: refused, and nobody else can take it
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: refused, and no other process can take it
         url = f"mqtt://me:secret@127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigError, match=r"cannot be reached: Connection refused$") as caught:
-            Bus(url, "nobody", ()).connect(2)
+            Bus(url, "client", ()).connect(2)
     assert "secret" not in str(caught.value)
 
 
-def test_something_that_is_no_mqtt_broker_is_said_to_be_none() -> None:
+def test_a_server_that_is_not_an_mqtt_broker_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"mqtt://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(PeerError, match="does not answer as an MQTT broker"):
-            Bus(url, "nobody", ()).connect(0.5)
+            Bus(url, "client", ()).connect(0.5)
 
 
 @pytest.mark.parametrize("url", ["http://x", "mqtt://", "mqtt://h:port", "mqtt://h/path", "x"])
 def test_a_wrong_control_url_names_what_would_be_right(url: str) -> None:
     with pytest.raises(ConfigError, match=r"mqtt://\[user:password@\]host\[:port\]"):
-        Bus(url, "nobody", ())
+        Bus(url, "client", ())
 
 
 def test_the_broker_leaves_nothing_behind() -> None:
@@ -248,14 +248,14 @@ def test_the_broker_leaves_nothing_behind() -> None:
     with EmbeddedBroker() as broker:
         assert broker.alive
         bus = Bus(broker.url, "short", (topics.PEERS,))
-        bus.connect(PATIENCE_S)
+        bus.connect(TIMEOUT_S)
         pid = broker.pid
         bus.close()
     assert not psutil.pid_exists(pid)
     assert threading.active_count() == threads
 
 
-def test_a_stopped_broker_is_ended_all_the_same() -> None:
+def test_a_suspended_broker_is_killed() -> None:
     broker = EmbeddedBroker()
     os.kill(broker.pid, signal.SIGSTOP)
     broker.close()
@@ -272,8 +272,8 @@ def test_the_broker_ends_when_its_parent_is_killed_and_prints_nothing() -> None:
     broker = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
     rest, errors = parent.communicate()
-    _, left = psutil.wait_procs([broker], timeout=PATIENCE_S)
-    alive = [one for one in left if one.status() != psutil.STATUS_ZOMBIE]  # not every container's init collects
+    _, left = psutil.wait_procs([broker], timeout=TIMEOUT_S)
+    alive = [one for one in left if one.status() != psutil.STATUS_ZOMBIE]  # not every container's init reaps zombies
     for one in alive:
         one.kill()
     assert alive == []

@@ -1,4 +1,4 @@
-"""Notes survive the wire, and nothing else is taken for one."""
+"""Notes survive the wire, and nothing else is mistaken for one."""
 
 import contextlib
 import struct
@@ -21,9 +21,9 @@ from crescendo.control.conductor.events import (
 from crescendo.control.conductor.translation import event_from_note, note_for
 from crescendo.control.notes import (
     MAX_NOTE_BYTES,
-    Breakdown,
     Command,
     Failure,
+    FailureReport,
     Hello,
     Identity,
     Note,
@@ -86,7 +86,7 @@ def test_a_damaged_note_never_raises_anything_but_a_peer_error(note: Note, data:
         event_from_note(decode_note(bytes(content[:cut])), 1)
 
 
-def test_an_unknown_command_is_refused() -> None:
+def test_an_unknown_command_is_rejected() -> None:
     content = encode_note(Note(NoteKind.REQUEST, Command.SET, 1, SENDER, {})).replace(
         b"\x95\x00\x07", b"\x95\x00\x06", 1
     )
@@ -94,14 +94,14 @@ def test_an_unknown_command_is_refused() -> None:
         decode_note(content)
 
 
-def test_a_note_of_more_than_a_mebibyte_is_refused_on_both_sides() -> None:
+def test_a_note_of_more_than_a_mebibyte_is_rejected_on_both_sides() -> None:
     with pytest.raises(PeerError, match="1048577 bytes"):
         decode_note(bytes(MAX_NOTE_BYTES + 1))
     with pytest.raises(ConfigError, match="more peers"):
         encode_note(Note(NoteKind.REQUEST, Command.SET, 1, SENDER, {"blob": bytes(MAX_NOTE_BYTES)}))
 
 
-def test_deep_nesting_is_refused_not_fatal() -> None:
+def test_deep_nesting_is_rejected_and_not_fatal() -> None:
     head = encode_note(Note(NoteKind.REQUEST, Command.SET, 1, SENDER, {}))[:-1]
     with pytest.raises(PeerError):
         decode_note(head + b"\x81\xa1x" + b"\x91" * 100_000 + b"\xc0")
@@ -109,21 +109,21 @@ def test_deep_nesting_is_refused_not_fatal() -> None:
 
 @pytest.mark.parametrize(
     "payload", [STATISTICS, Statistics(1), Failure("no", "peer"), Start(9), Hello(-4, "1.2"),
-                Breakdown(Failure("x", "lost"), STATISTICS)], ids=lambda payload: type(payload).__name__,
+                FailureReport(Failure("x", "lost"), STATISTICS)], ids=lambda payload: type(payload).__name__,
 )  # fmt: skip
-def test_a_payload_reads_back_through_plain_values(payload: Statistics) -> None:
+def test_a_payload_round_trips_through_plain_values(payload: Statistics) -> None:
     wire = msgspec.msgpack.decode(msgspec.msgpack.encode(payload.to_payload()))
     assert type(payload).from_payload(wire) == payload
 
 
 def test_a_payload_that_does_not_fit_is_a_peer_error() -> None:
     with pytest.raises(PeerError, match="Failure"):
-        Failure.from_payload({"reason": "x", "fault": "somebody"})
+        Failure.from_payload({"reason": "x", "fault": "unknown"})
     with pytest.raises(PeerError, match="t0_ns"):
         Start.from_payload({})
 
 
-def test_a_newer_peer_may_say_more() -> None:
+def test_a_newer_peer_may_send_unknown_keys() -> None:
     assert Start.from_payload({"t0_ns": 1, "colour": "blue"}) == Start(1)
 
 
@@ -139,7 +139,7 @@ def test_every_note_of_a_peer_has_its_event() -> None:
         Command.GROUP_JOIN: (hello, PeerJoined("sender-0", SENDER, hello, 8)),
         Command.STATS: (STATISTICS, PeerReported("sender-0", STATISTICS, 8)),
         Command.NOTIFY_SUCCESS: (STATISTICS, PeerFinished("sender-0", STATISTICS, 8)),
-        Command.NOTIFY_FAIL: (Breakdown(failure, STATISTICS), PeerFailed("sender-0", failure, STATISTICS, 8)),
+        Command.NOTIFY_FAIL: (FailureReport(failure, STATISTICS), PeerFailed("sender-0", failure, STATISTICS, 8)),
         Command.ABNORMAL_DISCONNECT: (Failure("cut", "lost"), PeerLost("sender-0", "cut", 8)),
     }
     for command, (payload, event) in meanings.items():
@@ -148,7 +148,7 @@ def test_every_note_of_a_peer_has_its_event() -> None:
     assert event_from_note(no, 8) == PeerAnswered("sender-0", 4, Command.PROTOCOL_ERROR, False, failure, None, 8)
 
 
-def test_a_note_that_means_nothing_to_the_conductor_is_no_event() -> None:
+def test_a_note_without_meaning_to_the_conductor_is_not_an_event() -> None:
     assert event_from_note(notification(Command.SET, {}), 1) is None
     assert event_from_note(notification(Command.STATS, {"t_ns": "noon"}), 1) is None
     assert event_from_note(Note(NoteKind.REQUEST, Command.STATS, 1, SENDER, STATISTICS.to_payload()), 1) is None
@@ -166,7 +166,7 @@ def test_topics_are_those_of_the_maestro_protocol() -> None:
 
 
 @pytest.mark.parametrize("peer_id", ["", "a/b", "#", "a+"])
-def test_an_id_that_would_change_the_topic_is_refused(peer_id: str) -> None:
+def test_an_id_that_would_change_the_topic_is_rejected(peer_id: str) -> None:
     with pytest.raises(ConfigError):
         topics.peer(peer_id)
 

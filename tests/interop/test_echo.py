@@ -37,13 +37,13 @@ def play(url: str, group: Group, senders: int) -> Rows:
     """Senders and one answering receiver, until every message has come back."""
     protocol, rows, sending, receiving = group.protocol, Rows(), Control(), Control()
     back = {
-        number: await_ready(driver_of(protocol, "sender")(url, group.answers_to(number))) for number in range(senders)
+        number: await_ready(driver_of(protocol, "sender")(url, group.reply_group(number))) for number in range(senders)
     }
     incoming = await_ready(driver_of(protocol, "receiver")(url, group))
     receivers = ReceiverEngine([Receiver(0, group, incoming, echo=EchoResponder(back, TAG))], rows, receiving, tag=TAG)
     made = []
     for number in range(senders):
-        answers = await_ready(driver_of(protocol, "receiver")(url, group.answers_to(number)))
+        answers = await_ready(driver_of(protocol, "receiver")(url, group.reply_group(number)))
         channel = await_ready(driver_of(protocol, "sender")(url, group))
         pacer, quota = pacer_for(group.rate), Quota(COUNT, UNLIMITED)
         made.append(Sender(number, group, pacer, quota, channel, TAG, replies=EchoReplies(answers, number, TAG)))

@@ -1,11 +1,11 @@
-"""Does an address mean what it says, and is what nobody can honour refused?"""
+"""Is an address parsed correctly, and are options that a protocol does not support rejected?"""
 
 import pytest
 
-from crescendo.model.address import HONOURED, SCHEMES, AddressOptions, address_of
+from crescendo.model.address import SCHEMES, SUPPORTED_OPTIONS, AddressOptions, address_of
 
 
-def test_a_place_is_a_queue_unless_it_says_topic() -> None:
+def test_an_address_is_a_queue_unless_it_says_topic() -> None:
     assert address_of("perf").node == "queue://perf"
     assert address_of("queue://perf").node == "queue://perf"
     assert address_of("topic://a/b").node == "topic://a/b"
@@ -17,7 +17,7 @@ def test_options_are_typed_values() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_an_address_in_full_names_the_system_too(scheme: str) -> None:
+def test_a_full_address_also_names_the_system(scheme: str) -> None:
     found = address_of(f"{scheme}://ada:s%40crt@host:77/topic/a%20b?verify=no")
     assert (found.destination, found.is_topic) == ("a b", True)
     assert found.url == f"{scheme}://ada:s%40crt@host:77?verify=no"
@@ -37,34 +37,34 @@ def test_an_address_in_full_names_the_system_too(scheme: str) -> None:
         ("queue://perf?qos=3", "qos"),
     ],
 )
-def test_what_is_no_address_is_refused_with_what_would_be_right(text: str, cure: str) -> None:
+def test_an_invalid_address_is_rejected_with_the_right_form(text: str, cure: str) -> None:
     with pytest.raises(ValueError, match=cure.replace("?", r"\?")):
         address_of(text)
 
 
-def test_a_password_is_never_part_of_a_complaint() -> None:
-    with pytest.raises(ValueError, match="should read") as complaint:
+def test_a_password_never_appears_in_an_error() -> None:
+    with pytest.raises(ValueError, match="should read") as error:
         address_of("amqp://ada:open-sesame@host:notaport/queue/x")
-    assert "open-sesame" not in str(complaint.value)
+    assert "open-sesame" not in str(error.value)
 
 
-@pytest.mark.parametrize("protocol", HONOURED)
+@pytest.mark.parametrize("protocol", SUPPORTED_OPTIONS)
 @pytest.mark.parametrize("option", AddressOptions.__struct_fields__)
-def test_an_option_is_honoured_or_refused_but_never_ignored(protocol: str, option: str) -> None:
+def test_an_option_is_supported_or_rejected_but_never_ignored(protocol: str, option: str) -> None:
     example = {"durable": "yes", "ttl": "5s", "priority": "4", "selector": "a", "subscription": "me", "prefetch": "9",
                "ack": {"stomp": "client", "amqp091": "multiple"}.get(protocol, "auto"), "qos": "1", "retained": "yes",
                "exchange": "amq.fanout"}  # fmt: skip
     address = address_of(f"topic://x?{option}={example[option]}")
-    if option in HONOURED[protocol]:
+    if option in SUPPORTED_OPTIONS[protocol]:
         address.check(protocol)
     else:
         with pytest.raises(ValueError, match=option):
             address.check(protocol)
 
 
-def test_bounds_of_a_protocol_are_kept() -> None:
+def test_the_limits_of_a_protocol_are_enforced() -> None:
     address_of("queue://x?priority=200").check("amqp091")
-    with pytest.raises(ValueError, match="up to 9"):
+    with pytest.raises(ValueError, match="0 to 9"):
         address_of("queue://x?priority=200").check("stomp")
     with pytest.raises(ValueError, match="topic"):
         address_of("queue://x?subscription=me").check("amqp10")

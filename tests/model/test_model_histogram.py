@@ -1,4 +1,4 @@
-"""Do bucket counts give the percentiles that the samples themselves give?"""
+"""Do bucket counts give the same percentiles as the samples?"""
 
 from collections import Counter
 
@@ -67,12 +67,12 @@ def test_samples_beyond_are_counted_exactly(count: int, percent: float, beyond: 
 
 
 def test_the_rank_of_a_percentile_is_not_one_too_high() -> None:
-    # 99.9 % of 1000 samples is the 999th, although 99.9 / 100 * 1000 is a little more than 999 in floats.
+    # 99.9 % of 1000 samples is the 999th, although 99.9 / 100 * 1000 is slightly more than 999 in floats.
     assert percentile(np.arange(1, 401), np.array([1] * 399 + [601]), 39.9) == 399
     thousand = np.array([999, 1])
     assert percentile(np.array([5, 500]), thousand, 99.9) == 5
 
 
-def test_no_samples_have_no_percentile() -> None:
-    with pytest.raises(ValueError, match="no samples"):
+def test_there_is_no_percentile_without_samples() -> None:
+    with pytest.raises(ValueError, match="without samples"):
         percentile(np.array([], np.int64), np.array([], np.int64), 50.0)

@@ -1,4 +1,4 @@
-"""Are the clients of an experiment file read as they are meant, and is every mistake a sentence that helps?"""
+"""Are the clients of an experiment file parsed correctly, and is every mistake explained with its cure?"""
 
 from typing import Any
 
@@ -27,20 +27,20 @@ def read(text: str = "", *overrides: str) -> Experiment:
     return experiment_from(document, overrides)
 
 
-def test_clients_need_no_workload_and_are_judged_by_their_books() -> None:
+def test_clients_need_no_workload_and_are_judged_by_conservation() -> None:
     experiment = read()
     assert experiment.workload == []
     assert experiment.effective_checks == {"conservation": "== 0", "lost": "== 0", "duplicated": "== 0"}
     assert experiment_from(to_document(experiment)) == experiment
 
 
-def test_clients_may_stand_beside_a_workload() -> None:
+def test_clients_may_run_next_to_a_workload() -> None:
     experiment = read("workload: {protocol: mlmq, rate: 10}")
     assert len(experiment.workload) == 1
     assert len(experiment.clients) == 4
 
 
-def test_further_checks_do_not_replace_the_books() -> None:
+def test_further_checks_do_not_replace_conservation() -> None:
     checks = read("checks: {transfer_p99: '<= 1s', lost_acknowledged: 0}").effective_checks
     assert set(checks) == {"conservation", "lost_acknowledged", "duplicated", "transfer_p99"}
 
@@ -53,7 +53,7 @@ def test_set_reaches_all_groups_or_one() -> None:
 
 MISTAKES = [
     ("clients: {name: a, kind: onewy}", "clients[0]", "choose from one-way, paired, producer, consumer, simple-send"),
-    ("clients: {name: a, kind: one-way, count: 1}", "clients[0]", "two or more"),
+    ("clients: {name: a, kind: one-way, count: 1}", "clients[0]", "at least 2"),
     ("clients: {name: a, kind: paired, count: 3}", "clients[0]", "even"),
     ("clients: {name: a, kind: paired, count: 4, group_size: 1, group_delay: 1s}", "clients[0]", "even"),
     ("clients: {name: a, kind: one-way, count: 4, group_size: 2}", "clients[0]", "group_delay"),
@@ -63,23 +63,23 @@ MISTAKES = [
     ("clients: {name: a, kind: one-way, count: 4, poll: 61s}", "clients[0]", "at most 1m"),
     ("clients: {name: a, kind: one-way, count: 4, messages: 4}", "clients[0]", "simple-send"),
     ("clients: {name: a, kind: simple-send}", "clients[0]", "messages"),
-    ("clients: {name: a, kind: producer}", "nobody consumes from public", "kind consumer"),
-    ("clients: {name: a, kind: consumer, queue: x}", "nobody produces for x", "kind producer"),
+    ("clients: {name: a, kind: producer}", "no consumer on public", "kind consumer"),
+    ("clients: {name: a, kind: consumer, queue: x}", "no producer on x", "kind producer"),
     ("clients: {name: a, kind: one-way, coun: 2}", "clients[0]", "did you mean 'count'?"),
     ("clients: [{name: a, kind: one-way, count: 2}, {name: a, kind: one-way, count: 2}]", "'a'", "own name"),
-    ("system: {kind: artemis}", "clients speak to MLMQ", "kind: mlmq"),
-    ("system: {url: 'amqp://127.0.0.1'}", "clients speak to MLMQ", "mlmq://"),
+    ("system: {kind: artemis}", "clients need MLMQ", "kind: mlmq"),
+    ("system: {url: 'amqp://127.0.0.1'}", "clients need MLMQ", "mlmq://"),
     ("phases: {measure: 1000}", "phases.measure", "a duration"),
     ("phases: {drain: 1s}", "phases.drain", "at least 2s"),
     ("peers: {clients: 16}", "clients.relay", "peers.clients smaller"),
-    ("stop_when: {response_max: 1s}", "stop_when", "leave it out"),
-    ("profile: {kind: poisson}", "profile", "leave it out"),
+    ("stop_when: {response_max: 1s}", "stop_when", "remove it"),
+    ("profile: {kind: poisson}", "profile", "remove it"),
     ("clients: []", "workload", "unless there are clients"),
 ]
 
 
 @pytest.mark.parametrize(("text", "place", "cure"), MISTAKES, ids=[text for text, _, _ in MISTAKES])
-def test_every_mistake_names_its_place_and_its_cure(text: str, place: str, cure: str) -> None:
+def test_every_mistake_names_its_path_and_its_cure(text: str, place: str, cure: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(text)
     assert place in str(caught.value)
@@ -87,13 +87,13 @@ def test_every_mistake_names_its_place_and_its_cure(text: str, place: str, cure:
     assert "\n" not in str(caught.value)
 
 
-def test_books_can_only_be_asked_of_those_who_keep_them() -> None:
+def test_conservation_can_only_be_checked_with_clients() -> None:
     with pytest.raises(ConfigError, match="clients"):
         experiment_from({"name": "x", "workload": {}, "checks": {"conservation": 0}})
 
 
 @given(st.sampled_from(list(ClientKind)), st.integers(1, 200), st.integers(1, 12))
-def test_processes_share_all_clients_and_part_no_pair(kind: ClientKind, half: int, processes: int) -> None:
+def test_processes_share_all_clients_and_split_no_pair(kind: ClientKind, half: int, processes: int) -> None:
     group = Clients("a", kind, count=2 * half, messages=1 if kind is ClientKind.SIMPLE_SEND else None)
     shares = [list(group.share(process, processes)) for process in range(processes)]
     assert [index for share in shares for index in share] == list(range(2 * half))

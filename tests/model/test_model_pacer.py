@@ -1,4 +1,4 @@
-"""Does arithmetic alone decide when each message leaves?"""
+"""Does arithmetic alone decide when each message is due?"""
 
 from fractions import Fraction
 
@@ -34,7 +34,7 @@ def due(pacer: ConstantPacer, n: int) -> int:
 
 
 @given(rates_and_numbers())
-def test_what_is_due_is_what_has_a_due_time_by_now(drawn: tuple[float, list[int]]) -> None:
+def test_the_due_count_matches_the_due_times(drawn: tuple[float, list[int]]) -> None:
     pacer, n = ConstantPacer(drawn[0]), drawn[1][0]
     count = pacer.due_count(due(pacer, n))
     assert count >= n + 1
@@ -53,7 +53,7 @@ def test_the_count_and_the_times_never_disagree(rate: float, phase: float, elaps
 def test_due_times_are_those_of_exact_arithmetic(drawn: tuple[float, list[int]]) -> None:
     rate, n = drawn[0], drawn[1][0]
     exact_ns = Fraction(n) * 10**9 / Fraction(rate)
-    # A double carries 53 bits: half a nanosecond of rounding, and a nanosecond in each 2^53.
+    # A double has 53 bits: half a nanosecond of rounding, and one nanosecond per 2^53.
     assert abs(due(ConstantPacer(rate), n) - exact_ns) <= Fraction(1, 2) + exact_ns / 2**51
 
 
@@ -66,7 +66,7 @@ def test_no_drift_at_700_000_a_second_over_a_day() -> None:
 
 
 @given(rates_and_numbers())
-def test_many_at_once_are_the_same_as_one_by_one(drawn: tuple[float, list[int]]) -> None:
+def test_a_vector_gives_the_same_times_as_single_calls(drawn: tuple[float, list[int]]) -> None:
     pacer, numbers = ConstantPacer(drawn[0]), drawn[1]
     together = pacer.due_ns(np.array(numbers, np.int64))
     assert together.dtype == np.int64
@@ -91,7 +91,7 @@ def test_unbounded_is_always_due_but_not_before_the_start() -> None:
 
 
 @pytest.mark.parametrize("rate", [float("inf"), float("nan"), -1.0, MAX_RATE * 2, MIN_RATE / 2, 1e-300, 1e300])
-def test_a_rate_that_nobody_can_keep_is_refused(rate: float) -> None:
+def test_a_rate_out_of_range_is_rejected(rate: float) -> None:
     with pytest.raises(ValueError, match="rate"):
         pacer_for(rate)
 

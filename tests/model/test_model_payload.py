@@ -1,4 +1,4 @@
-"""Are sizes what the file says, and the same each time?"""
+"""Are payload sizes as the file specifies, and the same in every run?"""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def test_a_fixed_size_is_that_size() -> None:
     assert payload.sizes(1, 0)(7, 3).tolist() == [1000] * 3
 
 
-def test_about_a_size_is_within_five_percent_and_reaches_both_ends() -> None:
+def test_an_approximate_size_is_within_five_percent_and_reaches_both_ends() -> None:
     sizes = PayloadSize.parse("~256").sizes(1, 0)(0, 20_000)
     assert sizes.min() == 256 - 12
     assert sizes.max() == 256 + 12
@@ -32,7 +32,7 @@ def test_weights_are_shares() -> None:
     assert abs(float((sizes == 100).mean()) - 0.75) < 0.02
 
 
-def test_lines_of_a_file_come_one_after_the_other_and_again(tmp_path: Path) -> None:
+def test_lines_of_a_file_are_sent_in_order_and_repeat(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"a\nbcd\n\nxy")
     payload = PayloadSize.parse({"file": str(path)})
@@ -56,11 +56,11 @@ def test_the_size_of_a_message_depends_on_its_number_alone(
 @pytest.mark.parametrize(
     "wrong", [31, "~10", [], [{"weight": 1}], [{"size": 64, "weight": 0}], {"path": "x"}, "big", True]
 )
-def test_what_is_no_size_is_refused(wrong: object) -> None:
+def test_an_invalid_size_is_rejected(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"size|entries|weight|file"):
         PayloadSize.parse(wrong)
 
 
-def test_a_file_that_is_not_there_is_said_with_its_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere"):
         _ = PayloadSize.parse({"file": str(tmp_path / "nowhere")}).lines

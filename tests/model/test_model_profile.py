@@ -1,4 +1,4 @@
-"""Does every profile keep its shape?"""
+"""Does every profile have the right shape?"""
 
 from pathlib import Path
 
@@ -46,11 +46,11 @@ def test_each_second_holds_what_the_profile_says(profile: dict[str, object], exp
 
 @pytest.mark.parametrize("profile", [{"kind": "constant"}, {"kind": "steps", "steps": [{"factor": 1, "lasts": "1s"}]}])
 @pytest.mark.parametrize("connections", [7, 100])
-def test_connections_take_turns_instead_of_sending_together(profile: dict[str, object], connections: int) -> None:
+def test_connections_are_staggered_instead_of_sending_together(profile: dict[str, object], connections: int) -> None:
     pacers = [pacer(profile, rate=10.0, sender=number) for number in range(connections)]
     together = np.sort(np.concatenate([one.due_ns(np.arange(100)) for one in pacers]))
     fair_ns = SECOND // 10 // connections
-    assert np.diff(together).max() < 3 * fair_ns  # in step, all would be due at once and then none for 100 ms
+    assert np.diff(together).max() < 3 * fair_ns  # in phase, all would be due at once and then none for 100 ms
     assert all(messages_within(one, 10 * SECOND) == 100 for one in pacers)
 
 
@@ -82,7 +82,7 @@ def test_poisson_counts_and_times_never_disagree_and_repeat_with_the_seed(
     assert count == 0 or before <= elapsed_ns
 
 
-def test_senders_and_seeds_have_arrivals_of_their_own() -> None:
+def test_each_sender_and_seed_has_its_own_arrivals() -> None:
     def first(seed: int, sender: int) -> list[int]:
         return pacer({"kind": "poisson"}, seed=seed, sender=sender).due_ns(np.arange(5)).tolist()
 
@@ -120,7 +120,7 @@ def test_a_count_beyond_the_trace_ends_with_it(tmp_path: Path) -> None:
     ("text", "cure"),
     [("", "no arrival times"), ("1\n0.5\n", "line 2"), ("1\nsoon\n", "line 2: 'soon'"), ("nan", "line 1")],
 )
-def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, text: str, cure: str) -> None:
+def test_an_invalid_trace_is_rejected_with_its_line(tmp_path: Path, text: str, cure: str) -> None:
     with pytest.raises(ConfigError, match=cure):
         pacer(trace(tmp_path, text))
 

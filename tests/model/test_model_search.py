@@ -1,4 +1,4 @@
-"""Does the search find a capacity that only the test knows, and does noise fail to fool it?
+"""Does the search find a capacity that only the test knows, despite noise?
 
 The systems are simulated in virtual time: no clock, no process, and their capacity never reaches the search.
 """
@@ -15,11 +15,11 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.search import (
     INVALID_IN_A_ROW,
-    Answer,
     Confirmation,
     Resolution,
     Search,
-    Seeking,
+    SearchAnswer,
+    SearchState,
     backlog_growth,
     begin,
     step,
@@ -35,24 +35,24 @@ def search(**changes: object) -> Search:
     return Search(**values)  # type: ignore[arg-type]
 
 
-def answer_of(sought: Search, probe: Callable[[float], Outcome]) -> tuple[Answer, list[float]]:
-    state: Seeking | Answer = begin(sought)
+def answer_of(sought: Search, probe: Callable[[float], Outcome]) -> tuple[SearchAnswer, list[float]]:
+    state: SearchState | SearchAnswer = begin(sought)
     tried: list[float] = []
-    while isinstance(state, Seeking):
+    while isinstance(state, SearchState):
         tried.append(state.rate)
         state = step(state, probe(state.rate))
     return state, tried
 
 
 @given(CAPACITIES, st.sampled_from(["0.5%", "2%", "10%"]), st.sampled_from(["1 of 1", "2 of 3", "3 of 3", "3 of 5"]))
-def test_a_system_without_noise_is_bracketed_as_narrowly_as_asked(capacity: float, width: str, confirm: str) -> None:
+def test_a_system_without_noise_is_bracketed_to_the_resolution(capacity: float, width: str, confirm: str) -> None:
     sought = search(resolution=Resolution(width), confirm=Confirmation(confirm))
     answer, tried = answer_of(sought, lambda rate: PASS if rate <= capacity else FAIL)
     assert answer.complete
     assert answer.rate is not None
     assert answer.rate <= capacity
     if answer.above is None:
-        assert answer.rate == 200_000  # everything that was allowed passes
+        assert answer.rate == 200_000  # even the highest rate passes
     else:
         assert capacity < answer.above <= answer.rate * (1 + sought.resolution.share)
     assert tried.count(answer.rate) == sought.confirm.passes
@@ -61,7 +61,7 @@ def test_a_system_without_noise_is_bracketed_as_narrowly_as_asked(capacity: floa
 
 @dataclass
 class Liar:
-    """Tells the truth, except for a few answers at each rate; which ones, Hypothesis chooses."""
+    """Gives the right answer, except for a few tries at each rate, which Hypothesis chooses."""
 
     capacity: float
     draws: st.DataObject
@@ -80,7 +80,7 @@ class Liar:
 
 @settings(max_examples=100)
 @given(CAPACITIES, st.sampled_from(["2 of 3", "3 of 5", "2 of 4"]), st.data())
-def test_as_many_wrong_answers_a_rate_as_k_of_n_can_bear_change_nothing(
+def test_as_many_wrong_answers_per_rate_as_k_of_n_tolerates_change_nothing(
     capacity: float, confirm: str, draws: st.DataObject
 ) -> None:
     k, n = int(confirm[0]), int(confirm[-1])
@@ -95,12 +95,12 @@ def test_as_many_wrong_answers_a_rate_as_k_of_n_can_bear_change_nothing(
 
 @dataclass
 class FluidQueue:
-    """A system that serves `capacity` messages a second, give or take, for 20 virtual seconds a try."""
+    """A system that serves about `capacity` messages per second, for 20 virtual seconds per try."""
 
     capacity: float
     noise: random.Random
     jitter: float
-    glitch: float  # the chance that a try falls into a second without service
+    glitch: float  # the probability that a try contains a second without service
 
     def __call__(self, rate: float) -> Outcome:
         stalled = self.noise.randrange(20) if self.noise.random() < self.glitch else -1
@@ -125,39 +125,39 @@ def test_a_noisy_queue_with_glitches_is_found_within_a_few_percent(jitter: float
         assert answer.rate is not None
         off.append(abs(answer.rate / capacity - 1))
     off.sort()
-    # Service that varies by 3 % carries a little less than its mean; a glitch in 20 tries must not show at all.
+    # Service that varies by 3 % sustains slightly less than its mean; one glitch in 20 tries must have no effect.
     assert off[len(off) // 2] < 0.03
     assert off[int(len(off) * 0.95)] < 0.06
 
 
 def test_an_invalid_try_is_repeated_and_never_counts_as_a_pass() -> None:
     state = step(begin(search()), INVALID)
-    assert isinstance(state, Seeking)
+    assert isinstance(state, SearchState)
     assert state.rate == 1_000
     state = step(state, PASS)
-    assert isinstance(state, Seeking)
+    assert isinstance(state, SearchState)
     assert state.rate == 2_000
 
 
-def test_a_rate_at_which_nothing_can_be_said_ends_the_search_without_an_answer() -> None:
+def test_a_rate_that_stays_invalid_ends_the_search_without_an_answer() -> None:
     answer, tried = answer_of(search(), lambda rate: PASS if rate < 4_000 else INVALID)
     assert not answer.complete
     assert "invalid" in answer.reason
     assert tried == [1_000, 2_000] + [4_000] * INVALID_IN_A_ROW
-    assert answer.rate is None  # 2,000 passed once, and two were asked for
+    assert answer.rate is None  # 2,000 passed once, and two passes are required
 
 
 @given(st.lists(st.sampled_from([PASS, FAIL, INVALID]), max_size=80))
-def test_whatever_happens_no_rate_is_named_without_its_confirmations(outcomes: list[Outcome]) -> None:
-    state: Seeking | Answer = begin(search(tries=1000))
+def test_no_rate_is_ever_reported_without_its_confirmations(outcomes: list[Outcome]) -> None:
+    state: SearchState | SearchAnswer = begin(search(tries=1000))
     votes: dict[tuple[float, Outcome], int] = {}
     for outcome in outcomes:
-        if isinstance(state, Answer):
+        if isinstance(state, SearchAnswer):
             break
         votes[state.rate, outcome] = votes.get((state.rate, outcome), 0) + 1
         assert 1_000 <= state.rate <= 200_000
         state = step(state, outcome)
-    if isinstance(state, Answer):
+    if isinstance(state, SearchAnswer):
         assert state.rate is None or votes[state.rate, PASS] >= 2
         assert state.above is None or votes[state.above, FAIL] >= 2
 
@@ -174,10 +174,10 @@ def test_the_number_of_tries_is_bounded() -> None:
     assert not answer.complete
 
 
-def test_backlog_growth_is_what_arithmetic_says() -> None:
+def test_backlog_growth_is_the_slope_of_the_backlog() -> None:
     assert backlog_growth([100.0] * 10, [90.0] * 10) == pytest.approx(10.0)
     assert backlog_growth([100.0] * 10, [100.0] * 10) == pytest.approx(0.0)
-    # A second without service that is made up for at once is no growth.
+    # A second without service that is caught up at once is not growth.
     assert abs(backlog_growth([100.0] * 11, [100.0] * 5 + [0.0, 200.0] + [100.0] * 4) or 0.0) < 1.0
     assert backlog_growth([100.0] * 4, [90.0] * 4) is None
 
@@ -189,7 +189,7 @@ def read(**given: object) -> object:
 GOOD = {"from": 1000, "to": 200_000}
 
 
-def test_a_search_is_read_and_written_back() -> None:
+def test_a_search_round_trips() -> None:
     experiment = experiment_from(
         {"name": "x", "search": {**GOOD, "limits": {"response_p99": "<= 50ms", "lost": 0, "backlog": "steady"}}}
     )
@@ -201,7 +201,7 @@ def test_a_search_is_read_and_written_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"search": {"from": 5, "to": 4}}, "search: to (4) must not be below from (5)"),
         ({"search": {**GOOD, "resolution": 2}}, "search.resolution: "),
@@ -210,14 +210,14 @@ def test_a_search_is_read_and_written_back() -> None:
         ({"search": {**GOOD, "limits": {"backlog": 3}}}, "limits.backlog"),
         ({"search": {**GOOD, "limits": {"p99": "<= 1s"}}}, "no metric is called 'p99'"),
         ({"search": {**GOOD, "limit": {}}}, "did you mean 'limits'?"),
-        ({"search": GOOD, "checks": {"lost": 0}}, "move what is in checks there"),
+        ({"search": GOOD, "checks": {"lost": 0}}, "move the checks there"),
         ({"search": GOOD, "workload": {"rate": 0}}, "give a rate"),
-        ({"search": GOOD, "profile": {"kind": "poisson"}}, "leave profile out"),
+        ({"search": GOOD, "profile": {"kind": "poisson"}}, "remove profile"),
         ({"search": GOOD, "phases": {"measure": "3s"}}, "phases.measure must be a duration of 6s"),
         ({"search": GOOD, "phases": {"measure": 1000}}, "phases.measure must be a duration of 6s"),
     ],
 )
-def test_a_mistake_is_named_with_its_cure(given: dict[str, object], said: str) -> None:
+def test_a_mistake_is_named_with_its_cure(given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(**given)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

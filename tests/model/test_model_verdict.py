@@ -1,4 +1,4 @@
-"""Is a verdict what the rule of three makes of its checks?"""
+"""Does a verdict follow the rule of three?"""
 
 import pytest
 from hypothesis import given
@@ -29,13 +29,13 @@ PASS, FAIL, INVALID = Outcome.PASS, Outcome.FAIL, Outcome.INVALID
         ("<=   10  us", 10_000),
     ],
 )  # fmt: skip
-def test_a_bound_means_what_it_says(text: object, limit: float) -> None:
+def test_a_bound_has_the_limit_it_states(text: object, limit: float) -> None:
     assert Bound.parse(text).limit(1000.0) == limit
 
 
 @pytest.mark.parametrize("text", ["200ms", "<= fast", "=< 3", "<= 3 parsecs", "<=", "", None, True, [], -5, "<= 1.2.3",
                                   float("nan"), float("inf"), "<= .", "<= 5ms of offered", "<= 1_000"])  # fmt: skip
-def test_what_is_no_bound_is_refused(text: object) -> None:
+def test_an_invalid_bound_is_rejected(text: object) -> None:
     with pytest.raises(ValueError, match=r"bound|duration"):
         Bound.parse(text)
 
@@ -64,7 +64,7 @@ def test_known_metrics_are_accepted(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", ["p99", "response_p42", "latency_p99", "losses", "response_p999"])
-def test_unknown_metrics_are_refused_with_the_known_ones(metric: str) -> None:
+def test_unknown_metrics_are_rejected_with_the_known_ones(metric: str) -> None:
     with pytest.raises(ValueError, match=r"no metric is called .*response_p99"):
         check_metric(metric)
 
@@ -83,7 +83,7 @@ def test_bounds_in_the_unit_of_their_metric_are_accepted(metric: str, bound: str
     [("lost", "<= 5ms", "<= 5'"), ("lost", "<= 0.1 of offered", "<= 5'"), ("response_p99", "<= 5", "<= 200ms"),
      ("response_p99", "<= 5 msg/s", "<= 200ms"), ("rate", ">= 5s", ">= 5000")],
 )  # fmt: skip
-def test_bounds_in_another_unit_are_refused(metric: str, bound: str, cure: str) -> None:
+def test_bounds_in_another_unit_are_rejected(metric: str, bound: str, cure: str) -> None:
     with pytest.raises(ValueError, match=f"^{metric}: .*{bound}.* does not fit; .*{cure}"):
         check_bound(metric, Bound.parse(bound))
 
@@ -95,8 +95,8 @@ def test_bounds_in_another_unit_are_refused(metric: str, bound: str, cure: str) 
         ("response_p99", "<= 5ms", 6e6, [], FAIL),
         ("response_p99", "<= 5ms", 6e6, ["few samples"], INVALID),
         ("response_p99", "<= 5ms", None, [], INVALID),
-        ("lost", 0, 3, ["a receiver died"], INVALID),  # the dead receiver may have had them
-        ("duplicated", 0, 3, ["a receiver died"], FAIL),  # seen is seen
+        ("lost", 0, 3, ["a receiver died"], INVALID),  # the dead receiver may have received them
+        ("duplicated", 0, 3, ["a receiver died"], FAIL),  # missing evidence could only add to it
         ("duplicated", 0, 0, ["a receiver died"], INVALID),
         ("duplicated", ">= 1", 3, ["a receiver died"], INVALID),
         ("rate", ">= 0.99 of offered", 990, [], PASS),
@@ -123,7 +123,7 @@ def test_the_rule_of_three(outcomes: list[Outcome], reasons: list[str]) -> None:
         assert verdict is PASS
 
 
-def test_every_honest_run_is_held_to_something() -> None:
+def test_every_run_has_default_checks() -> None:
     assert default_checks(bounded=True) == {"lost": "== 0", "rate": ">= 0.99 of offered"}
     assert default_checks(bounded=False)["rate"].holds(1.0)
     assert not default_checks(bounded=False)["rate"].holds(0.0)

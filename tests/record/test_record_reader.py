@@ -1,4 +1,4 @@
-"""Is only what is whole and unharmed read, and is the rest named?"""
+"""Are only complete and undamaged parts read, and are the others named?"""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sealed_recording_is_whole(run_dir: Path) -> None:
+def test_a_sealed_recording_is_complete(run_dir: Path) -> None:
     recording = open_recording(run_dir)
     assert recording.manifest.state is State.SEALED
     assert (recording.rows(SENT), recording.damaged) == (300, {})
@@ -43,7 +43,7 @@ def test_a_sealed_recording_is_whole(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "words"),
+    ("harm", "message"),
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1]), "bytes, not"),
         (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\x00"), "does not match its hash"),
@@ -51,12 +51,12 @@ def test_a_sealed_recording_is_whole(run_dir: Path) -> None:
         (lambda file: (file.unlink(), file.mkdir()), ""),
     ],
 )
-def test_a_damaged_part_is_named_and_the_others_are_read(run_dir: Path, harm: object, words: str) -> None:
+def test_a_damaged_part_is_named_and_the_others_are_read(run_dir: Path, harm: object, message: str) -> None:
     assert callable(harm)
     harm(run_dir / "sent/peer-00001.parquet")
     recording = open_recording(run_dir)
     assert list(recording.damaged) == ["sent/peer-00001.parquet"]
-    assert words in recording.damaged["sent/peer-00001.parquet"]
+    assert message in recording.damaged["sent/peer-00001.parquet"]
     assert recording.rows(SENT) == 200
 
 
@@ -79,7 +79,7 @@ def test_an_unsealed_recording_is_read_from_its_journals(run_dir: Path, state: S
     assert open_recording(run_dir).rows(SENT) == 300
 
 
-def test_a_torn_journal_line_is_a_part_that_was_never_announced(run_dir: Path) -> None:
+def test_a_truncated_journal_line_is_a_part_that_was_never_finished(run_dir: Path) -> None:
     journal = run_dir / JOURNAL / "peer.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     for cut in (1, len(lines[2]) // 2, len(lines[2]) - 2):
@@ -96,7 +96,7 @@ def test_a_manifest_reads_back_as_it_was_written(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (None, "not a recording"),
         (b"", "cannot be read as a manifest"),
@@ -104,21 +104,23 @@ def test_a_manifest_reads_back_as_it_was_written(run_dir: Path) -> None:
         (b"[]", "cannot be read as a manifest"),
     ],
 )
-def test_what_is_no_recording_is_said_in_one_sentence(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_a_directory_that_is_not_a_recording_is_reported_in_one_sentence(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
     if content is not None:
         (tmp_path / MANIFEST).write_bytes(content)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=message):
         open_recording(tmp_path)
 
 
-def test_a_format_of_another_version_is_refused(run_dir: Path) -> None:
+def test_a_format_of_another_version_is_rejected(run_dir: Path) -> None:
     manifest = read_manifest(run_dir)
     write_manifest(run_dir, msgspec.structs.replace(manifest, format=99))
     with pytest.raises(ConfigError, match="format 99"):
         read_manifest(run_dir)
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.json"
     write_atomically(path, b"old")
 

@@ -20,7 +20,7 @@ from crescendo.record.schema import (
     spark_ddl,
 )
 
-# Section 5 of the design, in its own words.
+# The columns of section 5 of the design, copied from there.
 DESIGN = {
     SENT: "sender i16, seq i64, attempt i16, intended_ns i64, sent_ns i64, size i32",
     SETTLED: "sender i16, first_seq i64, last_seq i64, sent_ns i64, settled_ns i64, outcome i16",

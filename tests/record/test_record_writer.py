@@ -1,4 +1,4 @@
-"""Is what was written what is read, however it was cut, and whatever happened to the writer?"""
+"""Are the rows read those that were written, however parts were split, and whatever happened to the writer?"""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def sent(recorder: Recorder, first: int, count: int) -> None:
 
 
 def rows_of(run_dir: Path, table: str, order: str) -> list[tuple[Any, ...]]:
-    """Read with DuckDB, which knows nothing of our writer or reader."""
+    """Read with DuckDB, which is independent of our writer and reader."""
     pattern = str(run_dir / table / "*.parquet")
     return duckdb.sql(f"SELECT * FROM read_parquet('{pattern}') ORDER BY {order}").fetchall()  # noqa: S608
 
@@ -89,7 +89,7 @@ def test_every_table_keeps_every_value(tmp_path: Path) -> None:
     assert rows_of(tmp_path, EVENTS, "t_ns") == [(n, "sender-é", "disconnect", '{"reason": "💥"}') for n in range(6)]
 
 
-def test_values_are_copied_at_once(tmp_path: Path) -> None:
+def test_values_are_copied_by_append(tmp_path: Path) -> None:
     begin(tmp_path)
     recorder = Recorder(tmp_path, "peer")
     numbers = np.arange(10, dtype=np.int64)
@@ -99,7 +99,7 @@ def test_values_are_copied_at_once(tmp_path: Path) -> None:
     assert [row[1] for row in rows_of(tmp_path, SENT, "seq")] == list(range(10))
 
 
-def test_parts_are_cut_by_rows(tmp_path: Path) -> None:
+def test_parts_are_closed_by_row_count(tmp_path: Path) -> None:
     begin(tmp_path)
     recorder = Recorder(tmp_path, "peer", part_rows=1000, block_rows=100)
     for first in range(0, 3500, 70):
@@ -111,7 +111,7 @@ def test_parts_are_cut_by_rows(tmp_path: Path) -> None:
     assert [pq.read_metadata(tmp_path / part.path).num_rows for part in parts] == [part.rows for part in parts]
 
 
-def test_parts_are_cut_by_time_within_ten_seconds(tmp_path: Path) -> None:
+def test_parts_are_closed_within_ten_seconds(tmp_path: Path) -> None:
     begin(tmp_path)
     recorder = Recorder(tmp_path, "peer")
     for second in range(30):
@@ -126,7 +126,7 @@ def test_parts_are_cut_by_time_within_ten_seconds(tmp_path: Path) -> None:
         assert len(rows) <= 5
 
 
-def test_a_finished_part_is_there_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_finished_part_is_readable_while_the_run_is_in_progress(tmp_path: Path) -> None:
     begin(tmp_path)
     recorder = Recorder(tmp_path, "peer", part_rows=100, block_rows=50)
     sent(recorder, 0, 260)
@@ -141,7 +141,7 @@ def test_a_finished_part_is_there_while_the_run_goes_on(tmp_path: Path) -> None:
     assert open_recording(tmp_path).rows(SENT) == 260
 
 
-def test_a_temporary_file_is_never_taken_for_a_part(tmp_path: Path) -> None:
+def test_a_temporary_file_is_never_mistaken_for_a_part(tmp_path: Path) -> None:
     begin(tmp_path)
     seen: set[str] = set()
     torn: list[str] = []
@@ -171,7 +171,7 @@ def test_a_temporary_file_is_never_taken_for_a_part(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.tmp")) == []
 
 
-def test_what_the_journal_names_matches_its_hash(tmp_path: Path) -> None:
+def test_every_part_in_the_journal_matches_its_hash(tmp_path: Path) -> None:
     begin(tmp_path)
     recorder = Recorder(tmp_path, "peer", part_rows=100, block_rows=50)
     sent(recorder, 0, 250)
@@ -181,8 +181,8 @@ def test_what_the_journal_names_matches_its_hash(tmp_path: Path) -> None:
         assert (file.stat().st_size, sha256_of(file)) == (part.octets, part.sha256)
 
 
-def test_twelve_bytes_a_message_are_enough(tmp_path: Path) -> None:
-    """100,000 messages of one sender at 20,000 a second, in batches of 6 with jitter: sent, settled and received."""
+def test_twelve_bytes_per_message_are_enough(tmp_path: Path) -> None:
+    """100,000 messages of one sender at 20,000 per second, in batches of 6 with jitter: sent, settled and received."""
     begin(tmp_path)
     recorder = Recorder(tmp_path, "peer")
     dice = np.random.default_rng(1)
@@ -209,7 +209,7 @@ def tick_for(recorder: Recorder, seconds: float) -> None:
         time.sleep(0.001)
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------------------------
 
 CHILD = """
 import sys, resource, numpy as np
@@ -263,7 +263,7 @@ def test_kill_9_loses_at_most_the_open_part(tmp_path: Path, delay_s: float) -> N
     numbers = [n for file in recording.files(SENT) for n in pq.read_table(file, columns=["seq"])["seq"].to_pylist()]
     assert sorted(numbers) == list(range(len(numbers)))
     assert len(numbers) == recording.rows(SENT)
-    # A part between its renaming and its journal entry is not announced; there is at most one.
+    # A part that is renamed but not yet in the journal does not count; there is at most one.
     announced = {str(tmp_path / part.path) for part in recording.parts}
     assert len({str(file) for file in tmp_path.rglob("*.parquet")} - announced) <= 1
 
@@ -308,14 +308,14 @@ def test_a_full_disk_is_a_lost_recording_not_a_silent_one(tmp_path: Path) -> Non
     assert recording.damaged == {}
 
 
-def test_a_run_directory_that_is_a_file_is_lost_from_the_start(tmp_path: Path) -> None:
+def test_a_run_directory_that_is_a_file_fails_at_once(tmp_path: Path) -> None:
     place = tmp_path / "run"
     place.write_text("not a directory")
     with pytest.raises(LostError, match="cannot be written"):
         Recorder(place, "peer")
 
 
-def test_a_table_that_cannot_be_made_is_lost_at_the_next_call(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_created_fails_at_the_next_call(tmp_path: Path) -> None:
     begin(tmp_path)
     (tmp_path / SENT).write_text("in the way")
     recorder = Recorder(tmp_path, "peer", block_rows=10, part_rows=10)

@@ -1,4 +1,4 @@
-"""Is every try of a search an ordinary run that is judged, kept and told, and never taken for more than it is?"""
+"""Is every try of a search an ordinary run that is judged, kept and reported?"""
 
 import json
 import os
@@ -21,7 +21,7 @@ from crescendo.model.verdict import Check, Outcome, Verdict
 from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, write_manifest
 from crescendo.record.summary import Ledger, Rate, Summary
 from crescendo.run import host_facts
-from crescendo.run.search import FINDINGS, SearchTrial, at_rate, seek
+from crescendo.run.search import SEARCH_FILE, SearchTrial, at_rate, run_search
 
 SECOND_NS = 10**9
 MEASURED_S = 8
@@ -41,7 +41,7 @@ def experiment(**search: object) -> Experiment:
 
 
 class Systems:
-    """Writes what a run through a system of this capacity would have left behind, without running anything."""
+    """Writes the files that a run on a system of this capacity would leave, without running anything."""
 
     def __init__(self, capacity: float, *, fan_out: int = 1, outcome: Callable[[float], Outcome] | None = None) -> None:
         self._capacity = capacity
@@ -71,7 +71,7 @@ class Systems:
         outcome = self._outcome(rate)
         sent = round(rate * MEASURED_S)
         ledger = Ledger("total", None, None, sent, sent * self._fan_out, sent, sent, 0, 0, 0, 0, 0, 0, 0)
-        check = Check("lost", "== 0", 0.0, 0.0, outcome, [] if outcome is Outcome.PASS else ["said so"])
+        check = Check("lost", "== 0", 0.0, 0.0, outcome, [] if outcome is Outcome.PASS else ["a reason"])
         arrived = Rate(rate, rate, min(rate, self._capacity), MEASURED_S * SECOND_NS, 0.0)
         return Summary("r", "sealed", Verdict(outcome, [check]), [], arrived, [], [ledger], 0)
 
@@ -89,10 +89,10 @@ def test_a_try_scales_every_group_and_is_judged_by_the_limits() -> None:
 
 
 @pytest.mark.parametrize("fan_out", [1, 3])
-def test_a_growing_backlog_is_seen_in_the_tables_and_bounds_the_answer(tmp_path: Path, fan_out: int) -> None:
-    said: list[str] = []
-    findings = seek(experiment(), tmp_path, Systems(5000, fan_out=fan_out), said.append)
-    answer = findings.answer
+def test_a_growing_backlog_in_the_tables_bounds_the_answer(tmp_path: Path, fan_out: int) -> None:
+    lines: list[str] = []
+    result = run_search(experiment(), tmp_path, Systems(5000, fan_out=fan_out), lines.append)
+    answer = result.answer
     assert answer is not None
     assert answer.complete
     assert answer.rate is not None
@@ -100,72 +100,72 @@ def test_a_growing_backlog_is_seen_in_the_tables_and_bounds_the_answer(tmp_path:
     assert answer.rate <= 5000 * 1.05 < answer.above * 1.05  # within the tolerance, half the resolution
     assert answer.above <= answer.rate * 1.1
     assert exit_code(answer) == 0
-    assert f"SEARCH {answer.rate:,.0f} msg/s sustainable · between {answer.rate:,.0f} and" in search_line(findings)
-    failed = [tried for tried in findings.tries if tried.outcome is Outcome.FAIL]
+    assert f"SEARCH {answer.rate:,.0f} msg/s sustainable · between {answer.rate:,.0f} and" in search_line(result)
+    failed = [tried for tried in result.tries if tried.outcome is Outcome.FAIL]
     assert failed[0].rate == 8000
     assert failed[0].backlog_growth == pytest.approx(3000)
-    assert any(line.endswith("fail (backlog: it grows by 3,000 messages a second)") for line in said)
-    assert [tried.run for tried in findings.tries] == [f"run-{n}" for n in range(1, len(findings.tries) + 1)]
-    assert json.loads((tmp_path / FINDINGS).read_text())["answer"]["rate"] == answer.rate
+    assert any(line.endswith("fail (backlog: it grows by 3,000 messages per second)") for line in lines)
+    assert [tried.run for tried in result.tries] == [f"run-{n}" for n in range(1, len(result.tries) + 1)]
+    assert json.loads((tmp_path / SEARCH_FILE).read_text())["answer"]["rate"] == answer.rate
 
 
-def test_a_backlog_that_nobody_asked_about_is_not_judged(tmp_path: Path) -> None:
-    findings = seek(experiment(limits={"lost": 0}), tmp_path, Systems(500), lambda _: None)
-    assert findings.answer is not None
-    assert (findings.answer.rate, findings.answer.above) == (8000, None)
-    assert "at least 8,000 msg/s" in search_line(findings)
+def test_a_backlog_without_a_limit_is_not_judged(tmp_path: Path) -> None:
+    result = run_search(experiment(limits={"lost": 0}), tmp_path, Systems(500), lambda _: None)
+    assert result.answer is not None
+    assert (result.answer.rate, result.answer.above) == (8000, None)
+    assert "at least 8,000 msg/s" in search_line(result)
 
 
 def test_an_invalid_run_is_repeated_and_reported_and_never_a_pass(tmp_path: Path) -> None:
     systems = Systems(10_000, outcome=lambda rate: Outcome.INVALID if rate > 3000 else Outcome.PASS)
-    findings = seek(experiment(), tmp_path, systems, lambda _: None)
-    assert findings.answer is not None
-    assert not findings.answer.complete
-    assert exit_code(findings.answer) == 3
-    assert [tried.outcome for tried in findings.tries if tried.rate > 3000] == [Outcome.INVALID] * 3
-    assert findings.tries[-1].reasons == ["lost: said so"]
-    assert "SEARCH unknown" in search_line(findings)
-    assert "3 of them invalid" in search_line(findings)
+    result = run_search(experiment(), tmp_path, systems, lambda _: None)
+    assert result.answer is not None
+    assert not result.answer.complete
+    assert exit_code(result.answer) == 3
+    assert [tried.outcome for tried in result.tries if tried.rate > 3000] == [Outcome.INVALID] * 3
+    assert result.tries[-1].reasons == ["lost: a reason"]
+    assert "SEARCH unknown" in search_line(result)
+    assert "3 of them invalid" in search_line(result)
 
 
-def test_a_run_that_gets_lost_is_an_invalid_try(tmp_path: Path) -> None:
+def test_a_lost_run_is_an_invalid_try(tmp_path: Path) -> None:
     def lost(_probe: Experiment, _directory: Path) -> SearchTrial:
-        raise LostError("the control broker went away")
+        raise LostError("the connection to the control broker was lost")
 
-    findings = seek(experiment(), tmp_path, lost, lambda _: None)
-    assert [(tried.outcome, tried.reasons) for tried in findings.tries] == [
-        (Outcome.INVALID, ["the control broker went away"])
+    result = run_search(experiment(), tmp_path, lost, lambda _: None)
+    assert [(tried.outcome, tried.reasons) for tried in result.tries] == [
+        (Outcome.INVALID, ["the connection to the control broker was lost"])
     ] * 3
 
 
-def test_a_persons_mistake_ends_the_search_at_once(tmp_path: Path) -> None:
+def test_a_configuration_error_ends_the_search_at_once(tmp_path: Path) -> None:
     def refused(_probe: Experiment, _directory: Path) -> SearchTrial:
-        raise ConfigError("nobody is there")
+        raise ConfigError("connection refused")
 
     with pytest.raises(ConfigError):
-        seek(experiment(), tmp_path, refused, lambda _: None)
+        run_search(experiment(), tmp_path, refused, lambda _: None)
 
 
-def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
+def test_an_interrupted_search_reports_what_it_knows(tmp_path: Path) -> None:
     systems = Systems(10_000)
 
     def until_interrupted(probe: Experiment, directory: Path) -> SearchTrial | None:
         return systems(probe, directory) if systems.runs < 2 else None
 
-    findings = seek(experiment(confirm="1 of 1"), tmp_path, until_interrupted, lambda _: None)
-    assert findings.answer is not None
-    assert (findings.answer.rate, findings.answer.complete, findings.answer.reason) == (2000, False, "interrupted")
-    assert "unknown (2,000 msg/s passes)" in search_line(findings)
+    result = run_search(experiment(confirm="1 of 1"), tmp_path, until_interrupted, lambda _: None)
+    assert result.answer is not None
+    assert (result.answer.rate, result.answer.complete, result.answer.reason) == (2000, False, "interrupted")
+    assert "unknown (2,000 msg/s passes)" in search_line(result)
 
 
-def test_a_system_that_never_keeps_the_limits_fails(tmp_path: Path) -> None:
-    findings = seek(experiment(), tmp_path, Systems(10), lambda _: None)
-    assert exit_code(findings.answer) == 1
-    assert "under 1,000 msg/s" in search_line(findings)
+def test_a_system_that_never_meets_the_limits_fails(tmp_path: Path) -> None:
+    result = run_search(experiment(), tmp_path, Systems(10), lambda _: None)
+    assert exit_code(result.answer) == 1
+    assert "under 1,000 msg/s" in search_line(result)
 
 
 @pytest.mark.timeout(400)
-def test_a_real_search_keeps_its_runs_and_knows_the_generators_ceiling(
+def test_a_real_search_keeps_its_runs_and_reports_the_generators_ceiling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "state"
@@ -191,12 +191,12 @@ def test_a_real_search_keeps_its_runs_and_knows_the_generators_ceiling(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    findings = json.loads(done.stdout)
-    assert (findings["answer"]["rate"], findings["answer"]["above"]) == (400, None)
-    assert [tried["rate"] for tried in findings["tries"]] == [400]
+    result = json.loads(done.stdout)
+    assert (result["answer"]["rate"], result["answer"]["above"]) == (400, None)
+    assert [tried["rate"] for tried in result["tries"]] == [400]
     [directory] = (tmp_path / "runs").iterdir()
-    assert json.loads((directory / FINDINGS).read_text()) == findings
-    for tried in findings["tries"]:
+    assert json.loads((directory / SEARCH_FILE).read_text()) == result
+    for tried in result["tries"]:
         run_dir = directory / tried["run"]
         manifest = json.loads((run_dir / "manifest.json").read_text())
         assert manifest["experiment"]["workload"][0]["rate"] == tried["rate"]

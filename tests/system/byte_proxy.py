@@ -1,4 +1,4 @@
-"""A proxy that drops and repeats messages, and remembers which.
+"""A proxy that drops and repeats messages, and records which.
 
 It sits between the relay and a receiver, cuts the bytes into frames by itself (four bytes of length), and finds the
 stamp by its magic number: it shares no code with what is tested, and what is tested cannot know what it will do.
@@ -16,11 +16,11 @@ Key = tuple[int, int]  # sender, seq
 
 
 class ByteProxy:
-    """Forwards one connection; `fate` says how often each message frame is passed on: 0 drops, 2 repeats."""
+    """Forwards one connection; `copies` says how often each message frame is passed on: 0 drops, 2 repeats."""
 
-    def __init__(self, target_port: int, fate: Callable[[int], int]) -> None:
+    def __init__(self, target_port: int, copies: Callable[[int], int]) -> None:
         self._target_port = target_port
-        self._fate = fate
+        self._copies = copies
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.dropped: list[Key] = []
@@ -48,9 +48,9 @@ class ByteProxy:
         self._threads.append(upstream)
         upstream.start()
         with contextlib.suppress(OSError):
-            self._meddle(server, client)
+            self._tamper(server, client)
 
-    def _meddle(self, source: socket.socket, target: socket.socket) -> None:
+    def _tamper(self, source: socket.socket, target: socket.socket) -> None:
         pending = b""
         number = 0
         while data := source.recv(1 << 16):
@@ -62,7 +62,7 @@ class ByteProxy:
                     break
                 frame, pending = pending[:length], pending[length:]
                 if pending_is_transfer(frame):
-                    times = self._fate(number)
+                    times = self._copies(number)
                     number += 1
                     self._remember(frame, times)
                     out += frame * times
@@ -83,13 +83,13 @@ def pending_is_transfer(frame: bytes) -> bool:
     return len(frame) > 40 and frame[8:11] == b"\x00\x53\x14"
 
 
-def seeded_fate(seed: int) -> Callable[[int], int]:
+def seeded_copies(seed: int) -> Callable[[int], int]:
     """A few percent of the messages are dropped or repeated, in clusters of one to three; the seed alone decides."""
     generator = random.Random(seed)
     loss, repeat = generator.uniform(0, 0.02), generator.uniform(0, 0.02)
     left = [0, 1]
 
-    def fate(_number: int) -> int:
+    def copies(_number: int) -> int:
         if left[0]:
             left[0] -= 1
             return left[1]
@@ -99,7 +99,7 @@ def seeded_fate(seed: int) -> Callable[[int], int]:
             return left[1]
         return 1
 
-    return fate
+    return copies
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

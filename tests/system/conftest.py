@@ -1,4 +1,4 @@
-"""Whole runs for each test, in a directory of its own."""
+"""Whole runs, each test in its own directory."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from whole_runs import Launcher, launching, write_experiment
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launcher]:
-    """Start `crescendo ARGUMENTS --out …`; afterwards assert that no process of it is left."""
+    """Start `crescendo ARGUMENTS --out …`; afterwards assert that none of its processes is left."""
     with launching(tmp_path) as launcher:
         yield launcher
 

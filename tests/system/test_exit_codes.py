@@ -1,4 +1,4 @@
-"""What does the shell learn from how a verb ended?"""
+"""Which exit code and which message does each ending of a verb have?"""
 
 import pytest
 
@@ -8,15 +8,15 @@ from crescendo.model.errors import ConfigError, PeerError
 
 
 @pytest.mark.parametrize(
-    ("ended", "code", "said"),
+    ("ended", "code", "message"),
     [
         (ConfigError("x.yml: no such file"), 2, "crescendo: x.yml: no such file"),
         (PeerError("the system went away"), 3, "crescendo: the system went away"),
         (KeyboardInterrupt(), 3, "crescendo: interrupted"),
     ],
 )
-def test_every_ending_is_one_sentence_and_a_code(
-    ended: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_every_error_is_one_sentence_and_an_exit_code(
+    ended: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def verb(_as_json: bool) -> int:
         raise ended
@@ -26,4 +26,4 @@ def test_every_ending_is_one_sentence_and_a_code(
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == code
-    assert capsys.readouterr().err.strip() == said
+    assert capsys.readouterr().err.strip() == message

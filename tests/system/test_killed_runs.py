@@ -1,4 +1,4 @@
-"""A recording that was cut off at any moment is readable, and says that it is incomplete."""
+"""A recording that was cut off at any point is readable and marked as incomplete."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The ledger names exactly the messages that a meddling network dropped or repeated, and no other."""
+"""Does the ledger name exactly the messages that a faulty network dropped or repeated, and no others?"""
 
 import threading
 import time
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from byte_proxy import ByteProxy, Key, seeded_fate
+from byte_proxy import ByteProxy, Key, seeded_copies
 from crescendo.control.notes import Statistics
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
@@ -31,20 +31,20 @@ TAG = 77
 MESSAGES = 1500
 SEEDS = 50
 CANCELLING = SEEDS
-"""The queue after those of the seeds: what happens on it cancels in count, sum and xor."""
+"""The queue after those of the seeds: its losses and repeats cancel in count, sum and xor."""
 
-FATES: list[Callable[[int], int]] = [
-    *(seeded_fate(seed) for seed in range(SEEDS)),
+COPIES: list[Callable[[int], int]] = [
+    *(seeded_copies(seed) for seed in range(SEEDS)),
     lambda number: {0: 2, 1: 0, 4: 0, 5: 2}.get(number, 1),
 ]
-"""Of each queue: it has a sender, a receiver, and a proxy between the relay and the receiver."""
+"""One function per queue, which has a sender, a receiver, and a proxy between the relay and the receiver."""
 
 EXPERIMENT = experiment_from(
     {
-        "name": "meddled",
+        "name": "tampered",
         "workload": [
             {"name": f"g{number}", "address": f"queue://q{number}", "rate": 0, "size": 64}
-            for number, _ in enumerate(FATES)
+            for number, _ in enumerate(COPIES)
         ],
         "checks": {"lost": 0},
     }
@@ -52,7 +52,7 @@ EXPERIMENT = experiment_from(
 
 
 class Guard:
-    """Stops an engine when told; ignores its reports."""
+    """Stops an engine on request; ignores its reports."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -79,9 +79,9 @@ def _ready(channels: list[Amqp10Sender] | list[Amqp10Receiver]) -> None:
 
 
 def _record(run_dir: Path, relay: RunningInstance) -> list[ByteProxy]:
-    """Senders straight to the relay, receivers behind proxies; a sealed recording of what happened."""
+    """Senders connect directly to the relay, receivers through proxies; returns a sealed recording."""
     groups = EXPERIMENT.workload
-    proxies = [ByteProxy(relay.facts["ports"]["amqp"], fate) for fate in FATES]
+    proxies = [ByteProxy(relay.facts["ports"]["amqp"], copies) for copies in COPIES]
     receiving, sending = Guard(), Guard()
     incoming = [Amqp10Receiver(f"amqp://127.0.0.1:{p.port}", g) for p, g in zip(proxies, groups, strict=True)]
     _ready(incoming)
@@ -149,8 +149,8 @@ def _named(run_dir: Path, kind: str) -> list[Key]:
 
 
 @dataclass(frozen=True)
-class Meddled:
-    """What the proxies did, and what the ledger made of it."""
+class TamperedRun:
+    """What the proxies did, and what the ledger reports."""
 
     proxies: list[ByteProxy]
     run_dir: Path
@@ -158,43 +158,43 @@ class Meddled:
 
 
 @pytest.fixture(scope="module")
-def meddled(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Meddled:
-    directory = tmp_path_factory.mktemp("meddled")
+def tampered(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> TamperedRun:
+    directory = tmp_path_factory.mktemp("tampered")
     relay = start(LOOPBACK, {}, directory=directory / "relay", on_fork=die_with_parent())
     try:
         proxies = _record(directory / "run", relay)
     finally:
         relay.stop()
-    return Meddled(proxies, directory / "run", analyze(directory / "run", spark, lambda _: None))
+    return TamperedRun(proxies, directory / "run", analyze(directory / "run", spark, lambda _: None))
 
 
-def test_the_ledger_names_exactly_what_was_dropped_and_repeated(meddled: Meddled) -> None:
-    assert sum(bool(proxy.dropped) for proxy in meddled.proxies) > SEEDS // 2
-    assert sum(bool(proxy.repeated) for proxy in meddled.proxies) > SEEDS // 2
-    dropped = sorted(key for proxy in meddled.proxies for key in proxy.dropped)
-    repeated = sorted(key for proxy in meddled.proxies for key in proxy.repeated)
-    assert _named(meddled.run_dir, "lost") == dropped
-    assert _named(meddled.run_dir, "duplicated") == repeated
-    total = meddled.summary.total
-    assert total.sent == MESSAGES * len(meddled.proxies)
-    # The relay had accepted them, so every one of them is an acknowledged loss.
+def test_the_ledger_names_exactly_the_dropped_and_repeated_messages(tampered: TamperedRun) -> None:
+    assert sum(bool(proxy.dropped) for proxy in tampered.proxies) > SEEDS // 2
+    assert sum(bool(proxy.repeated) for proxy in tampered.proxies) > SEEDS // 2
+    dropped = sorted(key for proxy in tampered.proxies for key in proxy.dropped)
+    repeated = sorted(key for proxy in tampered.proxies for key in proxy.repeated)
+    assert _named(tampered.run_dir, "lost") == dropped
+    assert _named(tampered.run_dir, "duplicated") == repeated
+    total = tampered.summary.total
+    assert total.sent == MESSAGES * len(tampered.proxies)
+    # The relay had accepted them, so each of them is an acknowledged loss.
     assert (total.lost_acknowledged, total.lost_unacknowledged) == (len(dropped), 0)
     assert (total.duplicated, total.delivered) == (len(repeated), total.sent - len(dropped))
     assert (total.reordered, total.corrupt, total.stray, total.unrecorded) == (0, 0, 0, 0)
 
 
-def test_the_ledger_of_each_sender_is_its_own(meddled: Meddled) -> None:
-    rows = {row.sender: row for row in meddled.summary.ledger if row.scope == "sender"}
-    for sender, proxy in enumerate(meddled.proxies):
+def test_the_ledger_of_each_sender_is_its_own(tampered: TamperedRun) -> None:
+    rows = {row.sender: row for row in tampered.summary.ledger if row.scope == "sender"}
+    for sender, proxy in enumerate(tampered.proxies):
         row = rows[sender]
         assert (row.sent, row.lost_acknowledged, row.duplicated) == (MESSAGES, len(proxy.dropped), len(proxy.repeated))
         assert (row.lost_unacknowledged, row.reordered, row.unrecorded) == (0, 0, 0)
 
 
-def test_losses_and_repeats_that_cancel_in_count_sum_and_xor_are_seen(meddled: Meddled) -> None:
-    proxy = meddled.proxies[CANCELLING]
+def test_losses_and_repeats_that_cancel_in_count_sum_and_xor_are_detected(tampered: TamperedRun) -> None:
+    proxy = tampered.proxies[CANCELLING]
     assert proxy.dropped == [(CANCELLING, 1), (CANCELLING, 4)]
     assert proxy.repeated == [(CANCELLING, 0), (CANCELLING, 5)]
-    lost, duplicated = _named(meddled.run_dir, "lost"), _named(meddled.run_dir, "duplicated")
+    lost, duplicated = _named(tampered.run_dir, "lost"), _named(tampered.run_dir, "duplicated")
     assert [key for key in lost if key[0] == CANCELLING] == proxy.dropped
     assert [key for key in duplicated if key[0] == CANCELLING] == proxy.repeated

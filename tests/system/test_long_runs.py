@@ -1,4 +1,4 @@
-"""Does everything still hold for hundreds of thousands of messages, on every broker in every protocol it speaks?"""
+"""Does everything still hold for hundreds of thousands of messages, on every broker and protocol?"""
 
 import threading
 from collections.abc import Callable
@@ -27,7 +27,7 @@ FLAT_BYTES = 40 * 2**20
 
 
 @pytest.mark.parametrize(("protocol", "kind"), MEETINGS, ids=[f"{protocol}-{kind}" for protocol, kind in MEETINGS])
-def test_every_one_of_many_messages_is_settled_and_arrives_once(
+def test_each_of_many_messages_is_settled_and_arrives_once(
     protocol: str, kind: str, launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     address = "topic://long" if protocol == "mqtt" else "queue://long"
@@ -47,7 +47,7 @@ def test_every_one_of_many_messages_is_settled_and_arrives_once(
 
 
 class Scales:
-    """The memory of the peers of a run, weighed several times a second."""
+    """The memory of the peers of a run, sampled several times a second."""
 
     def __init__(self, session: Session) -> None:
         self.weights: dict[str, list[int]] = {"sender": [], "receiver": []}

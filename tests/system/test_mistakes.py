@@ -1,4 +1,4 @@
-"""A person's mistake is one clear sentence and exit code 2, and leaves nothing that looks like a recording."""
+"""A user's mistake gives one clear sentence and exit code 2, and leaves nothing that looks like a recording."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,17 +32,17 @@ def test_a_typo_is_named_with_its_cure(launch: Callable[..., Any], experiment: C
     )
 
 
-def test_a_size_below_the_stamp_is_refused(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
+def test_a_size_below_the_stamp_is_rejected(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
     complaint = _refused(launch, "run", str(experiment(workload={"size": 31})))
     assert "size 31" in complaint
     assert "32" in complaint
 
 
-def test_a_file_that_is_not_there(launch: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_missing_experiment_file_is_named(launch: Callable[..., Any], tmp_path: Path) -> None:
     assert _refused(launch, "run", str(tmp_path / "no.yml")).endswith("no.yml: no such file")
 
 
-def test_an_unknown_system_is_refused_with_the_known_ones(
+def test_an_unknown_system_is_rejected_with_the_known_ones(
     launch: Callable[..., Any], experiment: Callable[..., Path]
 ) -> None:
     complaint = _refused(launch, "run", str(experiment(system={"kind": "loopbak"})))
@@ -50,9 +50,9 @@ def test_an_unknown_system_is_refused_with_the_known_ones(
     assert "loopback" in complaint
 
 
-def test_an_unreachable_system_is_refused(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
+def test_an_unreachable_system_is_reported(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
     with listen() as taken:
-        port = taken.getsockname()[1]  # and nobody listens there once it is closed
+        port = taken.getsockname()[1]  # no process listens there once it is closed
     complaint = _refused(launch, "run", str(experiment(system={"url": f"amqp://127.0.0.1:{port}"})))
     assert f"127.0.0.1:{port} refused the connection" in complaint
 
@@ -65,7 +65,7 @@ def locked_relay(tmp_path: Path) -> Iterator[RunningInstance]:
     relay.stop()
 
 
-def test_a_wrong_password_is_refused_and_never_shown(
+def test_a_wrong_password_is_reported_and_never_shown(
     launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: RunningInstance
 ) -> None:
     url = locked_relay.url.replace("difference%20engine", "sesame-open")
@@ -75,5 +75,5 @@ def test_a_wrong_password_is_refused_and_never_shown(
     assert "sesame-open" not in complaint
 
 
-def test_analysing_something_else_is_refused(launch: Callable[..., Any], tmp_path: Path) -> None:
+def test_analysing_a_directory_that_is_not_a_recording_is_rejected(launch: Callable[..., Any], tmp_path: Path) -> None:
     assert "not a recording" in _refused(launch, "analyze", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Does a person see a run while it goes on, is that noted, and does nothing of it stay behind?"""
+"""Do live tables show a run in progress, is the run marked as observed, and is nothing left behind?"""
 
 import json
 import re
@@ -21,7 +21,7 @@ from crescendo.record.writer import Recorder
 from whole_runs import Launcher
 
 
-@pytest.mark.timeout(500)  # two JVMs beside a run, perhaps on a busy machine
+@pytest.mark.timeout(500)  # two JVMs next to a run, perhaps on a busy machine
 def test_a_run_with_live_tables_shows_every_second_and_is_marked_observed(
     launch: Launcher, experiment: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,9 +72,9 @@ def test_ctrl_c_ends_a_watch_and_leaves_nothing_behind(
     assert json.loads((run_dir / "manifest.json").read_text())["state"] == "incomplete"
 
 
-def test_live_tables_of_a_search_are_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_live_tables_of_a_search_are_rejected_before_anything_starts(tmp_path: Path) -> None:
     path = tmp_path / "how-much.yml"
     path.write_text("search: {from: 1000, to: 2000, limits: {lost: 0}}\nphases: {measure: 10s}\n")
-    with pytest.raises(ConfigError, match=r"--live: follows one run, but .*how-much.yml searches with many"):
+    with pytest.raises(ConfigError, match=r"--live: it follows a single run, but .*how-much.yml searches with many"):
         run(path, (), tmp_path / "runs", None, False, live=True)
     assert not (tmp_path / "runs").exists()

@@ -1,4 +1,4 @@
-"""A whole run on MLMQ: nothing lost, every tier accounted for, both brokers seen, and nothing left behind."""
+"""A whole run on MLMQ: nothing lost, every tier accounted for, both brokers inspected, and nothing left behind."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ QUICK = Path(__file__).parents[2] / "experiments" / "quick" / "mlmq.yml"
 SENDERS, RATE, SECONDS = 2, 250, 5
 REQUESTS = ("Send", "Dequeue", "Acknowledge")
 
-pytestmark = pytest.mark.timeout(600)  # the first one waits for the run and, alone, for a cold Spark
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the run and, when run alone, for a cold Spark
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Done:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Done]:
-    """The quick experiment, shorter and on two brokers. How long things took is judged on idle machines only."""
+    """The quick experiment, shortened and on two brokers. Latencies are judged on idle machines only."""
     directory = tmp_path_factory.mktemp("mlmq-run")
     document = yaml.safe_load(QUICK.read_text())
     document["system"]["settings"]["brokers"] = 2
@@ -59,7 +59,7 @@ def test_every_message_arrives_once(done: Done) -> None:
 
 
 @pytest.mark.parametrize("request_kind", REQUESTS)
-def test_the_tiers_of_a_request_are_all_of_its_time(done: Done, request_kind: str) -> None:
+def test_the_tiers_of_a_request_add_up_to_its_time(done: Done, request_kind: str) -> None:
     whole = done.ask("spans", f"count(*), sum(duration_ns), min(value) from {{}} where action = '{request_kind}'")[0]
     tiers = dict(
         done.ask("spans", f"action, sum(duration_ns) from {{}} where action like '{request_kind}/%' group by 1")
@@ -73,26 +73,26 @@ def test_the_tiers_of_a_request_are_all_of_its_time(done: Done, request_kind: st
     assert rows[0][0] == pytest.approx(1.0)
 
 
-def test_the_spans_say_of_how_many_requests_they_are_one(done: Done) -> None:
+def test_each_span_states_how_many_requests_it_stands_for(done: Done) -> None:
     count, of = done.ask("spans", "count(*), any_value(value) from {} where action = 'Send'")[0]
     assert of > 1, "at this rate not every request asks for its times"
     assert abs(count * of - SENDERS * RATE * SECONDS) <= SENDERS * of
 
 
-def test_both_brokers_were_used_and_looked_at(done: Done) -> None:
+def test_both_brokers_were_used_and_inspected(done: Done) -> None:
     found = dict(done.ask("readings", "entity, max(value) from {} where metric = 'requests_total' "
                           "and entity like 'broker/%/Send/ok' group by 1"))  # fmt: skip
     assert set(found) == {"broker/1/Send/ok", "broker/2/Send/ok"}
     assert all(0 < value <= SENDERS * RATE * SECONDS for value in found.values())
 
 
-def test_the_report_breaks_requests_up(done: Done) -> None:
+def test_the_report_breaks_requests_down(done: Done) -> None:
     page = render_report(done.run_dir)
     assert "Mean time by tier: " in page
     assert all(f"{kind}/database" in page for kind in REQUESTS)
 
 
-def test_nothing_of_the_database_stays_and_the_manifest_says_what_ran(done: Done) -> None:
+def test_no_database_is_left_and_the_manifest_says_what_ran(done: Done) -> None:
     facts = done.manifest["system"]
     assert (facts["kind"], facts["settings"]["brokers"]) == ("mlmq", 2)
     plan = json.loads(facts["configuration"]["mlmq.json"])

@@ -1,4 +1,4 @@
-"""Whole runs of MLMQ's own clients: one that keeps its books, and one from which somebody steals."""
+"""Whole runs of MLMQ clients: one in which every message is accounted for, and one from which a message is stolen."""
 
 import time
 from pathlib import Path
@@ -58,11 +58,11 @@ def test_clients_in_two_processes_take_part_like_senders_and_receivers(
     ((requests, valued),) = duckdb.sql(wholes).fetchall()
     assert valued == useful
     assert requests == sum(peer["statistics"]["requests"] for peer in peers.values())
-    # A message that is sent and received is two useful requests; nothing else is asked while they play.
+    # A message that is sent and received takes two requests; the clients make no others.
     assert useful == 2 * summary.total.sent
 
 
-def test_a_message_that_somebody_else_takes_fails_the_run(
+def test_a_message_stolen_by_another_client_fails_the_run(
     launch: Launcher, mlmq: RunningInstance, spark: SparkSession, tmp_path: Path
 ) -> None:
     session = launch.without_analysis(written(tmp_path / "clients.yml", mlmq))

@@ -1,4 +1,4 @@
-"""Does a run start, load, inspect and stop every system that speaks AMQP 1.0, and what if the system misbehaves?"""
+"""Does a run start, load, inspect and stop every AMQP 1.0 system, and what happens if the system misbehaves?"""
 
 import os
 import shutil
@@ -24,19 +24,19 @@ SHORT = {"warmup": "1s", "measure": "3s", "drain": "10s"}
 
 
 def ask(run_dir: Path, table: str, query: str) -> list[tuple[Any, ...]]:
-    """DuckDB on the raw parts, which knows nothing of ours."""
+    """Query the raw parts with DuckDB, independently of our own readers."""
     return duckdb.sql(query.format(f"read_parquet('{run_dir / table}/*.parquet')")).fetchall()
 
 
-def performed(session: Session) -> None:
-    """Wait until a run without analysis is over, and all went well as far as the run itself is concerned."""
+def executed(session: Session) -> None:
+    """Wait until a run without analysis has ended, and assert that the run itself succeeded."""
     ended = session.finish(150)
     assert (ended.returncode, ended.stdout) == (0, "sealed\n"), ended.stderr
     assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("kind", AMQP10)
-def test_a_run_starts_the_system_inspects_it_and_leaves_nothing(
+def test_a_run_starts_the_system_inspects_it_and_leaves_nothing_behind(
     kind: str, launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(
@@ -46,7 +46,7 @@ def test_a_run_starts_the_system_inspects_it_and_leaves_nothing(
         inspect=[{"kind": kind, "every": "500ms"}, {"kind": "process", "every": "250ms"}],
     )
     session = launch.without_analysis(path)
-    performed(session)
+    executed(session)
     assert judged(session, spark).verdict.outcome is Outcome.PASS
     manifest = session.manifest()
     system = manifest["system"]
@@ -62,7 +62,7 @@ def test_a_run_starts_the_system_inspects_it_and_leaves_nothing(
     assert counts["inspector-process"] >= 8
 
 
-def test_a_system_that_hangs_for_a_while_is_a_gap_and_a_slow_response_and_not_an_invalid_run(
+def test_a_system_that_hangs_shows_as_a_gap_and_slow_responses_not_as_an_invalid_run(
     launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(
@@ -85,14 +85,14 @@ def test_a_system_that_hangs_for_a_while_is_a_gap_and_a_slow_response_and_not_an
     finally:
         for process in stopped:
             process.resume()
-    performed(session)
+    executed(session)
     assert judged(session, spark).verdict.outcome is Outcome.FAIL
     gaps = "SELECT t_ns, kind FROM {} WHERE source = 'inspector-rabbitmq' AND kind LIKE 'look-%' ORDER BY t_ns"
     kinds = [kind for t_ns, kind in ask(session.run_dir(), "events", gaps) if t_ns >= hung_ns]
-    assert kinds[:2] == ["look-failed", "look-recovered"]  # on a busy machine there may be more of them later
+    assert kinds[:2] == ["look-failed", "look-recovered"]  # on a busy machine more may follow
 
 
-def test_a_system_that_dies_fails_the_run_and_its_inspector_says_when(
+def test_a_system_that_dies_fails_the_run_and_its_inspector_records_when(
     launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(
@@ -122,12 +122,12 @@ def test_a_killed_inspector_costs_its_readings_and_not_the_verdict(
     session = launch.without_analysis(path)
     session.wait_for_measure()
     session.peer("inspector").kill()
-    performed(session)
+    executed(session)
     assert judged(session, spark).verdict.outcome is Outcome.PASS
     assert {peer["id"]: peer["ended"] for peer in session.manifest()["peers"]}["inspector-process"] == "lost"
 
 
-def test_wrong_credentials_for_the_management_are_said_before_anything_is_sent(
+def test_wrong_management_credentials_are_reported_before_anything_is_sent(
     launch: Launcher, experiment: Callable[..., Path], rabbitmq: Any
 ) -> None:
     parts = urlsplit(rabbitmq.endpoints["management"])

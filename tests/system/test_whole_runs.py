@@ -1,4 +1,4 @@
-"""What a person sees: a verdict, a report, an exit code, and nothing left running."""
+"""What users see: a verdict, a report, an exit code, and nothing left running."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from crescendo.systems.kinds.loopback import LOOPBACK
 from whole_runs import Launcher, judged, launching, write_experiment
 
 RATE, SENDERS, SECONDS = 500, 2, 7
-"""Of the run that all tests of a good run look at: a second of it warms up."""
+"""Length of the run that all tests of a good run share; one second of it is warm-up."""
 
 
 def test_the_demo_passes_and_leaves_a_report(launch: Launcher) -> None:
@@ -40,7 +40,7 @@ def test_the_demo_passes_and_leaves_a_report(launch: Launcher) -> None:
     assert "Send/database" in report.read_text(), "where the time of a request goes"
 
 
-# -- one good run, on a relay that wants a password and stands still for a second --------------------------------------
+# -- one good run, on a relay that requires a password and pauses for a second ---------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class GoodRun:
     stalled_ns: int
 
     def count(self, table: str, condition: str) -> int:
-        """So many rows were intended within the second of the standstill."""
+        """How many rows were intended within the second of the pause."""
         (found,) = duckdb.sql(
             f"select count(*) from read_parquet('{self.run_dir}/{table}/*.parquet') "  # noqa: S608
             f"where intended_ns >= {self.stalled_ns} and intended_ns < {self.stalled_ns + 10**9} and {condition}"
@@ -80,13 +80,13 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoodRun]:
         relay.stop()
 
 
-def test_json_is_all_that_reaches_stdout(good_run: GoodRun) -> None:
+def test_only_json_reaches_stdout(good_run: GoodRun) -> None:
     summary = json.loads(good_run.stdout)
     assert summary["ledger"][0]["sent"] == RATE * SENDERS * SECONDS
     assert summary["ledger"][0]["delivered"] == RATE * SENDERS * SECONDS
 
 
-def test_the_right_password_is_let_in_and_never_written(good_run: GoodRun) -> None:
+def test_the_right_password_is_accepted_and_never_written(good_run: GoodRun) -> None:
     assert json.loads(good_run.stdout)["verdict"]["outcome"] == "pass"
     assert good_run.returncode == 0
     files = [file for file in good_run.run_dir.rglob("*") if file.is_file()]
@@ -100,11 +100,11 @@ def test_a_paused_relay_shows_in_the_p99(good_run: GoodRun) -> None:
     response = next(row for row in latency if row["kind"] == "response" and row["phase"] == "measure")
     assert response["percentiles_ns"]["p99"] >= 800_000_000
     assert abs(good_run.count("sent", "true") - RATE * SENDERS) <= SENDERS
-    # Whoever was due in the first 900 ms waited at least 100 ms.
+    # Messages due in the first 900 ms waited at least 100 ms.
     assert good_run.count("received", "received_ns - intended_ns >= 100000000") >= 0.85 * RATE * SENDERS
 
 
-# -- runs that end otherwise -----------------------------------------------------------------------------------------
+# -- other runs ------------------------------------------------------------------------------------------------------
 
 
 def test_a_count_is_a_count_per_connection(
@@ -118,9 +118,7 @@ def test_a_count_is_a_count_per_connection(
     assert {row.kind for row in summary.latency} == {"transfer", "settle"}  # unbounded: no response
 
 
-def test_lines_of_a_file_are_sent_one_after_the_other(
-    launch: Launcher, experiment: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_lines_of_a_file_are_sent_in_order(launch: Launcher, experiment: Callable[..., Path], tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("a\nfive!\n\n")
     session = launch.without_analysis(
@@ -135,7 +133,7 @@ def test_lines_of_a_file_are_sent_one_after_the_other(
 
 @pytest.fixture
 def thousand_files() -> Iterator[None]:
-    """As on most machines: a process may open 1,024 files, and more when it asks."""
+    """As on most machines: a process may open 1,024 files, and more if it raises its limit."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
     yield
@@ -166,19 +164,21 @@ def _ends_incomplete(session: Any, killed_s: float) -> None:
         time.sleep(0.05)
 
 
-def test_losing_a_sender_is_never_a_pass_and_said_at_once(launch: Launcher, experiment: Callable[..., Path]) -> None:
+def test_losing_a_sender_is_never_a_pass_and_is_reported_at_once(
+    launch: Launcher, experiment: Callable[..., Path]
+) -> None:
     session = launch("run", str(experiment()))
     session.wait_for_measure()
     killed_s = time.monotonic()
     session.peer("sender").kill()
     _ends_incomplete(session, killed_s)
-    said = session.read_until("VERDICT")
+    output = session.read_until("VERDICT")
     seconds = time.monotonic() - killed_s
     done = session.finish()
-    assert "VERDICT invalid" in said, said + done.stderr
-    assert "sender-0" in said
+    assert "VERDICT invalid" in output, output + done.stderr
+    assert "sender-0" in output
     assert done.returncode == 3
-    # About 10 s on two idle cores, nearly all of it a cold Spark; the bound is for a hang, not for a busy machine.
+    # About 10 s on two idle cores, nearly all of it a cold Spark; the limit catches a hang, not a busy machine.
     assert seconds < 120, f"the verdict took {seconds:.1f} s"
     assert session.manifest()["state"] == "incomplete"
     summary = json.loads((session.run_dir() / "summary.json").read_text())
@@ -200,7 +200,7 @@ def test_losing_a_receiver_is_never_a_pass(
     assert summary.total.sent > 0
 
 
-def test_ctrl_c_in_the_analysis_is_said_and_keeps_what_was_recorded(
+def test_ctrl_c_in_the_analysis_is_reported_and_keeps_the_recording(
     launch: Launcher, experiment: Callable[..., Path]
 ) -> None:
     session = launch("run", str(experiment(phases={"warmup": "0s", "measure": "1s"})))
@@ -215,7 +215,7 @@ def test_ctrl_c_in_the_analysis_is_said_and_keeps_what_was_recorded(
     assert session.manifest()["state"] == "sealed"
 
 
-def test_ctrl_c_stops_everything_and_keeps_what_was_recorded(
+def test_ctrl_c_stops_everything_and_keeps_the_recording(
     launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     session = launch("run", str(experiment(system={"kind": "rabbitmq"}, phases={"measure": "60s"})))

@@ -1,4 +1,4 @@
-"""Whole runs in processes of their own, and proof that nothing of them stays behind."""
+"""Whole runs in separate processes, and the check that none of their processes is left."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ WITHOUT_ANALYSIS = str(Path(__file__).with_name("without_analysis.py"))
 
 @dataclass
 class Session:
-    """One invocation of the command, and everything it started: all of them inherit the mark."""
+    """One invocation of the command and all processes it started; they inherit an environment variable as a mark."""
 
     process: subprocess.Popen[str]
     mark: str
@@ -45,14 +45,14 @@ class Session:
             pytest.fail(f"did not end within {timeout_s} s\n{stdout}\n{stderr}")
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, stdout, stderr)
 
-    def read_until(self, word: str) -> str:
-        """What it prints, up to and with the line that has the word in it."""
-        said = ""
+    def read_until(self, text: str) -> str:
+        """Its output, up to and including the line that contains the text."""
+        output = ""
         for line in self.process.stdout or ():
-            said += line
-            if word in line:
+            output += line
+            if text in line:
                 break
-        return said
+        return output
 
     def family(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if _mark_of(process) == self.mark]
@@ -75,7 +75,7 @@ class Session:
         return document
 
     def wait_for_measure(self, timeout_s: float = 60) -> None:
-        """Until the run is in its measure phase: past the start by more than the warm-up."""
+        """Wait until the run is in its measure phase: the warm-up is over."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError, AssertionError, ValueError):
@@ -104,20 +104,20 @@ class Launcher:
         self.sessions: list[Session] = []
 
     def __call__(self, *arguments: str, out: Path | None = None) -> Session:
-        """Start `crescendo ARGUMENTS --out …`, as a person would."""
+        """Start `crescendo ARGUMENTS --out …`, as a user would."""
         out = out or self._directory / "runs"
-        words = [*arguments, "--out", str(out)] if arguments[0] in {"run", "demo"} else list(arguments)
-        return self._start([CRESCENDO, *words], out)
+        options = ["--out", str(out)] if arguments[0] in {"run", "demo"} else []
+        return self._start([CRESCENDO, *arguments, *options], out)
 
     def without_analysis(self, experiment: Path) -> Session:
-        """Perform an experiment and stop there: a verdict is then the business of `judged`."""
+        """Run an experiment without analysis; `judged` gives the verdict."""
         out = self._directory / "runs"
         return self._start([sys.executable, WITHOUT_ANALYSIS, str(experiment), str(out)], out)
 
-    def _start(self, words: list[str], out: Path) -> Session:
+    def _start(self, arguments: list[str], out: Path) -> Session:
         mark = uuid.uuid4().hex
         process = subprocess.Popen(
-            words,
+            arguments,
             env={**os.environ, MARK: mark},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -130,7 +130,7 @@ class Launcher:
 
 @contextlib.contextmanager
 def launching(directory: Path) -> Iterator[Launcher]:
-    """A launcher; afterwards assert that no process of its runs is left."""
+    """A launcher; afterwards assert that none of the processes of its runs is left."""
     launcher = Launcher(directory)
     yield launcher
     for session in launcher.sessions:
@@ -149,7 +149,7 @@ def launching(directory: Path) -> Iterator[Launcher]:
 
 
 def judged(session: Session, spark: SparkSession) -> Summary:
-    """The verdict that `crescendo run` would have said, by a Spark that is running already."""
+    """The summary that `crescendo run` would give, from a Spark session that is already running."""
     run_dir = session.run_dir()
     return with_ceiling(run_dir, analyze(run_dir, spark, lambda _: None))
 
@@ -163,7 +163,7 @@ def write_experiment(path: Path, **changes: Any) -> Path:
     }
     for key, value in changes.items():
         document[key] = {**document[key], **value} if isinstance(document.get(key), dict) else value
-    # In a few seconds on a busy machine one late thread is a percent of the rate; that is not what a test is about.
+    # In a few seconds on a busy machine, one late thread costs a percent of the rate; these tests tolerate that.
     if document["workload"].get("rate"):
         document.setdefault("checks", {"lost": 0, "rate": ">= 0.8 of offered"})
     path.write_text(yaml.safe_dump(document))

@@ -1,6 +1,6 @@
-"""Does everything that `crescendo run EXPERIMENT --out DIR` does before Spark is asked, and nothing after.
+"""Does everything that `crescendo run EXPERIMENT --out DIR` does before the analysis, and nothing after.
 
-For tests of what happens while a run runs: they need a process that can be killed and looked at, and no JVM of its own.
+For tests of a run in progress: they need a process that they can kill and inspect, and that has no JVM of its own.
 """
 
 import sys
@@ -13,15 +13,17 @@ from crescendo.run.execute import RunObserver, execute
 
 def main(path: Path, out: Path) -> None:
     interruption = Interruption()
-    watcher = RunObserver(
+    observer = RunObserver(
         interrupted=lambda: interruption.asked,
-        progress=lambda said: print(said, file=sys.stderr),
+        progress=lambda sentence: print(sentence, file=sys.stderr),
         watch=lambda _run: None,
-        on_mark=lambda _mark: None,
+        on_event=lambda _mark: None,
         prepare=lambda: None,
         await_prepared=lambda: None,
     )
-    print(execute(load_experiment(path), out=out, command=["crescendo", "run", str(path)], watcher=watcher).state.value)
+    print(
+        execute(load_experiment(path), out=out, command=["crescendo", "run", str(path)], observer=observer).state.value
+    )
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ def test_a_taken_port_is_refused(crescendo: Command, state: Path) -> None:
         (["up", "mosquitto", "--name", "../evil"], "'../evil' is no name for a system"),
         (["up", "mosquitto", "--home", "/"], "/ holds no program called mosquitto"),
         (["down", "../evil"], "'../evil' is no name for a system"),
-        (["down"], "name the systems to take down, or give --all"),
+        (["down"], "name the systems to stop, or give --all"),
         (["status", "nobody"], "no system is called nobody; known: none is up"),
         (["logs", "nobody"], "no system is called nobody; known: none is up"),
     ],

@@ -1,1 +1,1 @@
-"""The command line: one module a verb, each imported only when its verb is called."""
+"""The command line: one module per verb, each imported only when its verb is called."""

@@ -1,4 +1,4 @@
-"""The verb `analyze`: tables and verdicts from recordings; of several, a lake."""
+"""The verb `analyze`: tables and verdicts of recordings; for several recordings, a lake."""
 
 import os
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _LAKE = "lake"
 
 @dataclass
 class _Named:
-    """What the person named: recordings, and what is none."""
+    """The recordings that the user named, and what is wrong with the other arguments."""
 
     runs: list[Path | str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -40,12 +40,12 @@ def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = Fal
         return _single(runs[0], master, as_json, full)
     named = _named(runs)
     if not named.runs:
-        raise ConfigError(named.faults[0] if named.faults else f"{runs[0]}: no recording in there")
+        raise ConfigError(named.faults[0] if named.faults else f"{runs[0]}: contains no recordings")
     lake_at: Path | str = _default_lake(named.runs) if lake is None else lake if is_url(lake) else Path(lake)
     use_java()
     with Progress() as progress:
         progress("starting Spark")
-        # Not before here: whoever mistyped a path need not wait for Spark to be loaded.
+        # Imported only here: a mistyped path should fail before Spark is loaded.
         from crescendo.pipeline.lake.build import LakeBuild, build_lake
         from crescendo.pipeline.spark.session import close_session, open_session
 
@@ -64,7 +64,7 @@ def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = Fal
 
 
 def _single(run: str, master: str | None, as_json: bool, full: bool) -> int:
-    """One run alone, as `crescendo run` does it: its own tables, and no lake."""
+    """A single run, as `crescendo run` analyses it: its own tables, and no lake."""
     with Progress() as progress:
         summary = _at_url(run, master, progress, full) if is_url(run) else _here(Path(run), master, progress, full)
     if as_json:
@@ -76,7 +76,7 @@ def _single(run: str, master: str | None, as_json: bool, full: bool) -> int:
 
 
 def _here(run_dir: Path, master: str | None, progress: Progress, full: bool) -> Summary:
-    read_manifest(run_dir)  # refuse a wrong path before the first second of work
+    read_manifest(run_dir)  # reject a wrong path before Spark starts
     with Analyst(master) as analyst:
         return analyst.analyze(run_dir, progress, full=full)
 
@@ -95,7 +95,7 @@ def _at_url(run: str, master: str | None, progress: Progress, full: bool) -> Sum
 
 
 def _named(names: list[str]) -> _Named:
-    """Recordings, and those in directories of recordings. A lake among them, as in runs/*, is passed over."""
+    """Recordings, and those in directories of recordings. A lake among them, as in runs/*, is skipped."""
     named = _Named()
     for name in names:
         path = Path(name)
@@ -108,13 +108,13 @@ def _named(names: list[str]) -> _Named:
         elif _has_runs(path):
             named.runs += [child for child in sorted(path.iterdir()) if (child / MANIFEST).exists()]
         else:
-            named.faults.append(f"{path}: not a recording, it has no {MANIFEST}")
+            named.faults.append(f"{path}: not a recording, because it has no {MANIFEST}")
     named.runs = list(dict.fromkeys(named.runs))
     return named
 
 
 def _has_runs(path: Path) -> bool:
-    """Whether this is no recording itself, but a directory of them."""
+    """Whether this is a directory of recordings, not a recording itself."""
     try:
         return not (path / MANIFEST).exists() and any((child / MANIFEST).exists() for child in path.iterdir())
     except OSError:

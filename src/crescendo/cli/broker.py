@@ -1,7 +1,7 @@
-"""How does a person start an MLMQ broker?
+"""The verb `broker`: serve MLMQ.
 
-It reads the configuration, starts an embedded PostgreSQL when no database is named, serves, prints where, and leaves
-nothing behind when it ends. `--init` only prepares the database. What a broker does is not decided here.
+It reads the configuration, starts an embedded PostgreSQL when no database is named, serves, prints its address, and
+leaves no process behind when it ends. `--init` only prepares the database. Does not implement the broker itself.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from crescendo.mlmq.broker.supervision import supervise
 from crescendo.processes.die_with_parent import die_with_parent
 
 R = TypeVar("R")
-_SPARE_CONNECTIONS = 16  # for notices, for whoever prepares the schema, and for a look with psql
+_SPARE_CONNECTIONS = 16  # for LISTEN/NOTIFY, for schema migration, and for an operator with psql
 
 
 def broker(
@@ -34,7 +34,7 @@ def broker(
     given = {"database": database, "listen": listen, "data": None if data is None else str(data)}
     settings = load_settings(config, {key: value for key, value in given.items() if value is not None})
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    # Until the broker serves, and while the embedded server stops, whoever ends us gets everything taken down again.
+    # Until the broker serves, and while the embedded server stops, SIGTERM too must shut everything down.
     signal.signal(signal.SIGTERM, _interrupt)
     if settings.database:
         return _with_database(settings, settings.database, init, as_json, lambda: True)
@@ -54,7 +54,7 @@ def broker(
 def _with_database(settings: BrokerSettings, url: str, init: bool, as_json: bool, is_alive: Callable[[], bool]) -> int:
     if init:
         applied = _run(prepare(url, settings))
-        print(f"{describe(url)} is ready, {f'{applied} migrations applied' if applied else 'nothing was to be done'}")
+        print(f"{describe(url)} is ready, {f'{applied} migrations applied' if applied else 'already up to date'}")
         return 0
 
     def announce(started: Broker) -> None:

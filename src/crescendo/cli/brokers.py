@@ -1,7 +1,7 @@
-"""How does a farm of MLMQ brokers run as one process of a system?
+"""How does a group of MLMQ brokers run as one process of a system?
 
-`python -m crescendo.cli.brokers PLAN`, as `systems/kinds/mlmq.py` starts it. Not a verb: a person starts a broker with
-`crescendo broker`, and a whole system with `crescendo system up mlmq`. Decides nothing; the farm does.
+`python -m crescendo.cli.brokers PLAN`, as `systems/kinds/mlmq.py` starts it. Not a verb: users start a broker with
+`crescendo broker`, and a whole system with `crescendo system up mlmq`. Decides nothing; the broker group does.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The verb `calibrate`: what this machine's load generator can do at the most."""
+"""The verb `calibrate`: the maximum rate of this machine's load generator."""
 
 import time
 
@@ -36,7 +36,7 @@ def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: b
 
 
 def _print_table(ceilings: list[Ceiling]) -> None:
-    table = Table(title="msg/s of one process against a null end", title_justify="left", box=None, padding=(0, 2))
+    table = Table(title="msg/s of one process against a null server", title_justify="left", box=None, padding=(0, 2))
     for name in ("protocol", "role"):
         table.add_column(name)
     for name in ("bytes", "ceiling", "lowest", "highest"):

@@ -1,4 +1,4 @@
-"""The verb `doctor`: is everything here that Crescendo needs?"""
+"""The verb `doctor`: is everything installed that Crescendo needs?"""
 
 import importlib.metadata
 import os
@@ -21,7 +21,7 @@ _ENOUGH_MEMORY = 2 * 2**30
 
 
 class Diagnosis(Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -29,22 +29,22 @@ class Diagnosis(Struct, frozen=True):
 
 
 def doctor(as_json: bool) -> int:
-    findings = [_guarded(name, look) for name, look in _LOOKS.items()]
+    diagnoses = [_guarded(name, check) for name, check in _CHECKS.items()]
     if as_json:
-        print(msgspec.json.encode(findings).decode())
+        print(msgspec.json.encode(diagnoses).decode())
     else:
         console = Console(highlight=False)
-        for finding in findings:
-            mark = "[green]✓[/green]" if finding.ok else "[red]✗[/red]"
-            console.print(f" {mark} {finding.name:10} {finding.detail}", soft_wrap=True)
-        missing = sum(not finding.ok for finding in findings)
-        console.print("everything is here" if not missing else f"{missing} thing(s) need your attention")
-    return 0 if all(finding.ok for finding in findings) else 2
+        for diagnosis in diagnoses:
+            mark = "[green]✓[/green]" if diagnosis.ok else "[red]✗[/red]"
+            console.print(f" {mark} {diagnosis.name:10} {diagnosis.detail}", soft_wrap=True)
+        missing = sum(not diagnosis.ok for diagnosis in diagnoses)
+        console.print("everything is in place" if not missing else f"{missing} item(s) need your attention")
+    return 0 if all(diagnosis.ok for diagnosis in diagnoses) else 2
 
 
-def _guarded(name: str, look: Callable[[], str]) -> Diagnosis:
+def _guarded(name: str, check: Callable[[], str]) -> Diagnosis:
     try:
-        return Diagnosis(name, True, look())
+        return Diagnosis(name, True, check())
     except ConfigError as err:
         return Diagnosis(name, False, str(err))
 
@@ -70,22 +70,22 @@ def _libraries() -> str:
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        raise ConfigError(f"{', '.join(missing)} missing; install Crescendo anew: pip install crescendo-lab")
+        raise ConfigError(f"{', '.join(missing)} missing; reinstall Crescendo: pip install crescendo-lab")
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
 
 
 def _machine() -> str:
     memory = psutil.virtual_memory().total
     if memory < _ENOUGH_MEMORY:
-        raise ConfigError(f"{memory / 2**30:.1f} GiB of memory; Spark wants at least {_ENOUGH_MEMORY / 2**30:.0f} GiB")
+        raise ConfigError(f"{memory / 2**30:.1f} GiB of memory; Spark needs at least {_ENOUGH_MEMORY / 2**30:.0f} GiB")
     return f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB of memory"
 
 
 def _systems() -> str:
-    return f"{', '.join(sorted(SYSTEMS))}; crescendo system list says which are installed"
+    return f"{', '.join(sorted(SYSTEMS))}; crescendo system list shows which are installed"
 
 
-_LOOKS: dict[str, Callable[[], str]] = {
+_CHECKS: dict[str, Callable[[], str]] = {
     "crescendo": _crescendo,
     "python": _python,
     "java": _java,

@@ -1,4 +1,4 @@
-"""The verb `export`: a recording in the form of another tool."""
+"""The verb `export`: a recording in the format of another tool."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The verb `import`: files of another tool as a recording."""
+"""The verb `import`: turn files of another tool into a recording."""
 
 import sys
 from datetime import UTC, datetime
@@ -14,15 +14,15 @@ from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.session import close_session, open_session
 
 _SHOWN = 20
-"""So many files are listed; a thousand would hide what they add up to."""
+"""How many files are listed; a thousand would bury the totals."""
 
 
 def import_(
     form: str, paths: list[Path], out: Path, period: str, clock_bound: str | None, master: str | None, as_json: bool
 ) -> int:
     options = ImportOptions(
-        period_ns=_duration("--period", period, least_ns=1),
-        clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, least_ns=0),
+        period_ns=_duration("--period", period, min_ns=1),
+        clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, min_ns=0),
     )
     work = order(form, paths, out)
     use_java()
@@ -40,12 +40,12 @@ def import_(
     return 0
 
 
-def _duration(option: str, text: str, *, least_ns: int) -> int:
+def _duration(option: str, text: str, *, min_ns: int) -> int:
     try:
         duration = Duration.parse(text)
     except ValueError as err:
         raise ConfigError(f"{option}: {err}") from err
-    if duration < least_ns:
+    if duration < min_ns:
         raise ConfigError(f"{option}: {text} is too short")
     return int(duration)
 
@@ -55,9 +55,9 @@ def _print(account: Imported, out: Path) -> None:
         aside = f", {source.rejected:,} rejected" if source.rejected else ""
         print(f"  {source.path}: {source.kind}, {source.records:,} read{aside}")
     if len(account.sources) > _SHOWN:
-        print(f"  and {len(account.sources) - _SHOWN:,} files more")
+        print(f"  and {len(account.sources) - _SHOWN:,} more files")
     if account.skipped:
-        print(f"  skipped {len(account.skipped):,} files that are something else", file=sys.stderr)
+        print(f"  skipped {len(account.skipped):,} files of other kinds", file=sys.stderr)
     print("rows   " + (", ".join(f"{table} {rows:,}" for table, rows in account.tables.items()) or "none"))
     if account.start_ns is not None and account.end_ns is not None:
         print(f"time   {_moment(account.start_ns)} to {_moment(account.end_ns)}")

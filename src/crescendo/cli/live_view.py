@@ -1,7 +1,7 @@
-"""What does a person see while a run goes on?
+"""What does `crescendo run` show while a run is in progress?
 
-Two columns, senders and receivers, from the statistics that peers report every second. On a terminal the picture is
-redrawn in place; in a log one line is printed every two seconds.
+Two columns, senders and receivers, from the statistics that peers report every second. On a terminal the table is
+redrawn in place; in a log one line is printed every two seconds. Computes nothing else.
 """
 
 import sys
@@ -23,7 +23,7 @@ _SHOWN = (Stage.RUNNING, Stage.DRAINING, Stage.STOPPING)
 
 
 class RoleStatistics(NamedTuple):
-    """All peers of one role together; the p99 is that of the worst."""
+    """The totals of all peers of one role; the p99 is the worst of theirs."""
 
     rate: float
     total: int
@@ -32,7 +32,7 @@ class RoleStatistics(NamedTuple):
 
 
 class LiveView:
-    """Shows a run; a context manager around it."""
+    """Shows the state of a run. Use as a context manager."""
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
@@ -52,10 +52,10 @@ class LiveView:
         if not self._started:
             self._started = True
             self._live.start()
-        self._live.update(_picture(run, now_ns), refresh=True)
+        self._live.update(_table(run, now_ns), refresh=True)
 
     def say(self, sentence: str) -> None:
-        """Something that must not scroll away with the next redraw."""
+        """Print a sentence that must survive the next redraw."""
         if self._live is not None and self._started:
             self._live.console.print(f"  {sentence}")
         else:
@@ -79,11 +79,11 @@ def _phase(run: RunState, now_ns: int) -> str:
     if run.plan.measure_ns is None:
         return f"measure {elapsed_ns / 1e9:.0f} s"
     if elapsed_ns > run.plan.measure_ns:
-        return "the senders are behind"
+        return "the senders are behind schedule"
     return f"measure {elapsed_ns / 1e9:.0f} of {run.plan.measure_ns / 1e9:.0f} s"
 
 
-def _side(run: RunState, role: str) -> RoleStatistics:
+def _role_statistics(run: RunState, role: str) -> RoleStatistics:
     reports = [peer.statistics for peer in run.peers.values() if peer.plan.role == role and peer.statistics]
     return RoleStatistics(
         sum(report.rate for report in reports),
@@ -94,7 +94,7 @@ def _side(run: RunState, role: str) -> RoleStatistics:
 
 
 def _line(run: RunState, now_ns: int) -> str:
-    senders, receivers = _side(run, "sender"), _side(run, "receiver")
+    senders, receivers = _role_statistics(run, "sender"), _role_statistics(run, "receiver")
     p99 = "" if receivers.p99_ns is None else f", p99 {format_ns(receivers.p99_ns)}"
     return (
         f"{_phase(run, now_ns)}: sent {senders.total:,} ({senders.rate:,.0f}/s), "
@@ -102,12 +102,12 @@ def _line(run: RunState, now_ns: int) -> str:
     )
 
 
-def _picture(run: RunState, now_ns: int) -> Table:
+def _table(run: RunState, now_ns: int) -> Table:
     table = Table(title=_phase(run, now_ns), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.add_column("")
     for side in ("senders", "receivers"):
         table.add_column(side, justify="right", min_width=18)
-    senders, receivers = _side(run, "sender"), _side(run, "receiver")
+    senders, receivers = _role_statistics(run, "sender"), _role_statistics(run, "receiver")
     table.add_row("msg/s", f"{senders.rate:,.0f}", f"{receivers.rate:,.0f}")
     table.add_row("total", f"{senders.total:,}", f"{receivers.total:,}")
     table.add_row("p99", _p99(senders, "late"), _p99(receivers, "response"))
@@ -115,5 +115,5 @@ def _picture(run: RunState, now_ns: int) -> Table:
     return table
 
 
-def _p99(side: RoleStatistics, meaning: str) -> str:
-    return "–" if side.p99_ns is None else f"{format_ns(side.p99_ns)} {meaning}"
+def _p99(statistics: RoleStatistics, meaning: str) -> str:
+    return "–" if statistics.p99_ns is None else f"{format_ns(statistics.p99_ns)} {meaning}"

@@ -1,6 +1,7 @@
-"""The verb `logs`: performance logs of MLMQ as numbers and pictures.
+"""The verb `logs`: performance logs of MLMQ as numbers and plots.
 
-The lines are read as `import mlmq-log` reads them. What cannot be read is counted and shown, and stops nothing.
+The lines are parsed as `import mlmq-log` parses them. Lines that cannot be parsed are counted and shown; they never
+stop the analysis.
 """
 
 import sys
@@ -29,12 +30,12 @@ from crescendo.record.manifest import write_atomically
 _TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}
 _PICTURES: dict[str, Callable[[Drawing], bytes]] = {"png": as_png, "eps": as_eps}
 _LISTED = 50
-_LEAST_NS = 10**6  # logs know no shorter time
+_MIN_NS = 10**6  # the resolution of the logs
 
 
 @dataclass(frozen=True)
 class LogOptions:
-    """How the answer is to be shown."""
+    """How to show the result."""
 
     form: str
     show: Show
@@ -54,12 +55,12 @@ def logs(
     bars: str,
     out: Path | None,
 ) -> int:
-    look = _look(form, show, centre, bars, out)
-    window_ns = _duration("--window", window, _LEAST_NS)
-    # The text tells of all the time together, as the original did.
+    options = _log_options(form, show, centre, bars, out)
+    window_ns = _duration("--window", window, _MIN_NS)
+    # The text format covers the whole time at once, as the original tool did.
     question = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
     if any(not name for name in types):
-        raise ConfigError("--type: is empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
+        raise ConfigError("--type: empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
     found, skipped = find([directory], MLMQ_LOG)
     use_java()
     with Progress() as progress:
@@ -67,11 +68,11 @@ def logs(
         spark = open_session()
         try:
             with tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder, translated(f"reading {directory}"):
-                desk = Workspace(spark, Path(folder), progress)
-                sources, read = read_logs(desk, found)
+                workspace = Workspace(spark, Path(folder), progress)
+                sources, read = read_logs(workspace, found)
                 progress("computing")
                 if question.types:
-                    content = _shown(answer(read.frames[0][1], question), look)
+                    content = _shown(answer(read.frames[0][1], question), options)
                 else:
                     content = _listing(actions(read.frames[0][1], _LISTED)).encode()
                 aside = unread(read.rejects, SOURCE, LINE, REASON)
@@ -82,13 +83,13 @@ def logs(
     return 0
 
 
-def _look(form: str, show: str, centre: str, bars: str, out: Path | None) -> LogOptions:
+def _log_options(form: str, show: str, centre: str, bars: str, out: Path | None) -> LogOptions:
     _one_of("--format", form, (*_TEXTS, *_PICTURES))
     _one_of("--show", show, get_args(Show))
     _one_of("--centre", centre, get_args(Centre))
     _one_of("--bars", bars, get_args(Bars))
     if out is None and form in _PICTURES:
-        raise ConfigError(f"--format {form}: a picture needs a file; give one with --out, such as --out plot.{form}")
+        raise ConfigError(f"--format {form}: a plot needs a file; give one with --out, such as --out plot.{form}")
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"--out {out}: there is no directory {out.parent}; create it first")
     return LogOptions(form, show, centre, bars, out)  # type: ignore[arg-type]
@@ -96,52 +97,52 @@ def _look(form: str, show: str, centre: str, bars: str, out: Path | None) -> Log
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ConfigError(f"{option} {value}: not known; choose one of {', '.join(known)}")
+        raise ConfigError(f"{option} {value}: unknown; choose one of {', '.join(known)}")
 
 
-def _duration(option: str, text: str, least_ns: int) -> int:
+def _duration(option: str, text: str, min_ns: int) -> int:
     try:
         duration = Duration.parse(text)
     except ValueError as err:
         raise ConfigError(f"{option}: {err}") from err
-    if duration < least_ns:
-        raise ConfigError(f"{option} {text}: is too short; the logs count in milliseconds, give at least 1ms")
+    if duration < min_ns:
+        raise ConfigError(f"{option} {text}: too short; the logs have millisecond resolution, give at least 1ms")
     return int(duration)
 
 
-def read_logs(desk: Workspace, found: list[Found]) -> tuple[list[SourceFile], ImportResult]:
-    desk.progress(f"looking through {len(found):,} files")
-    sources = stage(found, desk.folder / "sources")
+def read_logs(workspace: Workspace, found: list[Found]) -> tuple[list[SourceFile], ImportResult]:
+    workspace.progress(f"reading {len(found):,} files")
+    sources = stage(found, workspace.folder / "sources")
     filled = [source for source in sources if source.kind != EMPTY]
     if not filled:
-        raise ConfigError(f"{found[0].path.parent}: all logs in it are empty; give a directory with logs of a run")
-    return sources, MLMQ_LOG.read_sources(desk, filled, ImportOptions())
+        raise ConfigError(f"{found[0].path.parent}: all its logs are empty; give a directory with logs of a run")
+    return sources, MLMQ_LOG.read_sources(workspace, filled, ImportOptions())
 
 
-def _shown(slots: list[Slot], look: LogOptions) -> bytes:
-    if look.form in _TEXTS:
-        return _TEXTS[look.form](slots).encode()
-    return _PICTURES[look.form](draw(slots, look.show, look.centre, look.bars))
+def _shown(slots: list[Slot], options: LogOptions) -> bytes:
+    if options.form in _TEXTS:
+        return _TEXTS[options.form](slots).encode()
+    return _PICTURES[options.form](draw(slots, options.show, options.centre, options.bars))
 
 
 def _listing(named: list[tuple[str, int]]) -> str:
     lines = "".join(f"{count:>12,}  {name}\n" for name, count in named)
-    return f"{lines}Give one or more of these, or how they begin, with --type.\n"
+    return f"{lines}Give one or more of these, or their beginnings, with --type.\n"
 
 
 def _report(sources: list[SourceFile], read: ImportResult, aside: UnreadableLines, skipped: int) -> None:
-    """To stderr: what was read, and what was not."""
-    said = [f"read {sum(read.records.values()):,} lines of {len(sources):,} files"]
+    """Print to stderr what was read, and what was not."""
+    lines = [f"read {sum(read.records.values()):,} lines of {len(sources):,} files"]
     if skipped:
-        said.append(f"skipped {skipped:,} files that are something else")
+        lines.append(f"skipped {skipped:,} files of other kinds")
     if aside.count:
-        said.append(f"could not read {aside.count:,} lines")
+        lines.append(f"could not read {aside.count:,} lines")
     paths = {source.number: source.path for source in sources}
-    said += [f"  {paths[source]}:{line}: {reason}" for source, line, reason in aside.first]
+    lines += [f"  {paths[source]}:{line}: {reason}" for source, line, reason in aside.first]
     if aside.count > len(aside.first) > 0:
-        said.append(f"  and {aside.count - len(aside.first):,} more")
-    said += [f"{source.path}: {source.fault}; what came before it was read" for source in sources if source.fault]
-    for sentence in said:
+        lines.append(f"  and {aside.count - len(aside.first):,} more")
+    lines += [f"{source.path}: {source.fault}; everything before it was read" for source in sources if source.fault]
+    for sentence in lines:
         print(f"  {sentence}", file=sys.stderr)
 
 

@@ -1,7 +1,7 @@
-"""Which verb, and what does its ending mean to the shell?
+"""Which verbs are there, and which exit code does each ending have?
 
 Thin: it lists the verbs in the order of the help, and turns errors into one sentence and an exit code.
-0 pass, 1 fail, 2 the person must change something, 3 invalid: we cannot say.
+0: pass. 1: fail. 2: the user must change something. 3: invalid, nothing can be said. Does no work of its own.
 """
 
 import sys
@@ -63,24 +63,24 @@ app.add_typer(system, name="system")
 
 
 def main() -> None:
-    """The one handler: a person's mistake is one sentence on stderr, never a traceback."""
+    """The one error handler: a user's mistake becomes one sentence on stderr, never a traceback."""
     from crescendo.model.errors import ConfigError, CrescendoError
 
     try:
         app()
     except ConfigError as err:
-        _complain(str(err), EXIT_USAGE)
+        _exit_with(str(err), EXIT_USAGE)
     except CrescendoError as err:
-        _complain(str(err), EXIT_INVALID)
+        _exit_with(str(err), EXIT_INVALID)
     except KeyboardInterrupt:
-        _complain("interrupted", EXIT_INVALID)
+        _exit_with("interrupted", EXIT_INVALID)
     except SystemExit as err:
-        if err.code == _TYPER_INTERRUPTED:  # it says nothing of it
-            _complain("interrupted", EXIT_INVALID)
+        if err.code == _TYPER_INTERRUPTED:  # typer prints nothing itself
+            _exit_with("interrupted", EXIT_INVALID)
         raise
 
 
-def _complain(sentence: str, code: int) -> None:
+def _exit_with(sentence: str, code: int) -> None:
     print(f"crescendo: {sentence}", file=sys.stderr)
     sys.exit(code)
 

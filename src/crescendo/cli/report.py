@@ -1,4 +1,4 @@
-"""The verb `report`: one HTML page a run."""
+"""The verb `report`: one HTML page per run."""
 
 from pathlib import Path
 

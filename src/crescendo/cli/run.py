@@ -1,4 +1,4 @@
-"""The verbs `run` and `demo`: perform, analyse, report, say the verdict."""
+"""The verbs `run` and `demo`: run the experiment, analyse it, write the report, print the verdict."""
 
 import shlex
 import signal
@@ -20,7 +20,7 @@ from crescendo.model.experiment import Experiment, experiment_from, load_experim
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.spark.settings import check_master
 from crescendo.record.manifest import State
-from crescendo.record.observed import take_up_note
+from crescendo.record.observed import move_note_to_manifest
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
 from crescendo.run.execute import RunObserver, RunResult, execute
@@ -47,20 +47,20 @@ def run(
         command += ["--master", master]
     if experiment.search is not None:
         if live:
-            raise ConfigError(f"--live: follows one run, but {path} searches with many; leave it out")
+            raise ConfigError(f"--live: it follows a single run, but {path} is a search over many; remove it")
         from crescendo.cli.search import search
 
         return search(experiment, command, out, control_url, as_json, master)
-    return _carry_out(experiment, command, out, control_url, as_json, live, master)
+    return _run_experiment(experiment, command, out, control_url, as_json, live, master)
 
 
 def demo(out: Path, as_json: bool) -> int:
     document = yaml.safe_load((files("crescendo.run") / "demo.yml").read_text(encoding="utf-8"))
-    return _carry_out(experiment_from(document), ["crescendo", "demo"], out, None, as_json)
+    return _run_experiment(experiment_from(document), ["crescendo", "demo"], out, None, as_json)
 
 
 class Interruption:
-    """Ctrl-C and SIGTERM: the first asks the run to stop, the second insists."""
+    """Ctrl-C and SIGTERM: the first asks the run to stop, the second aborts it."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -73,7 +73,7 @@ class Interruption:
         self.asked = True
 
 
-def _carry_out(
+def _run_experiment(
     experiment: Experiment,
     command: list[str],
     out: Path,
@@ -83,31 +83,31 @@ def _carry_out(
     master: str | None = None,
 ) -> int:
     interruption = Interruption()
-    with Analyst(master) as analyst:  # says at once when there is no Java, not after the run
-        performance = perform_watched(experiment, command, out, control_url, analyst, interruption, live)
-        if performance.state is State.INTERRUPTED:
-            return _say_interrupted(performance.run_dir)
+    with Analyst(master) as analyst:  # fails at once when there is no Java, not after the run
+        result = execute_observed(experiment, command, out, control_url, analyst, interruption, live)
+        if result.state is State.INTERRUPTED:
+            return _say_interrupted(result.run_dir)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)  # from here on there is nothing left to seal
         try:
             with Progress() as progress:
-                summary = analyst.analyze(performance.run_dir, progress)
+                summary = analyst.analyze(result.run_dir, progress)
                 progress("writing the report")
-                report_path = write_page(performance.run_dir)
+                report_path = write_page(result.run_dir)
         except KeyboardInterrupt:
             analyst.close(at_once=True)
-            return _say_interrupted(performance.run_dir)
-        _show(summary, report_path, as_json)  # before Spark is put away: nobody should wait for that
+            return _say_interrupted(result.run_dir)
+        _show(summary, report_path, as_json)  # before Spark is shut down: the user need not wait for that
     return EXIT_CODES[summary.verdict.outcome]
 
 
 def _say_interrupted(run_dir: Path) -> int:
-    print(f"VERDICT invalid · interrupted · what was recorded is kept in {run_dir}", flush=True)
-    print(f"  to look at it: crescendo analyze {shlex.quote(str(run_dir))}", file=sys.stderr)
+    print(f"VERDICT invalid · interrupted · the partial recording is kept in {run_dir}", flush=True)
+    print(f"  to analyse it: crescendo analyze {shlex.quote(str(run_dir))}", file=sys.stderr)
     return EXIT_CODES[Outcome.INVALID]
 
 
-def perform_watched(
+def execute_observed(
     experiment: Experiment,
     command: list[str],
     out: Path,
@@ -118,11 +118,11 @@ def perform_watched(
 ) -> RunResult:
     with Progress() as progress, LiveView() as view, LiveTables(live, view.say) as tables:
 
-        def on_mark(mark: RecordEvent) -> None:
-            if mark.kind == "start":
+        def on_event(event: RecordEvent) -> None:
+            if event.kind == "start":
                 progress.pause()
-            elif mark.kind == "lost":
-                view.say(f"lost {mark.detail['peer']}: {mark.detail['reason']}; the run can no longer pass")
+            elif event.kind == "lost":
+                view.say(f"lost {event.detail['peer']}: {event.detail['reason']}; the run can no longer pass")
 
         def interrupted() -> bool:
             return interruption.asked
@@ -134,18 +134,18 @@ def perform_watched(
         def await_prepared() -> None:
             analyst.wait(interrupted)
             if live:
-                progress("letting Spark practise for the live tables")
+                progress("warming up Spark for the live tables")
             tables.wait_until_ready(interrupted)
 
         def watch(state: RunState) -> None:
             view(state)
             tables.follow(state)
 
-        watcher = RunObserver(interrupted, progress, watch, on_mark, prepare, await_prepared)
-        performance = execute(experiment, out=out, command=command, watcher=watcher, control_url=control_url)
+        observer = RunObserver(interrupted, progress, watch, on_event, prepare, await_prepared)
+        result = execute(experiment, out=out, command=command, observer=observer, control_url=control_url)
         tables.finish(interrupted)
-        take_up_note(performance.run_dir)  # whoever watched: this run's own tables, or somebody at another terminal
-        return performance
+        move_note_to_manifest(result.run_dir)  # of any watcher: --live, or `crescendo watch` in another terminal
+        return result
 
 
 def write_page(run_dir: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The verb `system`: systems under test that are started by hand and stay until they are taken down."""
+"""The verb `system`: systems under test that are started by hand and run until they are stopped."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ from crescendo.systems.settings import protocols_of
 
 _TEXTS = {"user", "password"}  # 007 is a password, not the number seven
 _FOLLOW_POLL_S = 0.2
-_PIECE_BYTES = 2**20
+_CHUNK_BYTES = 2**20
 
 
 def list_kinds(as_json: bool) -> int:
@@ -65,7 +65,7 @@ def up(
     as_json: bool,
 ) -> int:
     chosen = system_of(kind)
-    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends us gets everything taken down again
+    for number in (signal.SIGTERM, signal.SIGHUP):  # these signals too must shut the system down again
         signal.signal(number, _interrupt)
     with Progress() as progress:
         progress(f"starting {kind}")
@@ -83,26 +83,26 @@ def up(
     print(f"{record.name} is up: {record.facts['kind']} {record.facts['version']}, pid {record.facts['pid']}")
     for endpoint, url in record.endpoints.items():
         print(f"  {endpoint:11} {url}")
-    print(f"to end it: crescendo system down {record.name}", file=sys.stderr)
+    print(f"to stop it: crescendo system down {record.name}", file=sys.stderr)
     return 0
 
 
 def down(names: Sequence[str], everything: bool) -> int:
     if bool(names) == everything:
-        raise ConfigError("name the systems to take down, or give --all")
+        raise ConfigError("name the systems to stop, or give --all")
     for name in detached.names() if everything else names:
         print(f"{name} is down" if detached.down(name) else f"{name} was not up")
     return 0
 
 
 def status(names: Sequence[str], as_json: bool) -> int:
-    """0 when everything that was asked for is up, otherwise 1."""
+    """0 when every requested system is up, otherwise 1."""
     records = detached.standing()
     if names:
         known = {record.name: record for record in records}
         for name in names:
             if name not in known:
-                raise ConfigError(f"no system is called {name}; known: {', '.join(known) or 'none is up'}")
+                raise ConfigError(f"no system is called {name}; known: {', '.join(known) or 'none'}")
         records = [known[name] for name in names]
     if as_json:
         _print_json([_shown(record) for record in records])
@@ -127,36 +127,37 @@ def logs(name: str, follow: bool) -> int:
     except KeyboardInterrupt:
         return 0  # this is how following ends
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough; no word at exit
+        # The reader closed the pipe: print no error message at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _print_logs(paths: Sequence[Path], go_on: Callable[[], bool]) -> None:
-    """As bytes, because they are somebody else's, and in pieces, because they may be long."""
+def _print_logs(paths: Sequence[Path], follow: Callable[[], bool]) -> None:
+    """As bytes, because their encoding is unknown, and in chunks, because they may be long."""
     read = dict.fromkeys(paths, 0)
     last: Path | None = None
     while True:
         grown = False
         for path in paths:
-            while piece := _piece(path, read[path]):
+            while chunk := _read_chunk(path, read[path]):
                 if len(paths) > 1 and path is not last:
                     sys.stdout.buffer.write(f"==> {path.stem} <==\n".encode())
                 grown, last = True, path
-                read[path] += len(piece)
-                sys.stdout.buffer.write(piece)
+                read[path] += len(chunk)
+                sys.stdout.buffer.write(chunk)
         sys.stdout.flush()
-        if not grown and not go_on():
+        if not grown and not follow():
             return
         time.sleep(_FOLLOW_POLL_S if not grown else 0)
 
 
-def _piece(path: Path, start: int) -> bytes:
+def _read_chunk(path: Path, start: int) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(start)
-            return file.read(_PIECE_BYTES)
+            return file.read(_CHUNK_BYTES)
     except FileNotFoundError:
-        return b""  # taken down while we looked
+        return b""  # the system was stopped meanwhile
 
 
 def _described(kind: SystemKind) -> dict[str, Any]:
@@ -170,9 +171,9 @@ def _described(kind: SystemKind) -> dict[str, Any]:
     }
 
 
-def _guarded(look: Callable[[], str]) -> tuple[str | None, str | None]:
+def _guarded(find: Callable[[], str]) -> tuple[str | None, str | None]:
     try:
-        return look(), None
+        return find(), None
     except ConfigError as err:
         return None, str(err)
 
@@ -198,7 +199,7 @@ def _setting(text: str) -> tuple[str, Any]:
     try:
         return key, yaml.safe_load(value)
     except yaml.YAMLError as err:
-        raise ConfigError(f"--set {key}: the value is no YAML; write for example --set queues=[perf]") from err
+        raise ConfigError(f"--set {key}: the value is not valid YAML; write for example --set queues=[perf]") from err
 
 
 def _port(text: str) -> tuple[str, int]:

@@ -1,6 +1,6 @@
-"""How does a verb talk to the person?
+"""How does a verb print progress and results?
 
-Progress goes to stderr, results to stdout. On a terminal the progress line is replaced, in a log it is appended; with
+Progress goes to stderr, results to stdout. On a terminal the progress line is redrawn, in a log it is appended; with
 --json only the JSON reaches stdout.
 """
 
@@ -20,7 +20,7 @@ EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INVALID: 3}
 
 
 class Progress:
-    """A line that says what is happening."""
+    """A line that shows the current step."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -37,7 +37,7 @@ class Progress:
         self._status.update(sentence)
 
     def pause(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._status is not None and self._started:
             self._started = False
             self._status.stop()
@@ -50,7 +50,7 @@ class Progress:
 
 
 def print_verdict(summary: Summary) -> None:
-    """The closing lines: the checks first, then everything in one line."""
+    """The closing lines: first the checks, then the verdict line."""
     console = Console(highlight=False, soft_wrap=True)
     for check in summary.verdict.checks:
         colour = _COLOURS[check.outcome]
@@ -62,8 +62,8 @@ def print_verdict(summary: Summary) -> None:
     for reason in summary.verdict.reasons:
         console.print(f"  [yellow]invalid[/yellow] {reason}")
     colour = _COLOURS[summary.verdict.outcome]
-    word, _, rest = verdict_line(summary).partition(" · ")
-    console.print(f"[bold {colour}]{word}[/bold {colour}] · {rest}")
+    verdict, _, rest = verdict_line(summary).partition(" · ")
+    console.print(f"[bold {colour}]{verdict}[/bold {colour}] · {rest}")
 
 
 def verdict_line(summary: Summary) -> str:
@@ -71,7 +71,7 @@ def verdict_line(summary: Summary) -> str:
     total = summary.total
     parts = [f"VERDICT {summary.verdict.outcome.value}"]
     if summary.state != State.SEALED:
-        parts.append(f"no headline: the recording is {summary.state}, and the counts are of what is left of it")
+        parts.append(f"no headline: the recording is {summary.state}, and the counts cover only what was kept")
     elif total.lost_acknowledged:
         parts.append("no performance headline: acknowledged messages were lost")
     else:

@@ -1,7 +1,7 @@
-"""The verb `watch`: live tables of a run that goes on; and how `run --live` shows those of its companion.
+"""The verb `watch`: live tables of a run in progress; also how `run --live` shows those of its watcher process.
 
-On a terminal the latest periods stand in a table that is redrawn. Elsewhere a line is printed when a period is closed:
-from then on nothing can change it.
+On a terminal the latest periods are shown in a table that is redrawn. Elsewhere a line is printed when a period is
+closed: from then on it cannot change.
 """
 
 import signal
@@ -28,17 +28,17 @@ from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import read_manifest
 
 _ROWS = 15
-_LEAST_NS = 10**8
+_MIN_NS = 10**8
 _LAST_PARTS_S = 120.0
-_CORES = 1  # the others are for the run
-_JAVA = ("-XX:TieredStopAtLevel=1",)  # the quick compiler takes a third less from the run, and is quick enough
+_CORES = 1  # leave the others to the run
+_JAVA = ("-XX:TieredStopAtLevel=1",)  # the C1 compiler takes a third less CPU from the run, and is fast enough
 
 
 def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
-    period_ns = _duration("--period", period, _LEAST_NS)
+    period_ns = _duration("--period", period, _MIN_NS)
     late_after_ns = _duration("--late-after", late_after, 0)
     if run != FROM_STDIN:
-        read_manifest(Path(run))  # a directory that is no recording needs no Spark to be refused
+        read_manifest(Path(run))  # reject a directory that is not a recording before Spark starts
     from crescendo.cli.run import Interruption
     from crescendo.pipeline.live.warm_up import warm_up
     from crescendo.pipeline.live.watch import watch as follow
@@ -56,8 +56,8 @@ def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
             print(READY, flush=True)
             run = sys.stdin.readline().strip()
             if not run:
-                return 0  # there will be no run
-        interruption = Interruption()  # after Spark, which has a handler of its own
+                return 0  # the run was cancelled
+        interruption = Interruption()  # after Spark, which installs its own handler
         with View(as_json) as view:
             follow(
                 Path(run),
@@ -72,20 +72,20 @@ def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
     return 0
 
 
-def _duration(option: str, text: str, least_ns: int) -> int:
+def _duration(option: str, text: str, min_ns: int) -> int:
     try:
         duration = Duration.parse(text)
     except ValueError as err:
         raise ConfigError(f"{option}: {err}") from err
-    if duration < least_ns:
-        raise ConfigError(f"{option} {text}: is too short; give at least {Duration(least_ns)}")
+    if duration < min_ns:
+        raise ConfigError(f"{option} {text}: too short; give at least {Duration(min_ns)}")
     if duration % 1000:
-        raise ConfigError(f"{option} {text}: is finer than a microsecond; give whole microseconds")
+        raise ConfigError(f"{option} {text}: finer than a microsecond; give whole microseconds")
     return int(duration)
 
 
 class View:
-    """Shows what it is called with; a context manager around it."""
+    """Shows each snapshot that it is called with. Use as a context manager."""
 
     def __init__(self, as_json: bool) -> None:
         console = Console(highlight=False)
@@ -93,16 +93,16 @@ class View:
         self._latest: dict[int, Period] = {}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
 
-    def __call__(self, glance: Snapshot) -> None:
+    def __call__(self, snapshot: Snapshot) -> None:
         if self._as_json:
-            print(msgspec.json.encode(glance).decode(), flush=True)
+            print(msgspec.json.encode(snapshot).decode(), flush=True)
         elif self._live is None:
-            for line in lines_of(glance):
+            for line in lines_of(snapshot):
                 print(line, flush=True)
         else:
-            self._latest |= {period.start_ns: period for period in glance.periods}
+            self._latest |= {period.start_ns: period for period in snapshot.periods}
             self._latest = dict(sorted(self._latest.items())[-_ROWS:])
-            self._live.update(_table(glance, list(self._latest.values())), refresh=True)
+            self._live.update(_table(snapshot, list(self._latest.values())), refresh=True)
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -115,30 +115,30 @@ class View:
 
 
 class LiveTables:
-    """What `run --live` shows: the lines of a companion process. Without it, nothing."""
+    """The output of `run --live`: the lines of a watcher process. Without --live it does nothing."""
 
     def __init__(self, wanted: bool, say: Callable[[str], None]) -> None:
-        self._companion = WatcherProcess(die_with_parent()) if wanted else None
+        self._watcher = WatcherProcess(die_with_parent()) if wanted else None
         self._say = say
 
     def start(self) -> None:
-        if self._companion is not None:
-            self._companion.start()
+        if self._watcher is not None:
+            self._watcher.start()
 
     def wait_until_ready(self, interrupted: Callable[[], bool]) -> None:
-        if self._companion is not None:
-            self._companion.wait_until_ready(interrupted)
+        if self._watcher is not None:
+            self._watcher.wait_until_ready(interrupted)
 
     def follow(self, run: RunState) -> None:
-        """Called again and again while the run goes on."""
-        if self._companion is not None and run.stage in {Stage.RUNNING, Stage.DRAINING, Stage.STOPPING}:
-            self._companion.look_at(Path(run.plan.peers[0].assignment["run_dir"]))
+        """Called repeatedly while the run is in progress."""
+        if self._watcher is not None and run.stage in {Stage.RUNNING, Stage.DRAINING, Stage.STOPPING}:
+            self._watcher.look_at(Path(run.plan.peers[0].assignment["run_dir"]))
             self._show(0.0)
 
     def finish(self, interrupted: Callable[[], bool]) -> None:
         """The run has ended: show what its last parts add."""
         waited_s = 0.0
-        while self._companion is not None and waited_s < _LAST_PARTS_S and not interrupted():
+        while self._watcher is not None and waited_s < _LAST_PARTS_S and not interrupted():
             self._show(0.2)
             waited_s += 0.2
 
@@ -146,27 +146,27 @@ class LiveTables:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
-        if self._companion is not None:
-            self._companion.stop()
+        if self._watcher is not None:
+            self._watcher.stop()
 
     def _show(self, wait_s: float) -> None:
-        if self._companion is None:
+        if self._watcher is None:
             return
-        found = self._companion.lines(wait_s)
+        found = self._watcher.lines(wait_s)
         for line in found or ():
             for sentence in lines_of(msgspec.json.decode(line, type=Snapshot)):
                 self._say(sentence)
         if found is None:
-            if complaint := self._companion.complaint():
+            if complaint := self._watcher.complaint():
                 self._say(f"the live tables ended: {complaint}")
-            self._companion.stop()
-            self._companion = None
+            self._watcher.stop()
+            self._watcher = None
 
 
-def lines_of(glance: Snapshot) -> list[str]:
-    """A line for every period that was closed, and one for the end."""
-    lines = [_line(period) for period in glance.periods if period.closed]
-    return [*lines, _closing(glance.account)] if glance.ended else lines
+def lines_of(snapshot: Snapshot) -> list[str]:
+    """One line per closed period, and one at the end."""
+    lines = [_line(period) for period in snapshot.periods if period.closed]
+    return [*lines, _closing(snapshot.account)] if snapshot.ended else lines
 
 
 def _line(period: Period) -> str:
@@ -187,8 +187,8 @@ def _closing(account: LiveTotals) -> str:
     return f"live tables: {counts}{late if account.late_parts else f', {account.parts:,} parts, none late'}"
 
 
-def _table(glance: Snapshot, periods: list[Period]) -> Table:
-    table = Table(title=glance.run, caption=_closing(glance.account), box=box.SIMPLE_HEAD, title_justify="left")
+def _table(snapshot: Snapshot, periods: list[Period]) -> Table:
+    table = Table(title=snapshot.run, caption=_closing(snapshot.account), box=box.SIMPLE_HEAD, title_justify="left")
     kind = next((kind for period in reversed(periods) for kind in _kinds(period)), "response")
     for name in ("", "sent/s", "received/s", "settled/s", f"{kind} p50", "p99", "max", "settle p99", ""):
         table.add_column(name, justify="right")
@@ -207,7 +207,7 @@ def _table(glance: Snapshot, periods: list[Period]) -> Table:
 
 
 def _kinds(period: Period) -> list[str]:
-    """Response where messages were due, transfer where they were not."""
+    """Response where messages have due times, transfer where they have none."""
     return [next((kind for kind in ("response", "transfer") if kind in period.latency), "")] if period.received else []
 
 

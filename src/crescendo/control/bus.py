@@ -1,8 +1,8 @@
 """How do notes travel?
 
-A thin MQTT 3.1.1 client: a background thread keeps the connection, notes go out by `publish` and come in through a
-queue. A lost connection stays lost: whoever was cut off cannot know what was missed, so there is no reconnecting
-behind the owner's back. Understands notes, but not what they mean.
+A thin MQTT 3.1.1 client: a background thread owns the connection, `publish` sends notes and a queue holds the incoming
+ones. A lost connection stays lost: a client that was cut off cannot know what it missed, so the bus never reconnects
+by itself. Decodes notes, but does not interpret them.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.experiment import redact_url_text
 
 KEEPALIVE_S = 3
-"""A broker publishes the last will at once when the socket closes, and after 1.5 times this when it falls silent."""
+"""The broker publishes the last will at once when the socket closes, or after 1.5 times this without traffic."""
 
 FLUSH_TIMEOUT_S = 2.0
 _DEFAULT_PORT = PORTS["mqtt"]
@@ -36,7 +36,7 @@ class Bus:
         self, url: str, client_id: str, subscriptions: tuple[str, ...], will: tuple[str, bytes] | None = None
     ) -> None:
         self._shown_url = redact_url_text(url)
-        self._host, self._port, user, password = _parts_of(url)
+        self._host, self._port, user, password = _parse_url(url)
         self._subscriptions = subscriptions
         self._notes: queue.SimpleQueue[Note | None] = queue.SimpleQueue()
         self._pending: list[mqtt.MQTTMessageInfo] = []
@@ -44,7 +44,7 @@ class Bus:
         self._ready = threading.Event()
         self._disconnected = threading.Event()
         self._refusal = ""
-        self.rejected = 0  # arrivals that were no notes
+        self.rejected = 0  # messages that could not be decoded as notes
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id, protocol=mqtt.MQTTv311, reconnect_on_failure=False
         )
@@ -52,7 +52,7 @@ class Bus:
             self._client.username_pw_set(user, password)
         if will is not None:
             self._client.will_set(will[0], will[1], qos=1)
-        self._client.on_socket_open = _send_at_once
+        self._client.on_socket_open = _disable_nagle
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
@@ -63,7 +63,7 @@ class Bus:
         return self._ready.is_set() and not self._disconnected.is_set() and not self._refusal
 
     def connect(self, timeout_s: float = 5.0) -> None:
-        """Return when every subscription is in force; otherwise say in one sentence why not."""
+        """Return when every subscription is active; raise with the reason otherwise."""
         deadline = time.monotonic() + timeout_s
         self._client.connect_timeout = timeout_s
         try:
@@ -78,11 +78,11 @@ class Bus:
             return
         self.close()
         if self._refusal:
-            raise ConfigError(f"the control broker {self._shown_url} refused us: {self._refusal}")
+            raise ConfigError(f"the control broker {self._shown_url} refused the connection: {self._refusal}")
         raise PeerError(f"{self._shown_url} does not answer as an MQTT broker")
 
     def publish(self, topic: str, note: Note, qos: int) -> None:
-        """Hand a note to the network thread. After the connection was lost this does nothing; see `connected`."""
+        """Pass a note to the network thread. Does nothing once the connection is lost; see `connected`."""
         content = encode_note(note)
         if not self.connected:
             return
@@ -91,14 +91,14 @@ class Bus:
             self._pending = [one for one in (*self._pending, info) if not _is_settled(one)]
 
     def next(self, timeout_s: float = 0.0) -> Note | None:
-        """The next note, or None when none came in time or the connection broke meanwhile."""
+        """The next note, or None on a timeout or when the connection breaks."""
         try:
             return self._notes.get(timeout=timeout_s) if timeout_s > 0 else self._notes.get_nowait()
         except queue.Empty:
             return None
 
     def close(self) -> None:
-        """Send what is still to be sent, then disconnect properly: no last will."""
+        """Flush pending notes, then disconnect cleanly, so that no last will is published."""
         deadline = time.monotonic() + FLUSH_TIMEOUT_S
         with self._pending_lock:
             pending, self._pending = self._pending, []
@@ -107,7 +107,7 @@ class Bus:
                 with contextlib.suppress(RuntimeError):
                     info.wait_for_publish(0.1)
         self._client.disconnect()
-        # paho forgets its thread when that ends; where both happen at once there is nothing left to join.
+        # paho drops the reference to its thread when the thread ends; in that race there is nothing left to join.
         with contextlib.suppress(AttributeError):
             self._client.loop_stop()
         self._disconnected.set()
@@ -137,27 +137,27 @@ class Bus:
         self, client: mqtt.Client, userdata: Any, flags: Any, reason: ReasonCode, properties: Any
     ) -> None:
         self._disconnected.set()
-        self._notes.put(None)  # wakes whoever waits in next()
+        self._notes.put(None)  # wakes a caller blocked in next()
 
     def _refuse(self, reason: str) -> None:
         self._refusal = reason
         self._ready.set()
 
 
-def _send_at_once(client: mqtt.Client, userdata: Any, sock: Any) -> None:
-    # A note and the acknowledgement before it are two small writes: Nagle would hold the second back for 40 ms.
+def _disable_nagle(client: mqtt.Client, userdata: Any, sock: Any) -> None:
+    # A note and the acknowledgement before it are two small writes: Nagle would delay the second by 40 ms.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _is_settled(info: mqtt.MQTTMessageInfo) -> bool:
-    """Whether nothing more will become of it: it was delivered, or it never will be."""
+    """Whether its fate is final: it was delivered, or it never will be."""
     try:
         return info.is_published()
     except (RuntimeError, ValueError):
         return True
 
 
-def _parts_of(url: str) -> tuple[str, int, str | None, str | None]:
+def _parse_url(url: str) -> tuple[str, int, str | None, str | None]:
     wanted = "mqtt://[user:password@]host[:port]"
     try:
         parts = urlsplit(url)

@@ -1,8 +1,8 @@
-"""Where does the control broker come from when nobody gave one?
+"""Where does the control broker come from when the user names none?
 
-From a child process: amqtt on a free loopback port, ready when the constructor returns. Not in the conductor's own
-process, because it costs 0.65 ms a note and would starve the leases. The child holds no state worth saving, so it is
-ended without ceremony, and it ends by itself when its parent dies. Speaks no notes and serves no other host.
+From a child process: amqtt on a free loopback port, ready when the constructor returns. It does not run inside the
+conductor's process, because it costs 0.65 ms per note and would delay lease renewals. The child holds no state worth
+saving, so it is simply terminated, and it exits by itself when its parent dies. Knows no notes; serves this host only.
 """
 
 import os
@@ -25,13 +25,13 @@ class EmbeddedBroker:
     """An MQTT broker for one run. Use as a context manager, or call close()."""
 
     def __init__(self, preexec_fn: Callable[[], None] | None = None) -> None:
-        # Its own process group: Ctrl-C at the terminal must not take the control plane away while the run stops.
+        # Its own process group: Ctrl-C at the terminal must not kill the control plane while the run stops.
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "crescendo.control.embedded_broker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            preexec_fn=preexec_fn,  # noqa: PLW1509 - the caller's; meant for one prctl, not for Python at large
+            preexec_fn=preexec_fn,  # noqa: PLW1509 - from the caller; meant for a single prctl
             process_group=0,
         )
         try:
@@ -53,7 +53,7 @@ class EmbeddedBroker:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the child for sure: ask, wait, then insist."""
+        """Terminate the child; kill it if it does not exit in time."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -76,7 +76,7 @@ class EmbeddedBroker:
             raise LostError("the control broker has no output to report its port on")
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
-            # The child writes its one line in a single write, so it is either all there or not there.
+            # The child writes its line in a single write, so the line is either complete or absent.
             line = pipe.readline().decode() if selector.select(START_TIMEOUT_S) else ""
         if not line.strip().isdigit():
             raise LostError(f"the control broker did not start: {line.strip() or 'no answer'}")
@@ -88,7 +88,7 @@ def main() -> None:
     import asyncio
     import logging
 
-    logging.disable()  # amqtt logs every lost client as a warning; whoever watches the run is told by a last will
+    logging.disable()  # amqtt logs every lost client as a warning; the conductor learns of it by the last will
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         asyncio.run(_serve())
@@ -103,7 +103,7 @@ async def _serve() -> None:
     from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
     from amqtt.broker import Broker
 
-    # We listen ourselves and hand the connections over: amqtt does not say which port the system chose.
+    # Listen here and pass the connections on: amqtt does not report which port the kernel chose.
     broker = Broker(
         {
             "listeners": {"default": {"type": "external"}},
@@ -127,7 +127,7 @@ def _report(line: str) -> None:
 def _end_with_parent() -> None:
     while os.read(0, 4096):
         pass
-    os._exit(0)  # at once: a graceful end would wait for clients that may be gone as well
+    os._exit(0)  # at once: a graceful exit would wait for clients that may be dead as well
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What do conductor and peers say to each other?
+"""Which messages do the conductor and the peers exchange?
 
 A note is one MessagePack array: kind, command, correlation, sender, payload. The numbers of the commands are those of
-the Maestro protocol. Payloads are plain maps on the wire and frozen values in the code; whatever does not fit is the
-other side's fault and becomes a PeerError. Knows neither topics nor sockets, and reads no clock.
+the Maestro protocol. Payloads are plain maps on the wire and frozen values in the code; a payload that does not fit is
+the other side's fault and raises a PeerError. Knows neither topics nor sockets, and reads no clock.
 """
 
 from enum import IntEnum
@@ -17,7 +17,7 @@ MAX_NOTE_BYTES = 2**20
 """Enough for the assignment of thousands of connections; anything larger is not a note."""
 
 Fault = Literal["config", "peer", "lost"]
-"""Whose fault: the person's (config), the system under test's (peer), or nobody knows (lost)."""
+"""Whose fault: the user's (config), the system under test's (peer), or unknown (lost)."""
 
 
 class NoteKind(IntEnum):
@@ -47,7 +47,7 @@ class Command(IntEnum):
 
 
 class Identity(Struct, frozen=True, array_like=True):
-    """Who is speaking: the id the conductor planned, and the process behind it."""
+    """The sender of a note: the id that the conductor planned, and the process behind it."""
 
     id: str
     role: str
@@ -56,7 +56,7 @@ class Identity(Struct, frozen=True, array_like=True):
 
 
 class Note(Struct, frozen=True, array_like=True):
-    """One message of the control protocol. Notifications answer nothing; their correlation is 0."""
+    """One message of the control protocol. Notifications answer no request; their correlation is 0."""
 
     kind: NoteKind
     command: Command
@@ -66,7 +66,7 @@ class Note(Struct, frozen=True, array_like=True):
 
 
 class NotePayload(Struct, frozen=True):
-    """A typed payload. Unknown keys are ignored, so that a newer peer may say more."""
+    """A typed payload. Unknown keys are ignored, so that a newer peer may send more."""
 
     def to_payload(self) -> dict[str, Any]:
         payload: dict[str, Any] = msgspec.to_builtins(self)
@@ -77,7 +77,7 @@ class NotePayload(Struct, frozen=True):
         try:
             return msgspec.convert(payload, cls)
         except msgspec.ValidationError as err:
-            raise PeerError(f"a payload is no {cls.__name__}: {err}") from err
+            raise PeerError(f"not a valid {cls.__name__} payload: {err}") from err
 
 
 class Hello(NotePayload, frozen=True):
@@ -94,7 +94,7 @@ class Start(NotePayload, frozen=True):
 
 
 class Statistics(NotePayload, frozen=True):
-    """STATS, NOTIFY_SUCCESS and answers: what a peer has done so far."""
+    """STATS, NOTIFY_SUCCESS and answers: a peer's progress so far."""
 
     t_ns: int
     counts: dict[str, int] = field(default_factory=dict)  # address -> messages since the start
@@ -102,7 +102,7 @@ class Statistics(NotePayload, frozen=True):
     rate: float = 0.0  # messages in the last second
     p99_ns: int | None = None
     cpu: float = 0.0  # cores used in the last second
-    values: dict[str, float] = field(default_factory=dict)  # whatever else was measured, by name
+    values: dict[str, float] = field(default_factory=dict)  # further measurements, by name
 
 
 class Failure(NotePayload, frozen=True):
@@ -112,8 +112,8 @@ class Failure(NotePayload, frozen=True):
     fault: Fault
 
 
-class Breakdown(NotePayload, frozen=True):
-    """NOTIFY_FAIL: the failure, and what was done until then."""
+class FailureReport(NotePayload, frozen=True):
+    """NOTIFY_FAIL: the failure, and the progress up to it."""
 
     failure: Failure
     statistics: Statistics
@@ -127,8 +127,8 @@ def encode_note(note: Note) -> bytes:
     content = _encoder.encode(note)
     if len(content) > MAX_NOTE_BYTES:
         raise ConfigError(
-            f"{note.command.name} for {note.sender.id} would take {len(content)} bytes, a note has at most "
-            f"{MAX_NOTE_BYTES}; share the connections among more peers"
+            f"{note.command.name} for {note.sender.id} needs {len(content)} bytes, but a note has at most "
+            f"{MAX_NOTE_BYTES}; spread the connections over more peers"
         )
     return content
 

@@ -1,7 +1,7 @@
 """How does a sender or receiver process take part in a run?
 
-It joins, is given requests, answers each of them once, and reports. There is no heartbeat thread on purpose: reports
-come from the main loop, so a main loop that hangs loses its lease. A peer that has lost its control connection is
+It joins, receives requests, answers each of them once, and reports. There is deliberately no heartbeat thread: reports
+come from the main loop, so a hanging main loop loses its lease. A peer that has lost its control connection is
 orphaned and must stop by itself. Decides nothing; knows neither load nor recording.
 """
 
@@ -13,9 +13,9 @@ from crescendo import __version__
 from crescendo.control import topics
 from crescendo.control.bus import Bus
 from crescendo.control.notes import (
-    Breakdown,
     Command,
     Failure,
+    FailureReport,
     Hello,
     Identity,
     Note,
@@ -26,7 +26,7 @@ from crescendo.control.notes import (
 )
 
 HEARTBEAT_NS = 1_200_000_000
-"""A little over a second, so that a main loop reporting every second is never doubled."""
+"""Slightly more than a second, so that a main loop that reports every second needs no extra heartbeat."""
 
 
 def identity_of_this_process(peer_id: str, role: str) -> Identity:
@@ -43,7 +43,7 @@ class Peer:
         )
         self._bus = Bus(
             control_url,
-            # The pid makes it unique: a broker throws out the older of two clients with the same id.
+            # The pid makes it unique: a broker disconnects the older of two clients with the same id.
             client_id=f"{identity.id}-{identity.pid}",
             subscriptions=(topics.peer(identity.id), topics.PEERS),
             will=(topics.NOTIFICATIONS, encode_note(will)),
@@ -55,7 +55,7 @@ class Peer:
 
     @property
     def orphaned(self) -> bool:
-        """Whether the control connection was lost. Nobody will say stop any more, so stop."""
+        """Whether the control connection was lost. No stop request can arrive any more, so the peer must stop."""
         return self._joined and not self._bus.connected
 
     def join(self, timeout_s: float = 10.0) -> None:
@@ -65,7 +65,7 @@ class Peer:
         self._notify(Command.GROUP_JOIN, Hello(time.time_ns() - time.monotonic_ns(), __version__))
 
     def next_request(self, timeout_s: float = 0.0) -> Note | None:
-        """The next request, each of them once. Keeps the lease while it waits; returns early when orphaned."""
+        """The next request, each one only once. Renews the lease while it waits; returns early when orphaned."""
         deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             now_ns = time.monotonic_ns()
@@ -88,24 +88,24 @@ class Peer:
         self._reply(request, command, failure)
 
     def report(self, statistics: Statistics) -> None:
-        """Tell how far we are. This is also the heartbeat that renews the lease."""
+        """Report progress. This is also the heartbeat that renews the lease."""
         self._statistics = statistics
         self._reported_ns = time.monotonic_ns()
-        # Quality 0: the next report replaces this one, and repeating an old one would help nobody.
+        # QoS 0: the next report replaces this one, and repeating an old one would be useless.
         self._notify(Command.STATS, statistics, qos=0)
 
     def finish(self, statistics: Statistics) -> None:
-        """Say that the own part of the run is done. The peer stays until it is halted."""
+        """Announce that this peer's part of the run is done. The peer stays connected until it is halted."""
         self._statistics = statistics
         self._notify(Command.NOTIFY_SUCCESS, statistics)
 
     def fail(self, failure: Failure, statistics: Statistics) -> None:
-        """Say that the own part of the run has failed. Nothing more is expected from this peer afterwards."""
+        """Announce that this peer's part of the run has failed. No further work is expected from this peer."""
         self._statistics = statistics
-        self._notify(Command.NOTIFY_FAIL, Breakdown(failure, statistics))
+        self._notify(Command.NOTIFY_FAIL, FailureReport(failure, statistics))
 
-    def leave(self) -> None:
-        """Send what is left and disconnect properly: no last will."""
+    def close(self) -> None:
+        """Flush pending notes and disconnect cleanly, so that no last will is published."""
         self._joined = False
         self._bus.close()
 

@@ -1,8 +1,8 @@
-"""How does a peer process live from its first note to its last?
+"""What does a peer process do from its first note to its last?
 
-Join, prepare when it is given its assignment, start at the moment all share, stop when told, leave. Whatever goes wrong
-is said in a note with its reason, and a peer that has lost its conductor stops by itself. What there is to prepare, to
-do and to close is the business of each role.
+It joins, prepares when it receives its assignment, starts at the common start time, stops on request, and disconnects.
+Every failure is reported in a note with its reason, and a peer that has lost its conductor stops by itself. What to
+prepare, run and close is up to each role.
 """
 
 import time
@@ -20,30 +20,30 @@ _STOPS = {Command.STOP_SENDER, Command.STOP_RECEIVER, Command.STOP_INSPECTOR}
 class PeerLoop(ABC):
     """One peer process, whatever its role."""
 
-    pause_s = 1.0
-    """How long it waits for a request before it sees to itself."""
+    request_timeout_s = 1.0
+    """How long to wait for a request before `_idle` is called."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._statistics = Statistics(t_ns=time.monotonic_ns())  # the last word about what was done
-        self._stop_request: Note | None = None  # came while the role was at work; answered when that has ended
+        self._statistics = Statistics(t_ns=time.monotonic_ns())  # the latest progress
+        self._stop_request: Note | None = None  # arrived while the role was working; answered when it has ended
 
     def run(self) -> None:
-        """All of it, until halted or orphaned."""
+        """Run until halted or orphaned."""
         self._peer.join()
         try:
             while not self._peer.orphaned:
-                note = self._stop_request or self._peer.next_request(self.pause_s)
+                note = self._stop_request or self._peer.next_request(self.request_timeout_s)
                 self._stop_request = None
                 if note is not None and not self._handle(note):
                     break
                 self._idle()
             self._shut_down()
         finally:
-            self._peer.leave()
+            self._peer.close()
 
     def should_stop(self) -> bool:
-        """Whether to come to an end. For a role that is at work, a few times a second."""
+        """Whether to stop. A working role calls this a few times a second."""
         if self._peer.orphaned:
             return True
         note = self._peer.next_request(0.0)
@@ -71,7 +71,7 @@ class PeerLoop(ABC):
             try:
                 self._start(Start.from_payload(note.payload).t0_ns)
             except CrescendoError as err:
-                self._give_up(err)
+                self._report_failure(err)
         elif note.command in _STOPS:
             self._shut_down()
             self._peer.accept(note, self._statistics)
@@ -79,36 +79,36 @@ class PeerLoop(ABC):
             self._receive(note)
         return True
 
-    def _give_up(self, err: CrescendoError) -> None:
-        """The own part of the run has failed."""
+    def _report_failure(self, err: CrescendoError) -> None:
+        """Report that this peer's part of the run has failed."""
         self._peer.fail(_failure(err), self._statistics)
 
     # -- what a role adds ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def _prepare(self, assignment: dict[str, Any]) -> None:
-        """Get ready to start at once, or raise what hinders it."""
+        """Get ready to start without delay, or raise why that is impossible."""
 
     @abstractmethod
     def _start(self, t0_ns: int) -> None:
-        """Begin at that moment. May take until the end of the run, if it asks `should_stop` meanwhile."""
+        """Start at that time. May block until the end of the run if it polls `should_stop`."""
 
     @abstractmethod
     def _shut_down(self) -> None:
-        """Close connections and recording, if they are open: whatever is announced after this is on disk."""
+        """Close connections and recording, if open: what is reported after this is on disk."""
 
     def _receive(self, note: Note) -> None:
         """Any other request."""
         self._peer.accept(note)
 
     def _idle(self) -> None:  # noqa: B027 - most roles have nothing to do between requests
-        """Called after each request and each pause."""
+        """Called after each request and each timeout."""
 
 
 def _failure(err: CrescendoError) -> Failure:
     fault: Fault = "peer"
     if isinstance(err, ConfigError):
         fault = "config"
-    elif type(err) is LostError:  # a system that does not answer in time may be one too, but is its own fault
+    elif type(err) is LostError:  # not a subclass: a system that times out raises one, and that is the system's fault
         fault = "lost"
     return Failure(str(err), fault)

@@ -1,6 +1,6 @@
 """Where is a note published?
 
-The topic names of the Maestro protocol, under `/mpt/`. Names only: quality of service and meaning are elsewhere.
+The topic names of the Maestro protocol, under `/mpt/`. Names only: QoS and meaning are defined elsewhere.
 """
 
 from crescendo.model.errors import ConfigError
@@ -12,11 +12,11 @@ REPLIES = "/mpt/maestro"
 """Answers of the peers."""
 
 NOTIFICATIONS = "/mpt/notifications"
-"""What peers say unasked: joining, statistics, success, failure, and last wills."""
+"""Unsolicited notes of peers: joining, statistics, success, failure, and last wills."""
 
 
 def peer(peer_id: str) -> str:
     """Requests to one peer."""
     if not peer_id or any(character in peer_id for character in "/+#\0"):
-        raise ConfigError(f"{peer_id!r} cannot be a peer's id: it becomes a level of an MQTT topic, so no / + or #")
+        raise ConfigError(f"{peer_id!r} is not a valid peer id: it becomes a level of an MQTT topic, so no / + or #")
     return f"{PEERS}/by-id/{peer_id}"

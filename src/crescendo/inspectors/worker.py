@@ -26,7 +26,7 @@ _REPORT_NS = 10**9
 class InspectorWorker(PeerLoop):
     """An inspector process and what it is doing."""
 
-    pause_s = 0.02
+    request_timeout_s = 0.02
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer)
@@ -61,7 +61,7 @@ class InspectorWorker(PeerLoop):
         except LostError as err:
             self._count(self._watch)
             self._watch = None
-            self._give_up(err)
+            self._report_failure(err)
 
     def _count(self, watch: Watch) -> None:
         values = {"looks": watch.looks, "failed_looks": watch.failed, "missed_looks": watch.missed}

@@ -162,19 +162,19 @@ class Worker(PeerLoop):
     def _replies(self, assignment: LoadAssignment, group: Group, sender: int) -> EchoReplies | None:
         if not group.is_answered:
             return None
-        channel = self._extra(assignment, group, "receiver", group.answers_to(sender))
+        channel = self._extra(assignment, group, "receiver", group.reply_group(sender))
         return EchoReplies(channel, sender, assignment.tag)
 
     def _echo(self, assignment: LoadAssignment, group: Group) -> EchoResponder | None:
         if not group.is_answered:
             return None
         numbers = assignment.answered[group.name]
-        channels = {number: self._extra(assignment, group, "sender", group.answers_to(number)) for number in numbers}
+        channels = {number: self._extra(assignment, group, "sender", group.reply_group(number)) for number in numbers}
         return EchoResponder(channels, assignment.tag)
 
     def _extra(self, assignment: LoadAssignment, group: Group, role: str, spoken: Group) -> Any:
         """A connection beside the load's own, to where the group's system is."""
-        channel = driver_of(group.protocol, role)(group.where.url or assignment.urls[group.protocol], spoken)
+        channel = driver_of(group.protocol, role)(group.target.url or assignment.urls[group.protocol], spoken)
         self._await_ready([channel])
         return channel
 

@@ -1,7 +1,7 @@
 """Whose fault is it?
 
-Three errors, because three different people act on them. Translate foreign exceptions into one of these at the
-boundary, chain with `from`, and let them rise to the one handler in `cli.main`.
+Three errors, because three different parties act on them. Translate foreign exceptions into one of these at the
+boundary, chain with `from`, and let them propagate to the one handler in `cli.main`.
 """
 
 
@@ -10,12 +10,12 @@ class CrescendoError(Exception):
 
 
 class ConfigError(CrescendoError):
-    """The person must change something. Says what is wrong, where, and what would be right. Exit code 2."""
+    """The user must change something. The message says what is wrong, where, and what would be right. Exit code 2."""
 
 
 class PeerError(CrescendoError):
-    """The system under test or a remote peer misbehaved. Recorded as data; the run goes on where it can."""
+    """The system under test or a remote peer misbehaved. Recorded as data; the run continues where it can."""
 
 
 class LostError(CrescendoError):
-    """We no longer know what happened, so nothing may be claimed. The verdict is invalid. Exit code 3."""
+    """Evidence was lost, so nothing may be claimed. The verdict is invalid. Exit code 3."""

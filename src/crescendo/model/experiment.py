@@ -1,7 +1,7 @@
 """What experiment does this file describe?
 
-One YAML file becomes one frozen value. Everything a person can get wrong is refused here, with the file, the path in
-the file and what would be right; nothing later needs to check again. Reads files, starts nothing.
+One YAML file becomes one frozen value. Every mistake a user can make is rejected here, with the file, the path in the
+file and what would be right; later stages need not check again. Reads files, starts nothing.
 """
 
 import copy
@@ -18,42 +18,42 @@ from msgspec import Meta, Struct, field
 
 from crescendo.model.address import PORTS, SCHEMES, TLS_OPTIONS
 from crescendo.model.errors import ConfigError
-from crescendo.model.mlmq_clients import LEAST_DRAIN, SCHEME, URL_OPTIONS, Clients, check_clients
+from crescendo.model.mlmq_clients import MIN_DRAIN, SCHEME, URL_OPTIONS, Clients, check_clients
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import ConstantProfile, Profile, Step
-from crescendo.model.search import FEWEST_SECONDS, Search
+from crescendo.model.search import MIN_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
-from crescendo.model.verdict import STOPPING, Bound, check_bound, check_metric, client_checks, default_checks
+from crescendo.model.verdict import STOP_METRICS, Bound, check_bound, check_metric, client_checks, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Mode
 
 PROCESS = "process"
-VIRTUAL_HOSTS = ("amqp091", "amqp091s", "stomp", "stomp+ssl")  # schemes whose URLs may end with one
+VIRTUAL_HOSTS = ("amqp091", "amqp091s", "stomp", "stomp+ssl")  # schemes whose URLs may end with a virtual host
 MIN_EVERY_NS = 100_000_000
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
 class System(Struct, frozen=True, forbid_unknown_fields=True):
-    """The system under test: a kind that Crescendo starts, or the URL of one that runs already."""
+    """The system under test: a kind that Crescendo starts, or the URL of one that is already running."""
 
     kind: str | None = None
     url: str | None = None
-    version: str | None = None  # None: the one that is installed
-    home: str | None = None  # where one is that Crescendo did not install
+    version: str | None = None  # None: the installed one
+    home: str | None = None  # directory of an installation that Crescendo did not make
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.kind is None) == (self.url is None):
-            raise ValueError("give either kind (a system to start) or url (one that runs already)")
+            raise ValueError("give either kind (a system to start) or url (one that is already running)")
         if self.url is not None:
             _check_url(self.url)
             given = [key for key in ("version", "home", "settings") if getattr(self, key)]
             if given:
-                raise ValueError(f"with url, {given[0]} does nothing: it is for a system that Crescendo starts")
+                raise ValueError(f"{given[0]} has no effect with url; it is for a system that Crescendo starts")
 
 
 class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
-    """An inspector: what kind, how often, and at what, unless it is the experiment's own system."""
+    """An inspector: its kind, its period, and its target unless that is the experiment's own system."""
 
     kind: str
     every: Duration | None = None
@@ -62,11 +62,11 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.every is not None and self.every < MIN_EVERY_NS:
-            raise ValueError(f"every must be at least {Duration(MIN_EVERY_NS)}; more often would be load, not a look")
+            raise ValueError(f"every must be at least {Duration(MIN_EVERY_NS)}; polling more often would add load")
         if self.pid is not None and self.kind != PROCESS:
-            raise ValueError(f"pid goes with kind: {PROCESS}; a {self.kind} inspector needs a url")
+            raise ValueError(f"pid needs kind: {PROCESS}; kind: {self.kind} needs a url")
         if self.url is not None and self.kind == PROCESS:
-            raise ValueError("a process inspector looks at a pid of this machine, not at a url")
+            raise ValueError("a process inspector needs a pid on this machine, not a url")
 
     @property
     def period_ns(self) -> int:
@@ -74,7 +74,7 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Phases(Struct, frozen=True, forbid_unknown_fields=True):
-    """Warm-up is not judged, measure is, drain is how long the last messages may take to arrive."""
+    """Warm-up is not judged; measure is; drain limits how long the last messages may take to arrive."""
 
     warmup: Duration = Duration(2 * 10**9)
     measure: Extent = Extent("10s")
@@ -82,7 +82,7 @@ class Phases(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.measure.duration is not None and self.measure.duration <= 0:
-            raise ValueError("measure must last longer than nothing; write a duration such as 30s, or a count")
+            raise ValueError("measure must be longer than 0; write a duration such as 30s, or a count")
 
 
 class Peers(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +106,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     checks: dict[str, Bound] | None = None
     peers: Peers = Peers()
     seed: int = 1
-    stop_when: dict[str, Duration] = field(default_factory=dict)  # a latency at which the whole run ends at once
+    stop_when: dict[str, Duration] = field(default_factory=dict)  # a latency at which the whole run stops
     search: Search | None = None
 
     def __post_init__(self) -> None:
@@ -121,15 +121,15 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         if senders == 0 and not self.clients:
             raise ValueError("no group has a sender, so there would be nothing to measure")
         if max(senders, receivers) + sum(group.count for group in self.clients) > MAX_CONNECTIONS:
-            raise ValueError(f"a run has at most {MAX_CONNECTIONS} senders and as many receivers")
-        received = {place for group in self.workload for place in group.places("receiver")}
-        sent = {place for group in self.workload for place in group.places("sender")}
-        if unheard := sorted(sent - received):
-            raise ValueError(f"nobody receives from {unheard[0]}; give a group on that address a receiver")
-        if unfed := sorted(received - sent):
-            raise ValueError(f"nobody sends to {unfed[0]}; give a group on that address a sender")
+            raise ValueError(f"a run has at most {MAX_CONNECTIONS} senders and {MAX_CONNECTIONS} receivers")
+        received = {address for group in self.workload for address in group.shared_addresses("receiver")}
+        sent = {address for group in self.workload for address in group.shared_addresses("sender")}
+        if no_receiver := sorted(sent - received):
+            raise ValueError(f"no receiver on {no_receiver[0]}; give a group on that address a receiver")
+        if no_sender := sorted(received - sent):
+            raise ValueError(f"no sender on {no_sender[0]}; give a group on that address a sender")
         for group in self.workload:
-            self.pacer_of(group, 0)  # refuses what cannot be paced
+            self.pacer_of(group, 0)  # rejects what cannot be paced
             self._check_protocol(group)
         for inspect in self.inspect:
             self._check_target(inspect)
@@ -137,8 +137,10 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             check_metric(metric, has_clients=bool(self.clients))
             check_bound(metric, bound)
         for metric, limit in self.stop_when.items():
-            if metric not in STOPPING or limit <= 0:
-                raise ValueError(f"stop_when: {metric!r}: write one of {', '.join(STOPPING)} with a duration above 0")
+            if metric not in STOP_METRICS or limit <= 0:
+                raise ValueError(
+                    f"stop_when: {metric!r}: write one of {', '.join(STOP_METRICS)} with a duration above 0"
+                )
         if self.search is not None:
             self._check_search(self.search)
         if self.clients:
@@ -147,33 +149,33 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     def _check_clients(self) -> None:
         check_clients(self.clients, self.peers.clients)
         if self.system.kind != SCHEME and not (self.system.url or "").startswith(f"{SCHEME}://"):
-            raise ValueError(f"clients speak to MLMQ; set system to kind: {SCHEME}, or to a url with {SCHEME}://")
+            raise ValueError(f"clients need MLMQ; set system to kind: {SCHEME}, or to a url with {SCHEME}://")
         if self.phases.measure.duration is None:
-            raise ValueError("clients: they go on until their time is over; make phases.measure a duration")
-        if self.phases.drain < LEAST_DRAIN:
-            raise ValueError(f"clients bring their last messages home; make phases.drain at least {LEAST_DRAIN}")
+            raise ValueError("clients run until their time is over; make phases.measure a duration")
+        if self.phases.drain < MIN_DRAIN:
+            raise ValueError(f"clients need time to finish their last messages; make phases.drain at least {MIN_DRAIN}")
         alone = {"stop_when": self.stop_when, "profile": not isinstance(self.profile, ConstantProfile)}
         for key, given in {"search": self.search, **({} if self.workload else alone)}.items():
             if given:
-                raise ValueError(f"{key}: it is about rates and receivers, and clients have neither; leave it out")
+                raise ValueError(f"{key} applies to rates and receivers, and clients have neither; remove it")
 
     def _check_search(self, search: Search) -> None:
         if self.checks is not None:
-            raise ValueError("search: a search judges search.limits; move what is in checks there")
+            raise ValueError("search: a search judges search.limits; move the checks there")
         if not isinstance(self.profile, ConstantProfile):
-            raise ValueError("search: each try has one rate from beginning to end; leave profile out")
+            raise ValueError("search: each try runs at one constant rate; remove profile")
         if not all(group.rate for group in self.workload if group.senders):
-            raise ValueError("search: it scales the groups' rates, and 0 (unbounded) cannot be scaled; give a rate")
+            raise ValueError("search scales the groups' rates, and 0 (unbounded) cannot be scaled; give a rate")
         duration = self.phases.measure.duration
-        if search.wants_steady and (duration is None or duration < (FEWEST_SECONDS + 1) * 10**9):
-            least = f"a duration of {FEWEST_SECONDS + 1}s or more"
-            raise ValueError(f"search: to see whether a backlog grows, phases.measure must be {least}")
+        if search.wants_steady and (duration is None or duration < (MIN_SECONDS + 1) * 10**9):
+            least = f"a duration of {MIN_SECONDS + 1}s or more"
+            raise ValueError(f"search: to detect a growing backlog, phases.measure must be {least}")
 
     def _check_protocol(self, group: Group) -> None:
         scheme = urlsplit(self.system.url).scheme if self.system.url else PROTOCOLS[group.protocol]
         if SCHEMES[scheme] != group.protocol and group.needs_system:
             raise ValueError(
-                f"group {group.name!r} speaks {group.protocol}, but the system's url begins with {scheme}://; "
+                f"group {group.name!r} uses {group.protocol}, but the system's url begins with {scheme}://; "
                 f"set its protocol to {SCHEMES[scheme]}, or change the url"
             )
 
@@ -181,11 +183,11 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         if inspect.url is not None or inspect.pid is not None:
             return
         if self.system.url is not None:
-            needed = "pid" if inspect.kind == PROCESS else "url (of its management)"
+            needed = "pid" if inspect.kind == PROCESS else "url (of its management interface)"
             raise ValueError(f"inspect: {inspect.kind} needs a {needed}, because Crescendo does not start the system")
         if inspect.kind not in {PROCESS, self.system.kind}:
             raise ValueError(
-                f"inspect: {inspect.kind} does not fit the system {self.system.kind}; give it the url to look at"
+                f"inspect: {inspect.kind} does not fit the system {self.system.kind}; give it the url to inspect"
             )
 
     def pacer_of(self, group: Group, sender: int) -> Pacer:
@@ -194,7 +196,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def effective_checks(self) -> dict[str, Bound]:
-        """The checks of the file, or those that any honest run should pass."""
+        """The checks of the file, or the defaults that any sound run should pass."""
         if self.clients:
             return client_checks(self.checks or {})
         if self.checks is not None:
@@ -222,14 +224,14 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, where others let the last one win without a word."""
+    """Rejects duplicate keys, where other loaders silently keep the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for at, (key, _) in enumerate(node.value):
             if isinstance(key, yaml.ScalarNode) and key.value in written[:at]:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} is there twice", key.start_mark
+                    None, None, f"the key {key.value!r} appears twice", key.start_mark
                 )
         return super().construct_mapping(node, deep)
 
@@ -237,7 +239,7 @@ class _Loader(yaml.SafeLoader):
 def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
     """Read one experiment file, with `--set path=value` applied before anything is checked."""
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe one
+        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a subclass of SafeLoader
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as err:
@@ -252,11 +254,11 @@ def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
 def experiment_from(
     document: dict[str, Any], overrides: tuple[str, ...] = (), *, source: str = "experiment", default_name: str = ""
 ) -> Experiment:
-    """Build an experiment from what a file held."""
+    """Build an experiment from the content of a file."""
     document = copy.deepcopy({"name": default_name, "workload": [] if "clients" in document else {}, **document})
     _list_groups(document)
     for override in overrides:
-        _apply(document, override)
+        _apply_override(document, override)
         _list_groups(document)
     try:
         return msgspec.convert(document, Experiment, dec_hook=parse_unit)
@@ -275,7 +277,7 @@ def _list_groups(document: dict[str, Any]) -> None:
 
 
 def to_document(experiment: Experiment) -> dict[str, Any]:
-    """The experiment as plain values; `experiment_from` reads it back to an equal one."""
+    """The experiment as plain values; `experiment_from` turns them back into an equal experiment."""
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
@@ -295,7 +297,7 @@ def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # its words may hold a piece of the password
+    except ValueError:  # its message may contain part of the password
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = parts.scheme in PORTS and set(options) <= set(URL_OPTIONS.get(parts.scheme, TLS_OPTIONS))
@@ -303,17 +305,17 @@ def _check_url(url: str) -> None:
         raise ValueError(f"url {redact_url_text(url)!r} should read {wanted}")
     if parts.path.strip("/") and parts.scheme not in VIRTUAL_HOSTS:
         raise ValueError(
-            f"url {redact_url_text(url)!r} has a path; only {', '.join(VIRTUAL_HOSTS)} have virtual hosts, and what "
-            "messages go to is said by the address of a workload"
+            f"url {redact_url_text(url)!r} has a path; only {', '.join(VIRTUAL_HOSTS)} have virtual hosts; name the "
+            "queue or topic in the address of a workload"
         )
 
 
 def redact_url_text(url: str) -> str:
-    """Redaction for text that may not even be a URL."""
+    """Redaction for text that may not be a valid URL."""
     return re.sub(r"(://[^:@]*:).*@", r"\1***@", url)
 
 
-def _apply(document: dict[str, Any], override: str) -> None:
+def _apply_override(document: dict[str, Any], override: str) -> None:
     path, equals, text = override.partition("=")
     if not equals or not path:
         raise ConfigError(f"--set {override}: write it as path=value, for example --set workload.rate=5000")
@@ -340,28 +342,28 @@ def _apply(document: dict[str, Any], override: str) -> None:
 
 
 def _explain(message: str) -> str:
-    """msgspec's sentence, with the path first and the nearest known key where one was misspelt."""
+    """msgspec's message, with the path first and the closest known key where one was misspelt."""
     text, _, where = message.partition(" - at `$")
     where = where.rstrip("`").lstrip(".") or "top level"
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
     if unknown:
         known = _keys_at(where)
-        near = difflib.get_close_matches(unknown[1], known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        close = difflib.get_close_matches(unknown[1], known, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
         return f"{where}: unknown key {unknown[1]!r}; {hint}"
     missing = re.fullmatch(r"Object missing required field `(.*)`", text)
     if missing:
         return f"{where}: {missing[1]!r} is missing"
     wrong = re.fullmatch(r"Invalid value '(.*)'", text)
     if wrong and (known := _kinds_at(where)):
-        near = difflib.get_close_matches(wrong[1], known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        return f"{where}: {wrong[1]!r} is not one of its values; {hint}"
+        close = difflib.get_close_matches(wrong[1], known, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+        return f"{where}: {wrong[1]!r} is not a valid value; {hint}"
     return f"{where}: {text[:1].lower()}{text[1:]}"
 
 
 def _kinds_at(where: str) -> list[str]:
-    """Of the keys that choose between kinds of a mapping."""
+    """The values of a key that selects the kind of a mapping."""
     kinds: Any = Profile if where == "profile.kind" else Mode if where.endswith(".mode.kind") else ()
     return [str(kind.__struct_config__.tag) for kind in get_args(kinds)]
 

@@ -1,8 +1,8 @@
 """Which bucket does a latency fall into, and which latency does a bucket stand for?
 
-Log-linear buckets as in HdrHistogram: exact below 512 ns, then 256 to the octave, so a bucket is at most 0.4 % wide.
-Bucket numbers are integers that keep the order of the values, negative ones included: counts of the same bucket add up
-across seconds, peers and runs, and percentiles come from the sums. Percentiles are never averaged.
+Log-linear buckets as in HdrHistogram: exact below 512 ns, then 256 per octave, so a bucket is at most 0.4 % wide.
+Bucket numbers are integers that preserve the order of the values, negative ones included. Counts of the same bucket
+add up across seconds, peers and runs, and percentiles come from the sums. Percentiles are never averaged.
 """
 
 import math
@@ -23,12 +23,12 @@ _FIRST_OCTAVE = (1023 + SUB_BITS - 1) << SUB_BITS
 def bucket_of(values_ns: Int64s) -> Int64s:
     """The bucket number of each value. ~ maps -1 to 0, so negative values mirror the positive ones exactly."""
     if len(values_ns) and values_ns.min() >= SUB_BUCKETS and values_ns.max() < _EXACT:
-        # Nearly all. A float's exponent and the bits behind it are the bucket, but for where they begin to count.
+        # The common case. The exponent of a float and the bits after it are the bucket number plus a constant.
         return (values_ns.astype(np.float64).view(np.int64) >> _BELOW_SUB_BITS) - _FIRST_OCTAVE
     negative = values_ns < 0
     magnitude = np.where(negative, ~values_ns, values_ns)
     exponent = np.maximum(np.log2(np.maximum(magnitude, 1).astype(np.float64)).astype(np.int64) - SUB_BITS, 0)
-    # Where log2 rounds up to the next octave the number comes out the same: e*256 + 255 is (e-1)*256 + 511.
+    # Where log2 rounds up to the next octave the result is the same: e*256 + 255 is (e-1)*256 + 511.
     bucket = exponent * SUB_BUCKETS + (magnitude >> exponent)
     return np.where(negative, ~bucket, bucket)
 
@@ -45,7 +45,7 @@ def percentile(buckets: Int64s, counts: Int64s, percent: float) -> int:
     order = np.argsort(buckets)
     cumulative = np.cumsum(counts[order])
     if cumulative.size == 0:
-        raise ValueError("no samples, no percentile")
+        raise ValueError("no percentile without samples")
     rank = rank_of(int(cumulative[-1]), percent)
     return bucket_ceiling(int(buckets[order][np.searchsorted(cumulative, rank)]))
 

@@ -1,8 +1,7 @@
-"""What do Maestro's inspector files call the things that ours call otherwise?
+"""Which of our attributes belong under which heading of Maestro's inspector files?
 
-The headings of each kind of file, in Maestro's order and with its misspellings, and the attributes that may stand below
-them in the words of each system's management, separated by blanks; the first is the one that imports are given. Knows
-neither files nor tables.
+The headings of each kind of file, in Maestro's order and with its misspellings, and the attribute names that each
+system's management uses for them, separated by spaces; imports use the first. Knows neither files nor tables.
 """
 
 from collections.abc import Mapping
@@ -51,4 +50,4 @@ HEADINGS: Mapping[str, Mapping[str, str]] = MappingProxyType({
         "Tenant": "tenant", "Authenticated": "isAuthenticated", "Properties": "properties",
     },
 })  # fmt: skip
-"""Folder of our entities -> heading -> attributes."""
+"""Prefix of our entity names -> heading -> attributes."""

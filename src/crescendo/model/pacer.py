@@ -1,8 +1,8 @@
-"""When should message n leave?
+"""When is message n due?
 
-A pacer is pure: given n it names the intended offset from the start of the run, in nanoseconds. It never sleeps and
+A pacer is pure: given n it returns the intended offset from the start of the run, in nanoseconds. It never sleeps and
 never reads a clock, so tests drive it with integers. The engine asks two questions: which messages are due by now
-(`due_count`), and when exactly each of them was meant to leave (`due_ns`).
+(`due_count`), and exactly when each of them was due (`due_ns`).
 """
 
 from typing import Annotated, Protocol
@@ -14,10 +14,10 @@ from msgspec import Meta, Struct
 Int64s = npt.NDArray[np.int64]
 
 MIN_RATE, MAX_RATE = 1e-6, 1e9
-"""Once in eleven days, and once a nanosecond: beyond these, due times no longer fit their integers."""
+"""One message in eleven days, and one per nanosecond: beyond these, due times no longer fit their integers."""
 
 UNLIMITED = 2**62
-"""More messages than any run sends; what an unbounded pacer calls due."""
+"""More messages than any run sends; the due count of an unbounded pacer."""
 
 
 class Pacer(Protocol):
@@ -25,7 +25,7 @@ class Pacer(Protocol):
 
     @property
     def bounded(self) -> bool:
-        """Whether messages have intended times of their own."""
+        """Whether messages have intended times."""
         ...
 
     def due_ns(self, n: Int64s) -> Int64s:
@@ -41,20 +41,20 @@ class ConstantPacer(Struct, frozen=True, tag_field="kind", tag="constant", forbi
     """A fixed rate, in messages per second."""
 
     rate: Annotated[float, Meta(gt=0)]
-    phase: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # how far into its interval the first message leaves
+    phase: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # how far into its interval the first message is due
 
     @property
     def bounded(self) -> bool:
         return True
 
     def due_ns(self, n: Int64s) -> Int64s:
-        # From the count, never by adding an interval: a rounded interval drifts 0.03 % at 700,000/s.
+        # From the count, never by adding intervals: a rounded interval drifts 0.03 % at 700,000/s.
         return np.round((n + self.phase) * (1e9 / self.rate)).astype(np.int64)
 
     def due_count(self, elapsed_ns: int) -> int:
         if elapsed_ns < 0:
             return 0
-        # The estimate can be off by one either way where due_ns rounds, so due_ns has the last word.
+        # The estimate can be off by one either way where due_ns rounds, so due_ns decides.
         # Plain numbers, not arrays: the engine asks this thousands of times a second.
         step, phase = 1e9 / self.rate, self.phase
         count = int(elapsed_ns * self.rate / 1e9)
@@ -66,7 +66,7 @@ class ConstantPacer(Struct, frozen=True, tag_field="kind", tag="constant", forbi
 
 
 class UnboundedPacer(Struct, frozen=True, tag_field="kind", tag="unbounded", forbid_unknown_fields=True):
-    """As fast as the other side takes it. Messages have no intended time: it is their send time."""
+    """As fast as the receiving side accepts. Messages have no intended time; their send time takes its place."""
 
     @property
     def bounded(self) -> bool:

@@ -1,7 +1,7 @@
 """How large is message n?
 
-One size, about one size (`~256`: up to 5 % more or less), a weighted list of sizes, or the lines of a file, one after
-the other and from the start again. Pure: seed, sender and message number decide, so a run can be repeated exactly.
+One size, about one size (`~256`: up to 5 % more or less), a weighted list of sizes, or the lines of a file, in order
+and over again. Deterministic: seed, sender and message number decide, so a run can be repeated exactly.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ Sizes = npt.NDArray[np.int64]
 
 
 class PayloadSize(Size):
-    """The payloads of a group; as a number, their mean size, or the least where lines of a file decide."""
+    """The payload sizes of a group. As a number: the mean size, or the minimum where the lines of a file decide."""
 
-    written: Any  # as the file says it
-    choices: tuple[tuple[int, float], ...]  # sizes and their shares; one for a fixed size
+    written: Any  # as written in the experiment file
+    choices: tuple[tuple[int, float], ...]  # sizes and their weights; one entry for a fixed size
     file: str | None
 
     @classmethod
@@ -38,7 +38,7 @@ class PayloadSize(Size):
             return cls._of(text, _weighted(text))
         if isinstance(text, dict):
             if set(text) != {"file"} or not isinstance(text["file"], str):
-                raise ValueError("a mapping says which file's lines to send, as {file: PATH}")
+                raise ValueError("a mapping must name the file whose lines are sent: {file: PATH}")
             return cls._of(text, (), text["file"])
         if isinstance(text, str) and text.startswith("~"):
             middle = Size.parse(text[1:])
@@ -80,7 +80,7 @@ class PayloadSize(Size):
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines of the file; each is sent behind a stamp."""
+        """The lines of the file; each is sent after a stamp."""
         if self.file is None:
             return []
         try:
@@ -102,10 +102,10 @@ class PayloadSize(Size):
         if self.is_fixed:
             return lambda first, count: np.broadcast_to(sizes, count)
         shares = np.array([share for _, share in self.choices])
-        return _Draws(sizes, np.cumsum(shares) / shares.sum(), (seed, sender)).between
+        return _DrawnSizes(sizes, np.cumsum(shares) / shares.sum(), (seed, sender)).between
 
 
-class _Draws:
+class _DrawnSizes:
     """Sizes drawn in blocks, each from seed, sender and block number alone."""
 
     def __init__(self, sizes: Sizes, edges: npt.NDArray[np.float64], key: tuple[int, int]) -> None:
@@ -125,8 +125,8 @@ class _Draws:
     def _block(self, number: int) -> Sizes:
         if number != self._number:
             chance = np.random.default_rng([*self._key, 1, number]).random(_BLOCK)
-            places = np.minimum(np.searchsorted(self._edges, chance, side="right"), len(self._sizes) - 1)
-            self._number, self._kept = number, self._sizes[places]
+            positions = np.minimum(np.searchsorted(self._edges, chance, side="right"), len(self._sizes) - 1)
+            self._number, self._kept = number, self._sizes[positions]
         return self._kept
 
 
@@ -139,6 +139,6 @@ def _weighted(entries: list[Any]) -> tuple[tuple[int, float], ...]:
             raise ValueError(f"{entry!r} should read {{size: 256, weight: 3}}, with {SIZE_HINT}")
         weight = entry.get("weight", 1)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= 1e9:
-            raise ValueError(f"the weight {weight!r} should be a number above 0")
+            raise ValueError(f"weight {weight!r} should be a number above 0")
         choices.append((int(Size.parse(entry["size"])), float(weight)))
     return tuple(choices)

@@ -1,7 +1,7 @@
 """How does the load change over time?
 
-A profile shapes the rate of every group: 1 is the group's own rate. It turns a rate into a pacer and knows nothing of
-connections, clocks or files.
+A profile shapes the rate of every group: factor 1 is the group's own rate. It turns a rate into a pacer and knows
+nothing about connections or clocks.
 """
 
 import math
@@ -12,33 +12,33 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct, field
 
-from crescendo.model.curve import Curve, Piece
+from crescendo.model.curve import Curve, CurveSegment
 from crescendo.model.pacer import Pacer, pacer_for
 from crescendo.model.trace import trace_of
 from crescendo.model.units import Duration
 
 Factor = Annotated[float, Meta(ge=0, le=1e6)]
-_SINE_PIECES = 72
+_SINE_SEGMENTS = 72
 _BLOCK = 4096
 _KEPT_BLOCKS = 8
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def phase_of(sender: int) -> float:
-    """How far into its interval a connection begins.
+    """How far into its interval a connection starts.
 
-    They take turns: at the same instant, a hundred connections would send a burst of a hundred messages, and the last
-    would be late. Multiples of the golden ratio spread any number of them evenly.
+    Connections are staggered: in phase, a hundred of them would send a burst of a hundred messages, and the last one
+    would be late. Multiples of the golden ratio spread any number of connections evenly.
     """
     return sender * _GOLDEN % 1
 
 
 class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
-        """The pacer of one connection whose own rate is `rate`; rate 0, unbounded, has no shape."""
+        """The pacer of one connection of rate `rate`; rate 0 (unbounded) cannot be shaped."""
         if not rate:
-            raise ValueError("a profile other than constant needs a rate; 0 (unbounded) has no shape to follow")
-        pacer_for(rate)  # refuses a rate that nobody can keep
+            raise ValueError("a profile other than constant needs a rate; 0 (unbounded) cannot be shaped")
+        pacer_for(rate)  # rejects a rate out of range
         return self._shape(rate, seed, sender)
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
@@ -46,14 +46,14 @@ class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True
 
 
 class ConstantProfile(_Profile, frozen=True, tag="constant"):
-    """Every group at its own rate, from beginning to end."""
+    """Every group at its own rate, from start to end."""
 
     def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
         return pacer_for(rate, phase_of(sender))
 
 
 class Ramp(_Profile, frozen=True, tag="ramp"):
-    """From one share of the rate to another, evenly; then it stays there."""
+    """Linearly from one fraction of the rate to another, then constant."""
 
     over: Duration
     start: Factor = field(default=0.0, name="from")
@@ -63,7 +63,7 @@ class Ramp(_Profile, frozen=True, tag="ramp"):
         _positive("over", self.over)
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
-        return Curve([Piece(self.over, rate * self.start, rate * self.end)], phase=phase_of(sender))
+        return Curve([CurveSegment(self.over, rate * self.start, rate * self.end)], phase=phase_of(sender))
 
 
 class Step(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,17 +77,17 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Steps(_Profile, frozen=True, tag="steps"):
-    """Levels one after the other; the last one stays."""
+    """One level after the other; the last one holds."""
 
     steps: Annotated[list[Step], Meta(min_length=1, max_length=10_000)]
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
-        pieces = [Piece(step.lasts, rate * step.factor, rate * step.factor) for step in self.steps]
-        return Curve(pieces, phase=phase_of(sender))
+        segments = [CurveSegment(step.lasts, rate * step.factor, rate * step.factor) for step in self.steps]
+        return Curve(segments, phase=phase_of(sender))
 
 
 class Spike(_Profile, frozen=True, tag="spike"):
-    """The own rate, but for a while `factor` times as much."""
+    """The group's rate, and for a while `factor` times that rate."""
 
     at: Duration
     lasts: Duration
@@ -99,12 +99,16 @@ class Spike(_Profile, frozen=True, tag="spike"):
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
         high = rate * self.factor
-        pieces = [Piece(self.at, rate, rate), Piece(self.lasts, high, high), Piece(1, rate, rate)]
-        return Curve(pieces, phase=phase_of(sender))
+        segments = [
+            CurveSegment(self.at, rate, rate),
+            CurveSegment(self.lasts, high, high),
+            CurveSegment(1, rate, rate),
+        ]
+        return Curve(segments, phase=phase_of(sender))
 
 
 class OnOff(_Profile, frozen=True, tag="on-off"):
-    """The own rate for a while, then nothing for a while, again and again. (YAML reads `on` and `off` as booleans.)"""
+    """Alternates between the group's rate and nothing. (Not `on` and `off`: YAML reads those keys as booleans.)"""
 
     active: Duration
     idle: Duration
@@ -114,27 +118,27 @@ class OnOff(_Profile, frozen=True, tag="on-off"):
         _positive("idle", self.idle)
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
-        pieces = [Piece(self.active, rate, rate), Piece(self.idle, 0.0, 0.0)]
-        return Curve(pieces, repeats=True, phase=phase_of(sender))
+        segments = [CurveSegment(self.active, rate, rate), CurveSegment(self.idle, 0.0, 0.0)]
+        return Curve(segments, repeats=True, phase=phase_of(sender))
 
 
 class Sine(_Profile, frozen=True, tag="sine"):
-    """Around the own rate, up and down by `depth` of it. Drawn with straight pieces of 5 degrees."""
+    """Oscillates around the group's rate by the fraction `depth`. Approximated by linear segments of 5 degrees."""
 
     period: Duration
     depth: Annotated[float, Meta(gt=0, le=1)] = 0.5
 
     def __post_init__(self) -> None:
-        if self.period < _SINE_PIECES:
-            raise ValueError("period must last longer than nothing; write a duration such as 60s")
+        if self.period < _SINE_SEGMENTS:
+            raise ValueError("period must be longer than 0; write a duration such as 60s")
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
-        marks = [round(self.period * index / _SINE_PIECES) for index in range(_SINE_PIECES + 1)]
+        marks = [round(self.period * index / _SINE_SEGMENTS) for index in range(_SINE_SEGMENTS + 1)]
         rates = [rate * (1 + self.depth * math.sin(2 * math.pi * mark / self.period)) for mark in marks]
         return Curve(
             [
-                Piece(marks[index + 1] - marks[index], max(rates[index], 0.0), max(rates[index + 1], 0.0))
-                for index in range(_SINE_PIECES)
+                CurveSegment(marks[index + 1] - marks[index], max(rates[index], 0.0), max(rates[index + 1], 0.0))
+                for index in range(_SINE_SEGMENTS)
             ],
             repeats=True,
             phase=phase_of(sender),
@@ -142,14 +146,14 @@ class Sine(_Profile, frozen=True, tag="sine"):
 
 
 class Poisson(_Profile, frozen=True, tag="poisson"):
-    """Random arrivals with exponential gaps whose mean is the own rate's; the seed repeats them exactly."""
+    """Random arrivals with exponential gaps; the mean rate is the group's. The same seed gives the same arrivals."""
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
         return PoissonPacer(rate, seed, sender)
 
 
 class Replay(_Profile, frozen=True, tag="replay"):
-    """Arrivals as in a recorded trace, played `speed` times as fast; the trace decides the rate."""
+    """Arrivals of a recorded trace, replayed at `speed` times its own rate. The group's rate does not matter."""
 
     file: str
     speed: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
@@ -159,40 +163,42 @@ class Replay(_Profile, frozen=True, tag="replay"):
 
 
 class Incremental(_Profile, frozen=True, tag="incremental"):
-    """First the rate grows, step by step, up to the group's own; then connections join, some at a time.
+    """First the rate grows step by step up to the group's rate; then further connections join, a few at a time.
 
-    Connections join in the order of their numbers. Those that are not there yet send nothing.
+    Connections join in the order of their numbers. Until then they send nothing.
     """
 
     every: Duration
     start: Factor = field(default=0.1, name="from")
     step: Annotated[float, Meta(gt=0, le=1)] = 0.1
-    connections: Annotated[int, Meta(ge=1)] = 1  # there from the start
-    join: Annotated[int, Meta(ge=1)] = 1  # so many each time after that
+    connections: Annotated[int, Meta(ge=1)] = 1  # active from the start
+    join: Annotated[int, Meta(ge=1)] = 1  # how many join in each later step
 
     def __post_init__(self) -> None:
         _positive("every", self.every)
         if not 0 < self.start <= 1:
-            raise ValueError("from must be a share of the rate above 0 and at most 1")
+            raise ValueError("from must be a fraction of the rate, above 0 and at most 1")
 
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
         levels = [self.start]
         while levels[-1] < 1:
             levels.append(min(round(levels[-1] + self.step, 12), 1.0))
         if sender < self.connections:
-            pieces = [Piece(self.every, rate * level, rate * level) for level in levels]
-            return Curve(pieces, phase=phase_of(sender))
+            segments = [CurveSegment(self.every, rate * level, rate * level) for level in levels]
+            return Curve(segments, phase=phase_of(sender))
         waits = len(levels) + (sender - self.connections) // self.join
-        return Curve([Piece(self.every * waits, 0.0, 0.0), Piece(self.every, rate, rate)], phase=phase_of(sender))
+        return Curve(
+            [CurveSegment(self.every * waits, 0.0, 0.0), CurveSegment(self.every, rate, rate)], phase=phase_of(sender)
+        )
 
 
 Profile = ConstantProfile | Ramp | Steps | Spike | OnOff | Sine | Poisson | Replay | Incremental
 
 
 class PoissonPacer:
-    """Arrival times in blocks, each drawn from seed, sender and block number alone, one after the other.
+    """Arrival times in blocks, each drawn from seed, sender and block number alone.
 
-    Where each block begins is remembered, so any of them can be drawn again; only the latest few are kept.
+    The start of each block is remembered, so any block can be drawn again; only the latest few are kept.
     """
 
     def __init__(self, rate: float, seed: int, sender: int) -> None:
@@ -207,14 +213,14 @@ class PoissonPacer:
         return True
 
     def due_ns(self, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        blocks, places = np.divmod(n, _BLOCK)
+        blocks, positions = np.divmod(n, _BLOCK)
         first, last = int(blocks.min()), int(blocks.max())
         if first == last:
-            return self._block(first)[places]
+            return self._block(first)[positions]
         due = np.empty(n.shape, np.int64)
         for block in np.unique(blocks).tolist():
             inside = blocks == block
-            due[inside] = self._block(block)[places[inside]]
+            due[inside] = self._block(block)[positions[inside]]
         return due
 
     def due_count(self, elapsed_ns: int) -> int:
@@ -246,4 +252,4 @@ class PoissonPacer:
 
 def _positive(name: str, value: int) -> None:
     if value <= 0:
-        raise ValueError(f"{name} must last longer than nothing; write a duration such as 30s")
+        raise ValueError(f"{name} must be longer than 0; write a duration such as 30s")

@@ -1,4 +1,4 @@
-"""How long will the measure phase last, and how much will be offered in it?
+"""How long will the measure phase last, and what rate will be offered in it?
 
 Both follow from the experiment alone, before anything has started.
 """
@@ -10,7 +10,7 @@ from crescendo.model.pacer import Pacer, messages_within
 
 
 def measure_ns(experiment: Experiment) -> int | None:
-    """The length of the measure phase; None when a count at no given rate decides."""
+    """The length of the measure phase; None when it is a message count at an unbounded rate."""
     phases = experiment.phases
     if phases.measure.duration is not None:
         return int(phases.measure.duration)
@@ -23,7 +23,7 @@ def measure_ns(experiment: Experiment) -> int | None:
 
 
 def offered(experiment: Experiment) -> float:
-    """Messages a second over all connections that are due in the measure phase; 0 when unbounded."""
+    """Messages per second due in the measure phase, over all connections; 0 when unbounded."""
     length_ns = measure_ns(experiment)
     pacers = _pacers(experiment)
     if not length_ns or not all(pacer.bounded for pacer in pacers):
@@ -34,7 +34,7 @@ def offered(experiment: Experiment) -> float:
 
 
 def _pacers(experiment: Experiment) -> list[Pacer]:
-    """One a sending connection, numbered as in the run."""
+    """One per sending connection, numbered as in the run."""
     numbered = [group for group in experiment.workload for _ in range(group.senders)]
     return [experiment.pacer_of(group, sender) for sender, group in enumerate(numbered)]
 

@@ -1,10 +1,10 @@
-"""What is the highest rate that keeps the limits?
+"""What is the highest rate that stays within the limits?
 
-Sans-IO: `begin` names the first rate to try, `step` takes what became of it and names the next, or gives the answer.
-Rates double until one fails, then the gap is halved (as a ratio) until it is narrow enough, and then both of its ends
-are tried again until k of n say the same. Every try is a vote for its rate and no vote is forgotten, so a rate that was
-misjudged by accident is found out when it becomes an end of the gap, and the search goes on from there. Runs nothing,
-reads no clock, and never takes an invalid try for a pass.
+Sans-IO: `begin` returns the first rate to try; `step` takes the outcome of a try and returns the next rate, or the
+answer. Rates double until one fails; then the gap is halved (as a ratio) until it is narrow enough; then both of its
+ends are tried again until k of n tries agree. Every try is a vote on its rate and no vote is discarded, so a rate that
+was misjudged by chance is caught when it becomes an end of the gap, and the search continues from there. Runs nothing,
+reads no clock, and never counts an invalid try as a pass.
 """
 
 import math
@@ -21,19 +21,19 @@ from crescendo.model.pacer import MAX_RATE
 from crescendo.model.verdict import Bound, Outcome, check_bound, check_metric
 
 BACKLOG, STEADY = "backlog", "steady"
-FEWEST_SECONDS = 5
-"""A growing backlog is told from a noisy one by this many seconds at the least."""
+MIN_SECONDS = 5
+"""It takes at least this many seconds to distinguish a growing backlog from a noisy one."""
 
 INVALID_IN_A_ROW = 3
-"""So often a try that proves nothing is repeated at the same rate before the search gives up."""
+"""The search gives up after this many consecutive invalid tries at one rate."""
 
-MAX_OF = 9
+MAX_VOTES = 9
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%")
 _CONFIRM = re.compile(r"([0-9]+) of ([0-9]+)")
 
 
 class Resolution(str):
-    """How wide the gap may stay, as written: `2%`."""
+    """How wide the final gap may be, as written: `2%`."""
 
     __slots__ = ()
 
@@ -57,23 +57,23 @@ class Confirmation(str):
     @classmethod
     def parse(cls, text: object) -> "Confirmation":
         match = _CONFIRM.fullmatch(" ".join(text.split())) if isinstance(text, str) else None
-        if match is None or not 1 <= int(match[1]) <= int(match[2]) <= MAX_OF:
-            raise ValueError(f"confirm {text!r} should read K of N, such as 2 of 3, with N at most {MAX_OF}")
+        if match is None or not 1 <= int(match[1]) <= int(match[2]) <= MAX_VOTES:
+            raise ValueError(f"confirm {text!r} should read K of N, such as 2 of 3, with N at most {MAX_VOTES}")
         return cls(match[0])
 
     @property
     def passes(self) -> int:
-        """So many passes make a rate good."""
+        """The number of passes that makes a rate good."""
         return int(self.split()[0])
 
     @property
     def fails(self) -> int:
-        """So many fails make a rate bad: from here on the passes cannot be reached."""
+        """The number of fails that makes a rate bad: enough passes can no longer be reached."""
         return int(self.split()[2]) - self.passes + 1
 
 
 class Limit(str):
-    """What a try must keep, as written: a bound as in `checks`, or `steady` for the backlog."""
+    """A limit that a try must meet, as written: a bound as in `checks`, or `steady` for the backlog."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ class Limit(str):
 
 
 class Search(Struct, frozen=True, forbid_unknown_fields=True):
-    """Look for the highest rate, in messages a second over all senders, at which every limit is kept."""
+    """A search for the highest rate, in messages per second over all senders, that stays within every limit."""
 
     start: Annotated[float, Meta(gt=0, le=MAX_RATE)] = msgspec.field(name="from")
     end: Annotated[float, Meta(gt=0, le=MAX_RATE)] = msgspec.field(name="to")
@@ -101,13 +101,13 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
             if metric != BACKLOG:
                 check_metric(metric)
             if (metric == BACKLOG) != (limit == STEADY):
-                raise ValueError(f"limits.{metric}: {BACKLOG} is {STEADY} or not looked at; the others have bounds")
+                raise ValueError(f"limits.{metric}: {BACKLOG} takes only {STEADY}; the others take bounds")
         for metric, bound in self.bounds.items():
             check_bound(metric, bound)
 
     @property
     def bounds(self) -> dict[str, Bound]:
-        """The limits that the verdict of a run can judge."""
+        """The limits that the verdict of a run can check."""
         return {metric: Bound(limit) for metric, limit in self.limits.items() if metric != BACKLOG}
 
     @property
@@ -116,12 +116,12 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def tolerance(self) -> float:
-        """The share of the rate by which a backlog may seem to grow: what lies within the gap is not decided."""
+        """The fraction of the rate by which a backlog may grow: differences below the resolution do not count."""
         return self.resolution.share / 2
 
 
 class Votes(Struct, frozen=True):
-    """What became of the tries at one rate."""
+    """The outcomes of the tries at one rate."""
 
     passes: int = 0
     fails: int = 0
@@ -135,18 +135,19 @@ class Votes(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Seeking:
-    """Where the search is: the rate to try next, and all votes so far."""
+class SearchState:
+    """The state of the search: the rate to try next, and all votes so far."""
 
     search: Search
     rate: float
-    tallies: Mapping[float, Votes] = field(default_factory=dict)
+    votes_by_rate: Mapping[float, Votes] = field(default_factory=dict)
     tries: int = 0
 
 
-class Answer(Struct, frozen=True):
-    """The highest rate that was confirmed, and the lowest above it that was confirmed not to do; None where there is
-    none. Complete when both ends are known as well as the search asked."""
+class SearchAnswer(Struct, frozen=True):
+    """The highest rate confirmed to pass, and the lowest rate above it confirmed to fail; None where there is none.
+
+    Complete when both ends are confirmed and as close as the resolution asks."""
 
     rate: float | None
     above: float | None
@@ -154,66 +155,66 @@ class Answer(Struct, frozen=True):
     reason: str
 
 
-def begin(search: Search) -> Seeking:
-    return Seeking(search, search.start)
+def begin(search: Search) -> SearchState:
+    return SearchState(search, search.start)
 
 
-def step(seeking: Seeking, outcome: Outcome) -> Seeking | Answer:
-    """What follows from the outcome of the try at `seeking.rate`."""
-    tally = seeking.tallies.get(seeking.rate, Votes()).with_vote(outcome)
-    after = replace(seeking, tallies={**seeking.tallies, seeking.rate: tally}, tries=seeking.tries + 1)
-    following = _following(after, tally)
-    if isinstance(following, str):
-        return _answer(after, following)
+def step(state: SearchState, outcome: Outcome) -> SearchState | SearchAnswer:
+    """The next state or the answer, given the outcome of the try at `state.rate`."""
+    votes = state.votes_by_rate.get(state.rate, Votes()).with_vote(outcome)
+    after = replace(state, votes_by_rate={**state.votes_by_rate, state.rate: votes}, tries=state.tries + 1)
+    next_rate = _next_rate(after, votes)
+    if isinstance(next_rate, str):
+        return _answer(after, next_rate)
     if after.tries >= after.search.tries:
-        return give_up(after, f"{after.tries} tries were not enough")
-    if tally.invalid_in_a_row >= INVALID_IN_A_ROW:
-        return give_up(after, f"{tally.invalid_in_a_row} tries in a row at {after.rate:,.0f} msg/s were invalid")
-    return replace(after, rate=following)
+        return end_early(after, f"{after.tries} tries were not enough")
+    if votes.invalid_in_a_row >= INVALID_IN_A_ROW:
+        return end_early(after, f"{votes.invalid_in_a_row} tries in a row at {after.rate:,.0f} msg/s were invalid")
+    return replace(after, rate=next_rate)
 
 
-def give_up(seeking: Seeking, reason: str) -> Answer:
-    """What is known when the search ends before its time."""
-    return _answer(seeking, reason, complete=False)
+def end_early(state: SearchState, reason: str) -> SearchAnswer:
+    """The answer as far as it is known when the search ends early."""
+    return _answer(state, reason, complete=False)
 
 
-def _following(after: Seeking, tally: Votes) -> float | str:
+def _next_rate(after: SearchState, votes: Votes) -> float | str:
     """The next rate, or why none is needed."""
     search = after.search
-    if tally.invalid_in_a_row or (_good(tally, search) is None):
+    if votes.invalid_in_a_row or (_is_good(votes, search) is None):
         return after.rate
     low, high = gap(after)
     if low is None:
-        surely = after.tallies[search.start].fails >= search.confirm.fails
-        return "even the lowest rate fails" if surely else search.start
+        confirmed = after.votes_by_rate[search.start].fails >= search.confirm.fails
+        return "even the lowest rate fails" if confirmed else search.start
     if high is None and low < search.end:
         return min(low * 2, search.end)
-    if high is not None and high > low * (1 + search.resolution.share) and _between(low, high) is not None:
-        return _between(low, high) or low
-    if after.tallies[low].passes < search.confirm.passes:
+    if high is not None and high > low * (1 + search.resolution.share) and _midpoint(low, high) is not None:
+        return _midpoint(low, high) or low
+    if after.votes_by_rate[low].passes < search.confirm.passes:
         return low
     if high is None:
         return "the highest rate to try passes"
-    return high if after.tallies[high].fails < search.confirm.fails else "both ends are confirmed"
+    return high if after.votes_by_rate[high].fails < search.confirm.fails else "both ends are confirmed"
 
 
-def gap(seeking: Seeking) -> tuple[float | None, float | None]:
-    """The lowest rate that seems to fail, and the highest below it that seems to pass."""
-    good = {rate: _good(tally, seeking.search) for rate, tally in seeking.tallies.items()}
+def gap(state: SearchState) -> tuple[float | None, float | None]:
+    """The highest rate that appears to pass, and the lowest rate above it that appears to fail."""
+    good = {rate: _is_good(votes, state.search) for rate, votes in state.votes_by_rate.items()}
     high = min((rate for rate, verdict in good.items() if verdict is False), default=None)
     below = (rate for rate, verdict in good.items() if verdict and (high is None or rate < high))
     return max(below, default=None), high
 
 
-def _good(tally: Votes, search: Search) -> bool | None:
-    """Whether a rate will do, by k of n once they are there, until then by the majority; None when votes are even."""
-    if tally.passes >= search.confirm.passes or tally.fails >= search.confirm.fails:
-        return tally.passes >= search.confirm.passes
-    return None if tally.passes == tally.fails else tally.passes > tally.fails
+def _is_good(votes: Votes, search: Search) -> bool | None:
+    """Whether a rate passes: by k of n once enough votes are in, until then by majority; None on a tie."""
+    if votes.passes >= search.confirm.passes or votes.fails >= search.confirm.fails:
+        return votes.passes >= search.confirm.passes
+    return None if votes.passes == votes.fails else votes.passes > votes.fails
 
 
-def _between(low: float, high: float) -> float | None:
-    """The middle of a gap as a ratio, in whole messages where that is possible."""
+def _midpoint(low: float, high: float) -> float | None:
+    """The geometric middle of a gap, rounded to whole messages where possible."""
     middle = math.sqrt(low * high)
     for candidate in (float(round(middle)), middle):
         if low < candidate < high:
@@ -221,20 +222,21 @@ def _between(low: float, high: float) -> float | None:
     return None
 
 
-def _answer(seeking: Seeking, reason: str, *, complete: bool = True) -> Answer:
-    confirm = seeking.search.confirm
-    bad = [rate for rate, tally in seeking.tallies.items() if tally.fails >= confirm.fails]
+def _answer(state: SearchState, reason: str, *, complete: bool = True) -> SearchAnswer:
+    confirm = state.search.confirm
+    bad = [rate for rate, votes in state.votes_by_rate.items() if votes.fails >= confirm.fails]
     above = min(bad, default=None)
-    good = [rate for rate, tally in seeking.tallies.items() if tally.passes >= confirm.passes]
+    good = [rate for rate, votes in state.votes_by_rate.items() if votes.passes >= confirm.passes]
     rate = max((rate for rate in good if above is None or rate < above), default=None)
-    return Answer(rate, above, complete, reason)
+    return SearchAnswer(rate, above, complete, reason)
 
 
 def backlog_growth(due: Sequence[float], received: Sequence[float]) -> float | None:
-    """By how many messages a second the backlog grows, as a straight line through what was due and had not arrived at
-    the end of each second; None when the seconds are too few to tell. Messages that a sender was kept from sending are
-    part of it: who waits for them does not care where they wait."""
-    if len(due) < FEWEST_SECONDS:
+    """Growth of the backlog in messages per second, by linear regression; None when there are too few seconds.
+
+    The backlog is what was due and had not arrived at the end of each second. Messages that a sender was blocked from
+    sending are part of it: to their consumer it makes no difference where they wait."""
+    if len(due) < MIN_SECONDS:
         return None
     backlog = np.cumsum(np.asarray(due, float) - np.asarray(received, float))
     return float(np.polynomial.polynomial.polyfit(np.arange(len(backlog)), backlog, 1)[1])

@@ -1,7 +1,7 @@
-"""When did messages arrive once, so that they arrive like that again?
+"""How does a recorded trace of arrivals become due times?
 
-A trace is a text file with one arrival time a line, in seconds, from the earliest to the latest; only the differences
-count. Each connection replays the whole of it. Reads the file once; paces nothing by itself.
+A trace is a text file with one arrival time per line, in seconds, in ascending order; only the differences count.
+Each connection replays the whole trace. Reads the file once; paces nothing by itself.
 """
 
 from functools import lru_cache
@@ -35,9 +35,9 @@ class TracePacer:
         return int(np.searchsorted(self._times_ns, elapsed_ns, side="right"))
 
 
-@lru_cache(maxsize=8)  # thousands of connections share one
+@lru_cache(maxsize=8)  # thousands of connections share one trace
 def trace_of(file: str, speed: float) -> TracePacer:
-    """The pacer of a trace, played `speed` times as fast. ValueError names the file and the line that is wrong."""
+    """The pacer of a trace replayed at `speed` times its own rate. A ValueError names the file and the bad line."""
     try:
         path = Path(file)
         if path.stat().st_size > MAX_BYTES:
@@ -46,7 +46,7 @@ def trace_of(file: str, speed: float) -> TracePacer:
     except OSError as err:
         raise ValueError(f"file: {file} cannot be read: {err.strerror}") from err
     except UnicodeDecodeError as err:
-        raise ValueError(f"file: {file} is no text file of arrival times") from err
+        raise ValueError(f"file: {file} is not a text file of arrival times") from err
     times_s = np.fromiter(
         (_seconds(file, number, line) for number, line in enumerate(lines, 1)), np.float64, len(lines)
     )
@@ -64,5 +64,5 @@ def _seconds(file: str, number: int, line: str) -> float:
     except ValueError:
         seconds = np.nan
     if not np.isfinite(seconds):
-        raise ValueError(f"file: {file}, line {number}: {line[:40]!r} is no time in seconds")
+        raise ValueError(f"file: {file}, line {number}: {line[:40]!r} is not a time in seconds")
     return seconds

@@ -1,7 +1,7 @@
-"""How do people write durations, sizes and extents, and what do they mean exactly?
+"""How are durations, sizes and extents written, and what exactly do they mean?
 
-Each value keeps one exact integer. Parsing is strict: a number without a unit is refused where a unit decides the
-meaning, because `30` could be seconds or messages and guessing is how wrong experiments run.
+Each value keeps one exact integer. Parsing is strict: a number without a unit is rejected where the unit decides the
+meaning, because `30` could be seconds or messages, and a wrong guess runs the wrong experiment.
 """
 
 import re
@@ -58,16 +58,16 @@ class Extent(str):
     def parse(cls, text: object) -> "Extent":
         if isinstance(text, int | str) and not isinstance(text, bool) and _COUNT.fullmatch(str(text)):
             if int(text) < 1:
-                raise ValueError(f"{text!r} is no extent; write a count of at least 1, or {DURATION_HINT}")
+                raise ValueError(f"{text!r} is not a valid extent; write a count of at least 1, or {DURATION_HINT}")
             return cls(int(text))
         try:
             return cls(Duration.parse(text))
         except ValueError:
-            raise ValueError(f"{text!r} is neither {DURATION_HINT} nor a count of messages a connection") from None
+            raise ValueError(f"{text!r} is neither {DURATION_HINT} nor a message count per connection") from None
 
     @property
     def messages(self) -> int | None:
-        """How many per connection, when the extent is a count."""
+        """Messages per connection, when the extent is a count."""
         return int(self) if self.isdigit() else None
 
     @property
@@ -76,14 +76,14 @@ class Extent(str):
 
 
 def parse_unit(kind: type[Any], value: object) -> Any:
-    """The decode hook of msgspec: turn what the file says into the unit the field asks for."""
+    """msgspec's decode hook: parse a value from the file into the unit type of its field."""
     if hasattr(kind, "parse"):
         return kind.parse(value)
     raise NotImplementedError(kind)
 
 
 def format_unit(value: object) -> Any:
-    """The encode hook of msgspec: write a unit the way a person would."""
+    """msgspec's encode hook: write a unit as a user would write it."""
     if hasattr(value, "plain"):
         return value.plain()
     if hasattr(type(value), "parse"):
@@ -92,7 +92,7 @@ def format_unit(value: object) -> Any:
 
 
 def format_ns(ns: float) -> str:
-    """A time a person can read, in the unit that fits it."""
+    """A human-readable time, in the unit that fits it."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(ns) >= scale:
             return f"{ns / scale:.3g} {unit}" if abs(ns) < 1e3 * scale else f"{ns / scale:,.0f} {unit}"
@@ -100,7 +100,7 @@ def format_ns(ns: float) -> str:
 
 
 def _scaled(number: str, unit: int) -> int:
-    # Exact in integers: 0.1 s is 100,000,000 ns, not the float next to it.
+    # Exact in integers: 0.1 s is 100,000,000 ns, not the nearest float.
     whole, _, fraction = number.partition(".")
     divisor = int("1" + "0" * len(fraction))
     scaled, remainder = divmod(int(whole + fraction) * unit, divisor)

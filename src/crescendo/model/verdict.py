@@ -1,8 +1,8 @@
-"""Pass, fail, or do we not know?
+"""Did the run pass, did it fail, or can nothing be said?
 
-A check compares one measured value with one bound, and carries the reasons why its evidence might not hold. The
-rule of three: a run fails if a check fails on sound evidence; else it is invalid if any check is; else it passes.
-Computes from values it is given; it never reads a recording.
+A check compares one measured value with one bound, and carries the reasons to doubt its evidence. The rule of three:
+a run fails if a check fails on sound evidence; otherwise it is invalid if any check is; otherwise it passes. Computes
+from the values it is given; never reads a recording.
 """
 
 import operator
@@ -21,13 +21,13 @@ COUNTS = (
     "lost", "lost_acknowledged", "lost_unacknowledged", "duplicated", "reordered", "corrupt", "stray", "unrecorded",
 )  # fmt: skip
 CONSERVATION = "conservation"
-"""How often clients that account for every message of theirs found one lost, doubled or mixed up."""
+"""How often clients that account for every message found one lost, duplicated or mixed up."""
 
 ADDITIVE = ("duplicated", "reordered", "corrupt", "stray", "unrecorded", CONSERVATION)
-"""Counts of things seen: missing evidence can only hide more of them, so exceeding a bound is proof."""
+"""Counts of observed events: missing evidence can only hide more of them, so exceeding a bound is proof."""
 
 SAMPLES_BEYOND = 10
-"""A percentile rests on at least this many samples beyond it."""
+"""A percentile needs at least this many samples beyond it."""
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
@@ -53,8 +53,8 @@ class Bound(str):
             return cls.parse(f"== {Decimal(str(text)):f}")
         bound = cls(" ".join(text.split())) if isinstance(text, str) else cls()
         if _BOUND.fullmatch(bound) is None:
-            raise ValueError(f"{text!r} is no bound; write a number, or for example '<= 200ms' or '>= 0.99 of offered'")
-        bound.limit(0.0)  # refuses a unit that does not exist
+            raise ValueError(f"{text!r} is not a valid bound; write a number, '<= 200ms' or '>= 0.99 of offered'")
+        bound.limit(0.0)  # rejects an unknown unit
         return bound
 
     @property
@@ -70,7 +70,7 @@ class Bound(str):
 
     @property
     def unit(self) -> str:
-        """Empty for a mere number, `of offered` for a share of the rate."""
+        """Empty for a plain number, `of offered` for a fraction of the offered rate."""
         _, _, unit, of_offered = self._parts()
         return of_offered or unit or ""
 
@@ -79,18 +79,18 @@ class Bound(str):
 
     @property
     def caps(self) -> bool:
-        """Whether the bound forbids large values."""
+        """Whether the bound is an upper limit."""
         return self.op in {"<=", "<", "=="}
 
     def _parts(self) -> tuple[str, str, str | None, str | None]:
         match = _BOUND.fullmatch(self)
         if match is None:
-            raise ValueError(f"{str(self)!r} is no bound")
+            raise ValueError(f"{str(self)!r} is not a valid bound")
         return match[1], match[2], match[3], match[4]
 
 
 class Check(Struct, frozen=True):
-    """One metric against its bound, with what is wrong with the evidence (nothing, if it is sound)."""
+    """One metric against its bound, with the reasons to doubt its evidence (none if it is sound)."""
 
     metric: str
     bound: str
@@ -101,27 +101,27 @@ class Check(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What may be said about the run, and why."""
+    """What may be claimed about the run, and why."""
 
     outcome: Outcome
     checks: list[Check]
     reasons: list[str] = []
 
 
-STOPPING = ("response_p90", "response_max")
-"""What a receiver knows of each second, and may end a run for."""
+STOP_METRICS = ("response_p90", "response_max")
+"""Metrics that receivers report every second and that may stop a run."""
 
 
 def stopped_check(metric: str, value_ns: int, limit_ns: int, peer: str) -> Check:
-    """A run that ended itself has failed, whatever else it showed."""
-    reason = f"the whole run was stopped: {peer} saw it in one second"
+    """A run that was stopped by its own limit has failed, whatever else it measured."""
+    reason = f"the run was stopped: {peer} measured this in one second"
     return Check(metric, f"<= {Duration(limit_ns)} in every second", value_ns, limit_ns, Outcome.FAIL, [reason])
 
 
 def check_metric(metric: str, *, has_clients: bool = False) -> None:
-    """Refuse a metric nobody computes."""
+    """Reject a metric that does not exist."""
     if metric == CONSERVATION and not has_clients:
-        raise ValueError(f"{CONSERVATION}: it is what clients find out about their messages, and there are none")
+        raise ValueError(f"{CONSERVATION}: clients measure it, and this experiment has none")
     if metric in {"rate", CONSERVATION} or metric in COUNTS or _METRIC.fullmatch(metric):
         return
     raise ValueError(
@@ -131,9 +131,9 @@ def check_metric(metric: str, *, has_clients: bool = False) -> None:
 
 
 def check_bound(metric: str, bound: Bound) -> None:
-    """Refuse a bound in another unit than its metric has."""
+    """Reject a bound whose unit does not fit its metric."""
     if metric == "rate":
-        fits, wanted = bound.unit in {"", "msg/s", "of offered"}, "messages a second, such as '>= 5000'"
+        fits, wanted = bound.unit in {"", "msg/s", "of offered"}, "messages per second, such as '>= 5000'"
     elif _METRIC.fullmatch(metric):
         fits, wanted = bound.unit not in {"", "msg/s", "of offered"}, "a duration with its unit, such as '<= 200ms'"
     else:
@@ -143,32 +143,32 @@ def check_bound(metric: str, bound: Bound) -> None:
 
 
 def default_checks(*, bounded: bool) -> dict[str, Bound]:
-    """What any honest run should pass: nothing lost, and the load that was promised was carried."""
+    """What any sound run should pass: nothing lost, and the offered load carried."""
     return {"lost": Bound.parse(0), "rate": Bound.parse(">= 0.99 of offered" if bounded else "> 0")}
 
 
 def client_checks(given: dict[str, Bound]) -> dict[str, Bound]:
-    """What clients that keep books are judged by, whatever else is. Their rate is their own, so none is promised."""
+    """The given checks and those that always apply to clients. Clients set their own rate, so none is checked."""
     lost = "lost_acknowledged" if "lost_acknowledged" in given else "lost"
     return {**{metric: Bound.parse(0) for metric in (CONSERVATION, lost, "duplicated")}, **given}
 
 
 def judge_check(metric: str, bound: Bound, value: float | None, *, offered: float, reasons: list[str]) -> Check:
-    """Compare one value. With doubts about its evidence the check is invalid, unless it is proven all the same."""
+    """Compare one value. With doubts about its evidence the check is invalid, unless the failure is proven anyway."""
     limit = bound.limit(offered)
     if value is None:
         outcome, reasons = Outcome.INVALID, reasons or ["nothing was measured"]
     elif not reasons:
         outcome = Outcome.PASS if bound.holds(value, offered) else Outcome.FAIL
     elif metric in ADDITIVE and bound.caps and value > limit:
-        outcome = Outcome.FAIL  # seen is seen: what is missing could only add to it
+        outcome = Outcome.FAIL  # missing evidence could only add to it
     else:
         outcome = Outcome.INVALID
     return Check(metric=metric, bound=str(bound), value=value, limit=limit, outcome=outcome, reasons=reasons)
 
 
 def judge(checks: list[Check], reasons: list[str]) -> Verdict:
-    """The rule of three. `reasons` are doubts about the run as a whole."""
+    """Apply the rule of three. `reasons` are doubts about the run as a whole."""
     outcomes = {check.outcome for check in checks}
     if Outcome.FAIL in outcomes:
         outcome = Outcome.FAIL

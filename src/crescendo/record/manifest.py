@@ -1,7 +1,7 @@
-"""What is in this recording, who wrote it, and can it be trusted?
+"""What does this recording contain, which peers wrote it, and is it complete?
 
 The manifest is one JSON file, written when the run begins (state `incomplete`) and again when it ends. A crash in
-between leaves the truth: an incomplete recording whose finished parts are listed in its journals.
+between leaves a correct manifest: an incomplete recording whose finished parts are listed in its journals.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ JOURNAL = "journal"
 class State(StrEnum):
     """How the recording ended."""
 
-    SEALED = "sealed"  # everybody finished and said so
-    INTERRUPTED = "interrupted"  # a person stopped the run
-    INCOMPLETE = "incomplete"  # somebody died, or the run has not ended yet
+    SEALED = "sealed"  # every peer finished and reported it
+    INTERRUPTED = "interrupted"  # the user stopped the run
+    INCOMPLETE = "incomplete"  # a peer was lost, or the run has not ended yet
 
 
 class PartRecord(Struct, frozen=True):
@@ -40,7 +40,7 @@ class PartRecord(Struct, frozen=True):
 
 
 class ConnectionRecord(Struct, frozen=True):
-    """One sender or receiver; the number that stands in the rows."""
+    """One sender or receiver; `id` is the number used in the rows."""
 
     id: int
     role: str
@@ -70,7 +70,7 @@ class Phase(Struct, frozen=True):
 
 
 class PeerRecord(Struct, frozen=True):
-    """What one peer process did: its part of the run, and how it ended."""
+    """One peer process: its role in the run, and how it ended."""
 
     id: str
     role: str
@@ -82,7 +82,7 @@ class PeerRecord(Struct, frozen=True):
 
 
 class ExceededLimit(Struct, frozen=True):
-    """A limit at which a run ended itself, and who saw it passed."""
+    """A limit that stopped the run, and the peer that measured it."""
 
     metric: str
     value_ns: int
@@ -91,7 +91,7 @@ class ExceededLimit(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """The recording's own account of itself."""
+    """The metadata of a recording."""
 
     run: str
     tag: int
@@ -113,7 +113,7 @@ class Manifest(Struct, frozen=True):
 
 
 def write_manifest(run_dir: Path, manifest: Manifest) -> None:
-    """Write it whole or not at all."""
+    """Write the manifest atomically."""
     write_atomically(run_dir / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
 
@@ -122,7 +122,7 @@ def read_manifest(run_dir: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
-        raise ConfigError(f"{run_dir}: not a recording, it has no {MANIFEST}") from None
+        raise ConfigError(f"{run_dir}: not a recording, because it has no {MANIFEST}") from None
     except (OSError, msgspec.MsgspecError) as err:
         raise ConfigError(f"{path}: cannot be read as a manifest: {err}") from err
     if manifest.format != FORMAT:
@@ -131,7 +131,7 @@ def read_manifest(run_dir: Path) -> Manifest:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Readers see the old file or the new one, never a piece."""
+    """Readers see the old file or the new one, never a partial one."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(content)

@@ -1,8 +1,8 @@
-"""Was somebody computing on the machine while it was measured?
+"""Did live tables use this machine's CPU during the measurement?
 
-A watcher leaves a note in the recording; whoever ends the run moves it into the manifest, as a fact about the host. A
-watcher on another machine, or of a run that has ended, disturbs nothing and leaves none. The manifest is written by
-one process only, the one that runs the experiment. Knows nothing of Spark.
+A watcher writes a note into the recording; the process that runs the experiment moves it into the manifest, as a fact
+about the host. A watcher on another machine, or of a run that has ended, disturbs nothing and writes no note. Only the
+process that runs the experiment writes the manifest. Knows nothing about Spark.
 """
 
 import socket
@@ -19,12 +19,12 @@ NOTE = "observed.txt"
 
 
 def has_ended(manifest: Manifest) -> bool:
-    """Whether everything is recorded. An incomplete recording lists its peers when it was given up."""
+    """Whether the run is over. An incomplete recording lists its peers once the run has ended."""
     return manifest.state is not State.INCOMPLETE or bool(manifest.peers)
 
 
-def leave_note(run_dir: Path, manifest: Manifest, cores: int) -> None:
-    """Say that we are watching, if that can make a difference."""
+def write_note(run_dir: Path, manifest: Manifest, cores: int) -> None:
+    """Record that the run is watched, if that can affect the measurement."""
     if not has_ended(manifest) and manifest.host.get("name") == socket.gethostname():
         since = datetime.now(UTC).strftime("%H:%M:%S UTC")
         try:
@@ -35,12 +35,12 @@ def leave_note(run_dir: Path, manifest: Manifest, cores: int) -> None:
             ) from err
 
 
-def take_up_note(run_dir: Path) -> None:
+def move_note_to_manifest(run_dir: Path) -> None:
     """Move the note, if there is one, into the manifest."""
     try:
-        said = (run_dir / NOTE).read_text(encoding="utf-8")
+        note = (run_dir / NOTE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return
     manifest = read_manifest(run_dir)
-    write_manifest(run_dir, msgspec.structs.replace(manifest, host=manifest.host | {OBSERVED: said}))
+    write_manifest(run_dir, msgspec.structs.replace(manifest, host=manifest.host | {OBSERVED: note}))
     (run_dir / NOTE).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Which parts of a recording are there, whole and unharmed?
+"""Which parts of a recording are present and intact?
 
 A sealed recording lists its parts in the manifest; one that was cut off lists them in its journals. Either way every
-part is checked against its size and hash before anybody computes with it. Reads; never repairs.
+part is checked against its size and hash before it is used. Reads; never repairs.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Recording:
     damaged: dict[str, str]  # path of a part -> what is wrong with it
 
     def files(self, table: str) -> list[str]:
-        """The sound parts of one table."""
+        """The intact parts of one table."""
         return [str(self.path / part.path) for part in self.parts if part.table == table]
 
     def rows(self, table: str) -> int:
@@ -31,7 +31,7 @@ class Recording:
 
 
 def open_recording(path: Path) -> Recording:
-    """Open a recording in whatever state its run left it."""
+    """Open a recording, whatever state its run left it in."""
     manifest = read_manifest(path)
     listed = manifest.files if manifest.state is State.SEALED else list(journalled_parts(path))
     parts: list[PartRecord] = []
@@ -46,7 +46,7 @@ def open_recording(path: Path) -> Recording:
 
 
 def journalled_parts(path: Path) -> Iterator[PartRecord]:
-    """The parts that peers finished, from their journals. A torn last line is a part that was never announced."""
+    """The parts that peers finished, from their journals. A truncated last line is a part that was never finished."""
     decoder = msgspec.json.Decoder(PartRecord)
     for journal in sorted((path / JOURNAL).glob("*.jsonl")):
         for line in journal.read_bytes().splitlines():

@@ -1,7 +1,7 @@
 """What are the columns of a recording?
 
-Declared once, here. The arrow schema that writers use and the DDL that Spark reads with are both derived from it.
-Integers are signed throughout, because Spark reads unsigned Parquet columns wrongly. Knows neither pyspark nor files.
+Declared once, here. The Arrow schema of the writers and the DDL of the Spark readers are both derived from it. All
+integers are signed, because Spark reads unsigned Parquet columns wrongly. Knows neither pyspark nor files.
 """
 
 from dataclasses import dataclass
@@ -70,5 +70,5 @@ def arrow_schema(table: str) -> pa.Schema:
 
 
 def spark_ddl(table: str) -> str:
-    """The schema as Spark's DDL, so that a reader needs no inference and sees a wrong type at once."""
+    """The schema as Spark DDL, so that readers need no inference and detect a wrong type at once."""
     return ", ".join(f"{column.name} {_SPARK[column.kind]}" for column in TABLES[table])

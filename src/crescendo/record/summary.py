@@ -1,7 +1,7 @@
-"""What does the pipeline say about a run, in one small file?
+"""What is the result of a run, in one small file?
 
-`RUN/summary.json` is written by the pipeline and read by reports, terminals and programs. Times are nanoseconds, rates
-messages per second. A number that may not be claimed is null, never a guess.
+`RUN/summary.json` is written by the pipeline and read by reports, the command line and other programs. Times are
+nanoseconds, rates are messages per second. A number without sound evidence is null, never a guess.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ TABLES_DIR = "tables"
 
 
 class Validity(Struct, frozen=True):
-    """One thing that must hold before a number means anything."""
+    """One condition that must hold before the numbers mean anything."""
 
     name: str
     holds: bool
@@ -27,7 +27,7 @@ class Validity(Struct, frozen=True):
 
 
 class Latency(Struct, frozen=True):
-    """One kind of latency in one phase. A percentile without enough samples beyond it is withheld."""
+    """One kind of latency in one phase. A percentile with too few samples beyond it is withheld."""
 
     phase: str
     kind: str
@@ -40,7 +40,7 @@ class Latency(Struct, frozen=True):
 
 
 class Ledger(Struct, frozen=True):
-    """Every message accounted for. `owed` is what subscriptions should have got: sent, times fan-out."""
+    """Every message accounted for. `owed` is what subscriptions should have received: sent times fan-out."""
 
     scope: str  # total, sender or subscription
     sender: int | None
@@ -63,7 +63,7 @@ class Ledger(Struct, frozen=True):
 
 
 class Rate(Struct, frozen=True):
-    """Messages per second in the measure phase. `sustained` is what arrived there, per message owed once."""
+    """Messages per second in the measure phase. `sustained` is what arrived, divided by the fan-out."""
 
     offered: float  # 0 when unbounded
     sent: float
@@ -73,7 +73,7 @@ class Rate(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """The whole result of one run."""
+    """The result of one run."""
 
     run: str
     state: str

@@ -1,9 +1,9 @@
-"""How do rows reach the disk without slowing the load down?
+"""How do rows reach the disk without slowing down the load?
 
-The caller's values are taken at once into blocks of fixed size; full ones go to a background thread that encodes them
-and hands them back for reuse, so memory stays flat. A part is written as `.tmp`, closed, hashed and renamed, and only
-then entered into the peer's journal: what the journal names is whole. Nothing is rounded and nothing is dropped; when
-the disk refuses, the next call raises LostError.
+The caller's values are copied into blocks of fixed size; a background thread encodes full blocks and returns them for
+reuse, so memory stays flat. A part is written as `.tmp`, closed, hashed and renamed, and only then entered in the
+peer's journal: every part in a journal is complete. Nothing is rounded and nothing is dropped; after a write error,
+the next call raises LostError.
 """
 
 import queue
@@ -23,15 +23,15 @@ from crescendo.record.manifest import JOURNAL, PartRecord, sha256_of
 from crescendo.record.schema import TABLES
 
 PART_ROWS = 4_000_000
-PART_NS = 8 * 10**9  # ticks come about once a second, so that no part spans more than ten
+PART_NS = 8 * 10**9  # with ticks about once a second, no part spans more than ten seconds
 BLOCK_ROWS = 131_072  # reused: in fresh memory, filling and encoding took 2.5 times as long
-_LONG = (np.ndarray, range)
-_SINGLES = 1 << 13  # numbers, of all columns together
-_QUEUED_BLOCKS = 64  # then the producer waits: memory stays flat when the disk is slower than the load
+_SEQUENCES = (np.ndarray, range)
+_SINGLES = 1 << 13  # values, over all columns
+_QUEUED_BLOCKS = 64  # beyond this the producer blocks: memory stays flat when the disk is slower than the load
 
 
 class RowSink(Protocol):
-    """Where rows go: what whoever makes them needs to know of a recorder."""
+    """Where rows go: the part of a recorder that producers of rows use."""
 
     def append(self, table: str, rows: int, *columns: object) -> None: ...
 
@@ -61,11 +61,11 @@ class PartFile:
         self._writer.write(block.rows, block.columns())
 
     def abandon(self) -> None:
-        """Let go of a part that cannot be finished; its temporary file stays what it is."""
+        """Abandon a part that cannot be finished; its temporary file stays as it is."""
         self._writer.abandon()
 
     def finish(self) -> PartRecord:
-        """Close, hash, rename; from now on the part exists."""
+        """Close, hash and rename; only now does the part exist."""
         self._writer.close()
         part = PartRecord(
             path=self._path,
@@ -80,8 +80,8 @@ class PartFile:
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """The open part of a table is old enough."""
+class _ClosePart:
+    """A job for the background thread: close the open part of this table."""
 
     table: str
 
@@ -104,10 +104,10 @@ class Recorder(RowSink):
         self._part_ns = part_ns
         self._block_rows = min(block_rows, part_rows)
         self._blocks: dict[str, Block] = {}
-        self._singles: dict[str, array[int]] = {table: array("q") for table in TABLES}  # row after row
+        self._singles: dict[str, array[int]] = {table: array("q") for table in TABLES}  # row by row
         self._spare: dict[str, queue.SimpleQueue[Block]] = {table: queue.SimpleQueue() for table in TABLES}
         self._opened_ns: dict[str, int] = {}
-        self._jobs: queue.Queue[Block | _Cut | None] = queue.Queue(_QUEUED_BLOCKS)
+        self._jobs: queue.Queue[Block | _ClosePart | None] = queue.Queue(_QUEUED_BLOCKS)
         self._failure: BaseException | None = None
         try:
             (run_dir / JOURNAL).mkdir(parents=True, exist_ok=True)
@@ -120,51 +120,51 @@ class Recorder(RowSink):
         self._thread.start()
 
     def append(self, table: str, rows: int, *values: Any) -> None:
-        """Add rows. Values are in the order of the schema: an array of as many, a range as long, or one for all."""
+        """Add rows. Values are in schema order: an array or range with one value per row, or one value for all rows."""
         if not rows:
             return
         if self._singles[table]:
-            self._take_singles(table)
+            self._flush_singles(table)
         self._fill(table, rows, values)
 
     def append_one(self, table: str, *values: int) -> None:
-        """Add a row of integers. Kept aside until there are many: a block takes a thousand nearly as fast as one."""
+        """Add a row of integers. Rows are collected first: a block takes a thousand rows nearly as fast as one."""
         singles = self._singles[table]
         singles.extend(values)
         if len(singles) >= _SINGLES:
-            self._take_singles(table)
+            self._flush_singles(table)
 
-    def _take_singles(self, table: str) -> None:
+    def _flush_singles(self, table: str) -> None:
         rows = np.frombuffer(self._singles[table], np.int64).reshape(-1, len(TABLES[table]))
         self._singles[table] = array("q")
         self._fill(table, len(rows), tuple(map(compact, rows.T)))
 
     def _fill(self, table: str, rows: int, values: tuple[Any, ...]) -> None:
-        block = self._blocks.get(table) or self._fresh(table)
+        block = self._blocks.get(table) or self._new_block(table)
         while rows > (free := block.capacity - block.rows):
-            block.fill(free, tuple(value[:free] if isinstance(value, _LONG) else value for value in values))
-            self._hand_over(table)
-            values = tuple(value[free:] if isinstance(value, _LONG) else value for value in values)
+            block.fill(free, tuple(value[:free] if isinstance(value, _SEQUENCES) else value for value in values))
+            self._enqueue_block(table)
+            values = tuple(value[free:] if isinstance(value, _SEQUENCES) else value for value in values)
             rows -= free
-            block = self._fresh(table)
+            block = self._new_block(table)
         block.fill(rows, values)
 
     def tick(self, now_ns: int) -> None:
-        """Close the parts that have been open long enough. Call about once a second."""
+        """Close parts that have been open long enough. Call about once a second."""
         self._check()
-        self._take_all_singles()
+        self._flush_all_singles()
         for table in list(self._blocks):
             if now_ns - self._opened_ns.setdefault(table, now_ns) >= self._part_ns:
                 del self._opened_ns[table]
-                self._hand_over(table)
-                self._jobs.put(_Cut(table))
+                self._enqueue_block(table)
+                self._jobs.put(_ClosePart(table))
 
     def close(self) -> None:
-        """Write what is left and wait until it is on disk. Ends the thread even when the disk has failed."""
-        self._take_all_singles()
+        """Write the remaining rows and wait until they are on disk. Ends the thread even after a write error."""
+        self._flush_all_singles()
         for table in list(self._blocks):
             self._jobs.put(self._blocks.pop(table))
-            self._jobs.put(_Cut(table))
+            self._jobs.put(_ClosePart(table))
         self._jobs.put(None)
         self._thread.join()
         try:
@@ -173,11 +173,11 @@ class Recorder(RowSink):
             self._failure = self._failure or err
         self._check()
 
-    def _take_all_singles(self) -> None:
+    def _flush_all_singles(self) -> None:
         for table in [table for table, singles in self._singles.items() if singles]:
-            self._take_singles(table)
+            self._flush_singles(table)
 
-    def _fresh(self, table: str) -> Block:
+    def _new_block(self, table: str) -> Block:
         try:
             block = self._spare[table].get_nowait()
             block.clear()
@@ -186,7 +186,7 @@ class Recorder(RowSink):
         self._blocks[table] = block
         return block
 
-    def _hand_over(self, table: str) -> None:
+    def _enqueue_block(self, table: str) -> None:
         self._check()
         self._jobs.put(self._blocks.pop(table))
 
@@ -204,10 +204,10 @@ class Recorder(RowSink):
                 except Exception as err:  # _check raises it again in the caller's thread
                     self._failure = err
         for part in self._parts.values():
-            part.abandon()  # only after a failure: close has cut all others
+            part.abandon()  # only after a failure: otherwise close has finished every part
 
-    def _write(self, job: Block | _Cut) -> None:
-        if isinstance(job, _Cut):
+    def _write(self, job: Block | _ClosePart) -> None:
+        if isinstance(job, _ClosePart):
             self._finish(job.table)
             return
         part = self._parts.get(job.table)

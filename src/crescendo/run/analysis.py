@@ -1,8 +1,8 @@
-"""How does a recording become a verdict and a page?
+"""How does a recording become a verdict?
 
 Owns the one Spark session of a process. A run starts it in the background and waits for it before the first message
-is due: starting a JVM takes seconds of CPU that must not disturb what is measured, while one that waits takes none
-(0.5 % of a core in its first seconds, then nothing that could be measured). So the verdict follows the run at once.
+is due: starting a JVM takes seconds of CPU time that must not disturb the measurement, while an idle one takes none
+(0.5 % of a core in its first seconds, then nothing measurable). So the verdict is available right after the run.
 """
 
 import threading
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str], None]
-_PATIENCE_S = 0.1
+_POLL_S = 0.1
 
 
 class Analyst:
-    """Turns recordings into summaries and reports."""
+    """Turns recordings into summaries."""
 
     def __init__(self, master: str | None = None) -> None:
         use_java()
@@ -41,16 +41,16 @@ class Analyst:
             self._thread.start()
 
     def wait(self, interrupted: Callable[[], bool]) -> None:
-        """Until Spark is there, or the person has had enough."""
+        """Block until Spark has started, or the user interrupts."""
         while self._thread is not None and self._thread.is_alive():
             if interrupted():
                 raise KeyboardInterrupt
-            self._thread.join(_PATIENCE_S)
+            self._thread.join(_POLL_S)
         if self._failure is not None:
             raise self._failure
 
     def analyze(self, run_dir: Path, progress: Progress, *, full: bool = False) -> Summary:
-        read_manifest(run_dir)  # a directory that is no recording needs no Spark to be refused
+        read_manifest(run_dir)  # reject a directory that is not a recording before Spark starts
         from crescendo.pipeline.job import analyze
 
         self.warm_up()
@@ -81,5 +81,5 @@ class Analyst:
             from crescendo.pipeline.spark.session import open_session
 
             self._session = open_session(self._master)
-        except Exception as err:  # raised again by whoever waits for the session
+        except Exception as err:  # raised again in wait()
             self._failure = err

@@ -1,7 +1,7 @@
-"""How near was the generator to its own limit in this run?
+"""How close did the load generator come to its own limit in this run?
 
-Brings together what the run carried, on which machine, and what that machine was found capable of. Says nothing when
-any of it is not known: a run on another machine, by another version, or of a size that was never calibrated.
+Combines the load that the run carried, the machine it ran on, and that machine's calibration. Returns None when any of
+these is unknown: a run on another machine, by another version, or with a payload size that was never calibrated.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from crescendo.run.measured_throughput import measured_throughput
 
 
 def with_ceiling(run_dir: Path, summary: Summary) -> Summary:
-    """The summary with the generator's share of its ceiling, on disk too."""
+    """The summary with the generator's share of its ceiling; also written to disk."""
     percent = ceiling_percent(run_dir, read_manifest(run_dir))
     if percent == summary.ceiling_percent:
         return summary
@@ -33,19 +33,19 @@ def ceiling_percent(run_dir: Path, manifest: Manifest) -> float | None:
     if calibration is None or any(peer.host != machine.name for peer in load):
         return None
     processes = {role: sum(peer.role == role for peer in load) for role in ROLES}
-    return percent_of_ceiling(_streams(run_dir, manifest), processes, calibration)
+    return percent_of_ceiling(_carried_loads(run_dir, manifest), processes, calibration)
 
 
-def _streams(run_dir: Path, manifest: Manifest) -> list[CarriedLoad]:
+def _carried_loads(run_dir: Path, manifest: Manifest) -> list[CarriedLoad]:
     protocols = {group["name"]: group["protocol"] for group in manifest.experiment["workload"]}
-    streams: list[CarriedLoad] = []
+    loads: list[CarriedLoad] = []
     for role in ROLES:
         found = measured_throughput(run_dir, manifest, role)
         messages, octets = np.sum(found.messages, axis=0), np.sum(found.octets, axis=0)
         for connection in manifest.connections:
-            # Clients are no generator that was calibrated.
+            # Clients are not part of the calibrated load generator.
             known = connection.role == role and connection.group in protocols
             if known and (count := int(messages[connection.id])):
                 size = int(octets[connection.id]) / count
-                streams.append(CarriedLoad(protocols[connection.group], role, size, count / found.seconds))
-    return streams
+                loads.append(CarriedLoad(protocols[connection.group], role, size, count / found.seconds))
+    return loads

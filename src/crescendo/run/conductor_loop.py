@@ -1,7 +1,8 @@
-"""How are the conductor's decisions carried out?
+"""How are the conductor's decisions executed?
 
-The one place where notes, processes, signals and time meet the pure `step`. It turns what happens into events, feeds
-them in, and does what comes back: sends requests, writes marks, and returns the outcome. It decides nothing itself.
+The one place where notes, processes, signals and time meet the pure `step`. It turns notes, process exits, interrupts
+and ticks into events, feeds them in, and executes the resulting commands: it sends requests, collects events for the
+recording, and returns how the run ended. It decides nothing itself.
 """
 
 import json
@@ -30,66 +31,66 @@ _LISTEN_S = 0.05
 
 
 class ConductorLoop:
-    """Plays one run."""
+    """Runs the conductor of one run."""
 
     def __init__(self, bus: Bus, plan: RunPlan, peers: Sequence[PeerProcess]) -> None:
         self._bus = bus
         self._peers = peers
         self._identity = Identity(CONDUCTOR, CONDUCTOR, socket.gethostname(), os.getpid())
         self._run = begin(plan, time.monotonic_ns())
-        self._marks: list[RecordEvent] = []
-        self._outcome: RunEnding | None = None
-        self._died: set[str] = set()
+        self._events: list[RecordEvent] = []
+        self._ending: RunEnding | None = None
+        self._exited: set[str] = set()
 
     def run(
         self,
         *,
         interrupted: Callable[[], bool],
         watch: Callable[[RunState], None],
-        on_mark: Callable[[RecordEvent], None],
+        on_event: Callable[[RecordEvent], None],
     ) -> RunEnding:
-        """Until it is over. `interrupted` tells of a person's wish to stop, `watch` may show how it goes."""
-        told = False
+        """Run until the end. `interrupted` says whether the user asked to stop; `watch` may show the progress."""
+        interrupt_sent = False
         next_tick_ns = 0
-        while self._outcome is None:
+        while self._ending is None:
             note = self._bus.next(_LISTEN_S)
             now_ns = time.monotonic_ns()
             if note is not None:
                 event = event_from_note(note, now_ns)
                 if event is not None:
-                    self._feed(event, on_mark)
-                continue  # first hear all that was said, then judge who was silent
-            self._notice_deaths(now_ns, on_mark)
-            if interrupted() and not told:
-                told = True
-                self._feed(Interrupted(now_ns), on_mark)
+                    self._feed(event, on_event)
+                continue  # process every waiting note before deciding which peers were silent
+            self._report_exits(now_ns, on_event)
+            if interrupted() and not interrupt_sent:
+                interrupt_sent = True
+                self._feed(Interrupted(now_ns), on_event)
             if now_ns >= next_tick_ns:
                 next_tick_ns = now_ns + _TICK_NS
-                self._feed(Tick(now_ns), on_mark)
+                self._feed(Tick(now_ns), on_event)
                 watch(self._run)
             if not self._bus.connected:
-                raise LostError("the control broker went away")
-        return self._outcome
+                raise LostError("the connection to the control broker was lost")
+        return self._ending
 
-    def record_marks(self, recorder: Recorder) -> None:
-        """Write what happened into the recording."""
-        for mark in self._marks:
-            recorder.append(EVENTS, 1, mark.t_ns, CONDUCTOR, mark.kind, json.dumps(mark.detail))
+    def record_events(self, recorder: Recorder) -> None:
+        """Write the events of the run to the recording."""
+        for event in self._events:
+            recorder.append(EVENTS, 1, event.t_ns, CONDUCTOR, event.kind, json.dumps(event.detail))
 
-    def _feed(self, event: Event, on_mark: Callable[[RecordEvent], None]) -> None:
+    def _feed(self, event: Event, on_event: Callable[[RecordEvent], None]) -> None:
         self._run, commands = step(self._run, event)
         for command in commands:
             match command:
                 case SendRequest(peer=peer):
                     self._bus.publish(topics.peer(peer), note_for(command, self._identity), qos=1)
                 case RecordEvent():
-                    self._marks.append(command)
-                    on_mark(command)
-                case Conclude(outcome):
-                    self._outcome = outcome
+                    self._events.append(command)
+                    on_event(command)
+                case Conclude(ending):
+                    self._ending = ending
 
-    def _notice_deaths(self, now_ns: int, on_mark: Callable[[RecordEvent], None]) -> None:
+    def _report_exits(self, now_ns: int, on_event: Callable[[RecordEvent], None]) -> None:
         for peer in self._peers:
-            if peer.peer not in self._died and (reason := peer.exit_reason) is not None:
-                self._died.add(peer.peer)
-                self._feed(PeerLost(peer.peer, reason, now_ns), on_mark)
+            if peer.peer not in self._exited and (reason := peer.exit_reason) is not None:
+                self._exited.add(peer.peer)
+                self._feed(PeerLost(peer.peer, reason, now_ns), on_event)

@@ -1,7 +1,7 @@
 """How does an experiment become a recording?
 
-Start the control broker, the system and the peers; play; seal; and leave no process and no half-made recording
-behind, whatever happens on the way. Analysing the recording is somebody else's job.
+Start the control broker, the system and the peers; run the conductor; seal the recording; and leave no process and no
+partial recording behind, whatever goes wrong. Does not analyse the recording.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
-_LEAVE_TIMEOUT_S = 2.0
-_SYSTEM_STOP_GRACE_S = 1.5  # its data goes with it; who presses Ctrl-C waits for at most five seconds
+_PEER_EXIT_TIMEOUT_S = 2.0
+_SYSTEM_STOP_GRACE_S = 1.5  # its data is deleted anyway, and after Ctrl-C everything must end within five seconds
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class RunObserver:
     interrupted: Callable[[], bool]
     progress: Callable[[str], None]
     watch: Callable[[RunState], None]
-    on_mark: Callable[[RecordEvent], None]
-    prepare: Callable[[], None]  # begin, in the background, what must be over before the first message is due
+    on_event: Callable[[RecordEvent], None]
+    prepare: Callable[[], None]  # start, in the background, work that must be done before the first message is due
     await_prepared: Callable[[], None]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: where its recording is, and how it ended."""
+    """A finished run: its recording, and how it ended."""
 
     run_dir: Path
     state: State
@@ -66,29 +66,30 @@ class RunResult:
 
 
 def execute(
-    experiment: Experiment, *, out: Path, command: list[str], watcher: RunObserver, control_url: str | None = None
+    experiment: Experiment, *, out: Path, command: list[str], observer: RunObserver, control_url: str | None = None
 ) -> RunResult:
-    """Run one experiment. Raises before the barrier, when there is nothing to record yet."""
+    """Run one experiment. Raises if it fails before the barrier, when there is nothing to record yet."""
     run_dir = new_run_dir(out, experiment.name)
     try:
-        performance = _perform(experiment, run_dir, command, watcher, control_url)
+        result = _execute(experiment, run_dir, command, observer, control_url)
     except BaseException:
         if not (run_dir / "manifest.json").exists():
-            shutil.rmtree(run_dir, ignore_errors=True)  # nothing was measured, so nothing may look like a recording
+            # Nothing was measured, so leave nothing that looks like a recording.
+            shutil.rmtree(run_dir, ignore_errors=True)
         raise
-    return performance
+    return result
 
 
-def _perform(
-    experiment: Experiment, run_dir: Path, command: list[str], watcher: RunObserver, control_url: str | None
+def _execute(
+    experiment: Experiment, run_dir: Path, command: list[str], observer: RunObserver, control_url: str | None
 ) -> RunResult:
     with contextlib.ExitStack() as stack:
         allow_connections(sum(group.senders + group.receivers for group in experiment.workload))
-        watcher.progress("starting the control broker")
+        observer.progress("starting the control broker")
         if control_url is None:
             control_url = stack.enter_context(EmbeddedBroker(preexec_fn=die_with_parent())).url
-        system, system_facts = _start_system(experiment, run_dir, stack, watcher)
-        watcher.prepare()
+        system, system_facts = _start_system(experiment, run_dir, stack, observer)
+        observer.prepare()
         tag = secrets.randbits(32)
         arrangement = plan_run(experiment, run_dir=str(run_dir.resolve()), tag=tag, system=system)
         manifest = Manifest(
@@ -107,12 +108,12 @@ def _perform(
         bus.connect()
         stack.callback(bus.close)
         roles = arrangement.roles
-        watcher.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
+        observer.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
         peers = [PeerProcess(peer, role, control_url, run_dir / "logs") for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
-        watcher.await_prepared()
-        return _conduct(run_dir, manifest, arrangement, bus, peers, watcher)
+        observer.await_prepared()
+        return _conduct(run_dir, manifest, arrangement, bus, peers, observer)
 
 
 def _conduct(
@@ -121,27 +122,27 @@ def _conduct(
     arrangement: RunArrangement,
     bus: Bus,
     peers: list[PeerProcess],
-    watcher: RunObserver,
+    observer: RunObserver,
 ) -> RunResult:
-    def on_mark(mark: RecordEvent) -> None:
-        if mark.kind == "start":
+    def on_event(event: RecordEvent) -> None:
+        if event.kind == "start":
             write_manifest(run_dir, manifest)  # from here on there is something worth keeping
-        watcher.on_mark(mark)
+        observer.on_event(event)
 
-    player = ConductorLoop(bus, arrangement.plan, peers)
-    outcome = player.run(interrupted=watcher.interrupted, watch=watcher.watch, on_mark=on_mark)
+    loop = ConductorLoop(bus, arrangement.plan, peers)
+    ending = loop.run(interrupted=observer.interrupted, watch=observer.watch, on_event=on_event)
     for peer in peers:
-        peer.wait(_LEAVE_TIMEOUT_S)
-    if outcome.t0_ns is None:
-        raise _refusal(outcome)
+        peer.wait(_PEER_EXIT_TIMEOUT_S)
+    if ending.t0_ns is None:
+        raise _refusal(ending)
     recorder = Recorder(run_dir, CONDUCTOR)
-    player.record_marks(recorder)
+    loop.record_events(recorder)
     recorder.close()
-    return _seal(run_dir, manifest, outcome)
+    return _seal(run_dir, manifest, ending)
 
 
 def _start_system(
-    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, watcher: RunObserver
+    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, observer: RunObserver
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if system.url is not None:
@@ -151,7 +152,7 @@ def _start_system(
             "url": experiment.redacted().system.url
         }
     kind = system_of(system.kind or "")
-    watcher.progress(f"starting {system.kind}")
+    observer.progress(f"starting {system.kind}")
     instance = start(
         kind,
         _settings(kind, experiment),
@@ -167,24 +168,39 @@ def _start_system(
 
 
 def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:
-    """Those of the file, and the names that the load needs where they must be there from the start."""
+    """The settings of the file, plus the queues and topics of the load where the system must declare them at start."""
     names = {
-        "queues": sorted(place.removeprefix("queue://") for place in _places(experiment) if place.startswith("queue:")),
-        "topics": sorted(place.removeprefix("topic://") for place in _places(experiment) if place.startswith("topic:")),
+        "queues": sorted(
+            address.removeprefix("queue://")
+            for address in _shared_addresses(experiment)
+            if address.startswith("queue:")
+        ),
+        "topics": sorted(
+            address.removeprefix("topic://")
+            for address in _shared_addresses(experiment)
+            if address.startswith("topic:")
+        ),
     }
     return {**{key: names[key] for key in kind.declares}, **experiment.system.settings}
 
 
-def _places(experiment: Experiment) -> set[str]:
-    places = {place for group in experiment.workload for role in ("sender", "receiver") for place in group.places(role)}
+def _shared_addresses(experiment: Experiment) -> set[str]:
+    addresses = {
+        address
+        for group in experiment.workload
+        for role in ("sender", "receiver")
+        for address in group.shared_addresses(role)
+    }
     answered = answered_senders(experiment)
-    return places | {
-        group.answers_to(sender).meeting for group in experiment.workload for sender in answered.get(group.name, ())
+    return addresses | {
+        group.reply_group(sender).shared_address
+        for group in experiment.workload
+        for sender in answered.get(group.name, ())
     }
 
 
 def _check_reachable(url: str) -> None:
-    """Learn at once, and not after everything else has started, that nobody is there."""
+    """Fail early, before anything else is started, if the system is not reachable."""
     parts = urlsplit(url)
     try:
         connect(parts.hostname or "", parts.port or PORTS[parts.scheme]).close()
@@ -192,16 +208,16 @@ def _check_reachable(url: str) -> None:
         raise ConfigError(f"the run could not start: {err}") from err
 
 
-def _refusal(outcome: RunEnding) -> Exception:
-    if outcome.state == "interrupted":
+def _refusal(ending: RunEnding) -> Exception:
+    if ending.state == "interrupted":
         return KeyboardInterrupt()  # type: ignore[return-value]
-    if outcome.fault == "lost":
-        return LostError(f"the run could not start: {outcome.reason}")
-    return ConfigError(f"the run could not start: {outcome.reason}")
+    if ending.fault == "lost":
+        return LostError(f"the run could not start: {ending.reason}")
+    return ConfigError(f"the run could not start: {ending.reason}")
 
 
-def _seal(run_dir: Path, manifest: Manifest, outcome: RunEnding) -> RunResult:
-    state = State(outcome.state)
+def _seal(run_dir: Path, manifest: Manifest, ending: RunEnding) -> RunResult:
+    state = State(ending.state)
     peers = [
         PeerRecord(
             id=peer.id,
@@ -212,22 +228,22 @@ def _seal(run_dir: Path, manifest: Manifest, outcome: RunEnding) -> RunResult:
             reason=peer.reason,
             statistics=_statistics(peer.statistics),
         )
-        for peer in outcome.peers
+        for peer in ending.peers
     ]
     sealed = msgspec.structs.replace(
         manifest,
         state=state,
-        reason=outcome.reason,
+        reason=ending.reason,
         exceeded=None
-        if (end := outcome.exceeded) is None
+        if (end := ending.exceeded) is None
         else ExceededLimit(end.metric, end.value_ns, end.limit_ns, end.peer),
         peers=peers,
-        clocks=_clocks(manifest, outcome),
-        phases=[Phase(name, start_ns, end_ns) for name, start_ns, end_ns in outcome.phases],
+        clocks=_clocks(manifest, ending),
+        phases=[Phase(name, start_ns, end_ns) for name, start_ns, end_ns in ending.phases],
         files=sorted(journalled_parts(run_dir), key=lambda part: part.path),
     )
     write_manifest(run_dir, sealed)
-    return RunResult(run_dir, state, outcome.reason)
+    return RunResult(run_dir, state, ending.reason)
 
 
 def _statistics(statistics: Any) -> dict[str, float]:
@@ -236,12 +252,12 @@ def _statistics(statistics: Any) -> dict[str, float]:
     return {"messages": float(statistics.messages), **statistics.values}
 
 
-def _clocks(manifest: Manifest, outcome: RunEnding) -> list[Clock]:
-    """Peers on this host share its clock."""
-    hosts = {peer.identity.host for peer in outcome.peers if peer.identity}
+def _clocks(manifest: Manifest, ending: RunEnding) -> list[Clock]:
+    """Peers on this host share its clock; no other host may take part."""
+    hosts = {peer.identity.host for peer in ending.peers if peer.identity}
     unknown = hosts - {clock.host for clock in manifest.clocks}
     if unknown:
-        raise LostError(f"the clock of {', '.join(sorted(unknown))} has not been compared with ours")
+        raise LostError(f"the clock of {', '.join(sorted(unknown))} has not been compared with the conductor's")
     return manifest.clocks
 
 

@@ -1,4 +1,4 @@
-"""On what machine, with what software, did this run happen? Reads; changes nothing."""
+"""On which machine, and with which software, did this run take place? Reads; changes nothing."""
 
 import importlib.metadata
 import os
@@ -34,7 +34,7 @@ def host() -> dict[str, Any]:
 
 
 def clock() -> Clock:
-    """This host's clock. It is the conductor's own, so it is off by nothing."""
+    """This host's clock. It is the conductor's own, so its offset is 0."""
     return Clock(host=socket.gethostname(), realtime_offset_ns=time.time_ns() - time.monotonic_ns())
 
 

@@ -1,7 +1,7 @@
-"""What did each connection carry while it was measured?
+"""How many messages and bytes did each connection carry in the measure phase?
 
-Reads the throughput table of an analysed run, and only the seconds that lie wholly within the measure phase: a second
-that is cut off says less than it seems to. Judges nothing.
+Reads the throughput table of an analysed run, and only the seconds that lie entirely within the measure phase: a
+partial second would understate the rate. Judges nothing.
 """
 
 from dataclasses import dataclass
@@ -41,16 +41,16 @@ def measured_throughput(run_dir: Path, manifest: Manifest, role: str) -> Measure
         second = ds.field(columns.SECOND)
         wanted = (ds.field(columns.ROLE) == role) & (second >= first) & (second < first + seconds)
         rows = ds.dataset(files).to_table(filter=wanted)
-        place = tuple(rows[name].to_numpy() for name in (columns.SECOND, columns.CONNECTION))
-        listed = place[1] < connections
-        place = (place[0][listed] - first, place[1][listed])
-        np.add.at(found.messages, place, rows[columns.MESSAGES].to_numpy()[listed])
-        np.add.at(found.octets, place, rows[columns.BYTES].to_numpy()[listed])
+        position = tuple(rows[name].to_numpy() for name in (columns.SECOND, columns.CONNECTION))
+        listed = position[1] < connections
+        position = (position[0][listed] - first, position[1][listed])
+        np.add.at(found.messages, position, rows[columns.MESSAGES].to_numpy()[listed])
+        np.add.at(found.octets, position, rows[columns.BYTES].to_numpy()[listed])
     return found
 
 
 def full_seconds(manifest: Manifest) -> tuple[int, int]:
-    """The first second that lies wholly within the measure phase, counted from the first phase, and how many do."""
+    """The first full second of the measure phase, counted from the start of the first phase, and how many there are."""
     measure = next((phase for phase in manifest.phases if phase.name == _MEASURE), None)
     if measure is None:
         return 0, 0

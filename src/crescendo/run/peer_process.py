@@ -1,7 +1,7 @@
-"""How are child processes started so that none outlives the run?
+"""How are peer processes started so that none outlives the run?
 
-Every child is told by the kernel to die with us (PR_SET_PDEATHSIG), has its own session so that Ctrl-C reaches only
-the conductor, and is ended by name when the run is over. No shell, ever.
+The kernel kills every child when its parent dies (PR_SET_PDEATHSIG). Each child has its own session, so that Ctrl-C
+reaches only the conductor, and is stopped explicitly when the run is over. Never uses a shell.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ from pathlib import Path
 from crescendo.processes.die_with_parent import die_with_parent
 
 _STOP_TIMEOUT_S = 2.0
-_LAST_WORDS_BYTES = 2000
+_LOG_TAIL_BYTES = 2000
 
 
 class PeerProcess:
-    """One peer that this machine runs, with its last words kept."""
+    """One peer process on this machine, with its log."""
 
     def __init__(self, peer: str, role: str, control_url: str, log_dir: Path) -> None:
         self.peer = peer
@@ -35,17 +35,17 @@ class PeerProcess:
 
     @property
     def exit_reason(self) -> str | None:
-        """Why it ended, None while it lives."""
+        """Why it exited; None while it is running."""
         code = self._process.poll()
         if code is None:
             return None
         if code < 0:
             return f"killed by {signal.Signals(-code).name}"
-        words = self._log.read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace").strip().splitlines()
-        return f"exited with code {code}" + (f": {words[-1]}" if words else "")
+        lines = self._log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+        return f"exited with code {code}" + (f": {lines[-1]}" if lines else "")
 
     def stop(self) -> None:
-        """End it if it has not ended, and forget its log if it said nothing."""
+        """Terminate it if it is still running, and delete its log if that is empty."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -59,6 +59,6 @@ class PeerProcess:
                 self._log.parent.rmdir()  # only when it is the last one
 
     def wait(self, timeout_s: float) -> None:
-        """Give it time to end by itself."""
+        """Give it time to exit by itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)

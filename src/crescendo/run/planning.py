@@ -1,7 +1,7 @@
-"""Who does what in this run?
+"""Which connection runs on which peer, and what is the conductor's plan?
 
-Pure: an experiment becomes numbered connections, their places on peers, and the conductor's plan. Connections are
-dealt out in turn, so that peers of one role carry the same load.
+Pure: an experiment becomes numbered connections, their assignment to peers, and the conductor's plan. Connections are
+assigned round-robin, so that peers of one role carry the same load.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from crescendo.systems.base import MANAGEMENT
 
 @dataclass(frozen=True)
 class RunArrangement:
-    """Everything that follows from the experiment before anything is started."""
+    """Everything that follows from the experiment before anything starts."""
 
     connections: list[ConnectionRecord]
     plan: RunPlan
@@ -34,13 +34,13 @@ class RunArrangement:
 
     @property
     def roles(self) -> dict[str, str]:
-        """What each peer's process is. To the conductor clients are senders: they begin at t0 and end by themselves."""
+        """The role of each peer's process. To the conductor, clients are senders: they start at t0 and finish alone."""
         return {peer.id: CLIENT if peer.id in self.clients else peer.role for peer in self.plan.peers}
 
 
 @dataclass(frozen=True)
 class SystemUnderTest:
-    """Where the system is, by the names of its endpoints, and the process that inspectors may look at."""
+    """The URLs of the system by endpoint name, and the process that inspectors may watch."""
 
     endpoints: Mapping[str, str]
     pid: int | None = None
@@ -53,12 +53,12 @@ def plan_run(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUn
     peers: list[PeerPlan] = []
     for role, connections in (("receiver", receivers), ("sender", senders)):
         for peer in sorted({connection.peer for connection in connections}):
-            places = [place for place, c in zip(_places(connections), connections, strict=True) if c.peer == peer]
-            assignment = load_assignment(peer, run_dir, tag, urls, experiment, places, answered_senders(experiment))
+            slots = [slot for slot, c in zip(_slots(connections), connections, strict=True) if c.peer == peer]
+            assignment = load_assignment(peer, run_dir, tag, urls, experiment, slots, answered_senders(experiment))
             peers.append(PeerPlan(peer, "sender" if role == "sender" else "receiver", assignment.to_payload()))
     clients = _client_connections(experiment, len(senders), len(receivers))
-    companies = _clients(experiment, run_dir, tag, system, (len(senders), len(receivers)))
-    peers += companies
+    client_peers = _clients(experiment, run_dir, tag, system, (len(senders), len(receivers)))
+    peers += client_peers
     peers += _inspectors(experiment, run_dir, system)
     plan = RunPlan(
         peers=tuple(peers),
@@ -68,17 +68,18 @@ def plan_run(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUn
         fan_out=_fan_out(receivers),
         stop_when={metric: int(limit) for metric, limit in experiment.stop_when.items()},
     )
-    return RunArrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in companies))
+    return RunArrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in client_peers))
 
 
 def _url(system: SystemUnderTest, group: Group) -> str:
     scheme = PROTOCOLS[group.protocol]
-    # Who asks a system for TLS wants it measured.
+    # A system that offers TLS was configured for it, so measure it over TLS.
     url = system.endpoints.get(SECURE_SCHEMES.get(scheme, "")) or system.endpoints.get(scheme)
     if url is None:
         spoken = [protocol for protocol, endpoint in PROTOCOLS.items() if endpoint in system.endpoints]
         raise ConfigError(
-            f"workload.{group.name}.protocol: the system does not speak {group.protocol}; it speaks {', '.join(spoken)}"
+            f"workload.{group.name}.protocol: the system does not support {group.protocol}; it supports "
+            f"{', '.join(spoken)}"
         )
     return url
 
@@ -89,7 +90,7 @@ def _clients(
     if not experiment.clients:
         return []
     if SCHEME not in system.endpoints:
-        raise ConfigError("clients: the system does not speak mlmq; set system.kind to mlmq")
+        raise ConfigError("clients: the system does not support mlmq; set system.kind to mlmq")
     brokers = list(brokers_of(system.endpoints[SCHEME]))
     plans = []
     for process in range(experiment.peers.clients):
@@ -100,20 +101,20 @@ def _clients(
 
 
 def _client_connections(experiment: Experiment, first_sender: int, first_receiver: int) -> list[ConnectionRecord]:
-    """What the ledger has to know of the clients: each sends, receives, or both, where its messages meet others."""
+    """The connections of the clients for the ledger: each client sends, receives, or both, on its shared address."""
     processes = experiment.peers.clients
     connections: list[ConnectionRecord] = []
     before = 0
     for group in experiment.clients:
         for process in range(processes):
             for index in group.share(process, processes):
-                place = group.meeting(index, processes)
-                common = (f"{CLIENT}-{process}", group.name, place, place.partition("://")[2])
+                address = group.shared_address(index, processes)
+                common = (f"{CLIENT}-{process}", group.name, address, address.partition("://")[2])
                 number = before + index
                 if group.kind != ClientKind.CONSUMER:
                     connections.append(ConnectionRecord(first_sender + number, "sender", *common))
                 if group.kind != ClientKind.PRODUCER:
-                    connections.append(ConnectionRecord(first_receiver + number, "receiver", *common, place))
+                    connections.append(ConnectionRecord(first_receiver + number, "receiver", *common, address))
         before += group.count
     return connections
 
@@ -121,10 +122,10 @@ def _client_connections(experiment: Experiment, first_sender: int, first_receive
 def _inspectors(experiment: Experiment, run_dir: str, system: SystemUnderTest) -> list[PeerPlan]:
     plans: list[PeerPlan] = []
     for inspect in experiment.inspect:
-        inspector_of(inspect.kind)  # an unknown kind is said before anything starts
+        inspector_of(inspect.kind)  # rejects an unknown kind before anything starts
         same = sum(plan.id.startswith(f"inspector-{inspect.kind}") for plan in plans)
         peer = f"inspector-{inspect.kind}" + (f"-{same + 1}" if same else "")
-        # A URL that a person gives is the management's, whatever protocol that speaks.
+        # A URL given by the user is that of the management interface, whatever its protocol.
         endpoints = system.endpoints if inspect.url is None else {MANAGEMENT: inspect.url}
         assignment = InspectorAssignment(
             peer, run_dir, inspect.kind, inspect.period_ns, dict(endpoints), inspect.pid or system.pid
@@ -147,7 +148,7 @@ def _connections(experiment: Experiment, role: str) -> list[ConnectionRecord]:
                     role=role,
                     peer=f"{role}-{number % peers}",
                     group=group.name,
-                    address=member.meeting,
+                    address=member.shared_address,
                     destination=member.destination,
                     subscription="" if sending else member.subscription_of(index),
                 )
@@ -155,14 +156,14 @@ def _connections(experiment: Experiment, role: str) -> list[ConnectionRecord]:
     return connections
 
 
-def _places(connections: list[ConnectionRecord]) -> list[ConnectionSlot]:
-    """Each connection with its place in its group."""
+def _slots(connections: list[ConnectionRecord]) -> list[ConnectionSlot]:
+    """Each connection with its index in its group."""
     counted: Counter[str] = Counter()
-    places = []
+    slots = []
     for connection in connections:
-        places.append(ConnectionSlot(connection.id, connection.group, counted[connection.group]))
+        slots.append(ConnectionSlot(connection.id, connection.group, counted[connection.group]))
         counted[connection.group] += 1
-    return places
+    return slots
 
 
 def answered_senders(experiment: Experiment) -> dict[str, list[int]]:

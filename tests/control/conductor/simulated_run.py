@@ -1,7 +1,7 @@
 """A conductor with simulated peers in virtual time.
 
-The peers do what the protocol page says and nothing else; a fate per note decides what the network does with it. What
-the tests claim (who was ready, who died when) is remembered here, not asked from the conductor.
+The peers follow the protocol page and do nothing else; one delivery per note decides what the network does with it.
+What the tests assert (which peer was ready, which one died when) is recorded here, not read from the conductor.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from crescendo.control.notes import Command, Failure, Hello, Identity, Statistic
 MS = 1_000_000
 SECOND = 1_000 * MS
 TICK = 100 * MS
-START = 5_000 * SECOND  # clocks do not begin at zero
+START = 5_000 * SECOND  # monotonic clocks do not start at zero
 ADDRESS = "queue://perf"
 RATE = 1000
 
@@ -44,39 +44,39 @@ def plan(senders: int = 1, receivers: int = 1, *, inspectors: int = 0, **changes
     return RunPlan(peers=tuple(peers), **(values | changes))  # type: ignore[arg-type]
 
 
-class Orchestra:
-    """Peers that play by the rules, unless they are told to die, fail, stay silent or never finish."""
+class SimulatedRun:
+    """Peers that follow the protocol, unless a test makes them die, fail, stay silent or never finish."""
 
-    def __init__(self, plan: RunPlan, fates: Iterable[str] = (), *, share: float = 1.0) -> None:
+    def __init__(self, plan: RunPlan, deliveries: Iterable[str] = (), *, share: float = 1.0) -> None:
         self.plan = plan
         self.now_ns = START
         self.run = begin(plan, START)
         self.roles = {peer.id: peer.role for peer in plan.peers}
-        self.seen: dict[str, float] = {}  # what receivers say of their last second
+        self.last_second: dict[str, float] = {}  # values that receivers report for their last second
         self.commands: list[tuple[int, SendRequest | RecordEvent | Conclude]] = []
-        self.outcome: RunEnding | None = None
+        self.ending: RunEnding | None = None
         self.refusals: dict[tuple[str, Command], Failure] = {}
-        self.deaf: set[tuple[str, Command]] = set()  # requests that a peer never answers
-        self.silent: set[str] = set()  # alive, but not heard
+        self.ignored: set[tuple[str, Command]] = set()  # requests that a peer never answers
+        self.silent: set[str] = set()  # alive, but without reports
         self.dead: dict[str, int] = {}
         self.endless: set[str] = set()
-        self.accepted: set[tuple[str, Command]] = set()  # which answers reached the conductor
-        self._share = share  # of what is owed, this arrives
-        self._fates = chain(fates, repeat(DELIVER))
+        self.accepted: set[tuple[str, Command]] = set()  # answers that reached the conductor
+        self._share = share  # the fraction of the owed messages that arrives
+        self._deliveries = chain(deliveries, repeat(DELIVER))
         self._later: list[tuple[int, Event]] = []
         self._t0_ns: dict[str, int] = {}
         self._done: set[str] = set()
         self._halted: set[str] = set()
 
-    # what happens
+    # events
 
     def feed(self, event: Event) -> None:
         if isinstance(event, PeerAnswered) and event.ok:
-            asked = next(
+            request = next(
                 c for _, c in self.commands if isinstance(c, SendRequest) and c.correlation == event.correlation
             )
-            self.accepted.add((event.peer, asked.command))
-        was_over = self.outcome is not None
+            self.accepted.add((event.peer, request.command))
+        was_over = self.ending is not None
         self.run, commands = step(self.run, event)
         assert not (was_over and commands), f"{event} after the end led to {commands}"
         self.commands += [(self.now_ns, command) for command in commands]
@@ -85,7 +85,7 @@ class Orchestra:
                 self._handle(command)
             elif isinstance(command, Conclude):
                 assert command is commands[-1]
-                self.outcome = command.outcome
+                self.ending = command.ending
 
     def join_all(self) -> None:
         for number, peer in enumerate(self.roles):
@@ -105,40 +105,40 @@ class Orchestra:
     def interrupt(self) -> None:
         self.feed(Interrupted(self.now_ns))
 
-    def play(self, seconds: float, until: str = "") -> None:
-        """Let time pass, or until the first command of this name."""
+    def advance(self, seconds: float, until: str = "") -> None:
+        """Let time pass, at most until the first request of this name."""
         end_ns = self.now_ns + int(seconds * SECOND)
-        while self.now_ns < end_ns and self.outcome is None and not (until and self.asked(until)):
+        while self.now_ns < end_ns and self.ending is None and not (until and self.requested(until)):
             self.now_ns += TICK
             due = [event for due_ns, event in self._later if due_ns <= self.now_ns]
             self._later = [(due_ns, event) for due_ns, event in self._later if due_ns > self.now_ns]
             for event in due:
-                self.feed(replace(event, now_ns=self.now_ns))  # stamped when heard, not when sent
-            self._peers_play()
+                self.feed(replace(event, now_ns=self.now_ns))  # stamped when received, not when sent
+            self._peers_act()
             self.feed(Tick(self.now_ns))
 
-    # what can be seen
+    # observations
 
-    def asked(self, command: str, peer: str = "") -> list[int]:
-        """When the request was given."""
+    def requested(self, command: str, peer: str = "") -> list[int]:
+        """When the request was sent."""
         return [
             t_ns
             for t_ns, given in self.commands
             if isinstance(given, SendRequest) and given.command.name == command and peer in {"", given.peer}
         ]
 
-    def marks(self, kind: str) -> list[RecordEvent]:
+    def events(self, kind: str) -> list[RecordEvent]:
         return [given for _, given in self.commands if isinstance(given, RecordEvent) and given.kind == kind]
 
     def ended(self) -> dict[str, str]:
-        assert self.outcome is not None
-        return {peer.id: peer.ended for peer in self.outcome.peers}
+        assert self.ending is not None
+        return {peer.id: peer.ended for peer in self.ending.peers}
 
-    # how peers play
+    # the peers
 
     def _handle(self, request: SendRequest) -> None:
         peer, command = request.peer, request.command
-        if peer in self.dead or (peer, command) in self.deaf:
+        if peer in self.dead or (peer, command) in self.ignored:
             return
         if command is Command.HALT:
             self._halted.add(peer)
@@ -155,7 +155,7 @@ class Orchestra:
             delay_ns=1,
         )
 
-    def _peers_play(self) -> None:
+    def _peers_act(self) -> None:
         for peer, role in self.roles.items():
             if peer in self.dead or peer in self.silent or peer in self._halted:
                 continue
@@ -172,7 +172,7 @@ class Orchestra:
             return Statistics(self.now_ns)
         count = self._count(peer)
         last_sent_ns = float(self._t0_ns.get(peer, self.now_ns) + count * MS)
-        values = {"last_sent_ns": last_sent_ns, **(self.seen if self.roles[peer] == "receiver" else {})}
+        values = {"last_sent_ns": last_sent_ns, **(self.last_second if self.roles[peer] == "receiver" else {})}
         return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, values)
 
     def _count(self, peer: str) -> int:
@@ -188,12 +188,12 @@ class Orchestra:
         return max(0, min(self.dead.get(peer, self.now_ns), end_ns) - t0_ns) * RATE // SECOND
 
     def _send(self, event: Event, delay_ns: int = 0) -> None:
-        fate = next(self._fates)
-        if fate == DROP:
+        delivery = next(self._deliveries)
+        if delivery == DROP:
             return
-        if fate == LATE:
+        if delivery == LATE:
             delay_ns = 700 * MS
-        for _ in range(2 if fate == TWICE else 1):
+        for _ in range(2 if delivery == TWICE else 1):
             if delay_ns:
                 self._later.append((self.now_ns + delay_ns, event))
             else:

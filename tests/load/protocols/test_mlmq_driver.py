@@ -275,13 +275,13 @@ def test_connections_take_turns_among_the_brokers_of_a_url(mlmq: RunningInstance
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"size": 2001}, "size 2001 is more than mlmq takes; write 32 to 2000 bytes"),
-        ({"size": [{"size": 64}, {"size": 4096}]}, "size 4096 is more than mlmq takes"),
+        ({"size": 2001}, "size 2001 is more than mlmq allows; write 32 to 2000 bytes"),
+        ({"size": [{"size": 64}, {"size": 4096}]}, "size 4096 is more than mlmq allows"),
         ({"address": "topic://news"}, "mlmq has queues only; write queue://news"),
         ({"address": f"queue://{'x' * 51}"}, "at most 50 characters"),
         ({"address": f"queue://{'x' * 45}", "mode": {"kind": "echo"}}, "too long for mlmq"),
-        ({"address": "queue://q?priority=11"}, "mlmq has priorities from 1 up to 10"),
-        ({"address": "queue://q?priority=0"}, "mlmq has priorities from 1 up to 10"),
+        ({"address": "queue://q?priority=11"}, "mlmq has priorities 1 to 10"),
+        ({"address": "queue://q?priority=0"}, "mlmq has priorities 1 to 10"),
         ({"address": "queue://q?ttl=1s"}, "mlmq has no ttl"),
         ({"properties": {"a": "b"}}, "messages of mlmq have none"),
         ({"settle": "exactly-once"}, "mlmq has no exactly-once"),

@@ -24,7 +24,7 @@ from crescendo.pipeline.live.stream import StreamSetup
 from crescendo.pipeline.live.watch import LiveWatcher, watch
 from crescendo.pipeline.live.watcher_process import WatcherProcess
 from crescendo.record.manifest import Clock, PeerRecord, Phase, State, read_manifest, write_manifest
-from crescendo.record.observed import NOTE, OBSERVED, take_up_note
+from crescendo.record.observed import NOTE, OBSERVED, move_note_to_manifest
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 from crescendo.record.writer import Recorder
 from tiny_recordings import MS, RECEIVER_PEER, SENDER_PEER, Tiny
@@ -202,7 +202,7 @@ def test_a_watch_ends_with_the_run_and_leaves_a_mark_but_no_files(
     )
     assert list(private.iterdir()) == []
     assert not spark.streams.active
-    take_up_note(growing.path)
+    move_note_to_manifest(growing.path)
     assert "live tables" in read_manifest(growing.path).host[OBSERVED]
     assert not (growing.path / NOTE).exists()
 
@@ -221,7 +221,7 @@ def test_who_watches_from_elsewhere_or_too_late_leaves_no_mark(spark: SparkSessi
     assert account.received == growing.rate
     assert told[-1].ended
     assert not (growing.path / NOTE).exists()
-    take_up_note(growing.path)
+    move_note_to_manifest(growing.path)
     assert OBSERVED not in read_manifest(growing.path).host
 
 

@@ -182,7 +182,7 @@ def test_a_question_that_does_not_fit_is_answered_with_a_cure(sample_spans: Data
         ({"bars": "iqr"}, "--bars iqr: not known; choose one of percentile, stddev"),
         ({"window": "0s"}, "--window 0s: is too short"),
         ({"window": "60"}, "--window: '60' is not a duration"),
-        ({"types": [""]}, "--type: is empty"),
+        ({"types": [""]}, "--type: empty"),
         ({"out": Path("nowhere/at/all.csv")}, "--out nowhere/at/all.csv: there is no directory nowhere/at"),
         ({"directory": Path("nowhere")}, "nowhere: no such file or directory"),
     ],

@@ -1,4 +1,4 @@
-"""Do pyarrow, DuckDB and Spark read from our pages what was put into them, and take the files for what they are?"""
+"""Do pyarrow, DuckDB and Spark read the same values and schemas from our files that were written?"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +25,10 @@ WORDS = ["", "a", "sender-é", "💥" * 9, '{"k": [1, 2]}']
 
 Batch = tuple[
     int, tuple[Any, ...], list[list[Any]]
-]  # rows, what is appended, and what it means: the rows of each column
+]  # rows, the appended values, and the rows of each column that they stand for
 
 
-# -- batches of every form, with what they mean worked out in plain lists --------------------------------------------
+# -- batches of every form, with their expected rows as plain lists --------------------------------------------------
 
 
 def a_column(dice: np.random.Generator, kind: str, rows: int, going: int) -> tuple[Any, list[Any]]:
@@ -112,7 +112,7 @@ def parts_of(run_dir: Path) -> list[Path]:
     part_rows=st.integers(50, 2000),
 )
 @settings(max_examples=30)
-def test_what_any_batches_meant_is_what_others_read(
+def test_other_readers_read_the_values_of_any_batches(
     tmp_path_factory: pytest.TempPathFactory, table: str, sizes: list[int], seed: int, block_rows: int, part_rows: int
 ) -> None:
     run_dir = tmp_path_factory.mktemp("run")
@@ -133,7 +133,7 @@ def test_counts_jump_anywhere_and_any_distance(
 ) -> None:
     firsts = [min(first, 2**63 - length) for first, length in zip(firsts, lengths, strict=False)]
     numbers = [n for first, length in zip(firsts, lengths, strict=True) for n in range(first, first + length)]
-    # Enough of a plain count before it, so that jumps are few and the column stays a count.
+    # A long run first, so that jumps are rare and the column stays a count column.
     lead = 40 * len(lengths)
     ends = np.cumsum([lead, *lengths])
     held = CountColumn(np.array([5, *firsts]), ends)
@@ -153,7 +153,7 @@ def test_counts_jump_anywhere_and_any_distance(
 
 @pytest.mark.parametrize("distinct", [1, 2, 3, 128, 129, 256, 257, 33_000])
 def test_dictionaries_of_every_width(tmp_path: Path, distinct: int) -> None:
-    """Around each number of values from which on their places take another bit, or another byte."""
+    """Around each dictionary size at which positions need another bit, or another byte."""
     values = np.random.default_rng(distinct).permutation(distinct)
     ends = np.arange(1, distinct + 1) * 9
     steady = RunLengthColumn(np.array([1], np.int16), ends[-1:])
@@ -167,14 +167,14 @@ def test_dictionaries_of_every_width(tmp_path: Path, distinct: int) -> None:
         assert np.array_equal(read(tmp_path / "part.parquet")["seq"].to_numpy(), expected)
 
 
-# -- one file with everything in it, for readers that take their time ------------------------------------------------
+# -- one file with every form, for the slower readers ----------------------------------------------------------------
 
 WIDE_RUNS = 70_000  # more values than fit into two bytes
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Int64s]]:
-    """Runs in thousands and runs of one, counts with and without jumps, rows of their own; a row group of one row."""
+    """Runs of thousands and runs of one, counts with and without jumps, varying rows; a row group of one row."""
     file = tmp_path_factory.mktemp("everything") / "part.parquet"
     dice = np.random.default_rng(7)
     low, high = -(2**63), 2**63 - 1
@@ -244,7 +244,7 @@ def test_spark_reads_everything(spark: SparkSession, everything: tuple[Path, lis
         spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
-# -- what the files say of themselves --------------------------------------------------------------------------------
+# -- metadata of the files -------------------------------------------------------------------------------------------
 
 
 def one_row(table: str) -> list[Any]:
@@ -262,8 +262,8 @@ def test_the_schema_is_the_one_that_pyarrow_would_have_written(tmp_path: Path, t
     assert pq.read_schema(ours).equals(pq.read_schema(theirs), check_metadata=True)
     assert pq.read_table(ours).equals(pq.read_table(theirs))
     query = "SELECT * EXCLUDE file_name FROM parquet_schema(?)"
-    said = [duckdb.execute(query, [str(file)]).fetchall() for file in (ours, theirs)]
-    assert said[0] == said[1]
+    schemas = [duckdb.execute(query, [str(file)]).fetchall() for file in (ours, theirs)]
+    assert schemas[0] == schemas[1]
 
 
 def test_spark_sees_the_schema_that_it_would_see_from_pyarrow(spark: SparkSession, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_spark_sees_the_schema_that_it_would_see_from_pyarrow(spark: SparkSessio
         assert spark.read.parquet(str(ours)).schema == spark.read.parquet(str(theirs)).schema
 
 
-def test_steady_columns_take_no_more_room_for_a_hundred_times_the_rows(tmp_path: Path) -> None:
+def test_constant_columns_take_no_more_space_for_a_hundred_times_the_rows(tmp_path: Path) -> None:
     octets = []
     for rows in (1_000, 100_000):
         run_dir = tmp_path / str(rows)
@@ -286,11 +286,11 @@ def test_steady_columns_take_no_more_room_for_a_hundred_times_the_rows(tmp_path:
         recorder.close()
         file = parts_of(run_dir)[0]
         octets.append(file.stat().st_size)
-        assert pq.read_metadata(file).row_group(0).column(1).total_compressed_size < 60  # one count, not ten
-    assert octets[1] - octets[0] < 60  # some numbers have a byte more
+        assert pq.read_metadata(file).row_group(0).column(1).total_compressed_size < 60  # one run, not ten
+    assert octets[1] - octets[0] < 60  # some varints take one more byte
 
 
-def test_what_does_not_vary_is_never_written_row_by_row(everything: tuple[Path, list[Int64s]]) -> None:
+def test_constant_columns_are_never_written_row_by_row(everything: tuple[Path, list[Int64s]]) -> None:
     group = pq.read_metadata(everything[0]).row_group(0)
     encodings = {column.path_in_schema: set(column.encodings) for column in map(group.column, range(9))}
     runs, deltas, plain = {"PLAIN", "RLE", "RLE_DICTIONARY"}, {"RLE", "DELTA_BINARY_PACKED"}, {"RLE", "PLAIN"}
@@ -309,7 +309,7 @@ def test_what_does_not_vary_is_never_written_row_by_row(everything: tuple[Path, 
             assert content[column.dictionary_page_offset :][:2] == b"\x15\x04"
 
 
-def test_no_part_of_a_file_is_taken_for_one(tmp_path: Path) -> None:
+def test_a_truncated_file_is_never_valid_parquet(tmp_path: Path) -> None:
     file = tmp_path / "part.parquet"
     writer = PartWriter(file, SENT)
     writer.write(1, one_row(SENT))
@@ -325,7 +325,7 @@ def test_no_part_of_a_file_is_taken_for_one(tmp_path: Path) -> None:
             pq.read_table(pa.BufferReader(whole[:cut]))
 
 
-# -- what is refused -------------------------------------------------------------------------------------------------
+# -- rejected input --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_no_part_of_a_file_is_taken_for_one(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("before", [0, 2])
-def test_rows_that_do_not_fit_are_refused_whole(
+def test_rows_that_do_not_fit_are_rejected_as_a_whole(
     tmp_path: Path, values: tuple[Any, ...], error: type[Exception], before: int
 ) -> None:
     recorder = Recorder(tmp_path, "peer")

@@ -1,1 +1,1 @@
-"""What people type: the options of every verb. Each imports its machinery only when it is called."""
+"""The arguments and options of every verb. A verb imports its implementation only when it is called."""

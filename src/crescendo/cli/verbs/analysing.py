@@ -1,4 +1,4 @@
-"""How do people ask what recordings mean, and turn them into other forms?"""
+"""The arguments of the verbs that analyse, compare, report, import and export recordings."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,17 +17,19 @@ def analyze(
     ] = None,
     lake: Annotated[
         str | None,
-        typer.Option("--lake", metavar="DIR", help="Where the tables of several runs go. Default: lake beside them."),
+        typer.Option(
+            "--lake", metavar="DIR", help="Where the tables of several runs go. Default: lake, next to the runs."
+        ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Make every table, also jitter and latencies by connection.")
+        bool, typer.Option("--full", help="Compute every table, including jitter and latencies per connection.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Compute the tables and the verdict of recordings.
 
-    Writes RUN/tables/ and RUN/summary.json. Of several recordings, those that have not changed are not computed again,
-    and the tables of all of them go into a lake. The exit code is the worst verdict among them.
+    Writes RUN/tables/ and RUN/summary.json. Given several recordings, it skips those that have not changed and collects
+    the tables of all of them in a lake. The exit code is the worst verdict among them.
     """
     from crescendo.cli.analyze import analyze as verb
 
@@ -35,19 +37,22 @@ def analyze(
 
 
 def compare(
-    baseline: Annotated[str, typer.Argument(help="A run, several by a pattern in quotes, or an experiment's name.")],
-    run: Annotated[str, typer.Argument(help="The same for what is compared with it.")],
-    lake: Annotated[
-        Path, typer.Option("--lake", metavar="DIR", help="Where experiments are looked up by their names.")
-    ] = Path("runs/lake"),
+    baseline: Annotated[
+        str, typer.Argument(help="A run, a quoted pattern for several runs, or the name of an experiment.")
+    ],
+    run: Annotated[str, typer.Argument(help="The same, for the runs to compare with the baseline.")],
+    lake: Annotated[Path, typer.Option("--lake", metavar="DIR", help="Where to look up experiments by name.")] = Path(
+        "runs/lake"
+    ),
     threshold: Annotated[
-        float, typer.Option("--threshold", metavar="PERCENT", help="A change up to this much is no difference.")
+        float, typer.Option("--threshold", metavar="PERCENT", help="Changes up to this much count as no difference.")
     ] = 5.0,
     json: Json = False,
 ) -> None:
-    """Say whether a run is better or worse than a baseline, and why. Analysed runs only; several a side are repeats.
+    """Say whether a run is better or worse than a baseline, and why.
 
-    The exit code is 0 when nothing is worse, 1 when something is, 3 when the evidence does not allow to say.
+    The runs must be analysed; several runs per side are repeats of one experiment. The exit code is 0 when nothing is
+    worse, 1 when something is, 3 when the evidence is not sufficient.
     """
     from crescendo.cli.compare import compare as verb
 
@@ -55,7 +60,7 @@ def compare(
 
 
 def report(runs: Annotated[list[Path], typer.Argument(help="Analysed recordings.")]) -> None:
-    """Write RUN/report.html anew: one self-contained page, no network needed to read it."""
+    """Rewrite RUN/report.html: one self-contained page that needs no network."""
     from crescendo.cli.report import report as verb
 
     raise typer.Exit(verb(runs))
@@ -64,9 +69,9 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Analysed recordings.
 def export(
     form: Annotated[str, typer.Argument(metavar="FORMAT", help="maestro.")],
     run: Annotated[Path, typer.Argument(help="An analysed recording.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A directory that is empty or not there yet.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new or empty directory.")],
 ) -> None:
-    """Write a run in the form of another tool: Maestro's .dat, .hdr, CSV and properties files."""
+    """Write a run in the format of another tool: Maestro's .dat, .hdr, CSV and properties files."""
     from crescendo.cli.export import export as verb
 
     raise typer.Exit(verb(form, run, out))
@@ -77,45 +82,50 @@ def import_(
         str, typer.Argument(metavar="FORMAT", help="maestro, mlmq-log, amqp-csv, amqperf, gftp, quiver, perftest.")
     ],
     paths: Annotated[list[Path], typer.Argument(help="Files or directories.")],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The recording; empty or not there yet.")],
-    period: Annotated[str, typer.Option("--period", help="Length of the periods of sums (gftp).")] = "60s",
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="The recording to write; a new or empty directory.")
+    ],
+    period: Annotated[str, typer.Option("--period", help="Length of the periods to sum over (gftp only).")] = "60s",
     clock_bound: Annotated[
-        str | None, typer.Option("--clock-bound", help="How far apart the clocks may have been.")
+        str | None, typer.Option("--clock-bound", help="The largest possible difference between the clocks.")
     ] = None,
     master: Annotated[str | None, typer.Option("--master", help="A Spark master. Default: this machine.")] = None,
     json: Json = False,
 ) -> None:
-    """Turn what another tool wrote into a recording. Lines that cannot be read are kept aside and counted."""
+    """Turn the files of another tool into a recording. Lines that cannot be parsed are set aside and counted."""
     from crescendo.cli.import_ import import_ as verb
 
     raise typer.Exit(verb(form, paths, out, period, clock_bound, master, json))
 
 
 def logs(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Performance logs, at any depth, plain or packed.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Performance logs, at any depth, plain or compressed.")
+    ],
     types: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", metavar="BEGINNING", help="Actions whose names begin so, e.g. 'CSndReq#OK#'. Repeatable."
+            "--type", metavar="BEGINNING", help="Actions whose names begin with this, e.g. 'CSndReq#OK#'. Repeatable."
         ),
     ] = None,
     window: Annotated[str, typer.Option("--window", help="Length of a window, e.g. 60s or 500ms.")] = "60s",
-    trim: Annotated[str, typer.Option("--trim", help="What to leave out at the start and at the end.")] = "0s",
-    form: Annotated[str, typer.Option("--format", help="csv, txt (a line a type), png or eps.")] = "csv",
-    show: Annotated[str, typer.Option("--show", help="What a picture shows: response or throughput.")] = "response",
-    centre: Annotated[str, typer.Option("--centre", help="The line of a picture: median or mean.")] = "median",
+    trim: Annotated[str, typer.Option("--trim", help="How much to leave out at the start and at the end.")] = "0s",
+    form: Annotated[str, typer.Option("--format", help="csv, txt (one line per type), png or eps.")] = "csv",
+    show: Annotated[str, typer.Option("--show", help="What a plot shows: response or throughput.")] = "response",
+    centre: Annotated[str, typer.Option("--centre", help="The line of a plot: median or mean.")] = "median",
     bars: Annotated[
-        str, typer.Option("--bars", help="Its bars: percentile (2.5 % to 97.5 %) or stddev (one either way).")
+        str,
+        typer.Option("--bars", help="The bars of a plot: percentile (2.5 % to 97.5 %) or stddev (plus and minus one)."),
     ] = "percentile",
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: the standard output.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: standard output.")] = None,
 ) -> None:
-    """Analyse performance logs of MLMQ: how long actions took and how many there were, window by window.
+    """Analyse performance logs of MLMQ: the duration and number of actions, window by window.
 
-    Without --type it lists the actions that the logs hold. Then, for instance:
+    Without --type it lists the actions in the logs. Then, for example:
 
     crescendo logs logs/run_56 --type 'CSndReq#OK#' --type BDb --trim 60s --format png --out plot.png
 
-    Lines that cannot be read are counted and shown on stderr; they stop nothing.
+    Lines that cannot be parsed are counted and shown on stderr; the rest is still analysed.
     """
     from crescendo.cli.logs import logs as verb
 

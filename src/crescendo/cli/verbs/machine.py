@@ -1,4 +1,4 @@
-"""How do people ask what this machine can do, and let it serve?"""
+"""The arguments of the verbs that check this machine, calibrate it, and serve MLMQ on it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from crescendo.cli.verbs.options import Json
 
 
 def doctor(json: Json = False) -> None:
-    """Say what is installed, what is missing, and how to get it."""
+    """Show what is installed, what is missing, and how to get it."""
     from crescendo.cli.doctor import doctor as verb
 
     raise typer.Exit(verb(json))
@@ -20,15 +20,16 @@ def calibrate(
         list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="amqp10, amqp091, stomp, mqtt. Default: all.")
     ] = None,
     sizes: Annotated[
-        list[int] | None, typer.Option("--size", metavar="BYTES", help="A payload size. Repeatable. Default: three.")
+        list[int] | None,
+        typer.Option("--size", metavar="BYTES", help="A payload size. Repeatable. Default: three sizes."),
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", help="How long each turn lasts.")] = 1.0,
+    seconds: Annotated[float, typer.Option("--seconds", help="How long each trial lasts.")] = 1.0,
     json: Json = False,
 ) -> None:
-    """Find out how much load this machine can make, and remember it: verdicts then say how near a run came to it.
+    """Measure how much load this machine can generate, and save it: verdicts then say how close a run came to that.
 
-    Sends to and receives from null ends on this machine: processes that do a protocol's handshake and nothing else.
-    Takes a minute and a half with its defaults; do it when the machine is quiet.
+    Sends to and receives from null servers on this machine: processes that do a protocol's handshake and nothing else.
+    Takes a minute and a half by default; run it while the machine is idle.
     """
     from crescendo.cli.calibrate import calibrate as verb
 
@@ -37,12 +38,14 @@ def calibrate(
 
 def broker(
     database: Annotated[
-        str | None, typer.Option("--database", metavar="URL", help="A PostgreSQL of yours. Default: an embedded one.")
+        str | None, typer.Option("--database", metavar="URL", help="Your own PostgreSQL. Default: an embedded one.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings, as in docs/mlmq.md.")
+        Path | None, typer.Option("--config", metavar="FILE", help="A settings file, see docs/mlmq.md.")
     ] = None,
-    init: Annotated[bool, typer.Option("--init", help="Only prepare the database or bring it up to date.")] = False,
+    init: Annotated[
+        bool, typer.Option("--init", help="Only create or migrate the database schema, then exit.")
+    ] = False,
     listen: Annotated[
         str | None, typer.Option("--listen", metavar="127.0.0.1:PORT", help="Where clients connect; 0 is a free port.")
     ] = None,
@@ -51,9 +54,9 @@ def broker(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Serve MLMQ, the message queue on PostgreSQL. Start as many as you like on one database.
+    """Serve MLMQ, the message queue on PostgreSQL. Any number of brokers can share one database.
 
-    Prints its address when it serves. SIGTERM and Ctrl-C let it finish what it took.
+    Prints its address when it is ready. On SIGTERM or Ctrl-C it finishes the requests it has accepted.
     """
     from crescendo.cli.broker import broker as verb
 

@@ -1,4 +1,4 @@
-"""How do people start a run, follow it, and take part in it?"""
+"""The arguments of the verbs that start a run, follow it, and take part in it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,8 @@ from crescendo.cli.verbs.options import Json, Out
 def demo(out: Out = Path("runs"), json: Json = False) -> None:
     """Run the built-in experiment: load, recording, Spark tables, verdict, report. Nothing to install.
 
-    Starts a small AMQP relay, two senders and two receivers on this machine, and stops all of it again.
+    Starts MLMQ, the message queue on an embedded PostgreSQL, with two senders and two receivers on this machine, and
+    stops them all at the end.
     """
     from crescendo.cli.run import demo as verb
 
@@ -26,10 +27,11 @@ def run(
     ] = None,
     out: Out = Path("runs"),
     control: Annotated[
-        str | None, typer.Option("--control", metavar="URL", help="An MQTT broker for control, instead of our own.")
+        str | None,
+        typer.Option("--control", metavar="URL", help="Use this MQTT broker for control instead of the embedded one."),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Show live tables: each second's rates and percentiles, by Spark.")
+        bool, typer.Option("--live", help="Show live tables: rates and percentiles of each second, by Spark.")
     ] = False,
     master: Annotated[
         str | None, typer.Option("--master", help="A Spark master for the analysis. Default: this machine.")
@@ -38,8 +40,8 @@ def run(
 ) -> None:
     """Run one experiment, analyse it, write the report, print the verdict.
 
-    The exit code is the verdict: 0 pass, 1 fail, 3 invalid (we cannot say); 2 means the file or the system needs
-    your attention first. Ctrl-C stops everything and keeps what was recorded.
+    The exit code is the verdict: 0 pass, 1 fail, 3 invalid (the evidence is not sound); 2 means that the file or the
+    system needs your attention first. Ctrl-C stops everything and keeps the partial recording.
     """
     from crescendo.cli.run import run as verb
 
@@ -47,18 +49,20 @@ def run(
 
 
 def watch(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A recording that grows; - reads its path from stdin.")],
-    period: Annotated[str, typer.Option("--period", help="What a row is about, e.g. 1s or 10s.")] = "1s",
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The recording of a run in progress; - reads its path from stdin.")
+    ],
+    period: Annotated[str, typer.Option("--period", help="The period of a row, e.g. 1s or 10s.")] = "1s",
     late_after: Annotated[
         str, typer.Option("--late-after", help="How far a part may lag behind the latest message and still count.")
     ] = "15s",
-    json: Annotated[bool, typer.Option("--json", help="Print every change as a line of JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print every update as a line of JSON.")] = False,
 ) -> None:
-    """Follow a run while it goes on: messages sent, received and settled in each second, and how long they took.
+    """Follow a run in progress: messages sent, received and settled in each second, and their latencies.
 
-    Start it in another terminal, or let `crescendo run --live` do it. A second is closed when no part of the recording
-    can add to it any more, some 20 s later; what comes even later is counted as late. Ends with the run, or at Ctrl-C.
-    A run that is watched on its own machine is marked as observed: the watcher takes a core.
+    Start it in another terminal, or use `crescendo run --live`. A second is closed about 20 s later, when no part of
+    the recording can add to it any more; messages after that count as late. Ends with the run, or on Ctrl-C. A run that
+    is watched on its own machine is marked as observed, because the watcher uses a core.
     """
     from crescendo.cli.watch import watch as verb
 

@@ -1,6 +1,7 @@
-"""What can the conductor decide, and how does a run end?
+"""Which commands can the conductor give, and how can a run end?
 
-Frozen values, in nanoseconds on the conductor's monotonic clock. run/ carries the commands out."""
+Frozen values; times are nanoseconds on the conductor's monotonic clock. They decide nothing; run/ executes them.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,15 +11,14 @@ from crescendo.control.conductor.plan import Role
 from crescendo.control.notes import Fault, Hello, Identity, Statistics
 
 Ended = Literal["finished", "stopped", "failed", "lost"]
-"""Finished: did all that was asked. Stopped: we ended it early. Failed: said so itself. Lost: nobody knows."""
-
+"""Finished: did its whole part. Stopped: ended early by the conductor. Failed: reported a failure. Lost: unknown."""
 
 EndState = Literal["sealed", "interrupted", "incomplete", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """A limit at which the whole run ends, and who saw it passed."""
+    """A limit that stops the whole run, and the peer that measured it."""
 
     metric: str
     value_ns: int
@@ -38,7 +38,7 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Write this into the events of the recording."""
+    """Write this to the events of the recording."""
 
     t_ns: int
     kind: str
@@ -47,7 +47,7 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class PeerEnding:
-    """What became of one peer."""
+    """How one peer ended."""
 
     id: str
     role: Role
@@ -60,7 +60,7 @@ class PeerEnding:
 
 @dataclass(frozen=True, slots=True)
 class RunEnding:
-    """How the run ended. Before the barrier there is no t0 and there are no phases: nothing was measured."""
+    """How the run ended. Before the barrier there are no t0 and no phases: nothing was measured."""
 
     state: EndState
     reason: str
@@ -76,7 +76,7 @@ class RunEnding:
 class Conclude:
     """The run is over; always the last command."""
 
-    outcome: RunEnding
+    ending: RunEnding
 
 
 Command = SendRequest | RecordEvent | Conclude

@@ -1,8 +1,8 @@
-"""How does a run end, well or badly?
+"""How does a run end, normally or not?
 
-Losing a peer, being interrupted, being refused, draining, stopping and concluding: each takes the run as it is and
-gives the run as it will be, with the commands that bring it there. Pure, like the conductor that calls it; decides
-how, never when.
+Losing a peer, interruption, refusal, draining, stopping and concluding: each takes the current state of the run and
+returns the next one, with the commands that lead there. Pure, like the conductor that calls it; decides how a run ends,
+never when.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, RunStat
 from crescendo.control.notes import Failure, Fault
 
 SHORT_DRAIN_NS = SECOND_NS // 2
-"""How long receivers may go on after somebody was lost: the run is void, only the rest of the recording matters."""
+"""How long receivers continue after a peer was lost: the run is void, and only the rest of the recording matters."""
 
 STOPS: dict[Role, notes.Command] = {
     "sender": notes.Command.STOP_SENDER,
@@ -26,7 +26,7 @@ Step = tuple[RunState, tuple[Command, ...]]
 
 
 def fail_peer(run: RunState, peer: PeerState, failure: Failure, now_ns: int) -> Step:
-    """The peer says it cannot go on. When the system dropped it, that is a result: the others play to the end."""
+    """The peer reports that it cannot continue. If the system dropped it, that is a result: the other peers finish."""
     if run.stage in BEFORE_BARRIER:
         run = run.with_peer(replace(peer, gone="failed", reason=failure.reason))
         return refuse(run, failure.reason, failure.fault, now_ns)
@@ -37,30 +37,30 @@ def fail_peer(run: RunState, peer: PeerState, failure: Failure, now_ns: int) -> 
 
 
 def lose_peer(run: RunState, peer: PeerState, reason: str, now_ns: int) -> Step:
-    """Nobody knows what the peer did. After the barrier that voids the run for good, unless it only watched."""
+    """The peer's work is unknown. After the barrier that voids the run for good, unless the peer is an inspector."""
     if peer.stopped:
-        return run, ()  # its recording is closed and its last word is here; it may go
+        return run, ()  # its recording is closed and its final statistics have arrived; it may exit
     lost = f"lost {peer.plan.id}: {reason}"
     run = run.with_peer(replace(peer, gone="lost", reason=reason))
     if run.stage in BEFORE_BARRIER:
         return refuse(run, lost, "lost", now_ns)
-    mark = RecordEvent(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
+    record = RecordEvent(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
     if peer.plan.role == "inspector":
-        return run, (mark,)  # no message passed through it: what was measured stands
+        return run, (record,)  # it carried no messages: the measurement stands
     if run.state == "sealed":
         run = replace(run, state="incomplete", reason=lost)
     short_ns = now_ns + min(run.plan.drain_ns, SHORT_DRAIN_NS)
     if run.stage is Stage.DRAINING:
-        return replace(run, drain_until_ns=min(run.drain_until_ns, short_ns)), (mark,)
+        return replace(run, drain_until_ns=min(run.drain_until_ns, short_ns)), (record,)
     if run.stage is Stage.STOPPING:
-        return run, (mark,)
+        return run, (record,)
     run, stops = stop(replace(run, cut_ns=now_ns), run.of("sender"), now_ns)
     run, drains = drain(run, short_ns, now_ns)
-    return run, (mark, *stops, *drains)
+    return run, (record, *stops, *drains)
 
 
 def lose_peers(run: RunState, peers: list[PeerState], reason: str, now_ns: int) -> Step:
-    """Lose all of them; the run's reason names the first."""
+    """Lose all these peers; the run's reason names the first."""
     commands: tuple[Command, ...] = ()
     for peer in peers:
         if run.stage is not Stage.DONE:
@@ -70,24 +70,24 @@ def lose_peers(run: RunState, peers: list[PeerState], reason: str, now_ns: int) 
 
 
 def interrupt(run: RunState, now_ns: int) -> Step:
-    mark = RecordEvent(now_ns, "interrupted", {"stage": run.stage.value})
+    record = RecordEvent(now_ns, "interrupted", {"stage": run.stage.value})
     if run.state == "sealed":
         run = replace(run, state="interrupted", reason="interrupted")
     if run.stage in BEFORE_BARRIER:
         run, end = conclude(run, None, now_ns)
-        return run, (mark, *end)
+        return run, (record, *end)
     if run.stage is Stage.STOPPING:
-        return run, (mark,)
+        return run, (record,)
     if run.stage is Stage.RUNNING:
         run = replace(run, cut_ns=now_ns)
     run, stops = stop_all(run, now_ns)
-    return run, (mark, *stops)
+    return run, (record, *stops)
 
 
 def stop_on_limit(run: RunState, exceeded: LimitExceeded, now_ns: int) -> Step:
-    """A limit that the run may not pass was passed: nobody sends any more, and the drain follows as it always does.
+    """A `stop_when` limit was exceeded: stop the senders; the drain follows as usual.
 
-    Without it every message that was on its way would look lost.
+    Without the drain, every message in flight would count as lost.
     """
     detail = {
         "metric": exceeded.metric,
@@ -95,24 +95,26 @@ def stop_on_limit(run: RunState, exceeded: LimitExceeded, now_ns: int) -> Step:
         "limit_ns": exceeded.limit_ns,
         "peer": exceeded.peer,
     }
-    late = [peer for peer in run.of("sender") if not peer.over]
-    run, stops = stop(replace(run, exceeded=exceeded, cut_ns=now_ns), late, now_ns)
+    unfinished = [peer for peer in run.of("sender") if not peer.done_sending]
+    run, stops = stop(replace(run, exceeded=exceeded, cut_ns=now_ns), unfinished, now_ns)
     return run, (RecordEvent(now_ns, "limit exceeded", detail), *stops)
 
 
 def drain(run: RunState, until_ns: int, now_ns: int) -> Step:
     run = replace(run.entering(Stage.DRAINING, now_ns), drain_until_ns=until_ns)
     receivers = [peer for peer in run.present if peer.plan.role == "receiver"]
-    run, requests = run.asking(receivers, notes.Command.DRAIN)
+    run, requests = run.with_requests(receivers, notes.Command.DRAIN)
     return run, (RecordEvent(now_ns, "draining", {"at_most_ns": until_ns - now_ns}), *requests)
 
 
 def stop(run: RunState, peers: list[PeerState], now_ns: int) -> Step:
-    """Stop those who are there and have not been told yet."""
-    told = [replace(peer, stop_asked_ns=now_ns) for peer in peers if peer.present and peer.stop_asked_ns is None]
+    """Stop those of the peers that are present and have not been asked to stop."""
+    stopping = [
+        replace(peer, stop_requested_ns=now_ns) for peer in peers if peer.present and peer.stop_requested_ns is None
+    ]
     commands: tuple[Command, ...] = ()
     for role, command in STOPS.items():
-        run, requests = run.asking([peer for peer in told if peer.plan.role == role], command)
+        run, requests = run.with_requests([peer for peer in stopping if peer.plan.role == role], command)
         commands += requests
     return run, commands
 
@@ -128,19 +130,19 @@ def refuse(run: RunState, reason: str, fault: Fault, now_ns: int) -> Step:
 
 
 def conclude(run: RunState, fault: Fault | None, now_ns: int) -> Step:
-    """Send everybody home, the silent ones too: one that only seemed dead must not go on alone."""
+    """Halt every peer, including those presumed dead: one that is still alive must not continue on its own."""
     if run.state == "incomplete":
         fault = "lost"
-    outcome = RunEnding(
+    ending = RunEnding(
         state=run.state,
         reason=run.reason,
         stage="before barrier" if run.t0_ns is None else "after barrier",
         fault=fault,
         t0_ns=run.t0_ns,
         phases=run.phases(now_ns),
-        peers=tuple(peer.outcome(run.state) for peer in run.peers.values()),
+        peers=tuple(peer.ending(run.state) for peer in run.peers.values()),
         exceeded=run.exceeded,
     )
-    mark = RecordEvent(now_ns, "concluded", {"state": run.state, "reason": run.reason})
-    run, halts = run.entering(Stage.DONE, now_ns).asking(run.peers.values(), notes.Command.HALT)
-    return run, (mark, *halts, Conclude(outcome))
+    record = RecordEvent(now_ns, "concluded", {"state": run.state, "reason": run.reason})
+    run, halts = run.entering(Stage.DONE, now_ns).with_requests(run.peers.values(), notes.Command.HALT)
+    return run, (record, *halts, Conclude(ending))

@@ -1,7 +1,6 @@
-"""What is to be played, what can happen, and what can be decided?
+"""Which events can reach the conductor?
 
-The values the conductor works on: the plan of a run, the events that reach it, the commands it gives, and the outcome
-it ends with. Frozen and plain; they decide nothing, and times are nanoseconds on the conductor's monotonic clock.
+Frozen values; times are nanoseconds on the conductor's monotonic clock. They decide nothing.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from crescendo.control.notes import Failure, Hello, Identity, Statistics
 
 @dataclass(frozen=True, slots=True)
 class PeerJoined:
-    """A peer has announced itself."""
+    """A peer has joined."""
 
     peer: str
     identity: Identity
@@ -53,7 +52,7 @@ class PeerFinished:
 
 @dataclass(frozen=True, slots=True)
 class PeerFailed:
-    """A peer cannot do its part, and says so."""
+    """A peer reports that it cannot do its part."""
 
     peer: str
     failure: Failure
@@ -63,7 +62,7 @@ class PeerFailed:
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """A last will arrived, or somebody saw the process die."""
+    """A last will arrived, or the peer's process exited."""
 
     peer: str
     reason: str
@@ -72,14 +71,14 @@ class PeerLost:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. A few of these every second keep every deadline."""
+    """Time has passed. A few ticks per second enforce every deadline."""
 
     now_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A person wants the run to stop."""
+    """The user asked the run to stop."""
 
     now_ns: int
 

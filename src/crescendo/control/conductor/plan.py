@@ -1,19 +1,19 @@
-"""What does a run consist of, before anything has happened?
+"""What does a run consist of, before it starts?
 
-Frozen values, in nanoseconds. They decide nothing."""
+Frozen values; times are nanoseconds. They decide nothing.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["sender", "receiver", "inspector"]
 
-
 SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class PeerPlan:
-    """One expected peer, and what SET will tell it."""
+    """One expected peer, and the assignment that SET will give it."""
 
     id: str
     role: Role
@@ -22,14 +22,14 @@ class PeerPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """One run, before anything has happened."""
+    """One run, before it starts."""
 
     peers: tuple[PeerPlan, ...]
     warmup_ns: int
-    measure_ns: int | None  # None: a count, so nobody knows how long it will take
+    measure_ns: int | None  # None: a message count, so the length is unknown
     drain_ns: int
     fan_out: dict[str, int]  # address -> how many subscriptions owe each message
-    stop_when: dict[str, int] = field(default_factory=dict)  # what a receiver may see in a second, and its limit in ns
+    stop_when: dict[str, int] = field(default_factory=dict)  # metric of a receiver's second -> its limit in ns
     lease_ns: int = 6 * SECOND_NS
     gather_ns: int = 20 * SECOND_NS
     prepare_ns: int = 20 * SECOND_NS

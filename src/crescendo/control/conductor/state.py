@@ -1,7 +1,7 @@
-"""Who takes part in the run, and how far is everybody?
+"""What is the state of the run and of each peer?
 
-The state the conductor carries from event to event, and the questions it asks about it. Immutable: every change is a
-new value. Answers questions; which command follows from an answer is the conductor's business.
+The state that the conductor carries from event to event, and queries on it. Immutable: every change is a new value.
+Answers queries; the conductor decides which commands follow.
 """
 
 import math
@@ -17,7 +17,7 @@ from crescendo.control.notes import Hello, Identity, Statistics
 
 
 class Stage(StrEnum):
-    """How far the run is. Stages are passed in this order; some may be skipped, none is entered twice."""
+    """The progress of the run. Stages follow in this order; some may be skipped, none is entered twice."""
 
     GATHERING = "gathering"
     PREPARING_RECEIVERS = "preparing receivers and inspectors"
@@ -38,11 +38,11 @@ class PeerState:
     plan: PeerPlan
     identity: Identity | None = None
     hello: Hello | None = None
-    seen_ns: int = 0  # the last sign of life
-    asked: tuple[notes.Command, int] | None = None  # the request that is open, with its correlation
+    last_seen_ns: int = 0  # the last sign of life
+    pending: tuple[notes.Command, int] | None = None  # the open request and its correlation
     ready: bool = False  # has accepted SET
-    finished: bool = False  # says it has done its part
-    stop_asked_ns: int | None = None
+    finished: bool = False  # reports that its part is done
+    stop_requested_ns: int | None = None
     stopped: bool = False  # has accepted STOP, so its recording is closed
     gone: Literal["failed", "lost"] | None = None
     reason: str = ""
@@ -53,38 +53,38 @@ class PeerState:
         return self.identity is not None
 
     @property
-    def over(self) -> bool:
-        """Whether no more load is to be expected from it."""
+    def done_sending(self) -> bool:
+        """Whether no more load is expected from it."""
         return self.finished or self.stopped or self.gone is not None
 
     @property
     def preparing(self) -> bool:
-        return self.asked is not None and self.asked[0] is notes.Command.SET
+        return self.pending is not None and self.pending[0] is notes.Command.SET
 
     @property
     def present(self) -> bool:
-        """Whether it still listens to requests."""
+        """Whether it still accepts requests."""
         return self.joined and self.gone is None
 
     def lease_ended(self, now_ns: int, lease_ns: int) -> bool:
-        # A peer that is connecting or closing its recording cannot report; prepare_ns and stop_ns bound that.
-        return not self.preparing and self.stop_asked_ns is None and now_ns - self.seen_ns > lease_ns
+        # A peer that is connecting or closing its recording cannot report; prepare_ns and stop_ns limit that.
+        return not self.preparing and self.stop_requested_ns is None and now_ns - self.last_seen_ns > lease_ns
 
     def ignores_stop(self, now_ns: int, stop_ns: int) -> bool:
-        return not self.stopped and self.stop_asked_ns is not None and now_ns - self.stop_asked_ns >= stop_ns
+        return not self.stopped and self.stop_requested_ns is not None and now_ns - self.stop_requested_ns >= stop_ns
 
     def seen(self, now_ns: int, statistics: Statistics | None = None) -> "PeerState":
-        """A sign of life. Statistics that are older than those we have arrived out of order and are dropped."""
+        """Record a sign of life. Statistics that arrive out of order are dropped."""
         if statistics is None or (self.statistics is not None and statistics.t_ns < self.statistics.t_ns):
             statistics = self.statistics
-        return replace(self, seen_ns=max(self.seen_ns, now_ns), statistics=statistics)
+        return replace(self, last_seen_ns=max(self.last_seen_ns, now_ns), statistics=statistics)
 
-    def outcome(self, state: EndState) -> PeerEnding:
+    def ending(self, state: EndState) -> PeerEnding:
         ended: Ended = "stopped"
         if self.gone is not None:
             ended = self.gone
         elif self.finished or (self.plan.role != "sender" and state == "sealed"):
-            ended = "finished"  # only senders have an end of their own: the others end with the drain
+            ended = "finished"  # only senders finish by themselves: the others end with the drain
         return PeerEnding(
             self.plan.id, self.plan.role, self.identity, self.hello, ended, self.reason, self.statistics
         )  # fmt: skip
@@ -92,21 +92,21 @@ class PeerState:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Everything the conductor knows. Begin with `conductor.begin`."""
+    """Everything the conductor knows. Created by `step.begin`."""
 
     plan: RunPlan
-    entered_ns: int  # when the present stage began
+    entered_ns: int  # when the current stage began
     peers: dict[str, PeerState]
     stage: Stage = Stage.GATHERING
     correlation: int = 0  # of the latest request
-    state: EndState = "sealed"  # what the end will be called as things stand; never returns to sealed
+    state: EndState = "sealed"  # the end state so far; never returns to sealed
     reason: str = ""
     t0_ns: int | None = None
     cut_ns: int | None = None  # when sending was cut short
     drain_until_ns: int = 0
-    exceeded: LimitExceeded | None = None  # the limit that ended it
+    exceeded: LimitExceeded | None = None  # the limit that stopped it
     complete_ns: int | None = None  # since when everything owed has arrived
-    progress: tuple[int, int] = field(default=(0, 0))  # messages so far, and when that last grew
+    progress: tuple[int, int] = field(default=(0, 0))  # messages so far, and when the count last grew
 
     def of(self, *roles: Role) -> list[PeerState]:
         return [peer for peer in self.peers.values() if peer.plan.role in roles]
@@ -121,20 +121,20 @@ class RunState:
     def entering(self, stage: Stage, now_ns: int) -> "RunState":
         return replace(self, stage=stage, entered_ns=now_ns)
 
-    def asking(
+    def with_requests(
         self,
         peers: Iterable[PeerState],
         command: notes.Command,
         payload: Callable[[PeerState], dict[str, Any]] = lambda peer: {},
     ) -> tuple["RunState", tuple[SendRequest, ...]]:
-        """Open a request to each of the peers. An answer to an earlier request no longer counts."""
-        asked, requests = dict(self.peers), []
+        """Open a request to each of the peers. Answers to earlier requests are ignored from here on."""
+        pending, requests = dict(self.peers), []
         correlation = self.correlation
         for peer in peers:
             correlation += 1
-            asked[peer.plan.id] = replace(peer, asked=(command, correlation))
+            pending[peer.plan.id] = replace(peer, pending=(command, correlation))
             requests.append(SendRequest(peer.plan.id, command, correlation, payload(peer)))
-        return replace(self, peers=asked, correlation=correlation), tuple(requests)
+        return replace(self, peers=pending, correlation=correlation), tuple(requests)
 
     def with_progress(self, now_ns: int) -> "RunState":
         messages = sum(peer.statistics.messages for peer in self.peers.values() if peer.statistics)
@@ -148,12 +148,12 @@ class RunState:
         return all(received.get(address, 0) >= count for address, count in owed.items())
 
     def phases(self, now_ns: int) -> tuple[tuple[str, int, int], ...]:
-        """The phases as they really were, when the run ends now."""
+        """The actual phases, if the run ends now."""
         if self.t0_ns is None:
             return ()
         measure_ns = self.t0_ns + self.plan.warmup_ns
         end_ns = self._last_sent_ns(now_ns) if self.plan.measure_ns is None else measure_ns + self.plan.measure_ns
-        if self.cut_ns is not None:  # a phase that nobody lived through would only look like a low rate
+        if self.cut_ns is not None:  # a planned phase that did not happen would look like a low rate
             measure_ns = min(measure_ns, max(self.cut_ns, self.t0_ns))
             end_ns = min(end_ns, self.cut_ns)
         end_ns = max(end_ns, measure_ns)
@@ -170,5 +170,5 @@ class RunState:
     def _last_sent_ns(self, now_ns: int) -> int:
         senders = [peer.statistics.values for peer in self.of("sender") if peer.statistics]
         last = max((values["last_sent_ns"] for values in senders if "last_sent_ns" in values), default=0.0)
-        # A float holds nanoseconds exactly for 104 days of uptime; beyond, one unit in the last place covers the rest.
+        # A float holds nanoseconds exactly for 104 days of uptime; beyond that, add one unit in the last place.
         return int(last + max(1.0, math.ulp(last))) if last else now_ns

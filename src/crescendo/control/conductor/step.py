@@ -1,9 +1,9 @@
-"""Given what just happened, what must be done now?
+"""Given the state of the run and an event, what is the next state and what must be done?
 
-`step(run, event)` is the whole of it: pure, deterministic, without clocks, sockets or randomness, so that a lost peer,
-a late heartbeat or a repeated note is a test without a broker. Deadlines pass on Tick only: a conductor that was
-stopped for a while first hears what was said meanwhile, and then judges who was silent. Whoever holds the run carries
-the commands out; nothing here does.
+`step(run, event)` is the whole conductor: pure and deterministic, without clocks, sockets or randomness, so that a lost
+peer, a late heartbeat or a duplicate note can be tested without a broker. Deadlines expire on Tick only: a conductor
+that was suspended for a while first processes the notes that arrived meanwhile, and then decides which peers were
+silent. The caller executes the commands; nothing here does.
 """
 
 from dataclasses import replace
@@ -46,27 +46,27 @@ STARTS: dict[Role, notes.Command] = {
 }
 
 STALL_NS = 10 * SECOND_NS
-"""Without a known length, this long without a single message is the end."""
+"""A run of unknown length ends after this long without a message."""
 
 SLACK_NS = SECOND_NS
-"""A sender may always be this late, however short the drain: its last note has to travel."""
+"""A sender may always finish this late, however short the drain: its last note takes time to arrive."""
 
 
 def begin(plan: RunPlan, now_ns: int) -> RunState:
-    """A run for which nobody has joined yet."""
+    """A run that no peer has joined yet."""
     return RunState(plan=plan, entered_ns=now_ns, peers={peer.id: PeerState(peer) for peer in plan.peers})
 
 
 def step(run: RunState, event: Event) -> Step:
-    """The next state, and what to do now. A concluded run stays as it is."""
+    """The next state, and the commands to execute. A concluded run stays as it is."""
     if run.stage is Stage.DONE:
         return run, ()
-    run, heard = _hear(run, event)
-    run, moved = _move_on(run, event.now_ns)
-    return run, heard + moved
+    run, reaction = _apply_event(run, event)
+    run, advance = _advance(run, event.now_ns)
+    return run, reaction + advance
 
 
-def _hear(run: RunState, event: Event) -> Step:
+def _apply_event(run: RunState, event: Event) -> Step:
     match event:
         case Tick(now_ns):
             return _check_deadlines(run, now_ns)
@@ -75,12 +75,12 @@ def _hear(run: RunState, event: Event) -> Step:
         case PeerJoined() | PeerAnswered() | PeerReported() | PeerFinished() | PeerFailed() | PeerLost():
             peer = run.peers.get(event.peer)
             if peer is None or peer.gone is not None:
-                return run, ()  # a stranger, or somebody already written off
+                return run, ()  # an unknown peer, or one already failed or lost
             if isinstance(event, PeerJoined):
                 return _join(run, peer, event)
-            # Whoever has not joined can die or fail, but has nothing else to say.
+            # Before a peer has joined, only its loss or failure counts.
             if peer.joined or isinstance(event, PeerLost | PeerFailed):
-                return _hear_peer(run, peer, event)
+                return _apply_peer_event(run, peer, event)
             return run, ()
         case _:
             assert_never(event)
@@ -88,28 +88,28 @@ def _hear(run: RunState, event: Event) -> Step:
 
 def _join(run: RunState, peer: PeerState, event: PeerJoined) -> Step:
     if peer.joined:
-        return run, ()  # the first one stays: a repeated note, or a second process under the same name
-    peer = replace(peer, identity=event.identity, hello=event.hello, seen_ns=event.now_ns)
+        return run, ()  # the first one wins: a duplicate note, or a second process under the same id
+    peer = replace(peer, identity=event.identity, hello=event.hello, last_seen_ns=event.now_ns)
     detail = {"peer": event.peer, "host": event.identity.host, "pid": event.identity.pid}
     return run.with_peer(peer), (RecordEvent(event.now_ns, "joined", detail),)
 
 
-def _hear_peer(
+def _apply_peer_event(
     run: RunState, peer: PeerState, event: PeerAnswered | PeerReported | PeerFinished | PeerFailed | PeerLost
 ) -> Step:
     match event:
         case PeerReported(_, statistics, now_ns):
             run = run.with_peer(peer.seen(now_ns, statistics)).with_progress(now_ns)
-            exceeded = _exceeded(run, peer, statistics)
+            exceeded = _exceeded_limit(run, peer, statistics)
             return (run, ()) if exceeded is None else stop_on_limit(run, exceeded, now_ns)
         case PeerFinished(_, statistics, now_ns):
             peer = peer.seen(now_ns, statistics)
             if run.stage in BEFORE_BARRIER or peer.finished:
                 return run.with_peer(peer), ()
-            mark = RecordEvent(now_ns, "finished", {"peer": event.peer, "messages": statistics.messages})
-            return run.with_peer(replace(peer, finished=True)).with_progress(now_ns), (mark,)
+            record = RecordEvent(now_ns, "finished", {"peer": event.peer, "messages": statistics.messages})
+            return run.with_peer(replace(peer, finished=True)).with_progress(now_ns), (record,)
         case PeerAnswered():
-            return _answer(run, peer, event)
+            return _apply_answer(run, peer, event)
         case PeerFailed(_, failure, statistics, now_ns):
             return fail_peer(run, peer.seen(now_ns, statistics), failure, now_ns)
         case PeerLost(_, reason, now_ns):
@@ -118,8 +118,8 @@ def _hear_peer(
             assert_never(event)
 
 
-def _exceeded(run: RunState, peer: PeerState, statistics: notes.Statistics) -> LimitExceeded | None:
-    """A limit that this second of a receiver passed, once the warm-up is over."""
+def _exceeded_limit(run: RunState, peer: PeerState, statistics: notes.Statistics) -> LimitExceeded | None:
+    """The limit that a receiver exceeded in this second, once the warm-up is over."""
     if run.exceeded is not None or run.stage is not Stage.RUNNING:
         return None
     if statistics.t_ns < (run.t0_ns or 0) + run.plan.warmup_ns + SECOND_NS:
@@ -131,20 +131,20 @@ def _exceeded(run: RunState, peer: PeerState, statistics: notes.Statistics) -> L
     return None
 
 
-def _answer(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
-    if peer.asked is None or peer.asked[1] != event.correlation:
-        return run, ()  # an answer to something we no longer ask
-    command = peer.asked[0]
-    peer = replace(peer.seen(event.now_ns, event.statistics), asked=None)
+def _apply_answer(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
+    if peer.pending is None or peer.pending[1] != event.correlation:
+        return run, ()  # an answer to a superseded request
+    command = peer.pending[0]
+    peer = replace(peer.seen(event.now_ns, event.statistics), pending=None)
     if not event.ok:
         return fail_peer(run, peer, event.failure or Failure(f"refused {command.name}", "peer"), event.now_ns)
     match command:
         case notes.Command.SET:
-            mark = RecordEvent(event.now_ns, "ready", {"peer": event.peer})
-            return run.with_peer(replace(peer, ready=True)), (mark,)
+            record = RecordEvent(event.now_ns, "ready", {"peer": event.peer})
+            return run.with_peer(replace(peer, ready=True)), (record,)
         case notes.Command.STOP_SENDER | notes.Command.STOP_RECEIVER | notes.Command.STOP_INSPECTOR:
-            mark = RecordEvent(event.now_ns, "stopped", {"peer": event.peer})
-            return run.with_peer(replace(peer, stopped=True)), (mark,)
+            record = RecordEvent(event.now_ns, "stopped", {"peer": event.peer})
+            return run.with_peer(replace(peer, stopped=True)), (record,)
         case _:
             return run.with_peer(peer), ()
 
@@ -154,23 +154,25 @@ def _check_deadlines(run: RunState, now_ns: int) -> Step:
     match run.stage:
         case Stage.GATHERING if waited_ns >= plan.gather_ns:
             missing = [peer for peer in run.peers.values() if not peer.joined]
-            return _give_up(run, missing, f"did not join within {plan.gather_ns / 1e9:g} s", "lost", now_ns)
+            return _refuse_missing(run, missing, f"did not join within {plan.gather_ns / 1e9:g} s", "lost", now_ns)
         case Stage.PREPARING_RECEIVERS | Stage.PREPARING_SENDERS if waited_ns >= plan.prepare_ns:
             missing = [peer for peer in run.peers.values() if peer.preparing]
-            return _give_up(run, missing, f"did not get ready within {plan.prepare_ns / 1e9:g} s", "peer", now_ns)
+            return _refuse_missing(
+                run, missing, f"did not get ready within {plan.prepare_ns / 1e9:g} s", "peer", now_ns
+            )
         case Stage.DRAINING if now_ns >= run.drain_until_ns or _grace_is_over(run, now_ns):
             return stop_all(run, now_ns)
-    # Whoever was told to stop has stop_ns for it; everybody else has the lease.
-    deaf = [peer for peer in run.present if peer.ignores_stop(now_ns, plan.stop_ns)]
-    if deaf:
-        return lose_peers(run, deaf, f"did not stop within {plan.stop_ns / 1e9:g} s", now_ns)
+    # A peer that was asked to stop has stop_ns to do so; every other peer has its lease.
+    unresponsive = [peer for peer in run.present if peer.ignores_stop(now_ns, plan.stop_ns)]
+    if unresponsive:
+        return lose_peers(run, unresponsive, f"did not stop within {plan.stop_ns / 1e9:g} s", now_ns)
     silent = [peer for peer in run.present if peer.lease_ended(now_ns, plan.lease_ns)]
     if silent:
-        return lose_peers(run, silent, f"nothing heard for {plan.lease_ns / 1e9:g} s", now_ns)
+        return lose_peers(run, silent, f"no report for {plan.lease_ns / 1e9:g} s", now_ns)
     return _check_overrun(run, now_ns) if run.stage is Stage.RUNNING else (run, ())
 
 
-def _give_up(run: RunState, peers: list[PeerState], reason: str, fault: Fault, now_ns: int) -> Step:
+def _refuse_missing(run: RunState, peers: list[PeerState], reason: str, fault: Fault, now_ns: int) -> Step:
     for peer in peers:
         run = run.with_peer(replace(peer, gone="lost" if fault == "lost" else "failed", reason=reason))
     return refuse(run, f"{', '.join(peer.plan.id for peer in peers)} {reason}", fault, now_ns)
@@ -189,41 +191,46 @@ def _check_overrun(run: RunState, now_ns: int) -> Step:
         quiet_ns = max(plan.drain_ns, STALL_NS)
         limit_ns = max(run.progress[1], t0_ns) + quiet_ns
         reason = f"no message was sent or received for {quiet_ns / 1e9:g} s"
-    late = [peer for peer in run.of("sender") if not peer.over and peer.stop_asked_ns is None]
-    if not late or now_ns <= limit_ns:
+    unfinished = [peer for peer in run.of("sender") if not peer.done_sending and peer.stop_requested_ns is None]
+    if not unfinished or now_ns <= limit_ns:
         return run, ()
     if run.state == "sealed":
         run = replace(run, reason=reason)
-    run, stops = stop(run, late, now_ns)
-    return run, (RecordEvent(now_ns, "overrun", {"reason": reason, "peers": [peer.plan.id for peer in late]}), *stops)
+    run, stops = stop(run, unfinished, now_ns)
+    return run, (
+        RecordEvent(now_ns, "overrun", {"reason": reason, "peers": [peer.plan.id for peer in unfinished]}),
+        *stops,
+    )
 
 
-def _move_on(run: RunState, now_ns: int) -> Step:
-    """Enter every stage whose condition is met; several at once where there is nobody to wait for."""
+def _advance(run: RunState, now_ns: int) -> Step:
+    """Enter every stage whose condition is met; several at once where there is no peer to wait for."""
     commands: tuple[Command, ...] = ()
     while True:
         stage = run.stage
-        run, more = _move_once(run, now_ns)
+        run, more = _advance_once(run, now_ns)
         commands += more
         if run.stage is stage:
             return run, commands
 
 
-def _move_once(run: RunState, now_ns: int) -> Step:
+def _advance_once(run: RunState, now_ns: int) -> Step:
     match run.stage:
         case Stage.GATHERING if all(peer.joined for peer in run.peers.values()):
             run = run.entering(Stage.PREPARING_RECEIVERS, now_ns)
-            return run.asking(run.of("receiver", "inspector"), notes.Command.SET, lambda peer: peer.plan.assignment)
+            return run.with_requests(
+                run.of("receiver", "inspector"), notes.Command.SET, lambda peer: peer.plan.assignment
+            )
         case Stage.PREPARING_RECEIVERS if all(peer.ready for peer in run.of("receiver", "inspector")):
             run = run.entering(Stage.PREPARING_SENDERS, now_ns)
-            return run.asking(run.of("sender"), notes.Command.SET, lambda peer: peer.plan.assignment)
+            return run.with_requests(run.of("sender"), notes.Command.SET, lambda peer: peer.plan.assignment)
         case Stage.PREPARING_SENDERS if all(peer.ready for peer in run.of("sender")):
             return _start(run, now_ns)
-        case Stage.RUNNING if all(peer.over for peer in run.of("sender")):
+        case Stage.RUNNING if all(peer.done_sending for peer in run.of("sender")):
             return drain(run, now_ns + run.plan.drain_ns, now_ns)
         case Stage.DRAINING:
             if not any(peer.gone is None for peer in run.of("receiver")):
-                return stop_all(run, now_ns)  # nobody is left who could receive
+                return stop_all(run, now_ns)  # no receiver is left
             if not run.everything_arrived:
                 return replace(run, complete_ns=None), ()
             return (run, ()) if run.complete_ns is not None else (replace(run, complete_ns=now_ns), ())
@@ -234,12 +241,12 @@ def _move_once(run: RunState, now_ns: int) -> Step:
 
 
 def _start(run: RunState, now_ns: int) -> Step:
-    """The barrier: everybody is ready, and learns the same moment to begin."""
+    """The barrier: every peer is ready and is given the same start time."""
     t0_ns = now_ns + run.plan.start_delay_ns
     run = replace(run.entering(Stage.RUNNING, now_ns), t0_ns=t0_ns, progress=(0, t0_ns))
     start = Start(t0_ns).to_payload()
     commands: tuple[Command, ...] = (RecordEvent(now_ns, "start", {"t0_ns": t0_ns}),)
     for role, command in STARTS.items():
-        run, requests = run.asking(run.of(role), command, lambda peer: start)
+        run, requests = run.with_requests(run.of(role), command, lambda peer: start)
         commands += requests
     return run, commands

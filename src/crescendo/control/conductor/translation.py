@@ -1,7 +1,7 @@
 """What does a note mean to the conductor, and which note carries its request?
 
-The translation between the wire's vocabulary and the conductor's, both ways. A note that means nothing here, or whose
-payload makes no sense, is None: it cannot be acted upon, and must not stop a run either.
+Translates between notes on the wire and the conductor's events and commands. A note that has no meaning here, or whose
+payload is invalid, becomes None: it cannot be acted on, and must not stop a run either.
 """
 
 from crescendo.control import notes
@@ -15,12 +15,12 @@ from crescendo.control.conductor.events import (
     PeerLost,
     PeerReported,
 )
-from crescendo.control.notes import Breakdown, Failure, Hello, Identity, Note, NoteKind, Statistics
+from crescendo.control.notes import Failure, FailureReport, Hello, Identity, Note, NoteKind, Statistics
 from crescendo.model.errors import PeerError
 
 
 def event_from_note(note: Note, now_ns: int) -> Event | None:
-    """What a note means to the conductor. None where it means nothing, also where its payload makes no sense."""
+    """The event that a note stands for; None if it stands for none or its payload is invalid."""
     peer, payload = note.sender.id, note.payload
     try:
         match note.kind, note.command:
@@ -37,8 +37,8 @@ def event_from_note(note: Note, now_ns: int) -> Event | None:
             case NoteKind.NOTIFICATION, notes.Command.NOTIFY_SUCCESS:
                 return PeerFinished(peer, Statistics.from_payload(payload), now_ns)
             case NoteKind.NOTIFICATION, notes.Command.NOTIFY_FAIL:
-                breakdown = Breakdown.from_payload(payload)
-                return PeerFailed(peer, breakdown.failure, breakdown.statistics, now_ns)
+                report = FailureReport.from_payload(payload)
+                return PeerFailed(peer, report.failure, report.statistics, now_ns)
             case NoteKind.NOTIFICATION, notes.Command.ABNORMAL_DISCONNECT:
                 return PeerLost(peer, Failure.from_payload(payload).reason, now_ns)
     except PeerError:

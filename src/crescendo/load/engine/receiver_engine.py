@@ -236,7 +236,9 @@ class ReceiverEngine:
         self._catch_up()
         counts: dict[str, int] = {}
         for receiver in self._receivers:
-            counts[receiver.group.meeting] = counts.get(receiver.group.meeting, 0) + receiver.tally.arrivals
+            counts[receiver.group.shared_address] = (
+                counts.get(receiver.group.shared_address, 0) + receiver.tally.arrivals
+            )
         messages = sum(counts.values())
         rate, cores = self._pulse.sample(now_ns, messages)
         batched = sum(receiver.tally.batched for receiver in self._receivers)

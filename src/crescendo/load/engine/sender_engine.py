@@ -405,7 +405,7 @@ class SenderEngine:
             ahead.commit()
         counts: dict[str, int] = {}
         for sender in self._senders:
-            counts[sender.group.meeting] = counts.get(sender.group.meeting, 0) + sender.sent
+            counts[sender.group.shared_address] = counts.get(sender.group.shared_address, 0) + sender.sent
         messages = sum(counts.values())
         rate, cores = self._pulse.sample(now_ns, messages)
         p99_ns = self._lateness.fold(99.0)

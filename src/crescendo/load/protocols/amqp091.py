@@ -142,7 +142,7 @@ class _Link(BaseChannel):
 
     def _declare(self) -> QueueDeclare:
         """Take the queue as it is; durable where it has to be made."""
-        queue, options = self._group.destination, self._group.where.options
+        queue, options = self._group.destination, self._group.target.options
         if not self._absent:
             return QueueDeclare(queue=queue, passive=True)
         ranks = {} if options.priority is None else {"x-max-priority": options.priority}
@@ -154,11 +154,11 @@ class _Link(BaseChannel):
 
 
 def exchange_of(group: Group) -> str:
-    return (group.where.options.exchange or TOPIC_EXCHANGE) if group.is_topic else ""
+    return (group.target.options.exchange or TOPIC_EXCHANGE) if group.is_topic else ""
 
 
 def properties_of(group: Group) -> Properties:
-    options = group.where.options
+    options = group.target.options
     return Properties(
         headers=dict(group.properties) or None,
         delivery_mode=None if options.durable is None else PERSISTENT if options.durable else TRANSIENT,
@@ -251,7 +251,7 @@ class Amqp091Receiver(_Link):
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
         self._queue = "" if group.is_topic else group.destination  # no name: the queue declared last on this channel
-        self._ack = group.where.options.ack or ("multiple" if self._waits_for_outcomes else "none")
+        self._ack = group.target.options.ack or ("multiple" if self._waits_for_outcomes else "none")
         self._unacked: list[int] = []
         self._prefetch = prefetch_of(group, PREFETCH)
         self.window = UNLIMITED if self._ack == "none" else self._prefetch

@@ -138,7 +138,7 @@ class _Link(BaseChannel):
 
 def sections_of(group: Group) -> bytes:
     """What stands in front of the body: a header and the properties, where the group asks for them."""
-    options = group.where.options
+    options = group.target.options
     sections = b""
     if options.durable is not None or options.ttl is not None or options.priority is not None:
         ttl_ms = None if options.ttl is None else UInt(max(options.ttl // 1_000_000, 1))
@@ -284,7 +284,7 @@ class Amqp10Receiver(_Link):
         self._connection.grant(self._link, self._most)
 
     def _attach(self) -> int:
-        options = self._group.where.options
+        options = self._group.target.options
         return self._connection.attach_receiver(
             self._name,
             self._address,

@@ -171,7 +171,7 @@ class BaseChannel(ABC):
     @property
     def _lasting(self) -> str | None:
         """The name of the durable subscription that this connection holds. Only one connection may have it."""
-        return self._group.where.options.subscription
+        return self._group.target.options.subscription
 
     @property
     def _holds_back(self) -> bool:
@@ -206,7 +206,7 @@ UNLIMITED = 2**31
 
 def prefetch_of(group: Group, default: int) -> int:
     """How many messages may be on their way to one receiver: as asked, few for a slow one, else many."""
-    asked = group.where.options.prefetch
+    asked = group.target.options.prefetch
     if asked is not None or not group.consuming_ns:
         return asked or default
     return max(1, min(default, _SLOW_HOLDS_NS // group.consuming_ns))

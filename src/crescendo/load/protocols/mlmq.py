@@ -54,7 +54,7 @@ class MlmqSender(BaseSendChannel, MlmqChannel):
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
-        self._priority = group.where.options.priority or _PRIORITY
+        self._priority = group.target.options.priority or _PRIORITY
         self.resize(max(self._size, STAMP_BYTES))
         self._call()
 

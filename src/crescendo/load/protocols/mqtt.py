@@ -148,8 +148,8 @@ class MqttSender(BaseSendChannel, _Client):
     def _wishes(self) -> dict[Property, Any]:
         """What MQTT 5 can say about a message."""
         wishes: dict[Property, Any] = {}
-        if self._group.where.options.ttl is not None:
-            wishes[Property.MESSAGE_EXPIRY_S] = max(self._group.where.options.ttl // _NS_PER_S, 1)
+        if self._group.target.options.ttl is not None:
+            wishes[Property.MESSAGE_EXPIRY_S] = max(self._group.target.options.ttl // _NS_PER_S, 1)
         if self._group.properties:
             wishes[Property.USER_PROPERTY] = list(self._group.properties.items())
         return wishes
@@ -171,7 +171,7 @@ class MqttSender(BaseSendChannel, _Client):
             body_length=size,
             qos=self._qos,
             version=self._version,
-            retain=bool(self._group.where.options.retained),
+            retain=bool(self._group.target.options.retained),
             properties=self._wishes if self._version == V5 else NO_PROPERTIES,
         )
 
@@ -189,7 +189,7 @@ class MqttSender(BaseSendChannel, _Client):
             self._group.destination,
             body,
             qos=self._qos,
-            retain=bool(self._group.where.options.retained),
+            retain=bool(self._group.target.options.retained),
             properties=self._wishes if self._version == V5 else NO_PROPERTIES,
         )
 
@@ -277,7 +277,7 @@ class MqttReceiver(_Client):
                 f"write topic://{group.destination}, where every receiver gets every message"
             )
             return
-        handling = 0 if group.where.options.retained else _NO_RETAINED
+        handling = 0 if group.target.options.retained else _NO_RETAINED
         self._connection.subscribe([Filter(self._filter, self._qos, retain_handling=handling)])
 
     def _subscribed(self, event: Subscribed) -> None:

@@ -105,7 +105,7 @@ class StompSender(BaseSendChannel, _Channel):
         return max(min(self.capacity, UNSETTLED - (self._numbering.count - self._settled)), 0)
 
     def _new_batch(self, size: int) -> SendBatch:
-        options = self._group.where.options
+        options = self._group.target.options
         return SendBatch(
             self._destination,
             body_length=size,
@@ -119,7 +119,7 @@ class StompSender(BaseSendChannel, _Channel):
     @property
     def _more(self) -> dict[str, str]:
         """Headers that are no part of STOMP: the group's properties, and how RabbitMQ is told a time to live."""
-        ttl = self._group.where.options.ttl
+        ttl = self._group.target.options.ttl
         relative = {"expiration": str(ttl // 1_000_000)} if ttl is not None and self._is_rabbitmq else {}
         return dict(self._group.properties) | relative
 
@@ -129,7 +129,7 @@ class StompSender(BaseSendChannel, _Channel):
 
     def _fits_a_frame(self) -> bool:
         # Elsewhere a time to live is an absolute time, which no batch can be made with beforehand.
-        return self._group.where.options.ttl is None or self._is_rabbitmq
+        return self._group.target.options.ttl is None or self._is_rabbitmq
 
     def _send_batch(self, count: int, place: int) -> None:
         self._connection.send_batch(self._batch, place, count)
@@ -140,7 +140,7 @@ class StompSender(BaseSendChannel, _Channel):
 
     def _send_one(self, body: bytes, place: int) -> None:
         receipt = receipt_id(place) if self._waits_for_outcomes else None
-        options = self._group.where.options
+        options = self._group.target.options
         absolute = None if options.ttl is None or self._is_rabbitmq else options.ttl // 1_000_000
         self._connection.send(
             self._destination,
@@ -197,7 +197,7 @@ class StompReceiver(_Channel):
         self._subscribed = False
         self._begun = False
         default = Ack.CLIENT if self._waits_for_outcomes else Ack.AUTO
-        self._ack = Ack(group.where.options.ack or default)
+        self._ack = Ack(group.target.options.ack or default)
         in_bytes = _WINDOW_BYTES // int(group.size)  # which is how Artemis counts
         self.window = UNLIMITED if self._ack is Ack.AUTO else min(prefetch_of(group, PREFETCH), in_bytes)
         self._unacked: list[str] = []  # the last of these stands for all, unless each is acknowledged by itself
@@ -245,7 +245,7 @@ class StompReceiver(_Channel):
             waiting = self.read_ns != before_ns
 
     def _subscribe(self, server: str) -> None:
-        options = self._group.where.options
+        options = self._group.target.options
         prefetch = str(prefetch_of(self._group, PREFETCH))
         more = {"prefetch-count": prefetch, "activemq.prefetchSize": prefetch}
         # Artemis counts bytes: its window reopens when messages are acknowledged, so auto must have none.

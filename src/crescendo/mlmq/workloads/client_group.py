@@ -22,7 +22,7 @@ from crescendo.mlmq.workloads.recording import WorkloadRecording
 from crescendo.mlmq.workloads.simple_send import SimpleSend
 from crescendo.model.errors import CrescendoError
 from crescendo.model.experiment import Experiment
-from crescendo.model.mlmq_clients import QUEUEING, ClientKind
+from crescendo.model.mlmq_clients import QUEUE_KINDS, ClientKind
 from crescendo.wire.mlmq.operations import Refusal
 
 R = TypeVar("R")
@@ -56,7 +56,7 @@ class ClientGroup:
         self._several = experiment.peers.clients > 1
         shared: set[Hashable] = set()
         if self._several:
-            shared = {f"queue {group.queue}" for group in experiment.clients if group.kind in QUEUEING}
+            shared = {f"queue {group.queue}" for group in experiment.clients if group.kind in QUEUE_KINDS}
         self.account = ConservationAccount(self.findings, frozenset(shared))
         self._queues: dict[str, PublicQueue] = {}
         self._parts: dict[Hashable, ClientRole] = {}
@@ -146,7 +146,7 @@ class ClientGroup:
 
     def _part_of(self, actor: Actor) -> ClientRole:
         group, index = actor.group, actor.post.index
-        if group.kind in QUEUEING:
+        if group.kind in QUEUE_KINDS:
             queue = self._queues.get(group.queue)
             if queue is None:
                 queue = PublicQueue(group.queue, self.account, self.findings, shared=self._several)

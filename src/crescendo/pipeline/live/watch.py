@@ -26,7 +26,7 @@ from crescendo.pipeline.live.snapshot import LiveTotals, Snapshot
 from crescendo.pipeline.live.stream import MESSAGES, PART, PARTS, PERIOD, SEEN, StreamSetup, growing_counts
 from crescendo.pipeline.source.connections import connections_of
 from crescendo.record.manifest import Manifest, read_manifest
-from crescendo.record.observed import has_ended, leave_note
+from crescendo.record.observed import has_ended, write_note
 
 BACK_NS = 600 * 10**9
 """So much of the past is looked at; a day of it would fill the memory before anything could be shown."""
@@ -51,7 +51,7 @@ def watch(
     """Publish every change until the run has ended. Returns the account of all that was seen."""
     manifest = read_manifest(run_dir)
     terms = stream_setup(manifest, period_ns, late_after_ns)
-    leave_note(run_dir, manifest, spark.sparkContext.defaultParallelism)
+    write_note(run_dir, manifest, spark.sparkContext.defaultParallelism)
     try:
         with tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private:
             watcher = LiveWatcher(Path(private), run_dir, spark, terms, manifest, trigger_s)
