@@ -91,7 +91,7 @@ class Talk:
         while open_numbers:
             event = self.next(Confirmed)
             assert event.accepted
-            open_numbers -= sum(last - first + 1 for first, last in event.stretches)
+            open_numbers -= sum(last - first + 1 for first, last in event.ranges)
 
     def close(self) -> None:
         self._socket.close()

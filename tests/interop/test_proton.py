@@ -230,7 +230,7 @@ def test_a_wrong_password_is_refused_in_words(locked_relay: RunningInstance, who
             sender.pump()
             time.sleep(0.01)
         assert sender.closed is not None
-        assert ("does not let user" if who else "give a user and password") in sender.closed
+        assert ("rejects user" if who else "give a user and password") in sender.closed
 
 
 def test_proton_with_a_wrong_password_is_refused(locked_relay: RunningInstance) -> None:

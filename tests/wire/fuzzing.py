@@ -1,6 +1,6 @@
-"""Valid streams, damaged with dice, and a victim that reads them as we would in earnest.
+"""Valid streams with random damage, and the loop that feeds them to a fuzz target.
 
-Knows no protocol: what a stream is made of, and how a connection reacts to what it reads, comes with the victim.
+Knows no protocol: the fuzz target brings the stream and the reactions of a connection to it.
 """
 
 import contextlib
@@ -11,48 +11,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from crescendo.model.errors import PeerError
-from stream_feed import events_of, spoken
+from stream_feed import events_of, take_outgoing
 
-SURVIVAL_LIMIT_S = 2.0  # of CPU time: far more than any stream needs, far less than a loop without end
-SMALL_TALK_BYTES = 4096
+CPU_LIMIT_S = 2.0  # far more than any stream needs, far less than an endless loop
+BASE_REPLY_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Victim:
-    """One side of one protocol."""
+class FuzzTarget:
+    """A client or a server of one protocol, and a valid stream for it."""
 
     name: str
-    whole: bytes
-    survive: Callable[[bytes, random.Random], int]
-    """Read a stream and react to it; how many bytes that made us say. Raises nothing but what is a fault of ours."""
-    read_to_the_end: Callable[[], None]
-    """Read the undamaged stream, and assert that it was understood."""
-    octets: bytes
-    """What means most in this protocol where it does not belong."""
-    scribble: Callable[[bytearray, int, random.Random], None]
-    """The damage that hurts this protocol most: lengths, separators, identifiers."""
+    stream: bytes
+    read_damaged: Callable[[bytes, random.Random], int]
+    """Read a damaged stream and react to it; returns the bytes sent in reply. Raises only for a bug of ours."""
+    read_undamaged: Callable[[], None]
+    """Read the undamaged stream and assert that it was understood."""
+    special_octets: bytes
+    """Octets with a meaning in this protocol, which do most harm in the wrong position."""
+    corrupt: Callable[[bytearray, int, random.Random], None]
+    """Apply the damage that is most harmful to this protocol: lengths, separators, identifiers."""
     allowance: int = 64
-    """How many bytes a byte may make us say."""
+    """How many bytes of reply one received byte may cause."""
 
 
-def damaged(victim: Victim, dice: random.Random) -> bytes:
-    octets = bytearray(victim.whole)
-    for _ in range(dice.choice((1, 1, 1, 2, 5, 20))):
-        at = dice.randrange(len(octets))
-        match dice.randrange(7):
+def damaged(target: FuzzTarget, rng: random.Random) -> bytes:
+    octets = bytearray(target.stream)
+    for _ in range(rng.choice((1, 1, 1, 2, 5, 20))):
+        at = rng.randrange(len(octets))
+        match rng.randrange(7):
             case 0:
-                octets[at] ^= 1 << dice.randrange(8)
+                octets[at] ^= 1 << rng.randrange(8)
             case 1:
-                octets[at] = dice.choice(victim.octets)
+                octets[at] = rng.choice(target.special_octets)
             case 2:
-                del octets[at : at + dice.randrange(1, 9)]
+                del octets[at : at + rng.randrange(1, 9)]
             case 3:
-                octets[at:at] = dice.randbytes(dice.randrange(1, 9))
+                octets[at:at] = rng.randbytes(rng.randrange(1, 9))
             case 4:
-                victim.scribble(octets, at, dice)
+                target.corrupt(octets, at, rng)
             case 5:
-                start = dice.choice((at, dice.randrange(len(octets))))
-                octets[at:at] = octets[start : start + dice.randrange(1, 200)] * dice.choice((1, 1, 3))
+                start = rng.choice((at, rng.randrange(len(octets))))
+                octets[at:at] = octets[start : start + rng.randrange(1, 200)] * rng.choice((1, 1, 3))
             case 6:
                 del octets[at:]
         if not octets:
@@ -60,32 +60,34 @@ def damaged(victim: Victim, dice: random.Random) -> bytes:
     return bytes(octets)
 
 
-def bombard(victim: Victim, mutations: int, seed: int) -> None:
-    """Nothing but PeerError may end a connection, in bounded time, and without making us talk without end."""
-    dice = random.Random(f"{victim.name} {seed}")
+def fuzz(target: FuzzTarget, mutations: int, seed: int) -> None:
+    """Only PeerError may end a connection; time and replies stay bounded."""
+    rng = random.Random(f"{target.name} {seed}")
     for number in range(mutations):
-        stream = damaged(victim, dice)
+        stream = damaged(target, rng)
         start_s = time.process_time()
-        said = victim.survive(stream, dice)
+        reply_bytes = target.read_damaged(stream, rng)
         spent_s = time.process_time() - start_s
-        assert said <= SMALL_TALK_BYTES + victim.allowance * len(stream), f"{number} made us say {said}: {stream.hex()}"
-        assert spent_s < SURVIVAL_LIMIT_S, f"{number} took {spent_s:.1f} s: {stream.hex()}"
+        assert reply_bytes <= BASE_REPLY_BYTES + target.allowance * len(stream), (
+            f"{number} caused {reply_bytes}: {stream.hex()}"
+        )
+        assert spent_s < CPU_LIMIT_S, f"{number} took {spent_s:.1f} s: {stream.hex()}"
 
 
-def live_through(connection: Any, stream: bytes, dice: random.Random, react: Callable[[Any, object], None]) -> int:
-    """Read a stream in pieces and react to every event; how many bytes that made the connection say."""
-    said = 0
-    with contextlib.suppress(PeerError):  # the end of this connection, and of nothing else
-        for event in events_of(connection, stream, cuts_in(stream, dice)):
+def read_and_react(connection: Any, stream: bytes, rng: random.Random, react: Callable[[Any, object], None]) -> int:
+    """Read a stream in chunks and react to every event; returns the bytes sent in reply."""
+    reply_bytes = 0
+    with contextlib.suppress(PeerError):  # ends this connection, and nothing else
+        for event in events_of(connection, stream, cuts_in(stream, rng)):
             react(connection, event)
-            said += len(spoken(connection))
-    return said + len(spoken(connection))
+            reply_bytes += len(take_outgoing(connection))
+    return reply_bytes + len(take_outgoing(connection))
 
 
-def cuts_in(stream: bytes, dice: random.Random) -> list[int]:
-    """Where a stream is cut into reads."""
-    return [dice.randrange(len(stream) + 1) for _ in range(dice.choice((0, 1, 3, 10)))]
+def cuts_in(stream: bytes, rng: random.Random) -> list[int]:
+    """Random positions at which a stream is split into reads."""
+    return [rng.randrange(len(stream) + 1) for _ in range(rng.choice((0, 1, 3, 10)))]
 
 
-def overwrite_length(octets: bytearray, at: int, dice: random.Random) -> None:
-    octets[at : at + 4] = dice.choice((0, 7, 8, 9, 255, 65_536, 2**31, 2**32 - 1)).to_bytes(4, "big")
+def overwrite_length(octets: bytearray, at: int, rng: random.Random) -> None:
+    octets[at : at + 4] = rng.choice((0, 7, 8, 9, 255, 65_536, 2**31, 2**32 - 1)).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""Bytes into a connection, and out of it. Knows no protocol."""
+"""Feeds bytes to a connection and takes its output. Knows no protocol."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def events_of(connection: Any, data: bytes, cuts: Iterable[int] = ()) -> Iterator[Any]:
-    """Feed the bytes, cut in these places, and yield every event while its views are valid."""
-    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    for start, end in pairwise(places):
+    """Feed the bytes, split at these positions, and yield every event while its views are valid."""
+    positions = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    for start, end in pairwise(positions):
         position = start
         while position < end:
             buffer = connection.receive_buffer()
@@ -21,8 +21,8 @@ def events_of(connection: Any, data: bytes, cuts: Iterable[int] = ()) -> Iterato
                 yield event
 
 
-def spoken(connection: Any) -> bytes:
-    """What the connection wants to write, taken from it."""
+def take_outgoing(connection: Any) -> bytes:
+    """Take the bytes that the connection has queued for writing."""
     octets = b"".join(connection.outgoing)
     connection.outgoing.clear()
     return octets

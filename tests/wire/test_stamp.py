@@ -1,4 +1,4 @@
-"""Is the stamp the 32 bytes that the design agreed on?"""
+"""Does the stamp have the 32-byte layout of the design?"""
 
 import struct
 
@@ -23,8 +23,8 @@ fields = st.tuples(
 
 
 @given(st.lists(fields, min_size=1, max_size=5), st.integers(0, 20), st.integers(0, 7))
-def test_stamps_are_read_where_they_stand(stamps: list[tuple[int, ...]], tail: int, offset: int) -> None:
-    """Payloads of any length at any place in a buffer, as the receive path hands them out."""
+def test_stamps_are_read_in_place(stamps: list[tuple[int, ...]], tail: int, offset: int) -> None:
+    """Payloads of any length at any offset in a buffer, as the receive path provides them."""
     size = DESIGN.size + tail
     octets = b"".join(DESIGN.pack(*stamp) + bytes(tail) for stamp in stamps)
     buffer = np.frombuffer(bytes(offset) + octets, np.uint8)

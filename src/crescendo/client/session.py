@@ -176,7 +176,7 @@ class BlockingSession:
                     link.attached = True
             case Deliveries():
                 self._take_deliveries(event)
-            case Settled(role=role, stretches=stretches, settled=settled, state=state) if role is RECEIVER:
+            case Settled(role=role, ranges=stretches, settled=settled, state=state) if role is RECEIVER:
                 for first, last in stretches:
                     if isinstance(state, _TERMINAL) or settled:
                         for delivery in [known for known in self.outcomes if first <= known <= last]:

@@ -1,25 +1,25 @@
-"""Where do the bytes of frames wait between the socket and the codec?
+"""Where do received bytes wait until the codec decodes them?
 
-For protocols whose frames have an agreed size: one buffer with room for several of the largest, which never grows. What
-is left of it moves to the front only when the next frame might not fit behind it. Knows nothing of what frames hold.
+For protocols with a negotiated maximum frame size: one buffer that holds several of the largest frames and never grows.
+Unread bytes move to the front only when the next frame might not fit behind them. Does not look inside frames.
 """
 
-_LEAST_BYTES = 512 * 1024
+_MIN_BYTES = 512 * 1024
 
 
 class FrameBuffer:
-    """A stretch of bytes from `start` to `end` in `view`."""
+    """Received bytes: those from `start` to `end` in `view` are not decoded yet."""
 
     __slots__ = ("end", "frame_max", "start", "view")
 
     def __init__(self, frame_max: int, *, frames: int) -> None:
-        self.frame_max = frame_max  # may shrink when both sides agree on less
-        self.view = memoryview(bytearray(max(_LEAST_BYTES, frames * frame_max)))
+        self.frame_max = frame_max  # may shrink when the peers negotiate a smaller one
+        self.view = memoryview(bytearray(max(_MIN_BYTES, frames * frame_max)))
         self.start = 0
         self.end = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes go. Views handed out before are void from here on."""
+        """The free part of the buffer, for the next read. Invalidates views that were handed out earlier."""
         if self.start == self.end:
             self.start = self.end = 0
         elif self.start and len(self.view) - self.end < self.frame_max:
@@ -29,5 +29,5 @@ class FrameBuffer:
         return self.view[self.end :]
 
     def filled(self, count: int) -> None:
-        """`count` bytes have been put into the space."""
+        """Record that `count` bytes were read into the free part."""
         self.end += count

@@ -1,7 +1,8 @@
 """What do the first 32 bytes of every payload say?
 
-Who sent the message, in which run, as which number, when it was meant to leave and when it left. Big-endian, fixed
-width, so that a batch of payloads is one structured array. Only describes bytes; it fills nothing in by itself.
+The sender, the run, the sequence number, the intended send time and the actual send time. Big-endian and of fixed
+width, so that a batch of payloads is one structured array. Describes the layout only; filling in values is up to the
+caller.
 """
 
 import struct
@@ -27,31 +28,31 @@ STAMP = np.dtype(
 )
 
 ONE_STAMP = struct.Struct(">HHIQqq")
-"""The same layout for a single payload, where setting arrays up would cost more than reading the numbers."""
+"""The same layout for a single payload, where setting up arrays would cost more than reading the numbers."""
 
 STAMP_NUMBERS = struct.Struct(">Qqq")
 STAMP_NUMBERS_AT = 8
-"""What differs from one message of a connection to the next: number, intended time, send time."""
+"""The fields that change from message to message on a connection: sequence number, intended time, send time."""
 
 Stamps = npt.NDArray[np.void]
 Words = TypeVar("Words", int, npt.NDArray[np.int64])
 
 
 def stamp_words(payloads: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The stamps of a batch, as a view of four columns: head (magic, sender and tag together), number, and the times.
+    """The stamps of a batch as a view of four 64-bit columns: head (magic, sender, tag), sequence number, both times.
 
-    Big-endian; whoever computes with them wants a copy in the machine's own order.
+    Big-endian; copy them to native byte order before computing with them.
     """
     words: npt.NDArray[np.int64] = payloads[:, :STAMP_BYTES].view(">i8")
     return words
 
 
 def heads_of(words: Words) -> tuple[Words, Words, Words]:
-    """Magic, sender and tag, of one stamp or of many."""
+    """Magic, sender and tag, from the head of one stamp or of many."""
     return words >> 48 & 0xFFFF, words >> 32 & 0xFFFF, words & 0xFFFF_FFFF
 
 
 def stamps_of(payloads: npt.NDArray[np.uint8]) -> Stamps:
-    """The stamps of a batch, as a view: payloads is an array of shape (messages, bytes), bytes at least 32."""
+    """The stamps of a batch, as a view. `payloads` has shape (messages, bytes), with at least 32 bytes per message."""
     stamps: Stamps = payloads[:, :STAMP_BYTES].view(STAMP)[:, 0]
     return stamps

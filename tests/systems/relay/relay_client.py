@@ -74,7 +74,7 @@ class RelayClient:
             elif isinstance(event, Refused):
                 raise PeerError(event.reason)
             elif isinstance(event, Settled):
-                for first, last in event.stretches:
+                for first, last in event.ranges:
                     self.settled.update(range(first, last + 1))
             else:
                 self.events.append(event)

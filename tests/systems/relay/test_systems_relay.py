@@ -328,7 +328,7 @@ def test_only_those_who_know_the_password_come_in_and_others_hear_why() -> None:
     for port in serve(Credentials("me", "secret word")):
         RelayClient(port, Credentials("me", "secret word")).die()
         for wrong in (Credentials("me", "secret"), Credentials("you", "secret word")):
-            with pytest.raises(PeerError, match="does not let user"):
+            with pytest.raises(PeerError, match="rejects user"):
                 RelayClient(port, wrong)
         with pytest.raises(PeerError, match="give a user and password"):
             RelayClient(port)

@@ -1,9 +1,9 @@
-"""Streams of AMQP 0-9-1 in both directions, and connections that read them as the load does."""
+"""Streams of AMQP 0-9-1 in both directions, and connections that read them as the load generator does."""
 
 import random
 from functools import partial
 
-from amqp091_streams import HEARTBEAT, PUBLISH, SHAPES, Script, ack, client_of, close, method, nack, prologue, short
+from amqp091_streams import HEARTBEAT, PUBLISH, SHAPES, Script, ack, close, method, nack, new_client, prologue, short
 from crescendo.wire.amqp091.batch import PublishBatch
 from crescendo.wire.amqp091.connection import Connection
 from crescendo.wire.amqp091.events import (
@@ -16,17 +16,17 @@ from crescendo.wire.amqp091.events import (
     Returned,
 )
 from crescendo.wire.amqp091.methods import BasicAck, QueueDeclare, QueueDeclareOk
-from fuzzing import Victim, live_through, overwrite_length
-from stream_feed import events_of, spoken
+from fuzzing import FuzzTarget, overwrite_length, read_and_react
+from stream_feed import events_of, take_outgoing
 
 
 def server_stream() -> bytes:
-    """What a server says to a client that publishes with confirms and receives."""
+    """The bytes of a server to a client that publishes with confirms and receives."""
     script = Script()
     for shape in SHAPES:
         for _ in range(6):
             script.message(shape, 1, 40)
-        script.pieces(shape, 2, 120, 50, HEARTBEAT)
+        script.fragmented(shape, 2, 120, 50, HEARTBEAT)
     script.returned(1, bytes(40))
     confirms = b"".join(ack(1, tag) for tag in range(1, 8)) + nack(1, 9) + ack(1, 20, multiple=True)
     blocked = method(0, 10, 60, short("memory")) + method(0, 10, 61) + method(1, 20, 20, b"\0")
@@ -35,9 +35,9 @@ def server_stream() -> bytes:
 
 
 def client_stream() -> bytes:
-    """What a client says to a server to which it publishes."""
+    """The bytes of a client that publishes."""
     client = Connection()
-    said = spoken(client)
+    sent = take_outgoing(client)
     list(events_of(client, prologue(())))
     client.open_channel(1)
     client.send(1, QueueDeclare(queue="q", arguments={"x-max-length": 5, "x-list": [1, None, {"deep": 2.5}]}))
@@ -49,23 +49,23 @@ def client_stream() -> bytes:
     client.heartbeat()
     client.close_channel(1)
     client.close()
-    return said + spoken(client)
+    return sent + take_outgoing(client)
 
 
-def survive(stream: bytes, dice: random.Random, *, server: bool) -> int:
-    batching = dice.random() < 0.8
-    connection = Connection(server=True, batching=batching) if server else client_of(batching=batching, published=100)
-    return live_through(connection, stream, dice, partial(react, server=server))
+def read_damaged(stream: bytes, rng: random.Random, *, server: bool) -> int:
+    batching = rng.random() < 0.8
+    connection = Connection(server=True, batching=batching) if server else new_client(batching=batching, published=100)
+    return read_and_react(connection, stream, rng, partial(react, server=server))
 
 
 def react(connection: Connection, event: object, *, server: bool) -> None:
     match event:
         case Deliveries():
-            assert event.bodies.sum() >= 0  # every byte that is promised is there
+            assert event.bodies.sum() >= 0  # every announced byte is present
             assert len(event.tags) == len(event.bodies) > 0
             connection.send(event.channel, BasicAck(int(event.tags[-1]), multiple=True))
-        case Confirmed(stretches=stretches):
-            assert all(1 <= first <= last <= 100 for first, last in stretches)
+        case Confirmed(ranges=ranges):
+            assert all(1 <= first <= last <= 100 for first, last in ranges)
         case Returned(body=body):
             assert isinstance(body, bytes)
         case ChannelClosed(channel=channel):
@@ -78,20 +78,20 @@ def react(connection: Connection, event: object, *, server: bool) -> None:
             assert isinstance(properties, dict)
 
 
-def read_to_the_end(*, server: bool) -> None:
-    connection = Connection(server=True) if server else client_of()
+def read_undamaged(*, server: bool) -> None:
+    connection = Connection(server=True) if server else new_client()
     for event in events_of(connection, client_stream() if server else server_stream()):
         if not isinstance(event, Confirmed):
             react(connection, event, server=server)
     assert connection.closed
 
 
-AMQP091_VICTIMS = [
-    Victim(
+AMQP091_FUZZ_TARGETS = [
+    FuzzTarget(
         f"amqp091-{'server' if server else 'client'}",
         client_stream() if server else server_stream(),
-        partial(survive, server=server),
-        partial(read_to_the_end, server=server),
+        partial(read_damaged, server=server),
+        partial(read_undamaged, server=server),
         bytes((0, 1, 2, 3, 8, 10, 20, 50, 60, 80, 0x7F, 0x80, 0xCE, 0xFF, *b"FASxtVlIdDT")),
         overwrite_length,
     )

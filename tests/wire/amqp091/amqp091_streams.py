@@ -1,7 +1,7 @@
-"""What bytes might a server send, and what do they mean?
+"""Which bytes can a server send, and which events must follow?
 
-Frames are written here by hand from the specification, so that neither the scalar codec nor the batch path is its own
-witness. A script is a stream of bytes together with the events that it must yield, whatever way it is cut.
+Frames are written by hand from the specification, so that neither the scalar codec nor the batch path is tested against
+itself. A script is a stream of bytes together with the events that it must yield, however it is split into reads.
 """
 
 import itertools
@@ -87,7 +87,7 @@ def nack(channel: int, tag: int, *, multiple: bool = False) -> bytes:
 
 @dataclass(frozen=True)
 class Shape:
-    """What messages that look alike have in common."""
+    """What similar messages have in common."""
 
     consumer: str = "c"
     redelivered: bool = False
@@ -111,7 +111,7 @@ SHAPES = (Shape(), Shape(redelivered=True), Shape(properties=PERSISTENT), Shape(
 
 @dataclass
 class Script:
-    """Bytes and what they mean, growing together."""
+    """A growing stream and the events that it must yield."""
 
     octets: bytearray = field(default_factory=bytearray)
     expected: list[tuple[Any, ...]] = field(default_factory=list)
@@ -121,14 +121,14 @@ class Script:
         return next(self.tags.setdefault(channel, itertools.count(1)))
 
     def message(self, shape: Shape, channel: int, size: int) -> None:
-        self.pieces(shape, channel, size, max(size, 1))
+        self.fragmented(shape, channel, size, max(size, 1))
 
-    def pieces(self, shape: Shape, channel: int, size: int, piece: int, between: bytes = b"") -> None:
-        """A message whose body comes in several frames, perhaps with something else in between."""
+    def fragmented(self, shape: Shape, channel: int, size: int, fragment_bytes: int, between: bytes = b"") -> None:
+        """A message whose body is in several frames, optionally with other bytes between the frames."""
         tag = self._tag(channel)
         body = (tag.to_bytes(8, "big") * (size // 8 + 1))[:size]
         frames = [shape.deliver(channel, tag), shape.header(channel, size)]
-        frames += [frame(3, channel, body[at : at + piece]) for at in range(0, size, piece)]
+        frames += [frame(3, channel, body[at : at + fragment_bytes]) for at in range(0, size, fragment_bytes)]
         self.octets += between.join(frames)
         self.expected.append(("message", channel, tag, body, shape.redelivered, shape.routing_key))
 
@@ -137,13 +137,13 @@ class Script:
         self.octets += method(channel, 60, 50, arguments) + Shape().header(channel, len(body)) + frame(3, channel, body)
         self.expected.append(("returned", channel, 312, body))
 
-    def quiet(self, octets: bytes) -> None:
+    def add_ignored(self, octets: bytes) -> None:
         self.octets += octets
 
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """Runs of equal messages, broken by every other thing that may come."""
+    """Runs of equal messages, interrupted by every other kind of frame."""
     script = Script()
     for _ in range(draw(st.integers(1, 6))):
         shape = draw(st.sampled_from(SHAPES))
@@ -154,13 +154,13 @@ def scripts(draw: st.DrawFn) -> Script:
                 for _ in range(draw(st.integers(1, 20))):
                     script.message(shape, channel, size)
             case 3:
-                script.pieces(
+                script.fragmented(
                     shape, channel, size, draw(st.sampled_from([1, 50])), draw(st.sampled_from([b"", HEARTBEAT]))
                 )
             case 4:
                 script.returned(channel, bytes(size or 1))
             case 5:
-                script.quiet(HEARTBEAT)
+                script.add_ignored(HEARTBEAT)
     return script
 
 
@@ -168,7 +168,7 @@ def scripts(draw: st.DrawFn) -> Script:
 
 
 def flattened(event: Event) -> list[tuple[Any, ...]]:
-    """One entry a message, copied out of the buffer, so that batches and single messages compare."""
+    """One entry per message, copied from the buffer, so that batches compare with single messages."""
     match event:
         case Deliveries(channel=channel, tags=tags, bodies=bodies, method=method):
             return [
@@ -177,16 +177,16 @@ def flattened(event: Event) -> list[tuple[Any, ...]]:
             ]
         case Returned(channel=channel, method=method, body=body):
             return [("returned", channel, method.reply_code, body)]
-        case Confirmed(channel=channel, stretches=stretches, accepted=accepted):
-            return [("confirmed", channel, n, accepted) for first, last in stretches for n in range(first, last + 1)]
+        case Confirmed(channel=channel, ranges=ranges, accepted=accepted):
+            return [("confirmed", channel, n, accepted) for first, last in ranges for n in range(first, last + 1)]
         case MethodReceived(channel=channel, method=method):
-            return [("said", channel, method)]
+            return [("method", channel, method)]
         case _:
             return []
 
 
-def client_of(*, batching: bool = True, published: int = CONFIRMABLE) -> Connection:
-    """A client that opens its channels as soon as it may, with confirms and many messages published on the first."""
+def new_client(*, batching: bool = True, published: int = CONFIRMABLE) -> Connection:
+    """A client that opens its channels at once, with confirms and many messages published on the first."""
     connection = Connection(batching=batching)
     for number in CHANNELS:
         connection.open_channel(number)
@@ -197,12 +197,12 @@ def client_of(*, batching: bool = True, published: int = CONFIRMABLE) -> Connect
     return connection
 
 
-def listen(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
-    heard = []
+def receive(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
+    received = []
     for event in events_of(connection, data, cuts):
         if not isinstance(event, Opened | ChannelOpened):
-            heard += flattened(event)
-    return heard
+            received += flattened(event)
+    return received
 
 
 PUBLISH = BasicPublish(routing_key="perf")

@@ -1,6 +1,6 @@
-"""Do our values, methods and properties look as an implementation that shares no code with us writes and reads them?
+"""Do our values, methods and properties agree with pika, which shares no code with us?
 
-pika is that implementation; where it has no opinion, or a different one from brokers, the bytes are written by hand.
+Where pika has no encoding, or another one than brokers, the bytes are written by hand.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp091.fields import field_positions
+from crescendo.wire.amqp091.fields import field_specs
 from crescendo.wire.amqp091.method_table import CODES, METHODS, decode_method, encode_method
 from crescendo.wire.amqp091.methods import Method
 from crescendo.wire.amqp091.properties import Properties, decode_header, encode_header
@@ -45,7 +45,7 @@ BY_KIND = {
     "table": plain_tables,
     "bit": st.booleans(),
 }
-# What the specification reserves, pika calls by the names of older versions of it.
+# pika names reserved fields as older versions of the specification did.
 OTHER_NAMES = {
     "no_wait": "nowait",
     ("ConnectionOpen", "reserved_1"): "capabilities",
@@ -98,7 +98,7 @@ def test_every_type_of_a_field_table_is_read(octets: str, value: object) -> None
 
 @modest
 @given(tables)
-def test_a_table_is_read_as_it_was_written(table: dict[str, Any]) -> None:
+def test_a_field_table_round_trips(table: dict[str, Any]) -> None:
     octets = encode_table(table)
     assert decode_table(memoryview(octets), 0) == (table, len(octets))
 
@@ -106,15 +106,15 @@ def test_a_table_is_read_as_it_was_written(table: dict[str, Any]) -> None:
 @modest
 @given(plain_tables)
 def test_pika_and_we_write_the_same_tables(table: dict[str, Any]) -> None:
-    pieces: list[bytes] = []
-    pika.data.encode_table(pieces, table)
-    octets = b"".join(pieces)
+    chunks: list[bytes] = []
+    pika.data.encode_table(chunks, table)
+    octets = b"".join(chunks)
     assert decode_table(memoryview(octets), 0) == (table, len(octets))
     assert pika.data.decode_table(encode_table(table), 0) == (table, len(encode_table(table)))
 
 
 @pytest.mark.parametrize("kind", ["A", "F"])
-def test_nesting_without_end_is_the_peers_fault(kind: str) -> None:
+def test_excessive_nesting_is_the_peers_fault(kind: str) -> None:
     octets = b"V"
     for _ in range(MAX_DEPTH + 5):
         inner = octets if kind == "A" else b"\x01k" + octets
@@ -126,7 +126,7 @@ def test_nesting_without_end_is_the_peers_fault(kind: str) -> None:
 
 @modest
 @given(st.binary(max_size=60))
-def test_no_bytes_can_do_more_than_be_wrong(content: bytes) -> None:
+def test_any_bytes_are_a_table_or_the_peers_fault(content: bytes) -> None:
     octets = len(content).to_bytes(4, "big") + content
     try:
         table, end = decode_table(memoryview(octets), 0)
@@ -146,7 +146,7 @@ def methods(draw: st.DrawFn) -> Method:
 
 
 def kinds_of(cls: type) -> list[tuple[str, str]]:
-    """The fields of a class and their kinds, read from its annotations and not from its codec."""
+    """The fields of a class and their types, from its annotations and not from its codec."""
     hints = {
         name: hint for base in reversed(cls.__mro__) for name, hint in vars(base).get("__annotations__", {}).items()
     }
@@ -158,7 +158,7 @@ def pika_name(cls: type, field: str) -> str:
 
 
 def as_bytes(value: object) -> object:
-    """pika does not tell long strings from text."""
+    """pika does not distinguish long strings from text."""
     return value.encode() if isinstance(value, str) else value
 
 
@@ -176,11 +176,11 @@ def test_pika_and_we_write_and_read_the_same_methods(method: Method) -> None:
     ours.decode(encode_method(method)[4:])
     for field, name in fields.items():
         assert as_bytes(getattr(ours, name)) == as_bytes(getattr(method, field))
-    if "table" not in dict(kinds_of(type(method))).values():  # where pika picks other widths of integers
+    if "table" not in dict(kinds_of(type(method))).values():  # where pika chooses other integer widths
         assert encode_method(method) == written
 
 
-def test_every_method_has_the_numbers_that_pika_knows() -> None:
+def test_every_method_has_the_same_code_as_in_pika() -> None:
     for code, (cls, _) in METHODS.items():
         assert pika.spec.methods[code].NAME.replace(".", "") == cls.__name__
 
@@ -201,15 +201,15 @@ def test_an_unknown_method_is_named_by_its_numbers() -> None:
         decode_method(memoryview(bytes.fromhex("003c03e7")))
 
 
-def test_bits_share_octets_until_something_else_comes() -> None:
+def test_consecutive_bits_share_an_octet() -> None:
     """queue.declare: passive, durable, exclusive, auto-delete and no-wait in one octet, lowest bit first."""
     for bits in itertools.product((False, True), repeat=5):
         cls, _ = METHODS[50 << 16 | 10]
         octets = encode_method(cls(0, "q", *bits))
-        assert octets[8] == sum(bit << place for place, bit in enumerate(bits))
+        assert octets[8] == sum(bit << shift for shift, bit in enumerate(bits))
 
 
-def test_a_name_of_more_than_255_bytes_cannot_be_said() -> None:
+def test_a_short_string_above_255_bytes_cannot_be_encoded() -> None:
     cls, _ = METHODS[50 << 16 | 10]
     with pytest.raises(ValueError, match="256 bytes"):
         encode_method(cls(0, "q" * 256))
@@ -236,7 +236,7 @@ properties = st.builds(
 def test_pika_and_we_write_the_same_properties(body_size: int, ours: Properties) -> None:
     octets = encode_header(body_size, ours)
     assert decode_header(memoryview(octets)) == (body_size, ours)
-    given_values = {place.name: getattr(ours, place.name) for place in field_positions(Properties)}
+    given_values = {field.name: getattr(ours, field.name) for field in field_specs(Properties)}
     theirs = b"".join(pika.spec.BasicProperties(**given_values).encode())
     assert decode_header(memoryview(octets[:12] + theirs)) == (body_size, ours)
     read = pika.spec.BasicProperties()
@@ -244,7 +244,7 @@ def test_pika_and_we_write_the_same_properties(body_size: int, ours: Properties)
     assert {name: getattr(read, name) for name in given_values} == given_values
 
 
-def test_a_second_word_of_flags_is_read_and_empty() -> None:
+def test_a_second_set_of_property_flags_must_be_empty() -> None:
     start = bytes.fromhex("003c 0000 0000000000000005")
     assert decode_header(memoryview(start + b"\x10\x01\x00\x00\x02")) == (5, Properties(delivery_mode=2))
     with pytest.raises(PeerError, match="does not have"):

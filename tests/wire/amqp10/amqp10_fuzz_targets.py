@@ -1,4 +1,4 @@
-"""Streams of AMQP 1.0 in both directions, and connections that read them as the load and the relay do."""
+"""Streams of AMQP 1.0 in both directions, and connections that read them as the load generator and the relay do."""
 
 import random
 from functools import partial
@@ -11,37 +11,37 @@ from amqp10_streams import (
     Script,
     Shape,
     attach,
-    beginning,
+    begin_frame,
     close,
     detach,
     disposition,
     error,
     flow,
-    opening,
+    open_frame,
     prologue,
 )
 from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Deliveries, Detached, Settled
 from crescendo.wire.amqp10.links import RECEIVER
 from crescendo.wire.amqp10.performatives import Source, Target
-from fuzzing import Victim, live_through, overwrite_length
+from fuzzing import FuzzTarget, overwrite_length, read_and_react
 from stream_feed import events_of
 
 
 def server_stream() -> bytes:
-    """What a server says to a client that receives."""
+    """The bytes of a server to a client that receives."""
     script = Script()
     for shape in (Shape(), Shape(wide_id=True), Shape(delivery_count=3, annotated=True), Shape(footer=True)):
         for _ in range(6):
             script.message(shape, 0, 40)
-        script.pieces(shape, 1, 120, 50)
+        script.fragmented(shape, 1, 120, 50)
     script.octets += disposition(0, 5) + flow(0, 100, handle=0, echo=True) + HEARTBEAT
     script.octets += detach(1, error("amqp:not-found", "gone")) + close(error("amqp:connection:forced", "bye"))
     return prologue() + bytes(script.octets)
 
 
 def client_stream() -> bytes:
-    """What a client says to a server on which it sends and receives."""
+    """The bytes of a client that sends to and receives from a server."""
     script = Script()
     for _ in range(12):
         script.message(Shape(wide_id=True, settled=False), 0, 40)
@@ -49,12 +49,12 @@ def client_stream() -> bytes:
     init = len(init).to_bytes(4, "big") + init[4:]
     links = attach("out", 0, receives=False) + attach("in", 1, receives=True) + flow(0, 100, handle=1, credit=9)
     rest = bytes(script.octets) + disposition(0, 3) + flow(0, 100, echo=True) + HEARTBEAT + detach(0) + close()
-    return SASL_HEADER + init + AMQP_HEADER + opening() + beginning() + links + rest
+    return SASL_HEADER + init + AMQP_HEADER + open_frame() + begin_frame() + links + rest
 
 
-def survive(stream: bytes, dice: random.Random, *, server: bool) -> int:
-    connection = Connection(container_id="me", server=server, batching=dice.random() < 0.8)
-    return live_through(connection, stream, dice, partial(react, server=server))
+def read_damaged(stream: bytes, rng: random.Random, *, server: bool) -> int:
+    connection = Connection(container_id="me", server=server, batching=rng.random() < 0.8)
+    return read_and_react(connection, stream, rng, partial(react, server=server))
 
 
 def react(connection: Connection, event: object, *, server: bool) -> None:
@@ -74,29 +74,29 @@ def react(connection: Connection, event: object, *, server: bool) -> None:
             else:
                 connection.grant(handle, 100)
         case Deliveries():
-            assert event.bodies.sum() >= 0  # every byte that is promised is there
+            assert event.bodies.sum() >= 0  # every announced byte is present
             if not event.settled:
                 connection.settle(int(event.ids[0]), int(event.ids[-1]))
         case Settled(settled=False):
-            for first, last in event.stretches:
+            for first, last in event.ranges:
                 connection.settle(first, last, event.state, role=not RECEIVER)
         case Detached(handle=handle):
             assert handle not in connection.links
 
 
-def read_to_the_end(*, server: bool) -> None:
+def read_undamaged(*, server: bool) -> None:
     connection = Connection(container_id="me", server=server)
     for event in events_of(connection, client_stream() if server else server_stream()):
         react(connection, event, server=server)
     assert connection.closed
 
 
-AMQP10_VICTIMS = [
-    Victim(
+AMQP10_FUZZ_TARGETS = [
+    FuzzTarget(
         f"amqp10-{'server' if server else 'client'}",
         client_stream() if server else server_stream(),
-        partial(survive, server=server),
-        partial(read_to_the_end, server=server),
+        partial(read_damaged, server=server),
+        partial(read_undamaged, server=server),
         bytes((0, 0x40, 0x45, 0x7F, 0x80, 0xA0, 0xB0, 0xC0, 0xD0, 0xE0, 0xF0, 0xFF)),
         overwrite_length,
     )

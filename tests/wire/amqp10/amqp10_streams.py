@@ -1,7 +1,7 @@
-"""What bytes might a server send, and what do they mean?
+"""Which bytes can a server send, and which events must follow?
 
-Frames are written here by hand from the specification, so that neither the scalar codec nor the batch path is its own
-witness. A script is a stream of bytes together with the events that it must yield, whatever way it is cut.
+Frames are written by hand from the specification, so that neither the scalar codec nor the batch path is tested against
+itself. A script is a stream of bytes together with the events that it must yield, however it is split into reads.
 """
 
 import struct
@@ -71,12 +71,12 @@ def outcome(code: int) -> bytes:
     return frame(0x44, b"\x50" + bytes((code,)), 1, kind=1)
 
 
-def opening(*, max_frame_size: int = 65_536, idle_time_out_ms: int = 0) -> bytes:
+def open_frame(*, max_frame_size: int = 65_536, idle_time_out_ms: int = 0) -> bytes:
     fields = string("server") + b"\x40" + uint(max_frame_size) + b"\x60\xff\xff" + uint(idle_time_out_ms)
     return frame(0x10, fields, 5)
 
 
-def beginning(*, incoming_window: int = 2**31 - 1, next_outgoing_id: int = 0) -> bytes:
+def begin_frame(*, incoming_window: int = 2**31 - 1, next_outgoing_id: int = 0) -> bytes:
     return frame(0x11, b"\x60\x00\x00" + uint(next_outgoing_id) + uint(incoming_window) + uint(2**31 - 1), 4)
 
 
@@ -119,9 +119,17 @@ def close(reason: bytes = b"\x40") -> bytes:
 
 
 def prologue(links: Iterable[str] = LINKS) -> bytes:
-    """Everything a server says until our receiving links stand."""
+    """Everything that a server sends until our receiving links are attached."""
     answers = b"".join(attach(name, number, receives=False) for number, name in enumerate(links))
-    return SASL_HEADER + mechanisms("ANONYMOUS", "PLAIN") + outcome(0) + AMQP_HEADER + opening() + beginning() + answers
+    return (
+        SASL_HEADER
+        + mechanisms("ANONYMOUS", "PLAIN")
+        + outcome(0)
+        + AMQP_HEADER
+        + open_frame()
+        + begin_frame()
+        + answers
+    )
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
@@ -168,14 +176,14 @@ class Shape:
         fields += b"\x40\x40\x40" + boolean(aborted or None)
         return frame(0x14, fields, 10, payload, wide=self.wide_list)
 
-    def next_piece(self, handle: int, payload: bytes, *, more: bool) -> bytes:
-        """A later frame of a message: it need not repeat what the first one said."""
+    def next_fragment(self, handle: int, payload: bytes, *, more: bool) -> bytes:
+        """A later frame of a message, which need not repeat the fields of the first."""
         return frame(0x14, uint(handle) + b"\x40\x40\x40\x40" + boolean(more), 6, payload)
 
 
 @dataclass
 class Script:
-    """A stream that grows, with the events it must yield."""
+    """A growing stream and the events that it must yield."""
 
     first_id: int = 0
     octets: bytearray = field(default_factory=bytearray)
@@ -190,11 +198,13 @@ class Script:
         self.octets += shape.transfer(handle, self.next_id, shape.message(body))
         self._expect(shape, handle, body)
 
-    def pieces(self, shape: Shape, handle: int, body_length: int, piece: int, between: "Script | None" = None) -> None:
-        """One message in several frames; `between` are whole messages on the other link, after the first frame."""
+    def fragmented(
+        self, shape: Shape, handle: int, body_length: int, fragment_bytes: int, between: "Script | None" = None
+    ) -> None:
+        """One message in several frames; `between` holds complete messages on the other link, after the first frame."""
         body = self._body(body_length)
         message = shape.message(body)
-        parts = [message[at : at + piece] for at in range(0, len(message), piece)] + [b""]
+        parts = [message[at : at + fragment_bytes] for at in range(0, len(message), fragment_bytes)] + [b""]
         delivery_id = self.next_id
         self.octets += shape.transfer(handle, delivery_id, parts[0], more=True)
         self.next_id += 1
@@ -203,7 +213,7 @@ class Script:
             self.expected += between.expected
             self.next_id = between.next_id
         for number, part in enumerate(parts[1:], 2):
-            self.octets += shape.next_piece(handle, part, more=number < len(parts))
+            self.octets += shape.next_fragment(handle, part, more=number < len(parts))
         self._entry(shape, handle, delivery_id, body)
 
     def aborted(self, shape: Shape, handle: int) -> None:
@@ -244,12 +254,14 @@ sizes = st.sampled_from([0, 1, 7, 8, 32, 33, 40, 255, 256, 300])
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """A mixture of everything that can stand between two transfers, and of every way to write one."""
+    """A mixture of everything that can occur between two transfers, and of every encoding of a transfer."""
     script = Script(first_id=draw(st.sampled_from([0, 200, 65_530, 2**31])))
     for _ in range(draw(st.integers(1, 7))):
         handle = draw(st.integers(0, 1))
         shape = draw(plain | shapes)
-        match draw(st.sampled_from(["run", "run", "run", "mixed", "pieces", "aborted", "beat", "settled", "flow"])):
+        match draw(
+            st.sampled_from(["run", "run", "run", "mixed", "fragments", "aborted", "heartbeat", "settled", "flow"])
+        ):
             case "run":
                 size = draw(sizes)
                 for _ in range(draw(st.integers(1, 40))):
@@ -257,15 +269,15 @@ def scripts(draw: st.DrawFn) -> Script:
             case "mixed":
                 for size in draw(st.lists(sizes, max_size=6)):
                     script.message(shape, draw(st.integers(0, 1)), size)
-            case "pieces":
+            case "fragments":
                 between = Script(first_id=script.next_id + 1)
                 between._bodies = 10_000
                 for _ in range(draw(st.integers(0, 5))):
                     between.message(shape, 1 - handle, 64)
-                script.pieces(shape, handle, draw(st.integers(1, 500)), draw(st.integers(20, 120)), between)
+                script.fragmented(shape, handle, draw(st.integers(1, 500)), draw(st.integers(20, 120)), between)
             case "aborted":
                 script.aborted(shape, handle)
-            case "beat":
+            case "heartbeat":
                 script.octets += HEARTBEAT
             case "settled":
                 script.octets += disposition(3, 9)
@@ -279,19 +291,19 @@ def scripts(draw: st.DrawFn) -> Script:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def client_of(*, batching: bool = True) -> Connection:
+def new_client(*, batching: bool = True) -> Connection:
     return Connection(container_id="client", batching=batching)
 
 
-def listen(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
-    """As a client that attaches its receiving links once the session stands: what it heard, message by message."""
-    heard: list[tuple[Any, ...]] = []
+def receive(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
+    """Feed a client that attaches its receiving links once the session has begun; returns one entry per message."""
+    received: list[tuple[Any, ...]] = []
     for event in events_of(connection, data, cuts):
         if isinstance(event, Begun):
             for name in LINKS:
                 connection.attach_receiver(name, "q", settled=False)
-        heard += flattened(event)
-    return heard
+        received += flattened(event)
+    return received
 
 
 def flattened(event: Event) -> list[tuple[Any, ...]]:
@@ -301,7 +313,7 @@ def flattened(event: Event) -> list[tuple[Any, ...]]:
             for number, body in zip(event.ids.tolist(), event.bodies, strict=True)
         ]
     if isinstance(event, Settled):
-        return [("settled", event.role, first, last, event.settled) for first, last in event.stretches]
+        return [("settled", event.role, first, last, event.settled) for first, last in event.ranges]
     if isinstance(event, Credited):
         return [("credited", event.handle)]
     return []

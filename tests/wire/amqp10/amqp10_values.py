@@ -1,7 +1,7 @@
 """Which AMQP values do the codec's tests draw, and when are two of them the same?
 
-Strategies for every type of part 1 of the specification, a comparison that looks at types and bits (Python would call
-1, True and UInt(1) equal), and the way into and out of Proton's codec, which shares no code with ours.
+Strategies for every type of part 1 of the specification, a comparison of types and bits (in Python 1, True and UInt(1)
+are equal), and conversion to and from Proton's codec, which shares no code with ours.
 """
 
 import struct
@@ -40,7 +40,7 @@ def integers(bits: int, *, signed: bool) -> st.SearchStrategy[int]:
 
 
 def around_255(content: st.SearchStrategy[Any], filler: Any) -> st.SearchStrategy[Any]:
-    """Short content, and content on both sides of where the encoding changes its width."""
+    """Short content, and content on both sides of the length where the encoding changes its width."""
     return content | st.integers(250, 260).map(lambda length: filler * length)
 
 
@@ -73,7 +73,7 @@ PRIMITIVES: dict[type, st.SearchStrategy[Any]] = {
     Symbol: symbols,
 }
 primitives = st.one_of(*PRIMITIVES.values())
-# Keys of one type a map: Python's dict takes 1, True and 1.0 for the same key, AMQP does not.
+# Keys of one type per map: Python's dict treats 1, True and 1.0 as the same key, AMQP does not.
 keys = st.sampled_from([UInt, ULong, Long, str, Symbol, bytes, uuid.UUID])
 descriptors = PRIMITIVES[ULong] | symbols
 
@@ -116,7 +116,7 @@ arrays = st.one_of(
 values = st.recursive(
     primitives | arrays, lambda inner: lists_of(inner) | maps_of(inner) | described(inner), max_leaves=6
 )
-# Proton 0.40 loses its place behind a described value that is itself described, so it is not asked about those.
+# Proton 0.40 loses its position after a described value inside a described value, so these are left out.
 proton_values = st.recursive(
     primitives | arrays,
     lambda inner: lists_of(inner) | maps_of(inner) | described(primitives | st.lists(inner, max_size=3)),
@@ -200,7 +200,7 @@ def proton_bytes(value: Any) -> bytes:
 
 
 def proton_value(octets: bytes) -> Any:
-    """What Proton reads in these bytes; it must read all of them."""
+    """The value that Proton reads from these bytes; it must consume all of them."""
     data = Data()
     assert data.decode(octets) == len(octets)
     data.rewind()

@@ -1,4 +1,4 @@
-"""Do many settlements mean the same one by one and taken together?"""
+"""Do many settlements mean the same one by one and merged?"""
 
 import itertools
 import time
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10_streams import attached, boolean, client_of, disposition, flow, frame, prologue, uint
+from amqp10_streams import attached, boolean, disposition, flow, frame, new_client, prologue, uint
 from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Begun, Settled
 from stream_feed import events_of
@@ -17,22 +17,22 @@ ACCEPTED, REJECTED = 0x24, 0x25
 
 
 def single(first: int, *, settled: bool, state: int) -> bytes:
-    """A disposition that leaves out where it ends, as for one delivery it may."""
+    """A disposition without `last`, which is optional for one delivery."""
     fields = boolean(True) + uint(first) + b"\x40" + boolean(settled) + b"\x00\x53" + bytes((state,)) + b"\x45"
     return frame(0x15, fields, 5)
 
 
-Settlements = list[tuple[int, bool, str]]  # a delivery, whether it is settled, and how
+Settlements = list[tuple[int, bool, str]]  # delivery id, whether it is settled, and its outcome
 
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bytes, list[Settlements]]:
-    """Settlements of which many are alike, and what each group of these means for each delivery."""
-    octets, meant = b"", []
+    """Groups of settlements with the same outcome, and the expected result for each delivery of a group."""
+    octets, expected = b"", []
     number = draw(st.sampled_from([0, 250, 70_000, 2**32 - 20]))
     for _ in range(draw(st.integers(1, 5))):
         settled, state = draw(st.booleans()), draw(st.sampled_from([ACCEPTED, ACCEPTED, REJECTED]))
-        width = draw(st.integers(0, 4))  # 0: leave out where it ends
+        width = draw(st.integers(0, 4))  # 0: without `last`
         starts = []
         for _ in range(draw(st.integers(1, 40))):
             starts.append(number)
@@ -47,23 +47,23 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[Settlements]]:
                 else single(first, settled=settled, state=state)
             )
             group += [((first + n) & 0xFFFF_FFFF, settled, name) for n in range(max(width, 1))]
-        meant.append(group)
-    return octets, meant
+        expected.append(group)
+    return octets, expected
 
 
 def settlements(data: bytes, *, batching: bool, cut: int = 0) -> Settlements:
-    client = client_of(batching=batching)
+    client = new_client(batching=batching)
     list(events_of(client, prologue(())))
-    return [settlement for event in events_of(client, data, [cut]) for settlement in each(event)]
+    return [settlement for event in events_of(client, data, [cut]) for settlement in deliveries_of(event)]
 
 
-def each(event: object) -> Settlements:
-    """Delivery by delivery."""
+def deliveries_of(event: object) -> Settlements:
+    """One entry per delivery."""
     if not isinstance(event, Settled):
         return []
     return [
         ((first + n) & 0xFFFF_FFFF, event.settled, type(event.state).__name__)
-        for first, last in event.stretches
+        for first, last in event.ranges
         for n in range(((last - first) & 0xFFFF_FFFF) + 1)
     ]
 
@@ -71,38 +71,38 @@ def each(event: object) -> Settlements:
 @settings(max_examples=80)
 @given(streams(), st.integers(0, 2000))
 def test_both_paths_settle_the_same_deliveries(stream: tuple[bytes, list[Settlements]], cut: int) -> None:
-    octets, meant = stream
-    assert settlements(octets, batching=False, cut=cut) == [one for group in meant for one in group]
+    octets, expected = stream
+    assert settlements(octets, batching=False, cut=cut) == [one for group in expected for one in group]
     found = iter(settlements(octets, batching=True, cut=cut))
-    for group in meant:  # what is alike may change places, and nothing else
+    for group in expected:  # only settlements with the same outcome may be reordered
         assert sorted(itertools.islice(found, len(group))) == sorted(group)
     assert not list(found)
 
 
 @pytest.mark.parametrize("step", [1, -1, 7])
 def test_a_thousand_single_settlements_are_one_event(step: int) -> None:
-    client = client_of()
+    client = new_client()
     list(events_of(client, prologue(())))
     numbers = sorted(range(1000, 2000), key=lambda number: number * step % 1000)
     data = b"".join(disposition(number, number) for number in numbers)
-    assert [event.stretches for event in events_of(client, data) if isinstance(event, Settled)] == [[(1000, 1999)]]
+    assert [event.ranges for event in events_of(client, data) if isinstance(event, Settled)] == [[(1000, 1999)]]
 
 
 def test_settling_twice_is_settling_once() -> None:
-    client = client_of()
+    client = new_client()
     list(events_of(client, prologue(())))
     data = b"".join(
         disposition(first, last) for first, last in [(505, 509), (501, 503), (502, 506), (512, 512), (505, 509)]
     )
-    assert [event.stretches for event in events_of(client, data) if isinstance(event, Settled)] == [
+    assert [event.ranges for event in events_of(client, data) if isinstance(event, Settled)] == [
         [(501, 509), (512, 512)]
     ]
 
 
-def test_settlements_that_are_never_alike_take_linear_time() -> None:
+def test_settlements_that_all_differ_take_linear_time() -> None:
     def cost_s(count: int) -> float:
         data = b"".join(disposition(number, number, state=(ACCEPTED, REJECTED)[number % 2]) for number in range(count))
-        client = client_of()
+        client = new_client()
         list(events_of(client, prologue(())))
         begun_s = time.process_time()
         assert len(list(events_of(client, data))) == count
@@ -122,10 +122,10 @@ frames_of_a_router = st.lists(
 
 
 @given(frames_of_a_router, st.sampled_from([300, 70_000, 2**32 - 20]), st.lists(st.integers(0, 2000), max_size=5))
-def test_answers_taken_together_are_what_the_events_say(
+def test_merged_settlements_equal_the_events(
     steps: list[tuple[int, bool, int] | int], number: int, cuts: list[int]
 ) -> None:
-    """Settlements that follow each other or do not, and flows between them."""
+    """Settlements, consecutive or not, with flows between them."""
     octets = b""
     for step in steps:
         if isinstance(step, int):
@@ -136,40 +136,40 @@ def test_answers_taken_together_are_what_the_events_say(
             first, last = number & 0xFFFF_FFFF, (number + max(width, 1) - 1) & 0xFFFF_FFFF
             octets += disposition(first, last, state=state) if width else single(first, settled=True, state=state)
             number += max(width, 1)
-    told = []
+    results = []
     for batching in (True, False):
-        client = client_of(batching=batching)
+        client = new_client(batching=batching)
         for event in events_of(client, prologue(())):
             if isinstance(event, Begun):
                 client.attach_sender("out", "q", settled=False)
         list(events_of(client, attached("out")))
-        heard: Settlements = []
-        for event in answers_of(client, octets, cuts) if batching else events_of(client, octets):
-            heard += each(event)
-        told.append((heard, client.sendable(0)))
-    assert told[0] == told[1]
+        received: Settlements = []
+        for event in settlements_and_events(client, octets, cuts) if batching else events_of(client, octets):
+            received += deliveries_of(event)
+        results.append((received, client.sendable(0)))
+    assert results[0] == results[1]
 
 
-def answers_of(client: Connection, data: bytes, cuts: list[int]) -> Iterator[object]:
-    """What is heard by whoever asks for answers first."""
+def settlements_and_events(client: Connection, data: bytes, cuts: list[int]) -> Iterator[object]:
+    """The events of a caller that takes merged settlements first."""
     for start, end in itertools.pairwise(sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})):
         client.receive_buffer()[: end - start] = data[start:end]
         client.received(end - start)
-        yield from client.take_answers()
+        yield from client.take_settlements()
         while (event := client.next_event()) is not None:
             yield event
 
 
-def test_answers_in_many_small_pieces_are_one() -> None:
-    client = client_of()
+def test_many_small_consecutive_settlements_become_one() -> None:
+    client = new_client()
     list(events_of(client, prologue(())))
     client.attach_sender("out", "q", settled=False)
     list(events_of(client, attached("out")))
-    pieces = [
+    frames = [
         flow(0, 1000, handle=0, delivery_count=0, credit=7) + disposition(first, first + 299)
         for first in range(1000, 3400, 300)
     ]
-    list(events_of(client, pieces[0] + single(1300, settled=True, state=ACCEPTED)))
-    found = list(answers_of(client, b"".join(pieces[2:]), []))
-    assert [event.stretches for event in found if isinstance(event, Settled)] == [[(1600, 3399)]]
+    list(events_of(client, frames[0] + single(1300, settled=True, state=ACCEPTED)))
+    found = list(settlements_and_events(client, b"".join(frames[2:]), []))
+    assert [event.ranges for event in found if isinstance(event, Settled)] == [[(1600, 3399)]]
     assert client.sendable(0) == 7

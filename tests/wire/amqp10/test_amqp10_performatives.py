@@ -100,8 +100,10 @@ WRONG: dict[str, list[Any]] = {
 
 def fields_of(kind: type[Composite]) -> list[tuple[str, str, bool]]:
     names = [field.name for field in msgspec.structs.fields(kind)]
-    words = SPECIFICATION[kind][2].split()
-    return [(name, word.rstrip("!"), word.endswith("!")) for name, word in zip(names, words, strict=True)]
+    types = SPECIFICATION[kind][2].split()
+    return [
+        (name, type_name.rstrip("!"), type_name.endswith("!")) for name, type_name in zip(names, types, strict=True)
+    ]
 
 
 def wire(kind: type[Composite], items: list[Any]) -> memoryview:
@@ -119,7 +121,7 @@ def filled(draw: st.DrawFn) -> tuple[type[Composite], list[Any]]:
 
 
 @given(filled())
-def test_fields_arrive_under_their_names_and_leave_as_they_came(drawn: tuple[type[Composite], list[Any]]) -> None:
+def test_fields_are_decoded_by_name_and_encoded_unchanged(drawn: tuple[type[Composite], list[Any]]) -> None:
     kind, items = drawn
     data = wire(kind, items)
     composite, end = decode_composite(data)
@@ -140,9 +142,9 @@ def test_proton_reads_the_same_fields(drawn: tuple[type[Composite], list[Any]]) 
 
 
 @given(filled())
-def test_performatives_that_proton_wrote_are_read(drawn: tuple[type[Composite], list[Any]]) -> None:
+def test_performatives_written_by_proton_are_read(drawn: tuple[type[Composite], list[Any]]) -> None:
     kind, items = drawn
-    # `proton_bytes` writes no arrays; a list of symbols must be read as well, because some brokers write one.
+    # `proton_bytes` writes no arrays; a list of symbols must be accepted too, because some brokers send one.
     plain = [list(item) if isinstance(item, Array) else item for item in items]
     composite, _ = decode_composite(memoryview(proton_bytes(Described(ULong(SPECIFICATION[kind][1]), plain))))
     assert same(list(msgspec.structs.astuple(composite)), plain)
@@ -187,7 +189,7 @@ def test_a_missing_mandatory_field_is_the_peers_fault(kind: type[Composite], nam
         decode_composite(wire(kind, items))
 
 
-def test_too_many_fields_and_things_that_are_no_performative_are_refused() -> None:
+def test_extra_fields_and_non_performatives_are_refused() -> None:
     for value in (
         Described(ULong(0x24), [True]),
         Described(ULong(0x18), {}),
@@ -200,7 +202,7 @@ def test_too_many_fields_and_things_that_are_no_performative_are_refused() -> No
             decode_composite(memoryview(encode(value)))
 
 
-def test_outcomes_and_errors_inside_others_become_values_too() -> None:
+def test_nested_outcomes_and_errors_are_decoded() -> None:
     rejected = Described(ULong(0x25), [Described(ULong(0x1D), [Symbol("amqp:not-allowed"), "because"])])
     disposition, _ = decode_composite(wire(p.Disposition, [True, UInt(3), UInt(9), True, rejected]))
     assert isinstance(disposition, p.Disposition)

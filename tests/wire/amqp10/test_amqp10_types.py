@@ -1,4 +1,4 @@
-"""Does the scalar codec say what the specification says, for every value and against every lie?"""
+"""Does the scalar codec follow the specification for every value, and reject all malformed ones?"""
 
 import tracemalloc
 import uuid
@@ -112,17 +112,17 @@ def test_hand_written_vectors_are_read_and_written(text: str, value: Any) -> Non
 
 
 @pytest.mark.parametrize(("text", "value"), FOREIGN_VECTORS, ids=[text[:24] for text, _ in FOREIGN_VECTORS])
-def test_encodings_that_others_choose_are_read(text: str, value: Any) -> None:
+def test_encodings_that_only_peers_choose_are_read(text: str, value: Any) -> None:
     assert same(read(octets(text)), value)
 
 
 @given(values)
-def test_what_is_written_is_read_back_with_its_type(value: Any) -> None:
+def test_an_encoded_value_is_decoded_with_its_type(value: Any) -> None:
     assert same(read(encode(value)), value)
 
 
 @given(arrays)
-def test_arrays_of_anything_come_back(value: Any) -> None:
+def test_arrays_of_any_type_round_trip(value: Any) -> None:
     assert same(read(encode(value)), value)
 
 
@@ -188,37 +188,37 @@ def test_values_nested_up_to_the_limit_are_read() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a0 05 00",  # a binary longer than the bytes there are
+        "a0 05 00",  # a binary longer than the remaining bytes
         "b0 ff ff ff ff 00",
         "b1 7f ff ff ff 00",
-        "c0 02 05 40",  # five items announced, one there
+        "c0 02 05 40",  # five items announced, one present
         "d0 00 00 00 08 ff ff ff ff 40 40 40 40",
         "f0 00 00 00 06 7f ff ff ff 52 00",
-        "f0 00 00 00 05 7f ff ff ff 41",  # two thousand million trues in nine bytes
+        "f0 00 00 00 05 7f ff ff ff 41",  # 2^31 - 1 trues in nine bytes
         "f0 00 00 00 05 7f ff ff ff 45",
         "e0 01 02",  # no constructor
-        "c0 00",  # not even a count
+        "c0 00",  # no count
         "c1 03 01 40 40",  # a key without a value
     ],
 )
-def test_announcements_that_the_bytes_do_not_keep_are_refused(text: str) -> None:
+def test_sizes_and_counts_beyond_the_bytes_are_refused(text: str) -> None:
     with pytest.raises(PeerError):
         decode(memoryview(octets(text)))
 
 
 @pytest.mark.parametrize("text", ["a1 01 ff", "a3 01 c3", "73 00 11 00 00", "73 ffffffff", "46", "00 53 10 9f", "ff"])
-def test_text_characters_and_codes_outside_their_type_are_refused(text: str) -> None:
+def test_invalid_text_characters_and_codes_are_refused(text: str) -> None:
     with pytest.raises(PeerError):
         decode(memoryview(octets(text)))
 
 
-def test_a_map_key_that_cannot_be_one_is_refused() -> None:
+def test_an_invalid_map_key_is_refused() -> None:
     with pytest.raises(PeerError, match="key"):
         decode(memoryview(octets("c1 03 02 45 40")))
 
 
-def test_one_frame_of_nothing_cannot_fill_the_memory() -> None:
-    # An array of nulls takes nine bytes whatever its count, and a list of such arrays fits into a frame.
+def test_zero_width_items_cannot_exhaust_memory() -> None:
+    # An array of nulls takes nine bytes whatever its count, and a list of such arrays fits into one frame.
     array = octets("f0 00 00 00 05") + (65_536).to_bytes(4, "big") + b"\x40"
     count = 6_500
     frame = b"\xd0" + (4 + count * len(array)).to_bytes(4, "big") + count.to_bytes(4, "big") + array * count

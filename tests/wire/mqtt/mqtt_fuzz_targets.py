@@ -8,7 +8,7 @@ from crescendo.model.errors import PeerError
 from crescendo.wire.mqtt.connection import Connection
 from crescendo.wire.mqtt.events import Connected, ConnectRequested, Deliveries, SubscribeRequested, UnsubscribeRequested
 from crescendo.wire.mqtt.packets import Connect, Filter
-from fuzzing import Victim, cuts_in
+from fuzzing import FuzzTarget, cuts_in
 from mqtt_streams import (
     CONNACKS,
     CONNECTS,
@@ -105,9 +105,9 @@ def overwrite_identifier(octets: bytearray, at: int, dice: random.Random) -> Non
     octets[at : at + 2] = dice.randrange(65_536).to_bytes(2, "big")
 
 
-def victim_of(server: bool, version: int) -> Victim:
+def victim_of(server: bool, version: int) -> FuzzTarget:
     whole = client_stream(version) if server else server_stream(version)
-    return Victim(
+    return FuzzTarget(
         f"mqtt-{version}-{'server' if server else 'client'}",
         whole,
         partial(survive, server=server, version=version),
@@ -118,4 +118,4 @@ def victim_of(server: bool, version: int) -> Victim:
     )
 
 
-MQTT_VICTIMS = [victim_of(server, version) for server in (False, True) for version in (4, 5)]
+MQTT_FUZZ_TARGETS = [victim_of(server, version) for server in (False, True) for version in (4, 5)]

@@ -13,7 +13,7 @@ from crescendo.wire.mqtt.packet_types import V3, V5, PacketType
 from crescendo.wire.mqtt.packets import Ack, Publish
 from crescendo.wire.mqtt.properties import Property
 from mqtt_streams import PUBACK, PUBREL, Script, Shape, ack, client_of, listen, publish, scripts
-from stream_feed import events_of, spoken
+from stream_feed import events_of, take_outgoing
 
 both = pytest.mark.parametrize("version", [V3, V5])
 
@@ -32,7 +32,7 @@ def test_batch_and_scalar_path_answer_with_the_same_bytes(script: Script) -> Non
     exact = client_of(script.version, unacknowledged=40, batching=False)
     listen(quick, bytes(script.octets))
     listen(exact, bytes(script.octets))
-    assert spoken(quick) == spoken(exact)
+    assert take_outgoing(quick) == take_outgoing(exact)
 
 
 def test_byte_by_byte_is_as_good_as_all_at_once() -> None:

@@ -40,7 +40,7 @@ from mqtt_streams import (
     publish,
     text,
 )
-from stream_feed import events_of, spoken
+from stream_feed import events_of, take_outgoing
 
 both = pytest.mark.parametrize("version", [V3, V5])
 NOTHING = {V3: b"", V5: b"\x00"}  # the properties of a packet that has none
@@ -60,7 +60,7 @@ def exchanged(client: Connection, server: Connection) -> tuple[list[Event], list
     heard: tuple[list[Event], list[Event]] = [], []
     while client.outgoing or server.outgoing:
         for speaker, listener, events in ((server, client, heard[0]), (client, server, heard[1])):
-            for event in events_of(listener, spoken(speaker)):
+            for event in events_of(listener, take_outgoing(speaker)):
                 if isinstance(event, Deliveries):
                     listener.acknowledge(event.ids, event.qos)
                     event = event._replace(bodies=event.bodies.copy())  # noqa: PLW2901 - the view ends with the read
@@ -74,7 +74,7 @@ def exchanged(client: Connection, server: Connection) -> tuple[list[Event], list
 @both
 def test_a_client_asks_to_come_in_and_hears_that_it_may(version: int) -> None:
     client = Connection(Connect("c", version, keep_alive_s=10))
-    assert spoken(client) == CONNECTS[version]
+    assert take_outgoing(client) == CONNECTS[version]
     assert list(events_of(client, CONNACKS[version])) == [Connected(False, {})]
     assert client.terms.keep_alive_s == 10
 
@@ -136,19 +136,19 @@ def test_a_server_learns_version_and_limits_from_connect(version: int) -> None:
     properties = {Property.RECEIVE_MAXIMUM: 3} if version == V5 else {}
     client = Connection(Connect("c", version, user="u", password=b"p", properties=properties))
     server = Connection()
-    (event,) = events_of(server, spoken(client))
+    (event,) = events_of(server, take_outgoing(client))
     assert event == ConnectRequested(Connect("c", version, user="u", password=b"p", properties=properties))
     server.accept()
-    assert list(events_of(client, spoken(server))) == [Connected(False, {})]
+    assert list(events_of(client, take_outgoing(server))) == [Connected(False, {})]
     assert server.window.room == (3 if version == V5 else 65_535)
 
 
 @both
 def test_a_server_can_refuse(version: int) -> None:
     client, server = Connection(Connect("c", version)), Connection()
-    list(events_of(server, spoken(client)))
+    list(events_of(server, take_outgoing(client)))
     server.refuse(0x86, "who?")
-    (event,) = events_of(client, spoken(server))
+    (event,) = events_of(client, take_outgoing(server))
     words = "bad user name or password (0x86)"
     assert event == Refused(0x86, f"{words}: who?" if version == V5 else words)
 
@@ -160,22 +160,22 @@ def test_a_server_can_refuse(version: int) -> None:
 def test_a_subscription_is_asked_for_and_granted(version: int) -> None:
     client, server = client_of(version), server_of(version)
     number = client.subscribe([Filter("a/+", 1), Filter("$share/g/b", 2)])
-    (asked,) = events_of(server, spoken(client))
+    (asked,) = events_of(server, take_outgoing(client))
     assert asked == SubscribeRequested(1, (Filter("a/+", 1), Filter("$share/g/b", 2)))
     server.grant(1, (1, 0x80))
-    assert list(events_of(client, spoken(server))) == [Subscribed(number, (1, 0x80), "")]
+    assert list(events_of(client, take_outgoing(server))) == [Subscribed(number, (1, 0x80), "")]
     ended = client.unsubscribe(["a/+"])
-    (asked,) = events_of(server, spoken(client))
+    (asked,) = events_of(server, take_outgoing(client))
     assert asked == UnsubscribeRequested(2, ("a/+",))
     server.grant_end(2, (0,))
-    assert list(events_of(client, spoken(server))) == [Unsubscribed(ended, (0,) if version == V5 else (), "")]
+    assert list(events_of(client, take_outgoing(server))) == [Unsubscribed(ended, (0,) if version == V5 else (), "")]
     assert client.window.in_flight == 0
 
 
 def test_a_subscription_identifier_goes_over_the_wire() -> None:
     client = client_of(V5)
     client.subscribe([Filter("a")], subscription_id=300)
-    assert spoken(client) == b"\x82\x0a\x00\x01\x03\x0b\xac\x02\x00\x01a\x00"
+    assert take_outgoing(client) == b"\x82\x0a\x00\x01\x03\x0b\xac\x02\x00\x01a\x00"
 
 
 @both
@@ -184,7 +184,7 @@ def test_a_ping_is_answered(version: int) -> None:
     client.ping()
     assert exchanged(client, server) == ([], [])
     list(events_of(server, PINGREQ))
-    assert spoken(server) == PINGRESP
+    assert take_outgoing(server) == PINGRESP
 
 
 @both
@@ -230,9 +230,9 @@ def test_messages_arrive_once_and_are_acknowledged_once(version: int, batching: 
 def test_exactly_once_is_four_packets_of_the_specification(version: int) -> None:
     client = client_of(version)
     client.publish_one("t", b"x", qos=2)
-    assert spoken(client) == publish("t", b"x", qos=2, number=1, extra=NOTHING[version])
+    assert take_outgoing(client) == publish("t", b"x", qos=2, number=1, extra=NOTHING[version])
     assert list(events_of(client, ack(PUBREC, 1))) == []
-    assert spoken(client) == ack(PUBREL, 1)
+    assert take_outgoing(client) == ack(PUBREL, 1)
     assert list(events_of(client, ack(PUBCOMP, 1))) == [Acknowledged([(0, 0)], 0, False)]
 
 
@@ -245,16 +245,16 @@ def test_a_message_that_comes_again_before_its_release_is_not_delivered_again(ve
     again = b"".join(publish("t", b"x" * 40, qos=2, number=n, extra=extra) for n in (2, 3, 4))
     numbers = [entry[5] for entry in listen(client, first + again)]
     assert numbers == [1, 2, 3, 4]
-    assert spoken(client) == b"".join(ack(PUBREC, n) for n in (1, 2, 3, 2, 3, 4))
+    assert take_outgoing(client) == b"".join(ack(PUBREC, n) for n in (1, 2, 3, 2, 3, 4))
     assert listen(client, b"".join(ack(PUBREL, n) for n in (1, 2, 3, 4))) == []
-    assert spoken(client) == b"".join(ack(PUBCOMP, n) for n in (1, 2, 3, 4))
+    assert take_outgoing(client) == b"".join(ack(PUBCOMP, n) for n in (1, 2, 3, 4))
     assert len(listen(client, first)) == 3  # released identifiers name new messages
 
 
 def test_a_release_of_something_unknown_is_answered_so() -> None:
     client = client_of(V5)
     assert listen(client, ack(PUBREL, 7)) == []
-    assert spoken(client) == ack(PUBCOMP, 7, b"\x92")
+    assert take_outgoing(client) == ack(PUBCOMP, 7, b"\x92")
 
 
 def test_a_refused_message_is_told_with_its_code() -> None:

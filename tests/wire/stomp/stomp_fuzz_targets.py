@@ -7,9 +7,9 @@ from crescendo.model.errors import PeerError
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.events import Deliveries, Receipts
 from crescendo.wire.stomp.server import ServerConnection
-from fuzzing import Victim, live_through
+from fuzzing import FuzzTarget, read_and_react
 from stomp_streams import CONNECTED_1_2, Script, Shape, raw
-from stream_feed import events_of, spoken
+from stream_feed import events_of, take_outgoing
 
 PIECES = (
     b"\n",
@@ -49,7 +49,7 @@ def client_stream() -> bytes:
 
 def survive_as_client(stream: bytes, dice: random.Random) -> int:
     """Read the stream as we would in earnest; how many bytes it made us say."""
-    return live_through(Connection(host="/", batching=dice.random() < 0.8), stream, dice, react)
+    return read_and_react(Connection(host="/", batching=dice.random() < 0.8), stream, dice, react)
 
 
 def react(client: Connection, event: object) -> None:
@@ -72,7 +72,7 @@ def survive_as_server(stream: bytes, dice: random.Random) -> int:
                 assert len(bytes(frame.body)) >= 0
                 if "receipt" in frame.headers and server.agreement is not None and not server.closed:
                     server.receipt(frame.headers["receipt"])
-    return len(spoken(server))
+    return len(take_outgoing(server))
 
 
 def client_reads_to_the_end() -> None:
@@ -98,7 +98,7 @@ def insert_piece(octets: bytearray, at: int, dice: random.Random) -> None:
 
 
 OCTETS = bytes((0, 10, 13, 48, 57, 58, 92, 255))
-STOMP_VICTIMS = [
-    Victim("stomp-client", server_stream(), survive_as_client, client_reads_to_the_end, OCTETS, insert_piece),
-    Victim("stomp-server", client_stream(), survive_as_server, server_reads_to_the_end, OCTETS, insert_piece),
+STOMP_FUZZ_TARGETS = [
+    FuzzTarget("stomp-client", server_stream(), survive_as_client, client_reads_to_the_end, OCTETS, insert_piece),
+    FuzzTarget("stomp-server", client_stream(), survive_as_server, server_reads_to_the_end, OCTETS, insert_piece),
 ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.events import Connected, Deliveries, Event, Failed, Receipts
-from stream_feed import events_of, spoken
+from stream_feed import events_of, take_outgoing
 
 CONNECTED_1_2 = b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0"
 
@@ -30,7 +30,7 @@ def client_of(version: str = "1.2", *, batching: bool = True, **options: Any) ->
     """A client that has been let in."""
     client = Connection(host="/", batching=batching, **options)
     assert [type(event) for event in events_of(client, connected(version))] == [Connected]
-    spoken(client)
+    take_outgoing(client)
     return client
 
 

@@ -16,7 +16,7 @@ from crescendo.wire.stomp.batch import SendBatch, receipt_id
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Deliveries, Receipts
 from stomp_streams import Script, Shape, client_of, listen, raw, scripts
-from stream_feed import events_of, spoken
+from stream_feed import events_of, take_outgoing
 
 relaxed = settings(max_examples=80, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
 
@@ -141,9 +141,9 @@ def test_a_batch_writes_the_bytes_that_the_scalar_codec_writes(
     for number in range(count):
         receipt = receipt_id(first + number) if receipts else None
         client.send(destination, bodies[number].tobytes(), persistent=True, receipt=receipt)
-    expected = spoken(client)
+    expected = take_outgoing(client)
     client.send_batch(batch, first, count)
-    assert spoken(client) == expected
+    assert take_outgoing(client) == expected
 
 
 def test_a_batch_is_what_the_specification_says() -> None:

@@ -14,12 +14,12 @@ from crescendo.wire.stomp.events import Connected, Deliveries, Failed
 from crescendo.wire.stomp.handshake import Agreement, Heartbeats
 from crescendo.wire.stomp.server import ServerConnection
 from stomp_streams import CONNECTED_1_2, Shape, client_of, connected, listen, raw
-from stream_feed import events_of, spoken
+from stream_feed import events_of, take_outgoing
 
 
 def said(client: Connection) -> list[str]:
     """The lines of the one frame that waits."""
-    octets = spoken(client)
+    octets = take_outgoing(client)
     assert octets.endswith(b"\n\n\0")
     return octets[:-3].decode().split("\n")
 
@@ -162,7 +162,7 @@ def test_transactions_and_the_good_bye() -> None:
     client.disconnect(receipt="bye")
     assert said(client) == ["DISCONNECT", "receipt:bye"]
     client.heartbeat()
-    assert spoken(client) == b"\n"
+    assert take_outgoing(client) == b"\n"
 
 
 def test_a_message_carries_what_it_was_given() -> None:
@@ -175,9 +175,9 @@ def test_a_message_carries_what_it_was_given() -> None:
         "content-length:3", "destination:/queue/q", "persistent:true", "priority:7", "expires:105", "colour:red",
         "transaction:t", "receipt:r",
     ]  # fmt: skip
-    assert spoken(client) == raw("SEND", lines, b"a\0b")
+    assert take_outgoing(client) == raw("SEND", lines, b"a\0b")
     client.send("/queue/q", b"text", sized=False)
-    assert spoken(client) == raw("SEND", ["destination:/queue/q"], b"text")
+    assert take_outgoing(client) == raw("SEND", ["destination:/queue/q"], b"text")
     with pytest.raises(ConfigError, match="ttl"):
         client.send("/queue/q", b"", ttl_ms=5)
     with pytest.raises(ConfigError, match="set already"):
@@ -186,10 +186,10 @@ def test_a_message_carries_what_it_was_given() -> None:
 
 def test_nothing_but_the_sign_in_is_said_before_it_is_answered() -> None:
     client = Connection(host="/")
-    spoken(client)
+    take_outgoing(client)
     client.heartbeat()
     client.disconnect()
-    assert spoken(client) == b""
+    assert take_outgoing(client) == b""
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_it_is_known_when_a_message_has_begun() -> None:
 
 def exchange(client: Connection, server: ServerConnection) -> list[tuple[str, dict[str, str], bytes]]:
     """Let the server read what the client says; its frames."""
-    return list(frames_of(server, spoken(client)))
+    return list(frames_of(server, take_outgoing(client)))
 
 
 def frames_of(server: ServerConnection, octets: bytes) -> list[tuple[str, dict[str, str], bytes]]:
@@ -248,7 +248,7 @@ def test_a_server_takes_what_a_client_says_in_every_version(version: Version) ->
     client = Connection(host="/", versions=[version], heartbeats=Heartbeats(5, 7))
     server = ServerConnection(heartbeats=Heartbeats(11, 3))
     assert [command for command, _, _ in exchange(client, server)] == ["STOMP" if version != "1.0" else "CONNECT"]
-    assert listen(client, spoken(server)) == [("connected", version)]
+    assert listen(client, take_outgoing(server)) == [("connected", version)]
     assert server.agreement == Agreement(version, *((0, 0) if version == "1.0" else (11, 5)))
     client.send("/queue/a\\b", b"x\0", receipt="1")
     assert exchange(client, server) == [
@@ -258,7 +258,7 @@ def test_a_server_takes_what_a_client_says_in_every_version(version: Version) ->
     server.message({"subscription": "0", "message-id": "m:1", "ack": "a:1"}, b"y\0")
     server.error("over", "and out")
     name = "a:1" if version == "1.2" else "m:1"
-    assert listen(client, spoken(server)) == [
+    assert listen(client, take_outgoing(server)) == [
         ("receipt", "1"), ("message", "0", name, False, b"y\0"), ("failed", "over: and out"),
     ]  # fmt: skip
 
@@ -268,7 +268,7 @@ def test_a_server_without_a_common_version_says_so() -> None:
     frames_of(server, raw("STOMP", ["accept-version:1.2,2.0", "host:/"]))
     assert server.closed
     client = Connection(host="/")
-    assert listen(client, spoken(server)) == [("failed", "Supported protocol versions are 1.0,1.1")]
+    assert listen(client, take_outgoing(server)) == [("failed", "Supported protocol versions are 1.0,1.1")]
 
 
 @pytest.mark.parametrize("octets", [raw("SEND", ["destination:q"]), raw("CONNECT") + raw("MESSAGE")])

@@ -100,7 +100,7 @@ class _Link(BaseChannel):
         return int(self._connection.limits.heartbeat_s) * 10**9
 
     def _hung_up(self) -> str:
-        silent = "" if self._connection.greeted else " without a word; does it speak AMQP 0-9-1?"
+        silent = "" if self._connection.protocol_agreed else " without a word; does it speak AMQP 0-9-1?"
         return f"the system closed the connection{silent}"
 
     def _handle(self, event: Event) -> bool:
@@ -214,7 +214,7 @@ class Amqp091Sender(BaseSendChannel, _Link):
         outcomes: list[SettledMessages] = []
         for event in self._events():
             match event:
-                case Confirmed(stretches=stretches, accepted=accepted):
+                case Confirmed(ranges=stretches, accepted=accepted):
                     settlement = Settlement.ACCEPTED if accepted else Settlement.REJECTED
                     for outcome in self._outcomes(((first - 1, last - 1) for first, last in stretches), settlement):
                         outcomes += self._without_returned(outcome)

@@ -187,7 +187,7 @@ class Amqp10Sender(BaseSendChannel, _Link):
         self._connection.transfer_one(self._link, body, settled=self._settled, before=self._sections)
 
     def _meant(self) -> Iterator[Event]:
-        yield from self._connection.take_answers()  # nearly always that is all
+        yield from self._connection.take_settlements()  # nearly always that is all
         yield from super()._meant()
 
     def pump(self) -> list[SettledMessages]:
@@ -196,8 +196,8 @@ class Amqp10Sender(BaseSendChannel, _Link):
             if isinstance(event, Settled) and event.role is RECEIVER:
                 settlement = _SETTLEMENTS.get(type(event.state))
                 if settlement is not None or event.settled:
-                    self._settled_outcomes(outcomes, event.stretches, settlement or Settlement.ACCEPTED)
-                    for first, last in event.stretches if not event.settled else ():
+                    self._settled_outcomes(outcomes, event.ranges, settlement or Settlement.ACCEPTED)
+                    for first, last in event.ranges if not event.settled else ():
                         self._connection.settle(first, last, event.state, role=not RECEIVER)
         return outcomes
 

@@ -107,7 +107,7 @@ class Routing:
         """Forget the deliveries that were settled; offer those again that the receiver gave back."""
         given_back = isinstance(settled.state, Released | Modified)
         for consumer in client.consumers.values():
-            for first, last in reversed(settled.stretches):
+            for first, last in reversed(settled.ranges):
                 taken = take_settled(consumer.unsettled, first, last)
                 for bodies in reversed(taken) if given_back else ():
                     consumer.queue.put_back(bodies)

@@ -107,7 +107,7 @@ class Relay:
         match event:
             case Deliveries():
                 self._routing.store(client, event)
-            case Settled(role=role, stretches=stretches, settled=settled, state=state):
+            case Settled(role=role, ranges=stretches, settled=settled, state=state):
                 if role is RECEIVER and (settled or state is not None):
                     self._routing.settle(client, event)
                     for first, last in stretches if not settled else ():

@@ -1,1 +1,1 @@
-"""AMQP 0-9-1 without sockets: values, methods, frames, batches of messages, and the connection over them."""
+"""AMQP 0-9-1 without sockets: values, methods, frames, batches of messages, and the connection built on them."""

@@ -1,24 +1,24 @@
-"""Which messages and confirms lie in the receive buffer in one piece?
+"""Which complete messages and confirms are in the receive buffer?
 
-What is whole is taken without a copy, and what looks like the last message is taken together with it: the batch path.
-Everything else goes frame by frame to its channel. Only the scalar codec decides what a frame means.
+A complete message is taken without a copy, and messages with the layout of the last one are taken together: the batch
+path. All other frames go one by one to their channel. Only the scalar codec decides what a frame means.
 """
 
 import numpy as np
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp091.batch import ACK, Layout, Octets, acks, layout_of, rows_of
+from crescendo.wire.amqp091.batch import ACK, Layout, Octets, layout_of, read_acks, rows_of
 from crescendo.wire.amqp091.channel import Channel
-from crescendo.wire.amqp091.content import Whole, announces_content, checked_header, whole_content
+from crescendo.wire.amqp091.content import WholeMessage, announces_content, checked_header, find_whole_message
 from crescendo.wire.amqp091.events import Confirmed, Event
 from crescendo.wire.amqp091.frames import decode_frame
-from crescendo.wire.amqp091.method_table import check_speaker, decode_method
+from crescendo.wire.amqp091.method_table import check_direction, decode_method
 from crescendo.wire.amqp091.methods import Content, Method
 from crescendo.wire.frame_buffer import FrameBuffer
 
 
 class Arrivals:
-    """What is taken from the buffer in one go, and how the last message looked."""
+    """Takes runs of messages and confirms from the buffer, and remembers the layout of the last message."""
 
     def __init__(self, buffer: FrameBuffer, *, server: bool, batching: bool) -> None:
         self._buffer = buffer
@@ -27,11 +27,11 @@ class Arrivals:
         self._layout: Layout | None = None
 
     def forget(self) -> None:
-        """The channel of the last message may be gone."""
+        """Forget the layout. The channel of the last message may be closed."""
         self._layout = None
 
     def take_run(self, channels: dict[int, Channel]) -> Event | None:
-        """Messages that look like the last one."""
+        """The next messages that have the layout of the last one, or None."""
         layout, buffer = self._layout, self._buffer
         if layout is None or buffer.end - buffer.start < layout.length:
             return None
@@ -43,20 +43,20 @@ class Arrivals:
         return self._deliver_rows(channel, layout, rows[:count], batched=True) if count else None
 
     def take_method(self, channel: Channel, octets: memoryview) -> Event | bool:
-        """What begins with this method frame; False: a frame by itself; True: nothing, until more of it is there."""
+        """The event that begins with this method frame; False: take the frame alone; True: wait for more bytes."""
         buffer = self._buffer
         if announces_content(octets):
             method_end = buffer.start + len(octets)
-            whole = whole_content(buffer.view[: buffer.end], buffer.start, method_end, buffer.frame_max)
-            return self._take_whole(channel, octets, whole) if isinstance(whole, Whole) else whole
+            whole = find_whole_message(buffer.view[: buffer.end], buffer.start, method_end, buffer.frame_max)
+            return self._take_whole(channel, octets, whole) if isinstance(whole, WholeMessage) else whole
         if len(octets) == len(ACK) and channel.confirms is not None and self._batching:
-            tags, multiples = acks(buffer.view[: buffer.end], buffer.start)
+            tags, multiples = read_acks(buffer.view[: buffer.end], buffer.start)
             if len(tags):
                 buffer.start += len(tags) * len(ACK)
-                return Confirmed(channel.number, channel.confirms.run(tags, multiples), True)
+                return Confirmed(channel.number, channel.confirms.confirm_run(tags, multiples), True)
         return False
 
-    def _take_whole(self, channel: Channel, first: memoryview, whole: Whole) -> Event:
+    def _take_whole(self, channel: Channel, first: memoryview, whole: WholeMessage) -> Event:
         buffer = self._buffer
         start = buffer.start
         method = self._content_method(decode_method(decode_frame(first).payload))
@@ -81,7 +81,7 @@ class Arrivals:
         return channel.deliver(layout.method, layout.properties, bodies, layout.tags(rows), batched=batched)
 
     def _content_method(self, method: Method) -> Content:
-        check_speaker(method, client=self._server)
+        check_direction(method, client=self._server)
         if not isinstance(method, Content):
-            raise PeerError(f"{type(method).__name__} with a message")
+            raise PeerError(f"{type(method).__name__} with content")
         return method

@@ -1,9 +1,9 @@
 """How do thousands of messages become a handful of array operations?
 
-A published message is three frames (method, header, body) that differ from the next message's in nothing but the body:
-`PublishBatch` tiles them into one buffer. `Layout` does the reverse: stretches of equal length whose bytes equal the
-first one's, apart from delivery tag and body, are rows of one strided view. Only the scalar codec decides what a frame
-means; this module only recognises more of the same.
+A published message is three frames (method, header, body), and consecutive messages differ only in the body:
+`PublishBatch` tiles the frames into one buffer. `Layout` does the reverse: messages of equal length whose bytes match
+the first one's, apart from delivery tag and body, are rows of one strided view. Only the scalar codec decides what a
+frame means; this module only recognises repetitions.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ _FIRST_STRIDE = 64
 _STRIDE_GROWTH = 16
 
 ACK = encode_method_frame(0, BasicAck())
-"""A confirm; all of them have this length."""
+"""A confirm; every one has this length."""
 _ACK_TAG = START_BYTES + CODE_BYTES
 _ACK_MASK = np.ones(len(ACK), bool)
 _ACK_MASK[_ACK_TAG : _ACK_TAG + 9] = False  # the tag, and the octet with the bit "multiple"
@@ -41,7 +41,7 @@ _CHANNEL = slice(1, 3)
 
 
 class PublishBatch:
-    """A buffer of equal messages for one channel and one destination, filled and sent again and again."""
+    """A reusable buffer of equal messages for one channel and one destination."""
 
     def __init__(
         self,
@@ -71,16 +71,16 @@ class PublishBatch:
         self.bodies: Octets = self._octets.reshape(self.capacity, -1)[:, body_start : body_start + body_length]
 
     def frames(self, count: int) -> memoryview:
-        """The first `count` messages; their bodies are the caller's business."""
+        """The first `count` messages. The caller fills in the bodies."""
         return self._octets.data[: count * self.unit_length]
 
 
 class Layout(NamedTuple):
-    """Where the numbers stand in messages that look alike, and what all other bytes before the body must be."""
+    """Where the delivery tag is in a set of similar messages, and what all other bytes before the body must be."""
 
     length: int
     head: npt.NDArray[np.uint64]  # the bytes before the body, in words
-    mask: npt.NDArray[np.uint64]  # zero where the delivery tag and the body stand
+    mask: npt.NDArray[np.uint64]  # zero over the delivery tag and the body
     tag_start: int | None  # None: a publish, which has no tag
     body_start: int
     channel: int
@@ -88,20 +88,20 @@ class Layout(NamedTuple):
     properties: Properties
 
     def matches(self, rows: Octets) -> int:
-        """How many rows from the first look like this layout.
+        """How many leading rows match this layout.
 
-        In growing strides: where every message differs from the next, looking at all that has arrived for each of
-        them would take quadratic time.
+        Compares in growing strides: comparing everything that has arrived each time would take quadratic time when
+        every message differs from the next.
         """
         words = rows[:, : self.head.size * _WORD].view(np.uint64)
         ends = rows[:, -1]
         count, stride = 0, _FIRST_STRIDE
         while count < len(words):
-            some = words[count : count + stride]
-            differs = ((some ^ self.head) & self.mask).any(axis=1) | (ends[count : count + stride] != FRAME_END)
+            chunk = words[count : count + stride]
+            differs = ((chunk ^ self.head) & self.mask).any(axis=1) | (ends[count : count + stride] != FRAME_END)
             if differs.any():
                 return count + int(differs.argmax())
-            count += len(some)
+            count += len(chunk)
             stride *= _STRIDE_GROWTH
         return count
 
@@ -114,12 +114,12 @@ class Layout(NamedTuple):
 def layout_of(
     octets: memoryview, channel: int, method: Content, properties: Properties, body_length: int
 ) -> Layout | None:
-    """The layout of a decoded message, or None when messages like it cannot be told from their bytes alone."""
+    """The layout of a decoded message, or None when similar messages cannot be recognised by their bytes alone."""
     if not isinstance(method, BasicDeliver | BasicPublish) or body_length < _WORD:
         return None  # too short to pad the head to whole words
     tag_start = None
     if isinstance(method, BasicDeliver):
-        tag_start = START_BYTES + CODE_BYTES + 1 + octets[START_BYTES + CODE_BYTES]  # behind the consumer's tag
+        tag_start = START_BYTES + CODE_BYTES + 1 + octets[START_BYTES + CODE_BYTES]  # after the consumer tag
     body_start = len(octets) - 1 - body_length
     words = -(-body_start // _WORD)
     mask = np.full(words * _WORD, 0xFF, np.uint8)
@@ -130,25 +130,25 @@ def layout_of(
     return Layout(len(octets), head, mask.view(np.uint64), tag_start, body_start, channel, method, properties)
 
 
-def acks(buffer: memoryview, position: int) -> tuple[Tags, npt.NDArray[np.bool_]]:
-    """The confirms that stand here one after the other, on one channel: their tags, and which mean all up to there."""
+def read_acks(buffer: memoryview, position: int) -> tuple[Tags, npt.NDArray[np.bool_]]:
+    """The consecutive confirms of one channel at this position: their tags, and which of them are multiple."""
     rows = rows_of(buffer, position, len(ACK))
-    like = np.frombuffer(ACK, np.uint8).copy()
-    like[_CHANNEL] = rows[0, _CHANNEL]
+    expected = np.frombuffer(ACK, np.uint8).copy()
+    expected[_CHANNEL] = rows[0, _CHANNEL]
     count, stride = 0, _FIRST_STRIDE
     while count < len(rows):
-        some = rows[count : count + stride]
-        differs = ((some != like) & _ACK_MASK).any(axis=1)
+        chunk = rows[count : count + stride]
+        differs = ((chunk != expected) & _ACK_MASK).any(axis=1)
         if differs.any():
             count += int(differs.argmax())
             break
-        count += len(some)
+        count += len(chunk)
         stride *= _STRIDE_GROWTH
     tags = rows[:count, _ACK_TAG : _ACK_TAG + _WORD].view(">u8")[:, 0].astype(np.uint64)
     return tags, (rows[:count, _ACK_TAG + _WORD] & 1).astype(bool)
 
 
 def rows_of(buffer: memoryview, position: int, length: int) -> Octets:
-    """All whole stretches of `length` bytes from here on, one a row."""
+    """The bytes from `position` on as rows of `length` bytes, without an incomplete last row."""
     count = (len(buffer) - position) // length
     return np.frombuffer(buffer, np.uint8, count * length, position).reshape(count, length)

@@ -1,7 +1,7 @@
-"""How far is one channel, and what follows from a method or a piece of a message on it?
+"""What is the state of one channel, and which events follow from the frames on it?
 
-Sans-IO: what arrived goes in, an event comes out, and answers go to the deque that the connection writes from. A client
-in full; for a server it opens, closes, and counts what is published.
+Sans-IO: methods and content frames go in, events come out, and answers go to the deque that the connection writes from.
+Implements the client in full; for a server it only opens, closes, and counts published messages.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from crescendo.wire.amqp091.events import (
     Returned,
 )
 from crescendo.wire.amqp091.frames import Frame, encode_method_frame
-from crescendo.wire.amqp091.method_table import check_speaker
+from crescendo.wire.amqp091.method_table import check_direction
 from crescendo.wire.amqp091.methods import (
     BasicAck,
     BasicDeliver,
@@ -45,20 +45,20 @@ from crescendo.wire.amqp091.properties import Properties
 
 
 class Channel:
-    """One channel, seen from one side."""
+    """One channel, as one peer sees it."""
 
     def __init__(self, number: int, outgoing: deque[memoryview], *, server: bool) -> None:
         self.number = number
         self.opened = False
-        self.closing = False  # we have said so; until the answer comes, nothing on it matters
+        self.closing = False  # we sent close; until the answer arrives, all other frames are ignored
         self.flowing = True
         self.confirms: Confirms | None = None
         self.assembly: Assembly | None = None
         self._server = server
-        self._published_to_us = 0
+        self._publishes_received = 0
         self._outgoing = outgoing
 
-    # -- things to say -------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------
 
     def send(self, method: Method) -> None:
         self._outgoing.append(memoryview(encode_method_frame(self.number, method)))
@@ -77,15 +77,15 @@ class Channel:
 
     @property
     def publishable(self) -> bool:
-        """Whether the other side lets us publish on this channel."""
+        """Whether the peer lets us publish on this channel."""
         return self.opened and self.flowing and not self.closing
 
     @property
     def between_messages(self) -> bool:
-        """Whether a message may begin here."""
+        """Whether the next frame may begin a message."""
         return self.opened and not self.closing and self.assembly is None
 
-    # -- things heard --------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------
 
     def take_method(self, method: Method) -> Event | None:
         if isinstance(method, ConnectionMethod):
@@ -94,11 +94,11 @@ class Channel:
             return None
         if self.assembly is not None:
             raise PeerError(f"{type(method).__name__} in the middle of a message")
-        check_speaker(method, client=self._server)
+        check_direction(method, client=self._server)
         match method:
             case ChannelClose(reply_code=code, reply_text=text):
                 self.send(ChannelCloseOk())
-                # Both at once: the answer to ours is still to come.
+                # Both peers closed at once: the answer to our close is pending.
                 return None if self.closing else ChannelClosed(self.number, code, text)
             case ChannelCloseOk() if self.closing:
                 return ChannelClosed(self.number, 200, "")
@@ -108,9 +108,9 @@ class Channel:
                     self.send(ChannelOpenOk())
                 return ChannelOpened(self.number)
             case _ if not self.opened:
-                raise PeerError(f"{type(method).__name__} on channel {self.number} before it was open")
+                raise PeerError(f"{type(method).__name__} on channel {self.number} before it is open")
             case ChannelCloseOk() | ChannelOpen() | ChannelOpenOk():
-                raise PeerError(f"{type(method).__name__} that nobody asked for")
+                raise PeerError(f"an unrequested {type(method).__name__}")
             case ChannelFlow(active=active):
                 self.flowing = active
                 self.send(ChannelFlowOk(active))
@@ -123,13 +123,13 @@ class Channel:
             case _:
                 return MethodReceived(self.number, method)
 
-    def take_piece(self, frame: Frame) -> Event | None:
-        """The header of a message, or a part of its body."""
+    def take_content_frame(self, frame: Frame) -> Event | None:
+        """Take the header of a message, or a fragment of its body."""
         if self.closing:
             return None
         assembly = self.assembly
         if assembly is None:
-            raise PeerError("a content header or body without a method before it")
+            raise PeerError("a content header or body without a method")
         if not assembly.take(frame) or assembly.header is None:
             return None
         self.assembly = None
@@ -139,19 +139,19 @@ class Channel:
     def deliver(
         self, method: Content, properties: Properties, bodies: Octets, tags: Tags | None, *, batched: bool
     ) -> Event:
-        """The event of messages that are complete."""
+        """The event for complete messages."""
         if isinstance(method, BasicReturn):
             return Returned(self.number, method, properties, bodies.tobytes())
         if isinstance(method, BasicPublish):
-            first = self._published_to_us + 1
-            self._published_to_us += len(bodies)
-            tags = np.arange(first, self._published_to_us + 1, dtype=np.uint64)
+            first = self._publishes_received + 1
+            self._publishes_received += len(bodies)
+            tags = np.arange(first, self._publishes_received + 1, dtype=np.uint64)
         elif tags is None:
             tags = np.array([method.delivery_tag], np.uint64)
         return Deliveries(self.number, tags, bodies, method, properties, batched)
 
     def _take_confirm(self, method: BasicAck | BasicNack) -> Event:
         if self.confirms is None:
-            raise PeerError("a publisher confirm that nobody asked for")
-        confirm = self.confirms.up_to if method.multiple else self.confirms.one
+            raise PeerError("an unrequested publisher confirm")
+        confirm = self.confirms.confirm_up_to if method.multiple else self.confirms.confirm_one
         return Confirmed(self.number, confirm(method.delivery_tag), isinstance(method, BasicAck))

@@ -1,8 +1,7 @@
-"""Which published messages has the other side confirmed?
+"""Which published messages has the broker confirmed?
 
-Numbers count from 1 in the order of publishing. Confirms come for one number or for all up to one, in any order; this
-turns them into stretches of numbers that nobody confirmed before. It keeps one number, plus those confirmed ahead of
-their turn.
+Messages are numbered from 1 in the order of publishing. A confirm names one number or all up to one, in any order; this
+module turns confirms into ranges of newly confirmed numbers. It keeps one number, plus those confirmed out of order.
 """
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from crescendo.model.errors import PeerError
 
-Stretch = tuple[int, int]
+TagRange = tuple[int, int]
 
 
 class Confirms:
@@ -18,81 +17,83 @@ class Confirms:
 
     def __init__(self) -> None:
         self.published = 0
-        self._below = 0  # everything up to this number is confirmed
-        self._early: set[int] = set()  # confirmed, but above a number that is not
+        self._confirmed_up_to = 0  # every number up to this one is confirmed
+        self._early: set[int] = set()  # confirmed out of order, above an unconfirmed number
 
     @property
-    def open(self) -> int:
-        """How many messages nobody has confirmed."""
-        return self.published - self._below - len(self._early)
+    def unconfirmed(self) -> int:
+        """How many published messages are not confirmed yet."""
+        return self.published - self._confirmed_up_to - len(self._early)
 
-    def one(self, number: int) -> list[Stretch]:
-        return self._stretch(number, number)
+    def confirm_one(self, number: int) -> list[TagRange]:
+        return self._confirm_range(number, number)
 
-    def up_to(self, last: int) -> list[Stretch]:
-        """All up to this number; up to 0 means all there are."""
+    def confirm_up_to(self, last: int) -> list[TagRange]:
+        """Confirm all numbers up to this one; 0 means all published ones."""
         last = last or self.published
         if last > self.published:
             raise self._unknown(last)
-        first = self._below + 1
+        first = self._confirmed_up_to + 1
         if first > last:
             return []
-        self._below = last
+        self._confirmed_up_to = last
         if not self._early:
             return [(first, last)]
-        stretches = self._without_early(first, last)
-        self._absorb()
-        return stretches
+        ranges = self._without_early(first, last)
+        self._advance()
+        return ranges
 
-    def each(self, numbers: npt.NDArray[np.uint64]) -> list[Stretch]:
-        """One confirm a number, many at once; nearly always they are consecutive."""
+    def confirm_each(self, numbers: npt.NDArray[np.uint64]) -> list[TagRange]:
+        """Confirm many single numbers, which are nearly always consecutive."""
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
         starts = numbers[np.concatenate(([0], breaks))].tolist()
         ends = numbers[np.concatenate((breaks - 1, [-1]))].tolist()
-        return [stretch for start, end in zip(starts, ends, strict=True) for stretch in self._stretch(start, end)]
+        return [
+            tag_range for start, end in zip(starts, ends, strict=True) for tag_range in self._confirm_range(start, end)
+        ]
 
-    def run(self, numbers: npt.NDArray[np.uint64], multiples: npt.NDArray[np.bool_]) -> list[Stretch]:
-        """Confirms that came one after the other, some of them for all up to their number; neighbours are joined."""
+    def confirm_run(self, numbers: npt.NDArray[np.uint64], multiples: npt.NDArray[np.bool_]) -> list[TagRange]:
+        """Apply consecutive confirms, some of them multiple; adjacent ranges are merged."""
         if not multiples.any():
-            return self.each(numbers)
-        stretches: list[Stretch] = []
+            return self.confirm_each(numbers)
+        ranges: list[TagRange] = []
         for number, multiple in zip(numbers.tolist(), multiples.tolist(), strict=True):
-            for first, last in self.up_to(number) if multiple else self.one(number):
-                if stretches and stretches[-1][1] == first - 1:
-                    first = stretches.pop()[0]  # noqa: PLW2901 - the stretch grows to the left
-                stretches.append((first, last))
-        return stretches
+            for first, last in self.confirm_up_to(number) if multiple else self.confirm_one(number):
+                if ranges and ranges[-1][1] == first - 1:
+                    first = ranges.pop()[0]  # noqa: PLW2901 - the range grows to the left
+                ranges.append((first, last))
+        return ranges
 
-    def _stretch(self, first: int, last: int) -> list[Stretch]:
+    def _confirm_range(self, first: int, last: int) -> list[TagRange]:
         if not 1 <= first <= last <= self.published:
             raise self._unknown(last)
-        if first <= self._below or (self._early and not self._early.isdisjoint(range(first, last + 1))):
-            raise PeerError(f"message {first} or one close behind it was confirmed twice")
-        if first == self._below + 1:
-            self._below = last
-            self._absorb()
+        if first <= self._confirmed_up_to or (self._early and not self._early.isdisjoint(range(first, last + 1))):
+            raise PeerError(f"message {first} or one shortly after it was confirmed twice")
+        if first == self._confirmed_up_to + 1:
+            self._confirmed_up_to = last
+            self._advance()
         else:
             self._early.update(range(first, last + 1))
         return [(first, last)]
 
-    def _absorb(self) -> None:
-        while self._early and self._below + 1 in self._early:
-            self._below += 1
-            self._early.remove(self._below)
+    def _advance(self) -> None:
+        while self._early and self._confirmed_up_to + 1 in self._early:
+            self._confirmed_up_to += 1
+            self._early.remove(self._confirmed_up_to)
 
-    def _without_early(self, first: int, last: int) -> list[Stretch]:
-        # Walks the numbers, not the set: the sum of all walks is the count of messages, whatever the other side does.
-        stretches: list[Stretch] = []
+    def _without_early(self, first: int, last: int) -> list[TagRange]:
+        # Iterates over the numbers, not the set: in total one step per message, whatever the broker sends.
+        ranges: list[TagRange] = []
         start = first
         for number in range(first, last + 1):
             if number in self._early:
                 self._early.remove(number)
                 if start < number:
-                    stretches.append((start, number - 1))
+                    ranges.append((start, number - 1))
                 start = number + 1
         if start <= last:
-            stretches.append((start, last))
-        return stretches
+            ranges.append((start, last))
+        return ranges
 
     def _unknown(self, number: int) -> PeerError:
-        return PeerError(f"a confirm for message {number}, where {self.published} were published")
+        return PeerError(f"a confirm for message {number}; {self.published} were published")

@@ -1,9 +1,9 @@
-"""What is the state of one AMQP 0-9-1 connection, and what follows from the bytes that arrived?
+"""What is the state of one AMQP 0-9-1 connection, and which events follow from the bytes that arrived?
 
-Sans-IO: bytes go in through `receive_buffer`/`received`, events come out of `next_event`, and what must be written
-stands in `outgoing`. A client in full; a server as far as a sink or a test needs one: it lets everybody in, opens
-channels, reads what clients publish, and leaves every other answer to its owner. It reads no clock: heartbeats are a
-number here, and whoever owns the socket watches them.
+Sans-IO: bytes go in through `receive_buffer`/`received`, events come out of `next_event`, and bytes to write are queued
+in `outgoing`. Implements the client in full, and as much of a server as a sink or a test needs: it accepts every
+client, opens channels, reads published messages, and leaves all other answers to its owner. Reads no clock: it only
+holds the heartbeat interval, and the owner of the socket enforces it.
 """
 
 from collections import deque
@@ -37,7 +37,7 @@ from crescendo.wire.amqp091.handshake import (
     RefusedError,
     ServerHandshake,
     SignIn,
-    check_greeting,
+    check_first_bytes,
     check_header,
 )
 from crescendo.wire.amqp091.method_table import CODE_BYTES, CODES, decode_method
@@ -45,7 +45,7 @@ from crescendo.wire.amqp091.methods import BasicPublish, ChannelOpen, Content, M
 from crescendo.wire.amqp091.properties import NO_PROPERTIES, Properties
 from crescendo.wire.frame_buffer import FrameBuffer
 
-_FRAMES_IN_BUFFER = 4  # a message that comes whole is up to three frames, and there must be room to read on
+_FRAMES_IN_BUFFER = 4  # a complete message is up to three frames, and there must be room for the next read
 _PROTOCOL_BYTES = 8
 _CHANNEL_OPEN = CODES[ChannelOpen].to_bytes(CODE_BYTES, "big")
 
@@ -65,11 +65,11 @@ class Connection:
     ) -> None:
         self.outgoing: deque[memoryview] = deque()
         self.channels: dict[int, Channel] = {}
-        self.greeted = False  # the other side has said something that we understand
+        self.protocol_agreed = False  # the peer's first bytes are AMQP 0-9-1
         self.closed = False
         self.blocked: str | None = None
         self._server = server
-        self._buffer = FrameBuffer(limits.frame_max, frames=_FRAMES_IN_BUFFER)  # never more than we offered
+        self._buffer = FrameBuffer(limits.frame_max, frames=_FRAMES_IN_BUFFER)  # the agreed limit is never above ours
         self._arrivals = Arrivals(self._buffer, server=server, batching=batching)
         self._closing = False
         self._handshake: ClientHandshake | ServerHandshake
@@ -81,26 +81,26 @@ class Connection:
 
     @property
     def limits(self) -> Limits:
-        """What both sides agreed on; before that, what we offer."""
+        """The negotiated limits; before tuning, those that we offer."""
         return self._handshake.limits
 
     # -- bytes in ------------------------------------------------------------------------------------------------
 
     def receive_buffer(self) -> memoryview:
-        """Where the next bytes go. Views of earlier deliveries are void from here on."""
+        """The buffer for the next read. Invalidates the views of earlier deliveries."""
         return self._buffer.space()
 
     def received(self, count: int) -> None:
-        """`count` bytes have been put into the receive buffer."""
+        """Record that `count` bytes were read into the receive buffer."""
         self._buffer.filled(count)
 
     def next_event(self) -> Event | None:
-        """One event, or None when more bytes are needed."""
+        """The next event, or None when more bytes are needed."""
         buffer = self._buffer
         try:
             while not self.closed:
-                if not self.greeted:
-                    if not self._take_greeting():
+                if not self.protocol_agreed:
+                    if not self._take_first_bytes():
                         return None
                     continue
                 length = frame_length(buffer.view[: buffer.end], buffer.start, buffer.frame_max)
@@ -115,7 +115,7 @@ class Connection:
             return Refused(str(refusal))
         return None
 
-    # -- things to say -------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------
 
     def open_channel(self, number: int = 1) -> None:
         self._new_channel(number).send(ChannelOpen())
@@ -124,21 +124,21 @@ class Connection:
         self.channels[number].close(code, reason)
 
     def send(self, channel: int, method: Method) -> None:
-        """Queue a method that needs no bookkeeping here: declare, bind, qos, consume, ack, ..."""
+        """Queue a method that changes no state here: declare, bind, qos, consume, ack, ..."""
         self._queue(encode_method_frame(channel, method))
 
     def select_confirms(self, channel: int) -> None:
-        """Ask for publisher confirms. From here on messages on this channel are numbered from 1."""
+        """Request publisher confirms. From here on, messages on this channel are numbered from 1."""
         self.channels[channel].select_confirms()
 
     def publishable(self, channel: int) -> bool:
-        """Whether the other side lets us publish on this channel now."""
+        """Whether the peer lets us publish on this channel now."""
         state = self.channels.get(channel)
         return state is not None and state.publishable and self.blocked is None
 
     def unconfirmed(self, channel: int) -> int:
         confirms = self.channels[channel].confirms
-        return confirms.open if confirms is not None else 0
+        return confirms.unconfirmed if confirms is not None else 0
 
     def publish_batch(self, batch: PublishBatch, count: int) -> None:
         """Queue a batch whose bodies are filled in. The batch must not be touched until `outgoing` is empty."""
@@ -146,21 +146,21 @@ class Connection:
         self.published(batch, count)
 
     def published(self, batch: PublishBatch, count: int) -> None:
-        """So many messages of a batch were written."""
+        """Record that `count` messages of a batch were written."""
         self.channels[batch.channel].count_published(count)
 
     def publish(self, channel: int, method: BasicPublish, body: bytes, properties: Properties = NO_PROPERTIES) -> None:
-        """Queue one message by the scalar path, in as many frames as the limit demands."""
+        """Queue one message through the scalar path, split to the maximum frame size."""
         self.send_content(channel, method, body, properties)
         self.channels[channel].count_published(1)
 
     def send_content(self, channel: int, method: Content, body: bytes, properties: Properties = NO_PROPERTIES) -> None:
-        """Queue a method with a message; as a server: a delivery, a return, an answer to get."""
+        """Queue a method with content; as a server: a delivery, a return, or the answer to get."""
         self._queue(encode_content(channel, method, properties, body, self.limits.frame_max))
 
     def close(self, code: int = 200, reason: str = "") -> None:
-        """Say good-bye."""
-        if not self.closed and not self._closing and self.greeted:
+        """Start the close handshake."""
+        if not self.closed and not self._closing and self.protocol_agreed:
             self.send(0, ConnectionClose(code, reason))
             self._closing = True
 
@@ -168,9 +168,9 @@ class Connection:
         if self._handshake.done:
             self._queue(HEARTBEAT)
 
-    # -- frames in -----------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------
 
-    def _take_greeting(self) -> bool:
+    def _take_first_bytes(self) -> bool:
         buffer = self._buffer
         if buffer.end - buffer.start < _PROTOCOL_BYTES:
             return False
@@ -180,12 +180,12 @@ class Connection:
             try:
                 check_header(octets)
             except RefusedError:
-                self._queue(PROTOCOL_HEADER)  # tells the other side what we would have understood
+                self._queue(PROTOCOL_HEADER)  # tells the peer which protocol we speak
                 raise
-            self.send(0, self._handshake.greeting())
+            self.send(0, self._handshake.start())
         else:
-            check_greeting(octets)
-        self.greeted = True
+            check_first_bytes(octets)
+        self.protocol_agreed = True
         return True
 
     def _take(self, length: int) -> Event | None:
@@ -205,21 +205,21 @@ class Connection:
     def _take_frame(self, frame: Frame) -> Event | None:
         if frame.kind == HEARTBEAT_FRAME:
             if frame.channel or len(frame.payload):
-                raise PeerError("a heartbeat with a channel or a content")
-            return None  # whoever watches the socket has seen the bytes
+                raise PeerError("a heartbeat with a channel or a payload")
+            return None  # the owner of the socket has seen the bytes
         if frame.channel == 0:
             if frame.kind != METHOD_FRAME:
-                raise PeerError("a message on channel 0")
+                raise PeerError("content on channel 0")
             return self._take_connection_method(decode_method(frame.payload))
         if self._closing:
             return None
         if not self._handshake.done:
-            raise PeerError(f"something on channel {frame.channel} before the connection was open")
+            raise PeerError(f"a frame on channel {frame.channel} before the connection is open")
         channel = self._channel(frame)
         event = (
             channel.take_method(decode_method(frame.payload))
             if frame.kind == METHOD_FRAME
-            else channel.take_piece(frame)
+            else channel.take_content_frame(frame)
         )
         if isinstance(event, ChannelClosed):
             del self.channels[channel.number]
@@ -251,14 +251,14 @@ class Connection:
                 self.blocked = None
                 return Unblocked()
             case _:
-                raise PeerError(f"{type(method).__name__} on a connection that is open")
+                raise PeerError(f"{type(method).__name__} on an open connection")
 
     def _channel(self, frame: Frame) -> Channel:
         channel = self.channels.get(frame.channel)
         if channel is None:
             opens = self._server and frame.kind == METHOD_FRAME and frame.payload[:4] == _CHANNEL_OPEN
             if not opens or frame.channel > self.limits.channel_max:
-                raise PeerError(f"something on channel {frame.channel}, which is not open")
+                raise PeerError(f"a frame on channel {frame.channel}, which is not open")
             channel = self._new_channel(frame.channel)
         return channel
 

@@ -1,6 +1,6 @@
-"""What can two AMQP 0-9-1 peers say to each other about their connection?
+"""Which methods manage an AMQP 0-9-1 connection?
 
-The methods of channel 0: sign-in, tuning, good-bye, and RabbitMQ's word that it reads no more messages for now.
+The methods of channel 0: sign-in, tuning, close, and RabbitMQ's notice that it has stopped reading messages.
 """
 
 from msgspec import field
@@ -10,7 +10,7 @@ from crescendo.wire.amqp091.methods import Method
 
 
 class ConnectionMethod(Method, frozen=True):
-    """A method that is said on channel 0, and nowhere else."""
+    """A method that is valid only on channel 0."""
 
 
 class ConnectionStart(ConnectionMethod, frozen=True):

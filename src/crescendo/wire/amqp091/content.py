@@ -1,8 +1,8 @@
 """How do a method, a header and body frames become one message?
 
-Two ways. Where all of it lies in the buffer in one piece, with the body in one frame, `whole_content` finds its end and
-nothing is copied. In every other case an `Assembly` takes one frame after the other, so that a body over many frames,
-or with other channels' frames in between, costs one copy and no second look.
+In two ways. When the message is contiguous in the buffer and its body is one frame, `find_whole_message` finds its end
+and nothing is copied. Otherwise an `Assembly` takes the frames one by one, so that a body in many frames, or
+interleaved with other channels, costs one copy and no rescan.
 """
 
 from typing import NamedTuple, get_args
@@ -26,8 +26,8 @@ _CODES = frozenset(CODES[method] for method in get_args(Content))
 _BODY_SIZE = slice(START_BYTES + 4, START_BYTES + 12)  # in a header frame
 
 
-class Whole(NamedTuple):
-    """Where the frames of a message end that lies in the buffer in one piece."""
+class WholeMessage(NamedTuple):
+    """Where the frames of a contiguous message end in the buffer."""
 
     method_end: int
     header_end: int
@@ -39,10 +39,10 @@ def announces_content(frame: memoryview) -> bool:
     return int.from_bytes(frame[START_BYTES : START_BYTES + CODE_BYTES], "big") in _CODES
 
 
-def whole_content(buffer: memoryview, start: int, method_end: int, frame_max: int) -> Whole | bool:
-    """Where the message ends whose method frame is given; True when it may still come whole, False when it will not.
+def find_whole_message(buffer: memoryview, start: int, method_end: int, frame_max: int) -> WholeMessage | bool:
+    """Where the message with this method frame ends; True when it may still arrive contiguous, False when it cannot.
 
-    Looks at the starts of three frames and at nothing else, so that asking again after every read costs nothing.
+    Reads only the starts of three frames, so that a check after every read is cheap.
     """
     channel = buffer[start + 1 : start + 3]
     length = frame_length(buffer, method_end, frame_max)
@@ -55,7 +55,7 @@ def whole_content(buffer: memoryview, start: int, method_end: int, frame_max: in
         return True
     body_size = int.from_bytes(buffer[method_end:header_end][_BODY_SIZE], "big")
     if body_size == 0:
-        return Whole(method_end, header_end, header_end)
+        return WholeMessage(method_end, header_end, header_end)
     length = frame_length(buffer, header_end, frame_max)
     if length is None:
         return True
@@ -63,18 +63,18 @@ def whole_content(buffer: memoryview, start: int, method_end: int, frame_max: in
     if kind != BODY_FRAME or buffer[header_end + 1 : header_end + 3] != channel or size != body_size:
         return False
     end = header_end + length
-    return Whole(method_end, header_end, end) if end <= len(buffer) else True
+    return WholeMessage(method_end, header_end, end) if end <= len(buffer) else True
 
 
 def checked_header(payload: memoryview) -> Header:
     header = decode_header(payload)
     if header.body_size > MAX_MESSAGE_BYTES:
-        raise PeerError(f"a message of {header.body_size} bytes, where we take at most {MAX_MESSAGE_BYTES}")
+        raise PeerError(f"a message of {header.body_size} bytes; at most {MAX_MESSAGE_BYTES} are accepted")
     return header
 
 
 class Assembly:
-    """A message of which not all frames have come."""
+    """A message of which frames are missing."""
 
     def __init__(self, method: Content) -> None:
         self.method = method
@@ -85,12 +85,12 @@ class Assembly:
         """Add one frame; True when it was the last."""
         if self.header is None:
             if frame.kind != HEADER_FRAME:
-                raise PeerError("a body without a content header before it")
+                raise PeerError("a body without a content header")
             self.header = checked_header(frame.payload)
         elif frame.kind != BODY_FRAME:
             raise PeerError("a second content header for one message")
         else:
             self.body += frame.payload
         if len(self.body) > self.header.body_size:
-            raise PeerError(f"a body longer than the {self.header.body_size} bytes that its header announced")
+            raise PeerError(f"a body longer than the {self.header.body_size} bytes announced in its header")
         return len(self.body) == self.header.body_size

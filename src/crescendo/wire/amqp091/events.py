@@ -17,7 +17,7 @@ Octets = npt.NDArray[np.uint8]
 
 
 class Opened(NamedTuple):
-    """Both sides agree, and the virtual host is open; the other side's own description of itself."""
+    """The handshake is complete and the virtual host open; `properties` are the peer's own."""
 
     properties: Table
 
@@ -27,18 +27,18 @@ class ChannelOpened(NamedTuple):
 
 
 class MethodReceived(NamedTuple):
-    """A method that changes nothing here: an answer to something we asked, or, for a server, a request."""
+    """A method without effect on the connection: the answer to a request of ours or, for a server, a request."""
 
     channel: int
     method: Method
 
 
 class Deliveries(NamedTuple):
-    """Messages that arrived together and look alike.
+    """Messages of the same layout that arrived together.
 
-    `bodies` has one row a message and is a view into the receive buffer: it is valid until the next
-    `receive_buffer()`. `method` and `properties` are the first message's; the others differ in nothing but their
-    delivery tags. For a server, which is sent publishes, the tags are the numbers that its confirms must name.
+    `bodies` has one row per message and is a view into the receive buffer: it is valid until the next
+    `receive_buffer()`. `method` and `properties` are the first message's; the others differ only in their delivery
+    tags. For a server, which receives publishes, the tags are the numbers that its confirms must name.
     """
 
     channel: int
@@ -54,7 +54,7 @@ class Deliveries(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A mandatory message that found no queue comes back."""
+    """The broker returned a mandatory message that it could not route."""
 
     channel: int
     method: BasicReturn
@@ -63,18 +63,18 @@ class Returned(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """The other side has taken responsibility for these messages, or refused it.
+    """The broker has taken responsibility for these messages, or refused it.
 
-    Each stretch is a first and a last number (inclusive) in the order of publishing, counted from 1.
+    Each range is a first and a last number (inclusive) in the order of publishing, counted from 1.
     """
 
     channel: int
-    stretches: list[tuple[int, int]]
+    ranges: list[tuple[int, int]]
     accepted: bool
 
 
 class Blocked(NamedTuple):
-    """The other side reads no more messages until it says otherwise."""
+    """The broker has stopped reading messages until it sends `ConnectionUnblocked`."""
 
     reason: str
 
@@ -84,7 +84,7 @@ class Unblocked(NamedTuple):
 
 
 class ChannelClosed(NamedTuple):
-    """One channel is over; `reason` is the other side's own words, empty when we had asked for it."""
+    """A channel is closed; `reason` is the peer's text, empty when we closed it."""
 
     channel: int
     code: int
@@ -92,14 +92,14 @@ class ChannelClosed(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The connection is over; `reason` is the other side's own words, empty when we had asked for it."""
+    """The connection is closed; `reason` is the peer's text, empty when we closed it."""
 
     code: int
     reason: str
 
 
 class Refused(NamedTuple):
-    """The other side did not let us in."""
+    """The peer refused the connection."""
 
     reason: str
 

@@ -1,8 +1,8 @@
 """How does a value with named fields become the arguments of a method or the properties of a message?
 
-Each field says its kind in its annotation (`LongLong`, `ShortString`, `Bit`, ...); one pass at import turns the
-annotations into a list of readers and writers. Consecutive bits share octets, as section 4.2.5.2 demands. Knows kinds,
-not methods.
+The annotation of each field gives its type (`LongLong`, `ShortString`, `Bit`, ...); one pass at import turns the
+annotations into a list of readers and writers. Consecutive bits share octets, as section 4.2.5.2 demands. Knows field
+types, not methods.
 """
 
 import struct
@@ -37,14 +37,14 @@ BITS_PER_OCTET = 8
 
 
 class FieldType(NamedTuple):
-    """How one kind of field is read and written."""
+    """How fields of one type are read and written."""
 
     read: Reader
     write: Writer
 
 
-class FieldPosition(NamedTuple):
-    """A field of a class; a kind of None is a bit."""
+class FieldSpec(NamedTuple):
+    """A field of a class; `kind` is None for a bit."""
 
     name: str
     kind: FieldType | None
@@ -55,7 +55,7 @@ def _number(form: str) -> FieldType:
     return FieldType(lambda octets, position: number_at(compiled, octets, position), compiled.pack)
 
 
-KINDS = {
+FIELD_TYPES = {
     "octet": _number(">B"),
     "short": _number(">H"),
     "long": _number(">I"),
@@ -66,17 +66,17 @@ KINDS = {
 }
 
 
-def field_positions(cls: type) -> tuple[FieldPosition, ...]:
+def field_specs(cls: type) -> tuple[FieldSpec, ...]:
     """The fields of a class in their order, from its annotations."""
     hints = get_type_hints(cls, include_extras=True)
-    return tuple(FieldPosition(name, KINDS.get(_kind_name(hint))) for name, hint in hints.items() if _kind_name(hint))
+    return tuple(FieldSpec(name, FIELD_TYPES.get(_kind_name(hint))) for name, hint in hints.items() if _kind_name(hint))
 
 
-def read_fields(places: tuple[FieldPosition, ...], octets: memoryview, position: int) -> tuple[list[Any], int]:
-    """The values of all fields, and where they end."""
+def read_fields(fields: tuple[FieldSpec, ...], octets: memoryview, position: int) -> tuple[list[Any], int]:
+    """Decode all fields; return their values and the position after them."""
     values: list[Any] = []
     bits = shift = 0
-    for _, kind in places:
+    for _, kind in fields:
         if kind is None:
             if shift % BITS_PER_OCTET == 0:
                 bits, shift = byte_at(octets, position), 0
@@ -90,11 +90,11 @@ def read_fields(places: tuple[FieldPosition, ...], octets: memoryview, position:
     return values, position
 
 
-def write_fields(places: tuple[FieldPosition, ...], source: object) -> bytes:
-    """The fields of `source`, one after the other."""
+def write_fields(fields: tuple[FieldSpec, ...], source: object) -> bytes:
+    """Encode the fields of `source` in order."""
     written = bytearray()
     shift = 0
-    for name, kind in places:
+    for name, kind in fields:
         value = getattr(source, name)
         if kind is None:
             if shift % BITS_PER_OCTET == 0:
@@ -109,9 +109,9 @@ def write_fields(places: tuple[FieldPosition, ...], source: object) -> bytes:
 
 
 def _kind_name(hint: Any) -> str:
-    """The kind in an annotation, also in `Octet | None`; empty where there is none."""
+    """The name of the type in an annotation, also in `Octet | None`; empty when there is none."""
     for part in (hint, *get_args(hint)):
         for mark in getattr(part, "__metadata__", ()):
-            if mark in KINDS or mark == "bit":
+            if mark in FIELD_TYPES or mark == "bit":
                 return str(mark)
     return ""

@@ -1,7 +1,7 @@
 """Where does a frame begin and end?
 
-Type, channel, size, payload, and an octet that must be there at the end (section 4.2.3). The scalar form, which is the
-oracle for the batch path. A size above what was agreed is refused before the bytes are awaited.
+Type, channel, size, payload and the end octet (section 4.2.3). This is the scalar code, the oracle for the batch path.
+A frame above the agreed size is refused before its bytes arrive.
 """
 
 import struct
@@ -25,7 +25,7 @@ _END = bytes((FRAME_END,))
 
 
 class Frame(NamedTuple):
-    """One frame, its payload as a view of the bytes it came in."""
+    """One frame; its payload is a view of the received bytes."""
 
     kind: int
     channel: int
@@ -44,18 +44,18 @@ def encode_method_frame(channel: int, method: Method) -> bytes:
 
 
 def encode_content(channel: int, method: Method, properties: Properties, body: bytes, frame_max: int) -> bytes:
-    """A method with content: its frame, the header, and as many body frames as the limit demands."""
+    """A method with content: its frame, the header, and body frames up to the maximum frame size."""
     room = frame_max - OVERHEAD_BYTES
-    pieces = [
+    frames = [
         encode_method_frame(channel, method),
         encode_frame(HEADER_FRAME, channel, encode_header(len(body), properties)),
     ]
-    pieces += [encode_frame(BODY_FRAME, channel, body[at : at + room]) for at in range(0, len(body), room)]
-    return b"".join(pieces)
+    frames += [encode_frame(BODY_FRAME, channel, body[at : at + room]) for at in range(0, len(body), room)]
+    return b"".join(frames)
 
 
 def frame_length(buffer: memoryview, position: int, frame_max: int) -> int | None:
-    """How long the frame that begins here is, or None when its start has not all come."""
+    """The length of the frame that begins here, or None when its first seven bytes have not arrived."""
     if len(buffer) - position < START_BYTES:
         return None
     kind, _, size = FRAME_START.unpack_from(buffer, position)
@@ -63,13 +63,13 @@ def frame_length(buffer: memoryview, position: int, frame_max: int) -> int | Non
         raise PeerError(f"a frame of unknown type {kind}")
     length: int = size + OVERHEAD_BYTES
     if length > frame_max:
-        raise PeerError(f"a frame of {length} bytes, where at most {frame_max} are agreed")
+        raise PeerError(f"a frame of {length} bytes; at most {frame_max} are allowed")
     return length
 
 
 def decode_frame(octets: memoryview) -> Frame:
-    """Read one whole frame."""
+    """Decode one complete frame."""
     kind, channel, _ = FRAME_START.unpack_from(octets)
     if octets[-1] != FRAME_END:
-        raise PeerError(f"a frame that ends with 0x{octets[-1]:02x} and not with 0xce")
+        raise PeerError(f"a frame that ends with 0x{octets[-1]:02x} instead of 0xce")
     return Frame(kind, channel, octets[START_BYTES:-1])

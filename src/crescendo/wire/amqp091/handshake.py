@@ -1,7 +1,7 @@
-"""How do two sides agree to speak AMQP 0-9-1, and who is let in?
+"""How do two peers agree on AMQP 0-9-1, and how does a client authenticate?
 
-Protocol header, sign-in (PLAIN, EXTERNAL, ANONYMOUS) and tuning (sections 2.2.4 and 4.2.2), from either side. Each
-step takes what arrived and returns what to answer. A server here lets everybody in: it is for sinks and tests.
+Protocol header, sign-in (PLAIN, EXTERNAL, ANONYMOUS) and tuning (sections 2.2.4 and 4.2.2), for client and server. Each
+step takes what arrived and returns the answer. The server accepts every client: it is for sinks and tests.
 """
 
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ CAPABILITIES: Table = {
     "basic.nack": True,
     "consumer_cancel_notify": True,
     "connection.blocked": True,
-    "authentication_failure_close": True,  # else a wrong password is answered with a closed socket and no word
+    "authentication_failure_close": True,  # else a wrong password closes the socket without a reason
 }
 _PROPERTIES: Table = {"product": "Crescendo", "platform": "Python", "capabilities": CAPABILITIES}
 
 
 class RefusedError(PeerError):
-    """We were not let in, for a reason that the person can act on."""
+    """The connection was refused, for a reason that the user can act on."""
 
 
 @dataclass(frozen=True)
 class SignIn:
-    """A mechanism and what it sends; the secret is never shown."""
+    """A SASL mechanism and its response; the secret is never shown."""
 
     mechanism: str
     response: bytes
@@ -53,12 +53,12 @@ def plain(user: str, password: str) -> SignIn:
 
 
 def external(identity: str = "") -> SignIn:
-    """Whoever the transport says we are: a client certificate."""
+    """Sign in as the identity of the transport: a client certificate."""
     return SignIn(EXTERNAL, identity.encode())
 
 
 class Limits(NamedTuple):
-    """What both sides keep to: the highest channel, the largest frame in bytes, seconds between signs of life."""
+    """Negotiated limits: the highest channel, the largest frame in bytes, the heartbeat interval in seconds."""
 
     channel_max: int = 2047
     frame_max: int = 131_072
@@ -66,10 +66,10 @@ class Limits(NamedTuple):
 
 
 def agreed(ours: Limits, theirs: Limits) -> Limits:
-    """The smaller of both, where 0 means that one does not care."""
+    """The smaller value of both; 0 means no preference."""
     limits = Limits(*(min(a, b) if a and b else a or b for a, b in zip(ours, theirs, strict=True)))
     if limits.frame_max < MIN_FRAME_MAX:
-        raise PeerError(f"frames of at most {limits.frame_max} bytes, where the protocol demands {MIN_FRAME_MAX}")
+        raise PeerError(f"a maximum frame size of {limits.frame_max} bytes; the protocol demands {MIN_FRAME_MAX}")
     return limits
 
 
@@ -87,9 +87,9 @@ class ClientHandshake:
 
     def answer(self, method: Method) -> list[Method]:
         if isinstance(method, ConnectionSecure):
-            raise RefusedError("the system wants a sign-in of several steps, which PLAIN and EXTERNAL do not have")
+            raise RefusedError("the system demands a sign-in of several steps, which PLAIN and EXTERNAL do not have")
         if not isinstance(method, self._expected):
-            raise PeerError(f"{type(method).__name__} where {self._expected.__name__} was due")
+            raise PeerError(f"{type(method).__name__} instead of {self._expected.__name__}")
         match method:
             case ConnectionStart():
                 return self._start(method)
@@ -109,11 +109,11 @@ class ClientHandshake:
         offered = start.mechanisms.decode(errors="replace").split()
         sign_in = self._sign_in
         if sign_in is None:
-            # Nobody was named: anonymous where that exists, else the account that brokers have by custom.
+            # No user was given: ANONYMOUS where it is offered, else the default account of most brokers.
             sign_in = SignIn(ANONYMOUS, b"") if ANONYMOUS in offered else plain("guest", "guest")
         if sign_in.mechanism not in offered:
-            listed = ", ".join(offered) or "nothing"
-            raise RefusedError(f"the system offers {listed} for sign-in but not {sign_in.mechanism}")
+            offered_names = ", ".join(offered) or "nothing"
+            raise RefusedError(f"the system offers {offered_names} for sign-in but not {sign_in.mechanism}")
         return [ConnectionStartOk(self._properties, sign_in.mechanism, sign_in.response)]
 
 
@@ -126,13 +126,13 @@ class ServerHandshake:
         self.remote_properties: Table = {}
         self.done = False
 
-    def greeting(self) -> Method:
+    def start(self) -> Method:
         mechanisms = " ".join((PLAIN, EXTERNAL, ANONYMOUS)).encode()
         return ConnectionStart(server_properties=_PROPERTIES, mechanisms=mechanisms)
 
     def answer(self, method: Method) -> list[Method]:
         if not isinstance(method, self._expected):
-            raise PeerError(f"{type(method).__name__} where {self._expected.__name__} was due")
+            raise PeerError(f"{type(method).__name__} instead of {self._expected.__name__}")
         match method:
             case ConnectionStartOk(client_properties=properties):
                 self.remote_properties = properties
@@ -147,8 +147,8 @@ class ServerHandshake:
                 return [ConnectionOpenOk()]
 
 
-def check_greeting(octets: bytes) -> None:
-    """The first bytes of a server: a method, or the header of the protocol that it would rather speak."""
+def check_first_bytes(octets: bytes) -> None:
+    """Check the first bytes of a server: a method, or the header of the protocol that it speaks instead."""
     if octets[0] == METHOD_FRAME:
         return
     if octets[:4] != b"AMQP":
@@ -161,7 +161,7 @@ def check_header(octets: bytes) -> None:
     if octets == PROTOCOL_HEADER:
         return
     if octets[:4] != b"AMQP":
-        raise RefusedError(f"the other side does not speak AMQP: it began with {octets!r}")
+        raise RefusedError(f"the peer does not speak AMQP: it began with {octets!r}")
     kind, major, minor, revision = octets[4:8]
     version = f"{major}-{minor}-{revision}" if major == 0 else f"{major}.{minor}.{revision}"
     raise RefusedError(f"the system speaks AMQP {version} (protocol {kind}), not AMQP 0-9-1")

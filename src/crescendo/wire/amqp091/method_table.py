@@ -1,6 +1,6 @@
-"""Which numbers has a method, who says it, and how does it become bytes?
+"""Which code does a method have, which peer may send it, and how is it encoded?
 
-One table maps class and method numbers to values and serves both directions.
+One table maps class and method numbers to values, for both directions.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp091 import connection_methods as c
 from crescendo.wire.amqp091 import methods as m
-from crescendo.wire.amqp091.fields import FieldPosition, field_positions, read_fields, write_fields
+from crescendo.wire.amqp091.fields import FieldSpec, field_specs, read_fields, write_fields
 from crescendo.wire.amqp091.methods import Method
 
 CODE_BYTES = 4
@@ -42,27 +42,27 @@ _NUMBERS: dict[int, dict[int, type[Method]]] = {
     90: {10: m.TxSelect, 11: m.TxSelectOk, 20: m.TxCommit, 21: m.TxCommitOk, 30: m.TxRollback, 31: m.TxRollbackOk},
 }  # fmt: skip
 
-METHODS: dict[int, tuple[type[Method], tuple[FieldPosition, ...]]] = {
-    class_number << 16 | method_number: (cls, field_positions(cls))
+METHODS: dict[int, tuple[type[Method], tuple[FieldSpec, ...]]] = {
+    class_number << 16 | method_number: (cls, field_specs(cls))
     for class_number, methods in _NUMBERS.items()
     for method_number, cls in methods.items()
 }
 """By code: class and method number, 16 bits each."""
 CODES: dict[type[Method], int] = {cls: code for code, (cls, _) in METHODS.items()}
 
-_SAID_BY_BOTH = {
+_SENT_BY_BOTH = {
     m.ChannelFlow, m.ChannelFlowOk, m.ChannelClose, m.ChannelCloseOk,
     m.BasicCancel, m.BasicCancelOk, m.BasicAck, m.BasicNack,
 }  # fmt: skip
 _ANSWERS = {cls for cls, _ in METHODS.values() if cls.__name__.endswith("Ok")}
-_SAID_BY_SERVERS = frozenset(_ANSWERS | _SAID_BY_BOTH | {m.BasicReturn, m.BasicDeliver, m.BasicGetEmpty})
-_SAID_BY_CLIENTS = frozenset({cls for cls, _ in METHODS.values()} - _SAID_BY_SERVERS | _SAID_BY_BOTH)
+_SENT_BY_SERVERS = frozenset(_ANSWERS | _SENT_BY_BOTH | {m.BasicReturn, m.BasicDeliver, m.BasicGetEmpty})
+_SENT_BY_CLIENTS = frozenset({cls for cls, _ in METHODS.values()} - _SENT_BY_SERVERS | _SENT_BY_BOTH)
 
 
-def check_speaker(method: Method, *, client: bool) -> None:
-    """Refuse what this side does not say on a channel; who says what on channel 0 is the handshake's business."""
-    if type(method) not in (_SAID_BY_CLIENTS if client else _SAID_BY_SERVERS):
-        raise PeerError(f"{type(method).__name__}, which only {'servers' if client else 'clients'} say")
+def check_direction(method: Method, *, client: bool) -> None:
+    """Refuse a channel method that this peer must not send. Channel 0 is checked by the handshake."""
+    if type(method) not in (_SENT_BY_CLIENTS if client else _SENT_BY_SERVERS):
+        raise PeerError(f"{type(method).__name__}, which only {'servers' if client else 'clients'} send")
 
 
 def encode_method(method: Method) -> bytes:
@@ -73,14 +73,14 @@ def encode_method(method: Method) -> bytes:
 
 def decode_method(payload: memoryview) -> Method:
     if len(payload) < CODE_BYTES:
-        raise PeerError("a method without a number")
+        raise PeerError("a method without a code")
     code = int.from_bytes(payload[:CODE_BYTES], "big")
-    known: tuple[Any, tuple[FieldPosition, ...]] | None = METHODS.get(code)
+    known: tuple[Any, tuple[FieldSpec, ...]] | None = METHODS.get(code)
     if known is None:
         raise PeerError(f"a method with the numbers {code >> 16}, {code & 0xFFFF}, which AMQP 0-9-1 does not have")
-    cls, places = known
-    values, end = read_fields(places, payload, CODE_BYTES)
+    cls, fields = known
+    values, end = read_fields(fields, payload, CODE_BYTES)
     if end != len(payload):
-        raise PeerError(f"{len(payload) - end} bytes behind the arguments of {cls.__name__}")
+        raise PeerError(f"{len(payload) - end} trailing bytes after the arguments of {cls.__name__}")
     method: Method = cls(*values)
     return method

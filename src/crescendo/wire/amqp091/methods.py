@@ -1,8 +1,8 @@
-"""What can two AMQP 0-9-1 peers say to each other on a channel?
+"""Which methods can AMQP 0-9-1 peers send on a channel?
 
-Each method is a value with the field names of the specification; each field says its kind in its annotation. Includes
-what RabbitMQ added and others adopted: confirms, nack, exchange bindings. Says nothing about numbers, nor about the
-order in which methods may come.
+Each method is a value with the field names of the specification; the annotation of a field gives its type. Includes the
+extensions of RabbitMQ that others adopted: confirms, nack, exchange bindings. Defines neither method codes nor the
+order of methods.
 """
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from crescendo.wire.amqp091.fields import Bit, FieldTable, Long, LongLong, LongS
 
 
 class Method(Struct, frozen=True):
-    """Something that one side says to the other."""
+    """A request, an answer or a notification from one peer to the other."""
 
 
 class ChannelOpen(Method, frozen=True):
@@ -294,4 +294,4 @@ class TxRollbackOk(Method, frozen=True):
 
 
 Content = BasicPublish | BasicReturn | BasicDeliver | BasicGetOk
-"""After these a content header and the body follow."""
+"""The methods that are followed by a content header and a body."""

@@ -1,7 +1,7 @@
-"""What does a message say about itself besides its body?
+"""How are the properties of a message encoded?
 
-The content header of class basic: the size of the body and up to fourteen properties, each present or not. A property
-that nobody set is None and takes no bytes.
+The content header of class basic: the size of the body and up to fourteen optional properties. An absent property is
+None and takes no bytes.
 """
 
 import struct
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.amqp091.fields import FieldTable, LongLong, Octet, ShortString, field_positions
+from crescendo.wire.amqp091.fields import FieldTable, LongLong, Octet, ShortString, field_specs
 from crescendo.wire.amqp091.types import number_at
 
 BASIC = 60
@@ -23,7 +23,7 @@ _FIRST_BIT = 15
 
 
 class Properties(Struct, frozen=True):
-    """The properties of class basic. An expiration is text: milliseconds, in decimal."""
+    """The properties of class basic. `expiration` is text: milliseconds, in decimal."""
 
     content_type: ShortString | None = None
     content_encoding: ShortString | None = None
@@ -42,26 +42,26 @@ class Properties(Struct, frozen=True):
 
 
 class Header(NamedTuple):
-    """A content header: how long the body is, and its properties."""
+    """A content header: the size of the body, and the properties."""
 
     body_size: int
     properties: Properties
 
 
 NO_PROPERTIES = Properties()
-_PLACES = [
+_FIELDS = [
     (1 << (_FIRST_BIT - index), name, kind)
-    for index, (name, kind) in enumerate(field_positions(Properties))
+    for index, (name, kind) in enumerate(field_specs(Properties))
     if kind is not None
 ]
-_KNOWN_FLAGS = sum(flag for flag, _, _ in _PLACES)
+_KNOWN_FLAGS = sum(flag for flag, _, _ in _FIELDS)
 
 
 def encode_header(body_size: int, properties: Properties) -> bytes:
     """The payload of a header frame."""
     flags = 0
     values = bytearray()
-    for flag, name, kind in _PLACES:
+    for flag, name, kind in _FIELDS:
         value = getattr(properties, name)
         if value is not None:
             flags |= flag
@@ -71,7 +71,7 @@ def encode_header(body_size: int, properties: Properties) -> bytes:
 
 def decode_header(payload: memoryview) -> Header:
     if len(payload) < _START.size:
-        raise PeerError("a content header that is cut short")
+        raise PeerError("a truncated content header")
     class_id, weight, body_size, flags = _START.unpack_from(payload)
     if class_id != BASIC or weight:
         raise PeerError(f"a content header of class {class_id} and weight {weight}")
@@ -86,9 +86,9 @@ def decode_header(payload: memoryview) -> Header:
     if flags & ~_KNOWN_FLAGS & ~_MORE_FLAGS:
         raise PeerError("a property that class basic does not have")
     values = {}
-    for flag, name, kind in _PLACES:
+    for flag, name, kind in _FIELDS:
         if flags & flag:
             values[name], position = kind.read(payload, position)
     if position != len(payload):
-        raise PeerError(f"{len(payload) - position} bytes behind the properties of a message")
+        raise PeerError(f"{len(payload) - position} trailing bytes after the properties of a message")
     return Header(body_size, Properties(**values))

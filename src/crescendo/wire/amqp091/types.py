@@ -1,8 +1,8 @@
-"""How do AMQP 0-9-1 values look on the wire?
+"""How are AMQP 0-9-1 values encoded?
 
-Strings and field tables (section 4.2.5 of the specification), in the dialect that brokers speak: where specification
-and practice differ ('s' is a 16-bit integer, 'l' a signed 64-bit one, 'x' a byte array), practice wins. Knows values
-only; what they mean is the business of methods and properties. Sizes are checked against the bytes that are there.
+Strings and field tables (section 4.2.5 of the specification), in the dialect of the brokers: where specification and
+practice differ ('s' is a 16-bit integer, 'l' a signed 64-bit one, 'x' a byte array), practice wins. Knows values only;
+methods and properties give them a meaning. Sizes are checked against the bytes that are present.
 """
 
 import struct
@@ -23,13 +23,15 @@ _DECIMAL = struct.Struct(">Bi")
 
 
 class Timestamp(int):
-    """Seconds since 1970, as the peer wrote them: any 64-bit number, so no date is promised."""
+    """Seconds since 1970, as the peer wrote them: any 64-bit number, not necessarily a valid date."""
 
 
 def encode_short_string(text: str) -> bytes:
     octets = text.encode()
     if len(octets) > MAX_SHORT_STRING_BYTES:
-        raise ValueError(f"{text[:40]!r}... takes {len(octets)} bytes; a name has at most {MAX_SHORT_STRING_BYTES}")
+        raise ValueError(
+            f"{text[:40]!r}... takes {len(octets)} bytes; a short string has at most {MAX_SHORT_STRING_BYTES}"
+        )
     return bytes((len(octets),)) + octets
 
 
@@ -44,7 +46,7 @@ def encode_long_string(octets: bytes) -> bytes:
 
 
 def decode_long_string(octets: memoryview, position: int) -> tuple[bytes, int]:
-    end = _end_of_long(octets, position)
+    end = _long_string_end(octets, position)
     return bytes(octets[position + 4 : end]), end
 
 
@@ -54,8 +56,8 @@ def encode_table(table: Table) -> bytes:
 
 def decode_table(octets: memoryview, position: int, depth: int = 0) -> tuple[Table, int]:
     if depth > MAX_DEPTH:
-        raise PeerError(f"a field table nested more than {MAX_DEPTH} deep")
-    end = _end_of_long(octets, position)
+        raise PeerError(f"a field table nested more than {MAX_DEPTH} levels deep")
+    end = _long_string_end(octets, position)
     inside = octets[:end]
     position += 4
     table: Table = {}
@@ -67,15 +69,15 @@ def decode_table(octets: memoryview, position: int, depth: int = 0) -> tuple[Tab
 
 def byte_at(octets: memoryview, position: int) -> int:
     if position >= len(octets):
-        raise PeerError("a field that goes beyond its frame")
+        raise PeerError("a field that extends beyond its frame")
     return octets[position]
 
 
 def number_at(form: struct.Struct, octets: memoryview, position: int) -> tuple[Any, int]:
-    """One number and where it ends."""
+    """One number and the position after it."""
     end = position + form.size
     if end > len(octets):
-        raise PeerError("a field that goes beyond its frame")
+        raise PeerError("a field that extends beyond its frame")
     return form.unpack_from(octets, position)[0], end
 
 
@@ -109,7 +111,7 @@ def _encode_value(value: Any) -> bytes:
 def _encode_decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or exponent > 0 or -exponent > 255:
-        raise ValueError(f"{value} has no place in a field table")
+        raise ValueError(f"a field table cannot hold the decimal {value}")
     unscaled = int("".join(map(str, digits)) or "0")
     return _DECIMAL.pack(-exponent, -unscaled if sign else unscaled)
 
@@ -127,8 +129,8 @@ def _decode_value(octets: memoryview, position: int, depth: int) -> tuple[Any, i
 
 def _decode_array(octets: memoryview, position: int, depth: int) -> tuple[list[Any], int]:
     if depth >= MAX_DEPTH:
-        raise PeerError(f"a field array nested more than {MAX_DEPTH} deep")
-    end = _end_of_long(octets, position)
+        raise PeerError(f"a field array nested more than {MAX_DEPTH} levels deep")
+    end = _long_string_end(octets, position)
     inside = octets[:end]
     position += 4
     items = []
@@ -149,7 +151,7 @@ def _decode_bool(octets: memoryview, position: int, _depth: int) -> tuple[bool, 
 def _decode_decimal(octets: memoryview, position: int, _depth: int) -> tuple[Decimal, int]:
     end = position + _DECIMAL.size
     if end > len(octets):
-        raise PeerError("a field that goes beyond its frame")
+        raise PeerError("a field that extends beyond its frame")
     scale, unscaled = _DECIMAL.unpack_from(octets, position)
     return Decimal(unscaled).scaleb(-scale), end
 
@@ -160,7 +162,7 @@ def _decode_timestamp(octets: memoryview, position: int, _depth: int) -> tuple[T
 
 
 def _decode_text(octets: memoryview, position: int, _depth: int) -> tuple[str | bytes, int]:
-    """Long strings are text by custom and bytes by right: what is no text stays bytes."""
+    """Long strings are usually text but may hold any bytes: those that are not UTF-8 stay bytes."""
     value, end = decode_long_string(octets, position)
     try:
         return value.decode(), end
@@ -176,17 +178,17 @@ def _decode_void(_octets: memoryview, position: int, _depth: int) -> tuple[None,
     return None, position
 
 
-def _end_of_long(octets: memoryview, position: int) -> int:
+def _long_string_end(octets: memoryview, position: int) -> int:
     length, start = number_at(_LONG, octets, position)
     end: int = start + length
     if end > len(octets):
-        raise PeerError("a field that goes beyond its frame")
+        raise PeerError("a field that extends beyond its frame")
     return end
 
 
 def _text(octets: memoryview, start: int, end: int) -> str:
     if end > len(octets):
-        raise PeerError("a field that goes beyond its frame")
+        raise PeerError("a field that extends beyond its frame")
     try:
         return str(octets[start:end], "utf-8")
     except UnicodeDecodeError as err:

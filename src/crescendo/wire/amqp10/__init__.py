@@ -1,1 +1,1 @@
-"""AMQP 1.0 without sockets: types, performatives, frames, batches of transfers, and the connection over them."""
+"""AMQP 1.0 without sockets: types, performatives, frames, batches of transfers, and the connection built on them."""

@@ -1,8 +1,7 @@
-"""Which bytes announce a value, and how wide is what follows?
+"""How are the primitive values of AMQP 1.0 encoded?
 
-The constructors of AMQP 1.0's primitive types (section 1.6), each with its content: a number in its smallest encoding,
-text and binary behind their length, a list's items behind size and count. Knows codes and widths, not which type a
-value has.
+The constructors of section 1.6, each followed by its data: a number in its smallest encoding, text and binary after
+their length, a list's items after size and count. Knows codes and widths; does not choose the type of a value.
 """
 
 import struct
@@ -36,19 +35,19 @@ def encode_bool(value: bool) -> bytes:
 
 
 def encode_binary(value: bytes) -> bytes:
-    return variable(0xA0, bytes(value))
+    return variable_width(0xA0, bytes(value))
 
 
 def encode_string(value: str) -> bytes:
-    return variable(0xA1, value.encode())
+    return variable_width(0xA1, value.encode())
 
 
 def encode_symbol(value: str) -> bytes:
-    return variable(0xA3, value.encode("ascii"))
+    return variable_width(0xA3, value.encode("ascii"))
 
 
-def small(code: int, wide: int, form: str, low: int, high: int) -> Encoder:
-    """One octet where the number fits into it, else all of its form."""
+def small_or_full_width(code: int, wide: int, form: str, low: int, high: int) -> Encoder:
+    """One octet where the number fits into it, the full width elsewhere."""
     pack = struct.Struct(form).pack
 
     def encoder(value: Any) -> bytes:
@@ -59,19 +58,19 @@ def small(code: int, wide: int, form: str, low: int, high: int) -> Encoder:
     return encoder
 
 
-def packed(code: int, form: str) -> Encoder:
-    """Always all of its form."""
+def fixed_width(code: int, form: str) -> Encoder:
+    """Constructor and data, always of full width."""
     pack = struct.Struct(form).pack
     return lambda value: bytes((code,)) + pack(value)
 
 
-def packing(form: str) -> Encoder:
-    """The content alone: in an array the items share one constructor."""
+def fixed_width_data(form: str) -> Encoder:
+    """The data alone: the items of an array share one constructor."""
     return struct.Struct(form).pack
 
 
-def sized(content: Callable[[Any], bytes]) -> Encoder:
-    """The content alone, behind its length in four octets."""
+def variable_width_data(content: Callable[[Any], bytes]) -> Encoder:
+    """The data alone, after its length in four octets."""
 
     def encoder(value: Any) -> bytes:
         octets = content(value)
@@ -80,15 +79,15 @@ def sized(content: Callable[[Any], bytes]) -> Encoder:
     return encoder
 
 
-def variable(code: int, content: bytes) -> bytes:
-    """Content behind its length."""
+def variable_width(code: int, content: bytes) -> bytes:
+    """Constructor, length and data."""
     if len(content) < 256:
         return bytes((code, len(content))) + content
     return bytes((code | 0x10,)) + _U32.pack(len(content)) + content
 
 
 def compound(code: int, count: int, body: bytes) -> bytes:
-    """Items behind their size and count."""
+    """Constructor, size, count and items."""
     if len(body) < 255 and count < 256:
         return bytes((code, len(body) + 1, count)) + body
     return bytes((code | 0x10,)) + struct.pack(">II", len(body) + 4, count) + body

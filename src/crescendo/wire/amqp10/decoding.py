@@ -1,7 +1,7 @@
-"""How are AMQP 1.0 values read?
+"""How are AMQP 1.0 values decoded?
 
 The exact scalar decoder of the type system (part 1 of the specification). A decoded value keeps its AMQP type. Every
-length that a peer states is checked against the bytes that are there; whatever is wrong is a PeerError.
+length from the peer is checked against the bytes that are present; malformed data raises PeerError.
 """
 
 import struct
@@ -32,9 +32,9 @@ from crescendo.wire.amqp10.types import (
 
 MAX_DEPTH = 32
 MAX_EMPTY_ITEMS = 256
-"""Items of no width (nulls, trues, zeros in an array) cost a peer nothing to announce, so they are counted.
+"""Array items of zero width (nulls, trues, zeros) cost a peer no bytes, so their number is limited.
 
-A frame has room for thousands of such arrays; with this limit all of them together stay in a few megabytes.
+A frame has room for thousands of such arrays; with this limit they take a few megabytes in total.
 """
 
 _FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
@@ -42,22 +42,22 @@ _U32 = struct.Struct(">I")
 
 
 def decode(data: memoryview, position: int = 0, depth: int = 0) -> tuple[Any, int]:
-    """Read one value; return it and the position behind it."""
+    """Decode one value; return it and the position after it."""
     try:
         code = data[position]
         if code == 0:
             if depth >= MAX_DEPTH:
-                raise PeerError(f"values are nested more than {MAX_DEPTH} deep")
+                raise PeerError(f"values are nested more than {MAX_DEPTH} levels deep")
             descriptor, position = decode(data, position + 1, depth + 1)
             value, position = decode(data, position, depth + 1)
             return Described(descriptor, value), position
         return _decode_as(code, data, position + 1, depth)
     except (IndexError, struct.error):
-        raise PeerError("a value is cut off") from None
+        raise PeerError("a value is truncated") from None
 
 
 def skip(data: memoryview, position: int) -> int:
-    """The position behind the value that starts here, without reading it."""
+    """The position after the value that starts here, without decoding it."""
     pending = 1
     try:
         while pending:
@@ -65,7 +65,7 @@ def skip(data: memoryview, position: int) -> int:
             position += 1
             category = code >> 4
             if code == 0:
-                pending += 1  # a descriptor stands before the value
+                pending += 1  # a descriptor comes before the value
                 continue
             pending -= 1
             if category in _FIXED_WIDTHS:
@@ -75,11 +75,11 @@ def skip(data: memoryview, position: int) -> int:
             elif category in {0xB, 0xD, 0xF}:
                 position += 4 + _U32.unpack_from(data, position)[0]
             else:
-                raise PeerError(f"0x{code:02x} is no AMQP type")
+                raise PeerError(f"0x{code:02x} is not an AMQP type")
     except (IndexError, struct.error):
-        raise PeerError("a value is cut off") from None
+        raise PeerError("a value is truncated") from None
     if position > len(data):
-        raise PeerError("a value is longer than what holds it")
+        raise PeerError("a value extends beyond its container")
     return position
 
 
@@ -100,13 +100,13 @@ def _decode_as(code: int, data: memoryview, position: int, depth: int) -> tuple[
         try:
             return variable(bytes(data[start:end])), end
         except (UnicodeDecodeError, ValueError):
-            raise PeerError("text in a value is not what its type demands") from None
+            raise PeerError("text in a value is not valid for its type") from None
     if code in {0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}:
         if depth >= MAX_DEPTH:
-            raise PeerError(f"values are nested more than {MAX_DEPTH} deep")
+            raise PeerError(f"values are nested more than {MAX_DEPTH} levels deep")
         start, end = _extent(code, data, position)
         return _decode_compound(code, data[start:end], depth + 1), end
-    raise PeerError(f"0x{code:02x} is no AMQP type")
+    raise PeerError(f"0x{code:02x} is not an AMQP type")
 
 
 def _extent(code: int, data: memoryview, position: int) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def _extent(code: int, data: memoryview, position: int) -> tuple[int, int]:
         start = position + 1
         end = start + data[position]
     if end > len(data):
-        raise PeerError("a value is longer than what holds it")
+        raise PeerError("a value extends beyond its container")
     return start, end
 
 
@@ -128,7 +128,7 @@ def _decode_compound(code: int, body: memoryview, depth: int) -> Any:
         count, position = body[0], 1
     if code & 0xE0 == 0xE0:
         return _decode_array(body, position, count, depth)
-    if count > len(body):  # every item takes at least its constructor
+    if count > len(body):  # an item takes at least its constructor
         raise PeerError("a list announces more items than it has bytes")
     items = []
     for _ in range(count):
@@ -141,7 +141,7 @@ def _decode_compound(code: int, body: memoryview, depth: int) -> Any:
     try:
         return dict(zip(items[::2], items[1::2], strict=True))
     except TypeError:
-        raise PeerError("a map has a key that cannot be one") from None
+        raise PeerError("a map has an invalid key") from None
 
 
 def _decode_array(body: memoryview, position: int, count: int, depth: int) -> Array:

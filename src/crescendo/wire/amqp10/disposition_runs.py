@@ -1,9 +1,9 @@
 """How do a thousand settlements become one?
 
-Many brokers settle each delivery with a frame of its own. Those frames are alike but for the number; so many of them
-mean one settlement of a few stretches, of one where the numbers count up. A router with several receivers behind it
-settles in no order at all: sorting costs less than each by itself. Only the scalar codec decides what a frame means;
-this module only recognises more of the same.
+Many brokers settle each delivery with a frame of its own, and these frames differ only in the delivery id. A run of
+them is one settlement of a few id ranges, or of a single range when the ids are consecutive. A router with several
+receivers settles in any order: sorting costs less than handling each id. Only the scalar codec decides what a frame
+means; this module only recognises repetitions.
 """
 
 from typing import NamedTuple
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.wire.amqp10.batch import fields_of
+from crescendo.wire.amqp10.batch import field_offsets
 from crescendo.wire.amqp10.frame_pattern import UINT, FramePattern
 from crescendo.wire.amqp10.performatives import Disposition
-from crescendo.wire.amqp10.serial import SERIAL
+from crescendo.wire.amqp10.serial import SERIAL_MASK
 
 Octets = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
@@ -27,32 +27,33 @@ _STRIDE_GROWTH = 16
 
 
 class DispositionRun(NamedTuple):
-    """Where the numbers stand in dispositions that look alike, and what all other bytes must be."""
+    """Where the delivery ids are in a set of similar dispositions, and what all other bytes must be."""
 
     head: Octets
-    fixed: Octets  # zero where the numbers stand, all bits elsewhere
+    fixed: Octets  # zero over the ids, all bits set elsewhere
     first_at: int
-    last_at: int | None  # None: each settles one delivery
+    last_at: int | None  # None: each frame settles one delivery
     disposition: Disposition
-    shape: FramePattern
+    pattern: FramePattern
 
-    def one(self, octets: memoryview) -> tuple[int, int] | None:
-        """The deliveries that a single frame settles; for one, setting up arrays would cost more than all the rest."""
-        numbers = self.shape.read(octets)
+    def read_one(self, octets: memoryview) -> tuple[int, int] | None:
+        """The range that a single frame settles. For one frame, arrays would cost more than everything else."""
+        numbers = self.pattern.read(octets)
         return None if numbers is None else (numbers[0], numbers[-1])
 
-    def run(self, rows: Octets) -> tuple[int, list[tuple[int, int]]]:
-        """How many rows from the first are alike, and the stretches of deliveries that they settle together.
+    def read_rows(self, rows: Octets) -> tuple[int, list[tuple[int, int]]]:
+        """How many leading rows match, and the delivery ranges that they settle together.
 
-        In growing strides: looking at all that has arrived for each that stands alone would take quadratic time.
+        Compares in growing strides: comparing everything that has arrived for each unmatched frame would take quadratic
+        time.
         """
         count, stride = 0, _FIRST_STRIDE
         while count < len(rows):
-            some = rows[count : count + stride]
-            strange = (some ^ self.head) & self.fixed
-            alike = int(strange.any(axis=1).argmax()) if np.count_nonzero(strange) else len(some)
-            count += alike
-            if alike < len(some):
+            chunk = rows[count : count + stride]
+            differs = (chunk ^ self.head) & self.fixed
+            matching = int(differs.any(axis=1).argmax()) if np.count_nonzero(differs) else len(chunk)
+            count += matching
+            if matching < len(chunk):
                 break
             stride *= _STRIDE_GROWTH
         if not count:
@@ -66,10 +67,10 @@ class DispositionRun(NamedTuple):
 
 
 def merged(firsts: Int64s, lasts: Int64s) -> list[tuple[int, int]]:
-    """The same deliveries as few stretches, in order of their ids, which wrap."""
+    """The same deliveries as the fewest ranges, in order of their ids, which wrap at 2^32."""
     origin = int(firsts[0])
-    begins = ((firsts - origin + _HALF) & SERIAL) - _HALF  # as far before or behind the first one
-    ends = begins + ((lasts - firsts) & SERIAL)
+    begins = ((firsts - origin + _HALF) & SERIAL_MASK) - _HALF  # signed distance from the first one
+    ends = begins + ((lasts - firsts) & SERIAL_MASK)
     if not (begins[1:] == ends[:-1] + 1).all():
         order = begins.argsort(kind="stable")
         begins, ends = begins[order], np.maximum.accumulate(ends[order])
@@ -77,23 +78,23 @@ def merged(firsts: Int64s, lasts: Int64s) -> list[tuple[int, int]]:
         begins, ends = begins[np.append(0, gaps + 1)], ends[np.append(gaps, len(ends) - 1)]
     else:
         begins, ends = begins[:1], ends[-1:]
-    numbers = ((column + origin) & SERIAL for column in (begins, ends))
+    numbers = ((column + origin) & SERIAL_MASK for column in (begins, ends))
     return list(zip(*(column.tolist() for column in numbers), strict=True))
 
 
 def disposition_run(octets: memoryview, disposition: Disposition) -> DispositionRun | None:
-    """The layout of a decoded disposition, or None when its numbers are not of full width."""
+    """The pattern of a decoded disposition, or None when its ids are not of full width."""
     numbers = (_FIRST,) if disposition.last is None else (_FIRST, _LAST)
-    fields = fields_of(octets, _LAST + 1)
+    fields = field_offsets(octets, _LAST + 1)
     if numbers[-1] >= len(fields):
         return None
-    places = [fields[number] for number in numbers]
-    if any(octets[place] != UINT for place in places):
+    offsets = [fields[number] for number in numbers]
+    if any(octets[offset] != UINT for offset in offsets):
         return None
     fixed = np.full(len(octets), 0xFF, np.uint8)
-    for place in places:
-        fixed[place + 1 : place + 1 + _UINT_BYTES] = 0
-    last_at = places[1] + 1 if len(places) > 1 else None
+    for offset in offsets:
+        fixed[offset + 1 : offset + 1 + _UINT_BYTES] = 0
+    last_at = offsets[1] + 1 if len(offsets) > 1 else None
     whole = bytes(octets)
-    shape = FramePattern(whole, [(place + 1, _UINT_BYTES) for place in places])
-    return DispositionRun(np.frombuffer(whole, np.uint8), fixed, places[0] + 1, last_at, disposition, shape)
+    pattern = FramePattern(whole, [(offset + 1, _UINT_BYTES) for offset in offsets])
+    return DispositionRun(np.frombuffer(whole, np.uint8), fixed, offsets[0] + 1, last_at, disposition, pattern)

@@ -15,18 +15,18 @@ Octets = npt.NDArray[np.uint8]
 
 
 class Opened(NamedTuple):
-    """The other side has opened the connection, and says which product it is if it cares to."""
+    """The peer has opened the connection; `product` is empty when the peer does not name one."""
 
     container_id: str
     product: str = ""
 
 
 class Begun(NamedTuple):
-    """The other side has begun the session."""
+    """The peer has begun the session."""
 
 
 class Attached(NamedTuple):
-    """The other side has attached a link; on our own handle when it answers ours."""
+    """The peer has attached a link, or answered ours; `handle` is our own handle."""
 
     handle: int
     attach: Attach
@@ -39,9 +39,9 @@ class Credited(NamedTuple):
 
 
 class Deliveries(NamedTuple):
-    """Messages that arrived together and look alike.
+    """Messages of the same layout that arrived together.
 
-    `messages` has one row a message and is a view into the receive buffer: it is valid until the next
+    `messages` has one row per message and is a view into the receive buffer: it is valid until the next
     `receive_buffer()`. The body is the same slice of every row.
     """
 
@@ -60,13 +60,13 @@ class Deliveries(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The other side has settled, or reached an outcome for, these deliveries.
+    """The peer has settled these deliveries, or reached an outcome for them.
 
-    Each stretch is the id of a first and of a last delivery (inclusive); ids wrap at 2^32.
+    Each range is a first and a last delivery id (inclusive); ids wrap at 2^32.
     """
 
     role: bool
-    stretches: list[tuple[int, int]]
+    ranges: list[tuple[int, int]]
     settled: bool
     state: Any
 
@@ -81,13 +81,13 @@ class Ended(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The connection is over; `error` is the other side's own words, empty when all was well."""
+    """The connection is closed; `error` is the peer's reason, empty after a normal close."""
 
     error: str
 
 
 class Refused(NamedTuple):
-    """The other side did not let us in."""
+    """The peer refused the connection."""
 
     reason: str
 
@@ -96,7 +96,7 @@ Event = Opened | Begun | Attached | Credited | Deliveries | Settled | Detached |
 
 
 def error_text(error: object) -> str:
-    """The other side's words, from whatever stands in an error field."""
+    """The peer's reason, from any value of an error field."""
     if error is None:
         return ""
     return str(error) if isinstance(error, Composite) else repr(error)

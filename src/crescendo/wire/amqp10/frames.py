@@ -1,7 +1,7 @@
 """Where does a frame begin and end, and where in a message is its body?
 
-Framing (part 2.3 of the specification) and the sections of a message (part 3.2), in the exact scalar form. It is the
-oracle for the batch path in `batch.py`: whatever that one claims, this one must say too.
+Framing (part 2.3 of the specification) and the sections of a message (part 3.2), as exact scalar code. This is the
+oracle for the batch path in `batch.py`, which must always agree with it.
 """
 
 import struct
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.constructors import encode_binary
 from crescendo.wire.amqp10.decoding import decode, skip
-from crescendo.wire.amqp10.performatives import Composite, Header, composed, decode_composite, encode_composite
+from crescendo.wire.amqp10.performatives import Composite, Header, as_composite, decode_composite, encode_composite
 
 FRAME_HEADER = struct.Struct(">IBBH")
 LENGTH = struct.Struct(">I")
@@ -33,7 +33,7 @@ _SECTION_NAMES = {
 
 
 class Frame(NamedTuple):
-    """One frame: its performative (None for a heartbeat) and what follows it."""
+    """One frame: its performative (None for a heartbeat) and the payload after it."""
 
     kind: int
     channel: int
@@ -42,7 +42,7 @@ class Frame(NamedTuple):
 
 
 class Body(NamedTuple):
-    """Where the body of a message lies in its bytes, and whether the message was delivered before."""
+    """Where the body of a message is in its bytes, and whether the message was delivered before."""
 
     start: int
     length: int
@@ -58,17 +58,17 @@ HEARTBEAT = encode_frame(None)
 
 
 def frame_length(data: memoryview, position: int, max_frame_size: int) -> int | None:
-    """The length of the frame that begins here, or None when not even that has arrived."""
+    """The length of the frame that begins here, or None when its length field has not arrived."""
     if len(data) - position < LENGTH.size:
         return None
     length: int = LENGTH.unpack_from(data, position)[0]
     if not HEADER_BYTES <= length <= max_frame_size:
-        raise PeerError(f"a frame of {length} bytes, where {HEADER_BYTES} to {max_frame_size} are agreed")
+        raise PeerError(f"a frame of {length} bytes; allowed are {HEADER_BYTES} to {max_frame_size}")
     return length
 
 
 def decode_frame(frame: memoryview) -> Frame:
-    """Read one whole frame."""
+    """Decode one complete frame."""
     _, offset, kind, channel = FRAME_HEADER.unpack_from(frame)
     start = offset * 4
     if not HEADER_BYTES <= start <= len(frame):
@@ -80,15 +80,15 @@ def decode_frame(frame: memoryview) -> Frame:
 
 
 def encode_message(body: bytes, before: bytes = b"") -> bytes:
-    """The smallest message, one data section; `before` holds sections that go in front of it."""
+    """A message with one data section; `before` holds the encoded sections in front of it."""
     return before + _DATA_SECTION + encode_binary(body)
 
 
 def find_body(message: memoryview) -> Body:
-    """Find the body: the bytes of its data section, or of its value where that is binary or a string.
+    """Find the body: the bytes of the data section, or of a value section that holds binary or a string.
 
-    A body in several data sections has no one place; its length is that of the first, and `length` says so to nobody:
-    load generators send one section, so anything else is reported as a body of no length.
+    Load generators send one section. A body of several sections is not contiguous and is reported with length 0, as is
+    a value of any other type.
     """
     position = 0
     redelivered = False
@@ -101,7 +101,7 @@ def find_body(message: memoryview) -> Body:
         if isinstance(code, str):
             code = _SECTION_NAMES.get(code)
         if code == _HEADER:
-            header = composed(decode(message, position)[0])
+            header = as_composite(decode(message, position)[0])
             redelivered = isinstance(header, Header) and bool(header.delivery_count)
         elif code in _BODIES:
             found = Body(end, 0, redelivered) if found else _body_at(message, section, end, redelivered)
@@ -110,7 +110,7 @@ def find_body(message: memoryview) -> Body:
 
 
 def _body_at(message: memoryview, section: int, end: int, redelivered: bool) -> Body:
-    # 0xA0/0xB0 binary and 0xA1/0xB1 string differ in the lowest bit; both carry their bytes after a length.
+    # 0xA0/0xB0 binary and 0xA1/0xB1 string differ in the lowest bit; both have their bytes after a length.
     width = _BINARY_CODES.get(message[section] & 0xFE)
     if width is None:
         return Body(end, 0, redelivered)

@@ -1,7 +1,7 @@
-"""Which links does a session have, and how far is each?
+"""Which links does a session have, and what is the state of each?
 
-A link has three names: our handle, the other side's handle, and its name together with our role. They are kept here, so
-that none is left behind when a link goes. Nothing here speaks to anybody.
+A link is known by our handle, by the peer's handle, and by its name together with our role. All three indexes are kept
+here, so that removing a link clears every one. Sends nothing.
 """
 
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ MAX_LINKS = 65_536
 
 SENDER, RECEIVER = False, True
 SETTLE_UNSETTLED, SETTLE_SETTLED = 0, 1
-SETTLE_SECOND = 1  # of a receiver: it settles once the sender has
+SETTLE_SECOND = 1  # receiver settle mode: it settles after the sender has
 
 
 @dataclass(slots=True)
 class Link:
-    """One link of ours and how far both sides are."""
+    """One link and its counters."""
 
     handle: int
     name: str
     role: bool
     remote_handle: int | None = None
     delivery_count: int = 0
-    credit_limit: int = 0  # the delivery count up to which the sender may go
-    partial: bytearray | None = None  # as a receiver: a message whose frames have not all come
+    credit_limit: int = 0  # the delivery count up to which the sender may send
+    partial: bytearray | None = None  # as a receiver: a message of which frames are missing
     partial_id: int = 0
     partial_settled: bool = False
-    detached: bool = False  # we have said so; the other side's answer is still to come
+    detached: bool = False  # we sent detach; the peer's answer is pending
     max_message_size: int = 0
 
 
@@ -38,24 +38,24 @@ class Links:
 
     def __init__(self, *, server: bool) -> None:
         self.by_handle: dict[int, Link] = {}
-        self.partials = 0  # how many have a message whose frames have not all come
+        self.partials = 0  # links with a message of which frames are missing
         self._server = server
         self._by_remote: dict[int, Link] = {}
         self._by_name: dict[tuple[str, bool], Link] = {}
 
     def new(self, name: str, role: bool) -> Link:
-        """A link of ours, on a handle that is free."""
+        """Add a link of ours, on a free handle."""
         handle = len(self.by_handle)
         while handle in self.by_handle:
             handle += 1
         return self._add(handle, name, role)
 
     def attached(self, attach: Attach) -> Link:
-        """The link that the other side attached: it answers one of ours or, where we serve, wants a new one."""
+        """The link that the peer attached: an answer to one of ours or, for a server, a new one."""
         link = self._by_name.get((attach.name, not attach.role))
         if link is None:
             if not self._server or len(self.by_handle) >= MAX_LINKS or attach.handle in self.by_handle:
-                raise PeerError(f"a link {attach.name!r} that nobody asked for")
+                raise PeerError(f"an unrequested link {attach.name!r}")
             link = self._add(attach.handle, attach.name, not attach.role)
         if attach.handle in self._by_remote or link.remote_handle is not None:
             raise PeerError(f"link {attach.name!r} or its handle {int(attach.handle)} is attached already")
@@ -67,7 +67,7 @@ class Links:
         return link
 
     def remote(self, handle: int) -> Link:
-        """The link that the other side calls so."""
+        """The link with this handle of the peer."""
         link = self._by_remote.get(handle)
         if link is None:
             raise PeerError(f"link handle {int(handle)} is not attached")
@@ -75,7 +75,7 @@ class Links:
 
     def forget(self, link: Link) -> None:
         if link.partial is not None:
-            self.partials -= 1  # its last frame will never come
+            self.partials -= 1  # its last frame will never arrive
         if link.remote_handle is not None:
             del self._by_remote[link.remote_handle]
         del self._by_name[link.name, link.role], self.by_handle[link.handle]

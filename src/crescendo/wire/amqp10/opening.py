@@ -1,8 +1,8 @@
 """How does a connection get from the first byte to the open performative?
 
-Both sides first exchange a protocol header for SASL, sign in, then exchange one for AMQP; a server without credentials
-lets clients skip the first half. Who is let in is decided in `handshake.py`; here is the order of things. Answers go to
-the deque that the connection writes from, so that even a refusal is written.
+Both peers exchange SASL protocol headers, sign in, then exchange AMQP protocol headers; a server without credentials
+lets clients skip the SASL half. This module owns the order of steps; `handshake.py` decides about credentials. Answers
+go to the deque that the connection writes from, so that even a refusal is written.
 """
 
 from collections import deque
@@ -15,32 +15,32 @@ from crescendo.wire.amqp10.performatives import Composite
 
 
 class Opening:
-    """One side's way in."""
+    """The opening sequence of one peer."""
 
     def __init__(
-        self, sasl: ClientSasl | ServerSasl, first_words: Sequence[Composite], outgoing: deque[memoryview]
+        self, sasl: ClientSasl | ServerSasl, first_performatives: Sequence[Composite], outgoing: deque[memoryview]
     ) -> None:
-        """`first_words` is what we say as soon as we may."""
+        """`first_performatives` are sent as soon as the protocol allows."""
         self.expects_header = True  # else frames
         self.signed_in = False
         self._sasl = sasl
-        self._first_words = first_words
+        self._first_performatives = first_performatives
         self._outgoing = outgoing
         if isinstance(sasl, ClientSasl):
-            self._queue(sasl.greeting())
+            self._queue(sasl.first_bytes())
 
     def take_header(self, header: bytes) -> None:
         if isinstance(self._sasl, ServerSasl) and not self._sasl.done:
-            self._greet(self._sasl, header)
+            self._answer_client_header(self._sasl, header)
             return
         check_header(header, PROTOCOL_AMQP if self._sasl.done else PROTOCOL_SASL)
         self.expects_header = False
         if isinstance(self._sasl, ServerSasl):
-            self._enter()
+            self._start_amqp()
 
     def take_frame(self, frame: Frame) -> None:
         if frame.kind != SASL_FRAME:
-            raise PeerError("an AMQP frame before the sign-in was over")
+            raise PeerError("an AMQP frame before sign-in")
         self._queue(self._sasl.answer(frame.performative))
         server = isinstance(self._sasl, ServerSasl)
         if not self._sasl.done:
@@ -49,21 +49,21 @@ class Opening:
             return
         self.expects_header = True
         if not server:
-            self._enter()
+            self._start_amqp()
 
-    def _greet(self, sasl: ServerSasl, header: bytes) -> None:
+    def _answer_client_header(self, sasl: ServerSasl, header: bytes) -> None:
         if header == PROTOCOL_AMQP and sasl.optional:
             sasl.done = True
-            self._enter()
+            self._start_amqp()
         else:
-            self._queue(sasl.greeting())
+            self._queue(sasl.first_bytes())
             check_header(header, PROTOCOL_SASL)
         self.expects_header = False
 
-    def _enter(self) -> None:
+    def _start_amqp(self) -> None:
         self.signed_in = True
         self._queue(PROTOCOL_AMQP)
-        for performative in self._first_words:
+        for performative in self._first_performatives:
             self._queue(encode_frame(performative))
 
     def _queue(self, octets: bytes) -> None:

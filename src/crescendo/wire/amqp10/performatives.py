@@ -1,7 +1,7 @@
-"""What can two AMQP 1.0 peers say to each other?
+"""Which performatives can AMQP 1.0 peers send?
 
 Each performative is a value with the field names of the specification (parts 2, 3 and 5). One table maps descriptor
-codes to classes and fields to types, and serves both directions. A field of the wrong type is the peer's fault.
+codes to classes and fields to types, for both directions. A field of the wrong type is the peer's fault.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from crescendo.wire.amqp10.types import Array, Described, Symbol, UByte, UInt, U
 
 
 class Composite(Struct):
-    """A described list. None means that the field is not there."""
+    """A described list. None means that the field is absent."""
 
 
 class Open(Composite):
@@ -56,7 +56,7 @@ class Begin(Composite):
 class Attach(Composite):
     name: str
     handle: int = 0
-    role: bool = False  # False sends, True receives
+    role: bool = False  # False: sender, True: receiver
     snd_settle_mode: int | None = None
     rcv_settle_mode: int | None = None
     source: Any = None
@@ -224,7 +224,7 @@ _MAP: Field = (encode, (dict,))
 _ANY: Field = (lambda value: encode_value(value), (object,))  # noqa: PLW0108 - defined further down
 _SYMBOLS: Field = (
     lambda value: encode(Array(Symbol(item) for item in value) if isinstance(value, list | tuple) else Symbol(value)),
-    (list, Array, Symbol),  # some brokers write a list where the specification has an array
+    (list, Array, Symbol),  # some brokers send a list where the specification demands an array
 )
 
 _FIELDS: dict[type[Composite], tuple[int, tuple[Field, ...]]] = {
@@ -285,7 +285,7 @@ _BY_SYMBOL = {
 
 
 def encode_composite(value: Composite) -> bytes:
-    """Write a performative, leaving out the fields at the end that are not there."""
+    """Encode a performative without its absent trailing fields."""
     code, fields = _FIELDS[type(value)]
     items: list[bytes] = []
     length = 0
@@ -298,21 +298,21 @@ def encode_composite(value: Composite) -> bytes:
 
 
 def encode_value(value: Any) -> bytes:
-    """Any value; performatives inside others included."""
+    """Encode any value, including nested performatives."""
     return encode_composite(value) if isinstance(value, Composite) else encode(value)
 
 
 def decode_composite(data: memoryview, position: int = 0) -> tuple[Composite, int]:
-    """Read one performative; return it and the position behind it."""
+    """Decode one performative; return it and the position after it."""
     value, position = decode(data, position)
-    composite = composed(value)
+    composite = as_composite(value)
     if not isinstance(composite, Composite):
         raise PeerError("expected a performative")
     return composite, position
 
 
-def composed(value: Any) -> Any:
-    """Turn a described list that we know into its class, and leave everything else as it is."""
+def as_composite(value: Any) -> Any:
+    """Turn a known described list into its class; return any other value unchanged."""
     if not isinstance(value, Described):
         return value
     code = value.descriptor
@@ -324,18 +324,18 @@ def composed(value: Any) -> Any:
     kind, fields = entry
     items = value.value
     if not isinstance(items, list) or len(items) > len(fields):
-        raise PeerError(f"{kind.__name__.lower()} has fields that it should not have")
+        raise PeerError(f"{kind.__name__.lower()} has unexpected fields")
     arguments: dict[str, Any] = {}
     for declared, (_, types), item in zip(_NAMES[kind], fields, items, strict=False):
         if item is None:
             continue
-        # The exact type: a subclass of int, str or bytes is another type of AMQP.
+        # The exact type: a subclass of int, str or bytes is another AMQP type.
         if types is not _ANY[1] and (type(item) not in types or (types is _SYMBOLS[1] and not _is_symbols(item))):
             raise PeerError(f"{kind.__name__.lower()}.{declared.name} has the wrong type")
-        arguments[declared.name] = composed(item) if isinstance(item, Described) else item
+        arguments[declared.name] = as_composite(item) if isinstance(item, Described) else item
     missing = _MANDATORY.get(kind, set()) - arguments.keys()
     if missing:
-        raise PeerError(f"{kind.__name__.lower()} lacks its mandatory {min(missing)}")
+        raise PeerError(f"{kind.__name__.lower()} lacks the mandatory field {min(missing)}")
     return kind(**arguments)
 
 

@@ -1,13 +1,13 @@
-"""How do numbers count that go round at 2^32?
+"""How are serial numbers that wrap at 2^32 compared?
 
-Ids and counts of AMQP 1.0 are serial numbers (RFC 1982): of two of them, the one less than half a round ahead is later.
+Ids and counts of AMQP 1.0 are serial numbers (RFC 1982): the later of two is the one that is less than 2^31 ahead.
 """
 
-SERIAL = 0xFFFF_FFFF
-HALF_ROUND = 2**31 - 1
+SERIAL_MASK = 0xFFFF_FFFF
+HALF_RANGE = 2**31 - 1
 
 
-def ahead(later: int, earlier: int) -> int:
-    """How far one number lies ahead of another; 0 when it lies behind."""
-    distance = (later - earlier) & SERIAL
-    return distance if distance <= HALF_ROUND else 0
+def serial_distance(later: int, earlier: int) -> int:
+    """How far one number is ahead of another; 0 when it is behind."""
+    distance = (later - earlier) & SERIAL_MASK
+    return distance if distance <= HALF_RANGE else 0

@@ -1,7 +1,7 @@
-"""How far are both sides of a session, and what follows from what is said on it?
+"""What is the state of a session, and which events follow from the performatives on it?
 
-Sans-IO: what arrived goes in, an event comes out, and answers go to the deque that the connection writes from. A
-session's window counts frames, a link's credit counts messages. Messages themselves are read in `arrivals.py`.
+Sans-IO: performatives go in, events come out, and answers go to the deque that the connection writes from. A session's
+window counts frames, a link's credit counts messages. Does not read messages; `arrivals.py` does.
 """
 
 from collections import deque
@@ -24,9 +24,9 @@ from crescendo.wire.amqp10.performatives import (
     Transfer,
     encode_composite,
 )
-from crescendo.wire.amqp10.serial import HALF_ROUND, SERIAL, ahead
+from crescendo.wire.amqp10.serial import HALF_RANGE, SERIAL_MASK, serial_distance
 
-WINDOW = HALF_ROUND  # ours is always open: what has arrived is read at once
+WINDOW = HALF_RANGE  # ours is always open: arriving frames are read at once
 _FLOW_NUMBERS = 7  # up to the credit
 
 
@@ -35,17 +35,17 @@ class Session:
 
     def __init__(self, outgoing: deque[memoryview], *, server: bool) -> None:
         self.links = Links(server=server)
-        self.next_outgoing_id = 0  # counts frames
+        self.next_outgoing_id = 0  # in frames
         self.next_incoming_id = 0
         self.remote_window = 0
         self._outgoing = outgoing
         self._server = server
         self._channel = 0
         self._begun = False
-        self._accepting: dict[tuple[bool, bool], FrameTemplate] = {}  # by role and whether that settles
-        self._granting: FrameTemplate | None = None
+        self._accepted_templates: dict[tuple[bool, bool], FrameTemplate] = {}  # by role and settled flag
+        self._credit_template: FrameTemplate | None = None
 
-    # -- things to say -------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------
 
     def send(self, performative: Composite, payload: bytes = b"") -> None:
         self._outgoing.append(memoryview(encode_frame(performative, payload, channel=self._channel)))
@@ -54,46 +54,48 @@ class Session:
         self.send(Flow(self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW, **link))
 
     def send_accepted(self, first: int, last: int, *, role: bool, settled: bool) -> None:
-        """These deliveries are accepted."""
-        saying = self._accepting.get((role, settled))
-        if saying is None:
+        """Send the outcome accepted for these deliveries."""
+        template = self._accepted_templates.get((role, settled))
+        if template is None:
 
-            def accepting(one: int, other: int) -> Disposition:
+            def accepted(one: int, other: int) -> Disposition:
                 return Disposition(role, one, other, settled, Accepted())
 
-            saying = self._accepting[role, settled] = FrameTemplate(accepting, 2, channel=self._channel)
-        self._outgoing.append(memoryview(saying.two(first, last)))
+            template = self._accepted_templates[role, settled] = FrameTemplate(accepted, 2, channel=self._channel)
+        self._outgoing.append(memoryview(template.fill_two(first, last)))
 
     def send_credit(self, link: Link, credit: int) -> None:
-        """The other side may send so many messages from now on."""
-        if self._granting is None:
-            self._granting = FrameTemplate(Flow, _FLOW_NUMBERS, channel=self._channel)
+        """Grant credit: the peer may send `credit` messages from now on."""
+        if self._credit_template is None:
+            self._credit_template = FrameTemplate(Flow, _FLOW_NUMBERS, channel=self._channel)
         numbers = (self.next_incoming_id, WINDOW, self.next_outgoing_id, WINDOW)
-        self._outgoing.append(memoryview(self._granting.several(*numbers, link.handle, link.delivery_count, credit)))
+        self._outgoing.append(
+            memoryview(self._credit_template.fill(*numbers, link.handle, link.delivery_count, credit))
+        )
 
     def send_message(self, first: Transfer, message: bytes, max_frame_size: int) -> None:
-        """Queue one message, in as many frames as the other side's limit demands; `first` begins it."""
+        """Queue one message, split to the peer's maximum frame size; `first` is the transfer of its first frame."""
         room = max_frame_size - HEADER_BYTES - len(encode_composite(first)) - 1  # 1: the more flag
         position = 0
         while True:
-            piece = message[position : position + room]
-            position += len(piece)
+            fragment = message[position : position + room]
+            position += len(fragment)
             more = position < len(message)
-            performative = first if position == len(piece) else Transfer(first.handle)
+            performative = first if position == len(fragment) else Transfer(first.handle)
             performative.more = True if more else None
-            self.send(performative, piece)
-            self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL
+            self.send(performative, fragment)
+            self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
             self.remote_window -= 1
             if not more:
                 break
 
-    # -- things heard --------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------
 
     def take_begin(self, channel: int, begin: Begin) -> Event:
         if self._begun:
-            raise PeerError("a second session, where one was agreed")
+            raise PeerError("a second session; a connection has one")
         self._begun = True
-        self._accepting, self._granting = {}, None  # the channel may be another one
+        self._accepted_templates, self._credit_template = {}, None  # the channel may have changed
         self.next_incoming_id = begin.next_outgoing_id
         self.remote_window = begin.incoming_window
         if self._server:
@@ -106,19 +108,19 @@ class Session:
 
     def take_flow(self, flow: Flow) -> Event:
         known = flow.next_incoming_id if flow.next_incoming_id is not None else 0
-        self.remote_window = ahead(known + flow.incoming_window, self.next_outgoing_id)
+        self.remote_window = serial_distance(known + flow.incoming_window, self.next_outgoing_id)
         if flow.handle is None:
             if flow.echo:
                 self.send_flow()
             return Credited(None)
         link = self.links.remote(flow.handle)
         if link.role is SENDER and flow.link_credit is not None:
-            link.credit_limit = ((flow.delivery_count or 0) + flow.link_credit) & SERIAL
-            if flow.drain:  # we never hold messages back, so there is nothing to send with this credit
+            link.credit_limit = ((flow.delivery_count or 0) + flow.link_credit) & SERIAL_MASK
+            if flow.drain:  # we never hold messages back, so there is nothing left to send
                 link.delivery_count = link.credit_limit
                 self.send_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=0, drain=True)
         if flow.echo:
-            credit = ahead(link.credit_limit, link.delivery_count)
+            credit = serial_distance(link.credit_limit, link.delivery_count)
             self.send_flow(handle=link.handle, delivery_count=link.delivery_count, link_credit=credit)
         return Credited(link.handle)
 
@@ -136,6 +138,6 @@ class Session:
         return Ended(error_text(end.error))
 
     def count_arrived(self, link: Link, deliveries: int) -> None:
-        """Messages of one frame each have arrived."""
-        self.next_incoming_id = (self.next_incoming_id + deliveries) & SERIAL
-        link.delivery_count = (link.delivery_count + deliveries) & SERIAL
+        """Count messages of one frame each that arrived."""
+        self.next_incoming_id = (self.next_incoming_id + deliveries) & SERIAL_MASK
+        link.delivery_count = (link.delivery_count + deliveries) & SERIAL_MASK

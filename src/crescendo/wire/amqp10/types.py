@@ -1,7 +1,7 @@
-"""Which values has AMQP 1.0, and how are they written?
+"""Which types does AMQP 1.0 have, and how are their values encoded?
 
-The type system of part 1 of the specification: every primitive, lists, maps, arrays and described values. Each value
-has the Python type that says its AMQP type, so that a value which was read and is written again stays equal.
+The type system of part 1 of the specification: every primitive, lists, maps, arrays and described values. The Python
+type of a value identifies its AMQP type, so that a decoded value is encoded again with the same type.
 """
 
 import struct
@@ -19,10 +19,10 @@ from crescendo.wire.amqp10.constructors import (
     encode_symbol,
     encode_uint,
     encode_ulong,
-    packed,
-    packing,
-    sized,
-    small,
+    fixed_width,
+    fixed_width_data,
+    small_or_full_width,
+    variable_width_data,
 )
 
 
@@ -73,11 +73,11 @@ class Decimal128(bytes): ...
 
 
 class Array(list[Any]):
-    """A list whose items are written with one constructor."""
+    """A list whose items share one constructor."""
 
 
 class Described:
-    """A value with a descriptor that says what it means."""
+    """A value with a descriptor."""
 
     __slots__ = ("descriptor", "value")
 
@@ -96,7 +96,7 @@ class Described:
 
 
 def encode(value: Any) -> bytes:
-    """Write one value with its smallest encoding. Plain int, str, float and list mean long, string, double, list."""
+    """Encode one value as small as possible. Plain int, str, float and list mean long, string, double and list."""
     encoder = _ENCODERS.get(type(value))
     if encoder is None:
         raise TypeError(f"AMQP has no type for {type(value).__name__}")
@@ -108,7 +108,7 @@ def encode_list(value: list[Any]) -> bytes:
 
 
 def encode_items(items: list[bytes]) -> bytes:
-    """A list whose items are encoded already."""
+    """A list of items that are already encoded."""
     return compound(0xC0, len(items), b"".join(items)) if items else EMPTY_LIST
 
 
@@ -122,44 +122,44 @@ def encode_described(value: Described) -> bytes:
 
 
 def encode_array(value: Array) -> bytes:
-    """All items with the widest encoding of their type, because they share one constructor."""
+    """Encode all items at the full width of their type, because they share one constructor."""
     if not value:
         return compound(0xE0, 0, NULL)
     return compound(0xE0, len(value), _array_items(value))
 
 
 def _array_items(items: list[Any]) -> bytes:
-    """The constructor that all items share, and the items without it."""
+    """The shared constructor, and the items without it."""
     kinds = {type(item) for item in items}
     if len(kinds) != 1:
-        raise TypeError("the items of an array have one type")
+        raise TypeError("the items of an array must have one type")
     kind = kinds.pop()
     if kind is Described:
         descriptors = {encode(item.descriptor) for item in items}
         if len(descriptors) != 1:
-            raise TypeError("the items of an array have one descriptor")
+            raise TypeError("the items of an array must have one descriptor")
         return b"\x00" + descriptors.pop() + _array_items([item.value for item in items])
     if kind not in _WIDE:
         raise TypeError(f"AMQP has no type for {kind.__name__}")
-    constructor, width = _WIDE[kind]
-    return bytes((constructor,)) + b"".join(width(item) for item in items)
+    constructor, encode_data = _WIDE[kind]
+    return bytes((constructor,)) + b"".join(encode_data(item) for item in items)
 
 
 _ENCODERS: dict[type, Encoder] = {
     type(None): lambda _: NULL,
     bool: encode_bool,
-    UByte: packed(0x50, ">B"),
-    UShort: packed(0x60, ">H"),
+    UByte: fixed_width(0x50, ">B"),
+    UShort: fixed_width(0x60, ">H"),
     UInt: encode_uint,
     ULong: encode_ulong,
-    Byte: packed(0x51, ">b"),
-    Short: packed(0x61, ">h"),
-    Int: small(0x54, 0x71, ">i", -128, 127),
-    Long: small(0x55, 0x81, ">q", -128, 127),
-    int: small(0x55, 0x81, ">q", -128, 127),
-    Timestamp: packed(0x83, ">q"),
-    Float: packed(0x72, ">f"),
-    float: packed(0x82, ">d"),
+    Byte: fixed_width(0x51, ">b"),
+    Short: fixed_width(0x61, ">h"),
+    Int: small_or_full_width(0x54, 0x71, ">i", -128, 127),
+    Long: small_or_full_width(0x55, 0x81, ">q", -128, 127),
+    int: small_or_full_width(0x55, 0x81, ">q", -128, 127),
+    Timestamp: fixed_width(0x83, ">q"),
+    Float: fixed_width(0x72, ">f"),
+    float: fixed_width(0x82, ">d"),
     Char: lambda value: b"\x73" + ord(value).to_bytes(4, "big"),
     Decimal32: lambda value: b"\x74" + value,
     Decimal64: lambda value: b"\x84" + value,
@@ -193,26 +193,26 @@ def _wide_array(value: Array) -> bytes:
 _WIDE: dict[type, tuple[int, Encoder]] = {
     type(None): (0x40, lambda _: b""),
     bool: (0x56, lambda value: b"\x01" if value else b"\x00"),
-    UByte: (0x50, packing(">B")),
-    UShort: (0x60, packing(">H")),
-    UInt: (0x70, packing(">I")),
-    ULong: (0x80, packing(">Q")),
-    Byte: (0x51, packing(">b")),
-    Short: (0x61, packing(">h")),
-    Int: (0x71, packing(">i")),
-    Long: (0x81, packing(">q")),
-    int: (0x81, packing(">q")),
-    Timestamp: (0x83, packing(">q")),
-    Float: (0x72, packing(">f")),
-    float: (0x82, packing(">d")),
+    UByte: (0x50, fixed_width_data(">B")),
+    UShort: (0x60, fixed_width_data(">H")),
+    UInt: (0x70, fixed_width_data(">I")),
+    ULong: (0x80, fixed_width_data(">Q")),
+    Byte: (0x51, fixed_width_data(">b")),
+    Short: (0x61, fixed_width_data(">h")),
+    Int: (0x71, fixed_width_data(">i")),
+    Long: (0x81, fixed_width_data(">q")),
+    int: (0x81, fixed_width_data(">q")),
+    Timestamp: (0x83, fixed_width_data(">q")),
+    Float: (0x72, fixed_width_data(">f")),
+    float: (0x82, fixed_width_data(">d")),
     Char: (0x73, lambda value: ord(value).to_bytes(4, "big")),
     Decimal32: (0x74, bytes),
     Decimal64: (0x84, bytes),
     Decimal128: (0x94, bytes),
     uuid.UUID: (0x98, lambda value: bytes(value.bytes)),
-    bytes: (0xB0, sized(bytes)),
-    str: (0xB1, sized(str.encode)),
-    Symbol: (0xB3, sized(lambda value: bytes(value, "ascii"))),
+    bytes: (0xB0, variable_width_data(bytes)),
+    str: (0xB1, variable_width_data(str.encode)),
+    Symbol: (0xB3, variable_width_data(lambda value: bytes(value, "ascii"))),
     list: (0xD0, _wide_list),
     dict: (0xD1, _wide_map),
     Array: (0xF0, _wide_array),
