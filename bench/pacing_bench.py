@@ -29,7 +29,7 @@ from crescendo.load.engine.statistics import Distribution
 from crescendo.load.worker import tune_for_latency
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group, Settle
-from crescendo.net.sockets import fill, flush, listen, prepared
+from crescendo.net.sockets import configure_socket, fill, flush, listen
 from crescendo.record.writer import Recorder
 
 RATE = 20_000
@@ -66,7 +66,7 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
                 _give_sign_of_life(protocol, clients)
             for number, _ in epoll.poll(1):
                 if number == listener.fileno():
-                    client = prepared(listener.accept()[0])
+                    client = configure_socket(listener.accept()[0])
                     clients[client.fileno()] = client, None if protocol == BARE else ENDS[protocol](SIZE, source=False)
                     epoll.register(client, select.EPOLLIN)
                     continue
@@ -117,7 +117,7 @@ def _send_bare(url: str, group: Group) -> Effort:
     """As little as it takes to be on time."""
     tune_for_latency()
     port = urlsplit(url).port or 0
-    sockets = [prepared(socket.create_connection(("127.0.0.1", port))) for _ in range(group.senders)]
+    sockets = [configure_socket(socket.create_connection(("127.0.0.1", port))) for _ in range(group.senders)]
     content, total, gap_ns = bytes(SIZE), RATE * SECONDS, 10**9 // RATE
     lateness = Distribution()
     cpu, begun_ns = cpu_seconds(), time.monotonic_ns()

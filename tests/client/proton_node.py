@@ -1,6 +1,6 @@
-"""A Proton container as the other side: one queue of its own, and a service that answers questions.
+"""A Proton container as the peer: one queue of its own, and a service that answers requests.
 
-It ends when it is told to, so that no thread outlives its test.
+It stops on request, so that no thread outlives its test.
 """
 
 import socket
@@ -20,7 +20,7 @@ REFUSED = "forbidden"
 
 
 class Node(MessagingHandler):
-    """Keeps what is sent to any address and hands it to whoever listens there; answers what is sent to $management."""
+    """Queues messages sent to any address for the receivers there; answers messages sent to $management."""
 
     def __init__(self, answer: Answerer | None = None, *, outcome: str = Delivery.ACCEPTED) -> None:
         super().__init__(prefetch=100, auto_accept=False, auto_settle=True)

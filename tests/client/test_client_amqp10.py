@@ -1,4 +1,4 @@
-"""The small client against Proton on the other side, and against sides that misbehave."""
+"""The small client against Proton, and against peers that misbehave."""
 
 import socket
 import threading
@@ -23,17 +23,17 @@ def node() -> Iterator[Node]:
 
 
 def answered(question: Message) -> list[Message]:
-    """A late answer to somebody else's question comes first."""
+    """A late answer to another request comes first."""
     stray = Message(body="late", correlation_id="of another question")
     body = {"echo": question.body, "list": [1, None, "x"]}
     return [stray, Message(body=body, correlation_id=question.correlation_id, properties={"statusCode": 200})]
 
 
-def test_a_message_comes_back_through_a_queue(node: Node) -> None:
+def test_a_message_passes_through_a_queue(node: Node) -> None:
     pass_a_message(node.url, "proof", TIMEOUT_S)
 
 
-def test_what_is_sent_is_received_in_order(node: Node) -> None:
+def test_messages_are_received_in_order(node: Node) -> None:
     with Amqp10Client(node.url, TIMEOUT_S) as client:
         for number in range(5):
             client.send("perf", b"body %d" % number)
@@ -60,11 +60,11 @@ def test_a_link_that_is_refused_says_why(node: Node) -> None:
 
 def test_no_message_in_time_is_a_peer_error(node: Node) -> None:
     with Amqp10Client(node.url, TIMEOUT_S) as client:
-        begun_s = time.monotonic()
+        start_s = time.monotonic()
         with pytest.raises(PeerError, match="no message from 'empty'"):
             client.receive("empty", SHORT_S)
-        assert SHORT_S <= time.monotonic() - begun_s < TIMEOUT_S
-        client.send("empty", b"late")  # the credit of the receive that gave up is still there
+        assert SHORT_S <= time.monotonic() - start_s < TIMEOUT_S
+        client.send("empty", b"late")  # the credit of the receive that timed out is still there
         assert client.receive("empty") == b"late"
 
 
@@ -76,34 +76,34 @@ def test_a_message_that_is_not_accepted_is_a_peer_error() -> None:
             client.request("$management", {})
 
 
-def test_nobody_there_is_said_in_a_sentence() -> None:
+def test_a_refused_connection_is_reported_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with pytest.raises(PeerError, match=f"127.0.0.1:{port} refused the connection"):
         Amqp10Client(f"amqp://user:secret@127.0.0.1:{port}", TIMEOUT_S)
 
 
-def test_a_url_of_another_protocol_is_the_persons_mistake() -> None:
+def test_a_url_of_another_protocol_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="amqp://"):
         Amqp10Client("http://user:secret@127.0.0.1:1", TIMEOUT_S)
 
 
-@pytest.mark.parametrize("words", [b"", b"AMQP\x03\x01\x00\x00", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_a_side_that_hangs_or_speaks_something_else_ends_in_time(words: bytes) -> None:
+@pytest.mark.parametrize("answer", [b"", b"AMQP\x03\x01\x00\x00", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_peer_that_hangs_or_speaks_another_protocol_fails_in_time(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         held: list[socket.socket] = []
 
         def serve() -> None:
             connected, _ = server.accept()
             held.append(connected)
-            connected.sendall(words)
+            connected.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        begun_s = time.monotonic()
+        start_s = time.monotonic()
         with pytest.raises(PeerError) as failure:
             Amqp10Client(f"amqp://user:secret@127.0.0.1:{server.getsockname()[1]}", SHORT_S)
-        assert time.monotonic() - begun_s < TIMEOUT_S
+        assert time.monotonic() - start_s < TIMEOUT_S
         assert "secret" not in str(failure.value)
         thread.join()
         held[0].close()

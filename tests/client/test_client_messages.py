@@ -1,4 +1,4 @@
-"""Messages, with Proton as the other opinion."""
+"""Do we and Proton encode and decode messages alike?"""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""The small client against a real broker: what it leaves alone, and what it is refused."""
+"""The small client against a real broker: which messages it leaves alone, and how it reports a refusal."""
 
 import re
 
@@ -12,7 +12,7 @@ from crescendo.systems.base import Instance
 TIMEOUT_S = 10.0
 
 
-def test_messages_of_others_stay_in_the_queue_in_their_order(rabbitmq: Instance) -> None:
+def test_messages_of_other_senders_stay_in_the_queue_in_order(rabbitmq: Instance) -> None:
     url = re.sub(r"^\w+://", "amqp://", rabbitmq.endpoints["amqp091"]).rstrip("/") + "/%2F"
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
@@ -27,7 +27,7 @@ def test_messages_of_others_stay_in_the_queue_in_their_order(rabbitmq: Instance)
     connection.close()
 
 
-def test_a_refused_address_is_said_in_the_brokers_words(rabbitmq: Instance) -> None:
+def test_a_refused_address_quotes_the_broker(rabbitmq: Instance) -> None:
     with (
         Amqp10Client(rabbitmq.url, TIMEOUT_S) as client,
         pytest.raises(PeerError, match=r"127\.0\.0\.1:\d+: the system"),
@@ -35,7 +35,7 @@ def test_a_refused_address_is_said_in_the_brokers_words(rabbitmq: Instance) -> N
         client.receive("/no-such-thing/at/all")
 
 
-def test_a_wrong_password_is_said_without_the_password(rabbitmq: Instance) -> None:
+def test_an_authentication_failure_does_not_show_the_password(rabbitmq: Instance) -> None:
     url = re.sub(r":[^:/@]+@", ":wrong-one@", rabbitmq.url)
     with pytest.raises(PeerError) as failure:
         pass_a_message(url, "perf", TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Recordings with known peers and seeded numbers, analysed by nobody: the summary is written by hand."""
+"""Recordings with known peers and seeded numbers, without an analysis: the summary is written by hand."""
 
 import json
 from pathlib import Path
@@ -34,8 +34,8 @@ def write_run(run_dir: Path, readings: dict[str, Readings], texts: dict[str, Tex
         recorder = Recorder(run_dir, source)
         for t_ns, entity, metric, value in seen:
             recorder.append(READINGS, 1, t_ns, source, entity, metric, value)
-        for t_ns, words in texts.get(source, []):
-            recorder.append(EVENTS, 1, t_ns, source, "texts", json.dumps(words))
+        for t_ns, changed in texts.get(source, []):
+            recorder.append(EVENTS, 1, t_ns, source, "texts", json.dumps(changed))
         recorder.append(EVENTS, 1, END_NS, source, "look-failed", json.dumps({"reason": "gone"}))
         recorder.close()
     write_manifest(run_dir, _manifest(run_dir, list(readings)))

@@ -1,4 +1,4 @@
-"""What `crescendo export maestro` writes, read back by code that is not ours and held against the raw parts."""
+"""The files of `crescendo export maestro`, read back by foreign code and compared with the raw parts."""
 
 import csv
 import json
@@ -37,13 +37,13 @@ from exported_runs import (
 )
 
 FIXTURES = Path(__file__).parent / "fixtures"
-LOOKS_NS = (MEASURE_NS - SECOND_NS, MEASURE_NS, MEASURE_NS + 5 * SECOND_NS)
+INSPECTED_NS = (MEASURE_NS - SECOND_NS, MEASURE_NS, MEASURE_NS + 5 * SECOND_NS)
 WHOLE = "(flags & 6) = 0"  # neither corrupt nor stray
 
 
 def artemis() -> tuple[Readings, Texts]:
     readings: Readings = []
-    for number, t_ns in enumerate(LOOKS_NS):
+    for number, t_ns in enumerate(INSPECTED_NS):
         for area, used in (("heap", 5e8 + number), ("eden", 1e8), ("non-heap", 7e7)):
             usage = {"init": 2.0**29, "max": -1.0, "committed": 6e8, "used": used}
             readings += [(t_ns, f"memory/{area}", metric, value) for metric, value in usage.items()]
@@ -52,18 +52,18 @@ def artemis() -> tuple[Readings, Texts]:
             counts |= {"MessagesExpired": 0.0, "ConsumerCount": 1.0, "DeliveringCount": 3.0}
             readings += [(t_ns, f"queue/{queue}", metric, value) for metric, value in counts.items()]
         readings.append((t_ns, "os", "TotalSwapSpaceSize", 2.0**31))
-    return readings, [(LOOKS_NS[0], {"os": {"Name": "Linux", "Arch": "amd64"}})]
+    return readings, [(INSPECTED_NS[0], {"os": {"Name": "Linux", "Arch": "amd64"}})]
 
 
 def router() -> tuple[Readings, Texts]:
-    """Real answers of a real router, as the inspector takes them."""
-    look = Inspection()
+    """Real answers of a real router, as the inspector reads them."""
+    inspection = Inspection()
     for kind in ("router", "router.link", "connection", "allocator"):
-        take_answer(look, kind, SimpleNamespace(application_properties={"statusCode": 200}, body=answer(kind)))  # type: ignore[arg-type]
-    words: dict[str, dict[str, str]] = {}
-    for (entity, attribute), text in look.texts.items():
-        words.setdefault(entity, {})[attribute] = text
-    return [(t_ns, *reading) for t_ns in LOOKS_NS for reading in look.readings], [(LOOKS_NS[0], words)]
+        take_answer(inspection, kind, SimpleNamespace(application_properties={"statusCode": 200}, body=answer(kind)))  # type: ignore[arg-type]
+    texts: dict[str, dict[str, str]] = {}
+    for (entity, attribute), text in inspection.texts.items():
+        texts.setdefault(entity, {})[attribute] = text
+    return [(t_ns, *reading) for t_ns in INSPECTED_NS for reading in inspection.readings], [(INSPECTED_NS[0], texts)]
 
 
 def answer(kind: str) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def test_rates_are_the_counts_of_the_raw_parts_second_by_second(peer: str, run: 
     assert [(metadata, t_us) for metadata, _, t_us in records] == [(0, first_us + n * 10**6) for n in range(26)]
 
 
-def test_a_second_without_messages_is_a_record_of_nothing(out: Path) -> None:
+def test_a_second_without_messages_is_a_record_of_0(out: Path) -> None:
     _, records = dat(folder_of(out, SENDERS[0]) / "sender.dat")
     assert [records[second][1] for second in range(*STALL_S)] == [0, 0]
 
@@ -160,7 +160,7 @@ def test_latencies_are_those_of_the_raw_parts(peer: str, run: Path, out: Path) -
         total.add(interval)
     assert total.get_total_count() == count
     assert total.get_max_value() == pytest.approx(longest, rel=1e-3)
-    # Ranks are rounded differently by everybody, and values to three digits.
+    # Tools round ranks differently, and values to three digits.
     assert around[0] * 0.999 <= total.get_value_at_percentile(50) <= around[1] * 1.001
     assert around[2] * 0.999 <= total.get_value_at_percentile(99) <= around[3] * 1.001
     assert f"#[{negative} values below zero are recorded as 0]" in path.read_text()
@@ -168,7 +168,7 @@ def test_latencies_are_those_of_the_raw_parts(peer: str, run: Path, out: Path) -
     assert starts_ms == pytest.approx([(MEASURE_NS + OFFSET_NS) / 1e6 + n * 10_000 for n in range(3)], abs=1)
 
 
-def test_the_log_has_the_shape_of_maestros_own(out: Path) -> None:
+def test_the_log_has_the_format_of_maestros_own(out: Path) -> None:
     def shape(path: Path) -> list[str]:
         lines = [re.sub(r"HIST\S+", "HIST", line) for line in path.read_text().splitlines()[:5]]
         return [re.sub(r"\b[A-Z][a-z]{2}\b|CEST|UTC", "word", re.sub(r"\d+", "9", line)) for line in lines]
@@ -203,7 +203,7 @@ def test_every_inspector_has_the_files_of_its_kind_and_no_others(out: Path) -> N
     assert names(ROUTER) == both | {"general.csv", "routerLink.csv", "qdmemory.csv", "connections.csv"}
 
 
-def test_queues_are_what_was_read(run: Path, out: Path) -> None:
+def test_queue_rows_match_the_readings(run: Path, out: Path) -> None:
     rows = sheet(folder_of(out, ARTEMIS) / "queues.csv")
     columns = rows[0][2:]
     read = duckdb.execute(
@@ -216,7 +216,7 @@ def test_queues_are_what_was_read(run: Path, out: Path) -> None:
     assert [row[0] for row in rows[1::2]] == ["2030-01-02 03:04:06", "2030-01-02 03:04:07", "2030-01-02 03:04:12"]
 
 
-def test_memory_areas_stand_apart_from_the_heap(out: Path) -> None:
+def test_memory_areas_are_separate_from_the_heap(out: Path) -> None:
     heap, areas = (sheet(folder_of(out, ARTEMIS) / name) for name in ("heap.csv", "memory-areas.csv"))
     assert heap[0] == areas[0]
     assert [row[1:] for row in heap[1:]] == [
@@ -225,48 +225,49 @@ def test_memory_areas_stand_apart_from_the_heap(out: Path) -> None:
     assert {row[1] for row in areas[1:]} == {"eden"}
 
 
-def test_the_router_is_told_as_its_management_told_it(out: Path) -> None:
+def test_router_sheets_match_the_management_answers(out: Path) -> None:
     folder = folder_of(out, ROUTER)
-    (general, (told,)) = sheet(folder / "general.csv")[:2], entities("router")
+    (general, (expected,)) = sheet(folder / "general.csv")[:2], entities("router")
     row = dict(zip(*general, strict=True))
     assert (row["Name"], row["Version"], row["Mode"]) == (
-        told["name"].removeprefix("router/"),
-        told["version"],
-        told["mode"],
+        expected["name"].removeprefix("router/"),
+        expected["version"],
+        expected["mode"],
     )
-    assert (row["Links"], row["IngressCount"]) == (str(told["linkCount"]), str(told["deliveriesIngress"]))
+    assert (row["Links"], row["IngressCount"]) == (str(expected["linkCount"]), str(expected["deliveriesIngress"]))
     memory = sheet(folder / "qdmemory.csv")
     allocators = entities("allocator")
     assert [[row[1], row[2], row[5]] for row in memory[1 : len(allocators) + 1]] == [
-        [told["typeName"], str(told["typeSize"]), str(told["totalAllocFromHeap"])] for told in allocators
+        [expected["typeName"], str(expected["typeSize"]), str(expected["totalAllocFromHeap"])]
+        for expected in allocators
     ]
     links = sheet(folder / "routerLink.csv")
-    told_links = entities("router.link")
-    assert len(links) == 1 + 3 * len(told_links)
+    expected_links = entities("router.link")
+    assert len(links) == 1 + 3 * len(expected_links)
     by_identity = {row[4]: dict(zip(links[0], row, strict=True)) for row in links[1:]}
-    for told in told_links:
-        row = by_identity[told["identity"]]
-        assert (row["LinkType"], row["LinkDir"]) == (told["linkType"], told["linkDir"])
-        assert (row["DeliveryCount"], row["Capacity"]) == (str(told["deliveryCount"]), str(told["capacity"]))
+    for expected in expected_links:
+        row = by_identity[expected["identity"]]
+        assert (row["LinkType"], row["LinkDir"]) == (expected["linkType"], expected["linkDir"])
+        assert (row["DeliveryCount"], row["Capacity"]) == (str(expected["deliveryCount"]), str(expected["capacity"]))
 
 
-def test_connections_say_true_and_false_and_keep_their_properties_together(out: Path) -> None:
+def test_connections_show_booleans_and_keep_their_properties_together(out: Path) -> None:
     rows = sheet(folder_of(out, ROUTER) / "connections.csv")
     by_identity = {row[6]: dict(zip(rows[0], row, strict=True)) for row in rows[1:]}
-    for told in entities("connection"):
-        row = by_identity[told["identity"]]
+    for expected in entities("connection"):
+        row = by_identity[expected["identity"]]
         assert (row["Authenticated"], row["Opened"]) == (
-            str(told["isAuthenticated"]).lower(),
-            str(told["opened"]).lower(),
+            str(expected["isAuthenticated"]).lower(),
+            str(expected["opened"]).lower(),
         )
-        product = (told["properties"] or {}).get("product")
+        product = (expected["properties"] or {}).get("product")
         if product:
             assert f"product={product}" in row["Properties"]
 
 
 def test_properties_have_what_maestro_needs_and_no_secrets(out: Path) -> None:
     load = properties(folder_of(out, SENDERS[0]) / "test.properties")
-    assert properties(FIXTURES / "test.properties").keys() - load.keys() == {"fcl"}  # nothing fails by that here
+    assert properties(FIXTURES / "test.properties").keys() - load.keys() == {"fcl"}  # bounds on latency are checks here
     assert (load["brokerUri"], load["protocol"]) == ("amqp://broker.lab:5672/perf", "AMQP")
     numbers = {key: int(load[key]) for key in ("duration", "rate", "parallelCount", "messageSize", "variableSize")}
     assert numbers == {"duration": 26, "rate": 735, "parallelCount": 2, "messageSize": 256, "variableSize": 0}
@@ -277,7 +278,7 @@ def test_properties_have_what_maestro_needs_and_no_secrets(out: Path) -> None:
     assert PASSWORD.encode() not in written
 
 
-def test_a_run_that_failed_is_no_success(tmp_path: Path) -> None:
+def test_a_failed_run_is_exported_as_failed(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {}, {}, lost=3)
     export_maestro(run, tmp_path / "out")
     assert folder_of(tmp_path / "out", SENDERS[0], "failed").is_dir()
@@ -306,17 +307,17 @@ def test_a_mistake_is_one_sentence_with_its_cure(tmp_path: Path) -> None:
     (tmp_path / "full" / "mine.txt").touch()
     (run / SUMMARY).rename(tmp_path / SUMMARY)
     new = str(tmp_path / "new")
-    code, said = crescendo("maestro", str(run), "--out", new)
-    assert (code, said.count("\n")) == (2, 1)
-    assert f"crescendo analyze {run}" in said
+    code, stderr = crescendo("maestro", str(run), "--out", new)
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert f"crescendo analyze {run}" in stderr
     (tmp_path / SUMMARY).rename(run / SUMMARY)
-    for arguments, word in (
+    for arguments, fragment in (
         (("maestro", str(run), "--out", str(tmp_path / "full")), "not empty"),
         (("maestro", str(tmp_path / "nothing"), "--out", new), "not analysed"),
         (("gnuplot", str(run), "--out", new), "known: maestro"),
     ):
-        code, said = crescendo(*arguments)
-        assert (code, said.count("\n")) == (2, 1)
-        assert word in said
+        code, stderr = crescendo(*arguments)
+        assert (code, stderr.count("\n")) == (2, 1)
+        assert fragment in stderr
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
     assert not (tmp_path / "new").exists()

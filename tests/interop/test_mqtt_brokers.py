@@ -308,7 +308,7 @@ def test_a_broker_that_only_pretends_exactly_once_is_found_out(rabbit: str, topi
     with Direct(rabbit, connect_of(rabbit, V3)) as ours:
         ours.until(Connected)
         ours.connection.publish_one(topic, b"once", qos=2)
-        with pytest.raises(PeerError, match="PUBACK for packet 1, which waits for no such answer"):
+        with pytest.raises(PeerError, match="PUBACK for packet 1, which does not await that answer"):
             ours.until(acknowledged=1)
 
 

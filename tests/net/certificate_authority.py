@@ -1,4 +1,4 @@
-"""Certificates of every sort that a server could show, good and bad, for the tests of TLS."""
+"""Certificates of every kind that a server could present, valid and invalid, for the TLS tests."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ _DAY = timedelta(days=1)
 
 
 class Authority:
-    """One that signs whatever it is asked to."""
+    """An authority that signs every request."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory

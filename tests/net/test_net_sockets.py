@@ -1,4 +1,4 @@
-"""Is it said in one sentence why a connection could not be made?"""
+"""Does one sentence say why a connection failed?"""
 
 import resource
 
@@ -8,7 +8,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.net.sockets import connect, listen
 
 
-def test_too_few_open_files_are_said_with_a_cure() -> None:
+def test_too_few_open_files_are_reported_with_a_cure() -> None:
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with listen() as listener:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))

@@ -1,4 +1,4 @@
-"""Is every mistake in the options of TLS said by name, before anybody is connected to?"""
+"""Is every invalid TLS option reported by name, before a connection is made?"""
 
 from pathlib import Path
 
@@ -22,13 +22,13 @@ def test_the_scheme_asks_for_tls_and_verification_is_on(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["amqp", "amqp091", "mqtt", "stomp", "http"])
-def test_other_schemes_do_not_and_refuse_its_options(scheme: str) -> None:
+def test_other_schemes_have_no_tls_and_refuse_its_options(scheme: str) -> None:
     assert tls_of_url(f"{scheme}://broker?durable=yes") is None
     with pytest.raises(ConfigError, match=f"^ca: {scheme}:// is not encrypted"):
         tls_of_url(f"{scheme}://broker?ca=/ca.pem")
 
 
-def test_options_become_the_value_and_others_are_not_looked_at() -> None:
+def test_tls_options_are_read_and_others_ignored() -> None:
     url = "amqps://broker?ca=%2Fa%20b.pem&cert=c.pem&key=k.pem&server_name=other&ttl=5"
     assert tls_of_url(url) == Tls(Path("/a b.pem"), Path("c.pem"), Path("k.pem"), server_name="other")
     assert tls_from("mqtts", {"verify": "No"}) == Tls(verify=False)
@@ -38,17 +38,17 @@ def test_options_become_the_value_and_others_are_not_looked_at() -> None:
     ("options", "complaint"),
     [
         ({"key": "k.pem"}, "^key: a key without a certificate"),
-        ({"ca": "ca.pem", "verify": "no"}, "^ca: with verify=no"),
+        ({"ca": "ca.pem", "verify": "no"}, "^ca: has no effect with verify=no"),
         ({"verify": "perhaps"}, "^verify: 'perhaps' is neither yes nor no"),
-        ({"ca": ""}, "^ca: it is empty"),
+        ({"ca": ""}, "^ca: is empty"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options: dict[str, str], complaint: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         tls_from("amqps", options)
 
 
-def test_files_that_are_not_what_they_should_be_are_named_with_their_option(tmp_path: Path) -> None:
+def test_an_invalid_file_is_named_with_its_option(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "lab")
     certificate, key = authority.sign("one")
     _, other_key = authority.sign("two")
@@ -59,16 +59,18 @@ def test_files_that_are_not_what_they_should_be_are_named_with_their_option(tmp_
     mistakes = {
         Tls(ca=missing): f"ca: {missing} cannot be read: No such file",
         Tls(ca=tmp_path): f"ca: {tmp_path} cannot be read: Is a directory",
-        Tls(ca=text): f"ca: {text} holds no certificate",
+        Tls(ca=text): f"ca: {text} contains no PEM certificate",
         Tls(certificate=missing): f"cert: {missing} cannot be read",
         Tls(certificate=certificate, key=missing): f"key: {missing} cannot be read",
-        Tls(certificate=certificate, key=text): f"cert: {certificate} and {text} hold no certificate with its key",
-        Tls(certificate=certificate): f"cert: {certificate} and {certificate} hold no certificate with its key",
+        Tls(
+            certificate=certificate, key=text
+        ): f"cert: {certificate} and {text} contain no PEM certificate with its key",
+        Tls(certificate=certificate): f"cert: {certificate} and {certificate} contain no PEM certificate with its key",
         Tls(certificate=certificate, key=other_key): f"key: {other_key} does not belong to",
         Tls(certificate=certificate, key=locked): f"key: {locked} is protected by a passphrase",
     }
     for tls, complaint in mistakes.items():
         with pytest.raises(ConfigError) as caught:
-            connect("127.0.0.1", 9, tls=tls)  # nobody is there: the mistake is said before anybody is looked for
+            connect("127.0.0.1", 9, tls=tls)  # nothing listens there: the error precedes the connection
         assert str(caught.value).startswith(complaint)
     client_context(Tls(ca=authority.file, certificate=certificate, key=key))

@@ -1,4 +1,4 @@
-"""Do bytes come through TLS whole, and do we say in the other side's words why they do not?"""
+"""Do bytes pass through TLS intact, and does an error quote the peer if they do not?"""
 
 import contextlib
 import hashlib
@@ -17,7 +17,7 @@ import pytest
 from certificate_authority import Authority
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import Tls, server_context
-from crescendo.net.transport import Plain, Secure, Transport, connect
+from crescendo.net.transport import PlainTransport, TlsTransport, Transport, connect
 from tls_server import PATIENCE_S, context_of, serving
 
 
@@ -40,7 +40,7 @@ def read(transport: Transport, buffer: memoryview) -> int:
         count = transport.recv_into(buffer)
         if count is not None:
             return count
-    raise AssertionError("nothing came")
+    raise AssertionError("nothing arrived")
 
 
 def read_until_error(transport: Transport) -> str:
@@ -62,11 +62,11 @@ def until_end(secure: ssl.SSLSocket) -> None:
         pass
 
 
-# -- whole -----------------------------------------------------------------------------------------------------------
+# -- intact ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_ten_megabytes_come_back_whole_through_small_buffers(authority: Authority, version: ssl.TLSVersion) -> None:
+def test_ten_megabytes_return_intact_through_small_buffers(authority: Authority, version: ssl.TLSVersion) -> None:
     context = context_of(authority.sign(f"server-{version.name}"))
     context.maximum_version = version
     sent = random.Random(7).randbytes(10_000_000)
@@ -78,18 +78,18 @@ def test_ten_megabytes_come_back_whole_through_small_buffers(authority: Authorit
 
     with serving(context, echo) as port:
         transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
-        pieces = random.Random(3)
+        draw = random.Random(3)
         outgoing: deque[memoryview] = deque()
         begin = 0
-        while begin < len(sent):  # from single bytes to more than any buffer on the way holds
-            size = pieces.choice([1, 7, 300, 17_000, 900_000])
+        while begin < len(sent):  # from single bytes to more than any buffer in between holds
+            size = draw.choice([1, 7, 300, 17_000, 900_000])
             outgoing.append(memoryview(sent)[begin : begin + size])
             begin += size
         received = 0
         while received < len(sent):
             done = transport.flush(outgoing)
-            # Far less than a record: most of what arrives must be fetched without any word from the kernel.
-            buffer = memoryview(bytearray(pieces.choice([1, 100, 5000, 70_000])))
+            # Far less than a record: most data must be read without any event from the kernel.
+            buffer = memoryview(bytearray(draw.choice([1, 100, 5000, 70_000])))
             if not transport.pending:
                 select.select([transport], [] if done else [transport], [], PATIENCE_S)
             count = transport.recv_into(buffer)
@@ -101,7 +101,7 @@ def test_ten_megabytes_come_back_whole_through_small_buffers(authority: Authorit
     assert got.hexdigest() == hashlib.sha256(sent).hexdigest()
 
 
-def test_what_the_kernel_does_not_tell_of_is_pending(authority: Authority, server: ssl.SSLContext) -> None:
+def test_data_that_the_kernel_cannot_report_is_pending(authority: Authority, server: ssl.SSLContext) -> None:
     with serving(server, lambda secure: secure.sendall(b"abcdef")) as port:
         transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
         one = memoryview(bytearray(2))
@@ -116,12 +116,12 @@ def test_the_queue_is_empty_only_when_the_kernel_has_everything(authority: Autho
     sent = bytes(30_000_000)  # more than both sockets hold
     got: list[int] = []
 
-    def drink(secure: ssl.SSLSocket) -> None:
+    def read_all(secure: ssl.SSLSocket) -> None:
         assert go.wait(PATIENCE_S)
         while sum(got) < len(sent):
             got.append(len(secure.recv(1 << 20)))
 
-    with serving(server, drink) as port:
+    with serving(server, read_all) as port:
         transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
         outgoing = deque([memoryview(sent)])
         while not transport.flush(outgoing) and select.select([], [transport], [], 0.2)[1]:
@@ -135,17 +135,17 @@ def test_the_queue_is_empty_only_when_the_kernel_has_everything(authority: Autho
     assert sum(got) == len(sent)
 
 
-def test_send_takes_as_much_as_goes_and_0_means_later(authority: Authority, server: ssl.SSLContext) -> None:
+def test_send_writes_what_fits_and_0_means_retry(authority: Authority, server: ssl.SSLContext) -> None:
     go = threading.Event()
     got: list[bytes] = []
 
-    def drink(secure: ssl.SSLSocket) -> None:
+    def read_all(secure: ssl.SSLSocket) -> None:
         assert go.wait(PATIENCE_S)
         while data := secure.recv(1 << 20):
             got.append(data)
 
     sent = random.Random(1).randbytes(20_000_000)
-    with serving(server, drink) as port:
+    with serving(server, read_all) as port:
         transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
         rest = memoryview(sent)
         refused = 0
@@ -162,34 +162,34 @@ def test_send_takes_as_much_as_goes_and_0_means_later(authority: Authority, serv
     assert b"".join(got) == sent
 
 
-def test_a_good_bye_is_the_end_and_not_an_error(authority: Authority, server: ssl.SSLContext) -> None:
-    def greet(secure: ssl.SSLSocket) -> None:
-        secure.sendall(b"good-bye")
+def test_a_close_notify_is_the_end_and_not_an_error(authority: Authority, server: ssl.SSLContext) -> None:
+    def send_and_close(secure: ssl.SSLSocket) -> None:
+        secure.sendall(b"the last")
         with contextlib.suppress(OSError):
             secure.unwrap()
 
-    with serving(server, greet) as port:
+    with serving(server, send_and_close) as port:
         transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
         buffer = memoryview(bytearray(100))
-        assert (read(transport, buffer), bytes(buffer[:8])) == (8, b"good-bye")
+        assert (read(transport, buffer), bytes(buffer[:8])) == (8, b"the last")
         assert read(transport, buffer) == 0
         assert read(transport, buffer) == 0
         transport.close()
 
 
-def test_our_good_bye_is_one_too(authority: Authority, server: ssl.SSLContext) -> None:
+def test_close_sends_a_close_notify(authority: Authority, server: ssl.SSLContext) -> None:
     ends: list[bytes] = []
     with serving(server, lambda secure: ends.extend([secure.recv(10), secure.recv(10)])) as port:
         transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
         write(transport, deque([memoryview(b"hello")]))
         transport.close()
-    assert ends == [b"hello", b""]  # without a good-bye Python's server raises an error instead
+    assert ends == [b"hello", b""]  # without a close_notify Python's server raises an error instead
 
 
 def test_without_tls_it_is_the_socket_and_nothing_more() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         transport = connect("127.0.0.1", listener.getsockname()[1])
-        assert isinstance(transport, Plain)
+        assert isinstance(transport, PlainTransport)
         peer, _ = listener.accept()
         with peer:
             buffer = memoryview(bytearray(100))
@@ -205,8 +205,8 @@ def test_without_tls_it_is_the_socket_and_nothing_more() -> None:
         assert transport.fileno() == -1
 
 
-def test_the_accepting_side_shakes_hands_while_it_is_asked_to_read(authority: Authority) -> None:
-    """As the relay does it. The client is Python's own."""
+def test_reading_completes_the_handshake_of_the_accepting_side(authority: Authority) -> None:
+    """As in the relay. The client is Python's own."""
     context = server_context(*authority.sign("relay"), None, None)
     trusting = ssl.create_default_context(cafile=authority.file)
     answers: list[bytes] = []
@@ -224,7 +224,7 @@ def test_the_accepting_side_shakes_hands_while_it_is_asked_to_read(authority: Au
         thread.start()
         accepted, _ = listener.accept()
         accepted.setblocking(False)
-        transport = Secure(accepted, context, server_side=True)
+        transport = TlsTransport(accepted, context, server_side=True)
         buffer = memoryview(bytearray(100))
         assert (read(transport, buffer), bytes(buffer[:8])) == (8, b"question")
         write(transport, deque([memoryview(b"answer")]))
@@ -243,18 +243,18 @@ def refusal(context: ssl.SSLContext, tls: Tls) -> str:
     return str(caught.value)
 
 
-def test_a_certificate_of_somebody_else_is_refused(
+def test_a_certificate_of_an_untrusted_authority_is_refused(
     authority: Authority, server: ssl.SSLContext, tmp_path: Path
 ) -> None:
     stranger = Authority(tmp_path, "stranger")
     assert "certificate verify failed: unable to get local issuer" in refusal(server, Tls(ca=stranger.file))
-    assert "certificate verify failed" in refusal(server, Tls())  # nor does this machine know our authority
+    assert "certificate verify failed" in refusal(server, Tls())  # nor does this host trust our authority
 
 
 def test_a_certificate_for_another_host_is_refused(authority: Authority) -> None:
     context = context_of(authority.sign("elsewhere", host="broker.example"))
-    said = refusal(context, Tls(ca=authority.file))
-    assert "certificate verify failed: IP address mismatch, certificate is not valid for '127.0.0.1'" in said
+    reason = refusal(context, Tls(ca=authority.file))
+    assert "certificate verify failed: IP address mismatch, certificate is not valid for '127.0.0.1'" in reason
     with serving(context, until_end) as port:
         connect("127.0.0.1", port, tls=Tls(ca=authority.file, server_name="broker.example")).close()
 
@@ -264,7 +264,7 @@ def test_an_expired_certificate_is_refused(authority: Authority) -> None:
     assert "certificate verify failed: certificate has expired" in refusal(context, Tls(ca=authority.file))
 
 
-def test_who_does_not_verify_comes_in_anyhow(authority: Authority) -> None:
+def test_without_verification_any_certificate_is_accepted(authority: Authority) -> None:
     with serving(context_of(authority.sign("expired-too", days=-1)), until_end) as port:
         connect("127.0.0.1", port, tls=Tls(verify=False)).close()
 
@@ -276,21 +276,23 @@ def with_clients(authority: Authority, version: ssl.TLSVersion) -> ssl.SSLContex
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_who_has_no_certificate_learns_that_one_is_required(authority: Authority, version: ssl.TLSVersion) -> None:
-    """TLS 1.2 says so during the handshake; TLS 1.3 when we think that it is over, perhaps while we write."""
+def test_a_client_without_a_certificate_learns_that_one_is_required(
+    authority: Authority, version: ssl.TLSVersion
+) -> None:
+    """TLS 1.2 reports it during the handshake; TLS 1.3 after our side has completed it, perhaps while we write."""
     with serving(with_clients(authority, version), until_end) as port:
         try:
             transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
         except PeerError as err:
-            said = str(err)
+            reason = str(err)
         else:
             for _ in range(20):
                 transport.flush(deque([memoryview(b"AMQP")]))
-                time.sleep(0.01)  # by then the server has most likely hung up, so that writing fails first
-            said = read_until_error(transport)
+                time.sleep(0.01)  # by then the server has most likely closed, so that writing fails first
+            reason = read_until_error(transport)
             transport.close()
     alert = {ssl.TLSVersion.TLSv1_2: "handshake failure", ssl.TLSVersion.TLSv1_3: "certificate required"}
-    assert f"the system ended TLS with the alert: {alert[version]}" in said
+    assert f"the system ended TLS with the alert: {alert[version]}" in reason
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_by_the_server(authority: Authority, tmp_path: Path) -> None:
@@ -302,7 +304,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_by_the_server(authorit
         transport.close()
 
 
-def test_who_shows_a_good_certificate_comes_in(authority: Authority) -> None:
+def test_a_client_with_a_valid_certificate_is_accepted(authority: Authority) -> None:
     certificate, key = authority.sign("ada")
     names: list[object] = []
 
@@ -312,7 +314,7 @@ def test_who_shows_a_good_certificate_comes_in(authority: Authority) -> None:
     with serving(with_clients(authority, ssl.TLSVersion.TLSv1_3), note) as port:
         tls = Tls(ca=authority.file, certificate=certificate, key=key)
         transport = connect("127.0.0.1", port, tls=tls)
-        assert "closed the connection" in read_until_error(transport)  # it just leaves
+        assert "closed the connection" in read_until_error(transport)  # without a close_notify
         transport.close()
     assert names == [((("commonName", "ada"),),)]
 
@@ -320,12 +322,12 @@ def test_who_shows_a_good_certificate_comes_in(authority: Authority) -> None:
 # -- broken ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_end_in_the_middle_is_an_error_after_what_came_before(authority: Authority, server: ssl.SSLContext) -> None:
-    def leave(secure: ssl.SSLSocket) -> None:
+def test_a_truncated_stream_is_an_error_after_its_last_data(authority: Authority, server: ssl.SSLContext) -> None:
+    def shut_down(secure: ssl.SSLSocket) -> None:
         secure.sendall(b"half a mess")
         secure.shutdown(socket.SHUT_RDWR)
 
-    with serving(server, leave) as port:
+    with serving(server, shut_down) as port:
         transport = connect("127.0.0.1", port, tls=Tls(ca=authority.file))
         buffer = memoryview(bytearray(100))
         assert (read(transport, buffer), bytes(buffer[:11])) == (11, b"half a mess")
@@ -335,30 +337,30 @@ def test_an_end_in_the_middle_is_an_error_after_what_came_before(authority: Auth
 
 @contextlib.contextmanager
 def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """One that does not know TLS."""
+    """A server without TLS."""
 
-    def live() -> None:
+    def serve_one() -> None:
         accepted, _ = listener.accept()
         with accepted:
             accepted.settimeout(PATIENCE_S)
             serve(accepted)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=live)
+        thread = threading.Thread(target=serve_one)
         thread.start()
         yield listener.getsockname()[1]
         thread.join(PATIENCE_S)
 
 
-def test_a_handshake_that_is_never_finished_ends_with_the_time_out() -> None:
+def test_a_handshake_that_never_completes_ends_with_the_timeout() -> None:
     over = threading.Event()
     with raw_server(lambda _: over.wait(PATIENCE_S) and None) as port:
-        with pytest.raises(PeerError, match=r"the TLS handshake was not over within 0\.3 s"):
+        with pytest.raises(PeerError, match=r"the TLS handshake did not complete within 0\.3 s"):
             connect("127.0.0.1", port, tls=Tls(verify=False), timeout_s=0.3)
         over.set()
 
 
-def test_a_server_without_tls_is_named_as_such() -> None:
+def test_a_server_without_tls_is_reported_as_such() -> None:
     def answer(accepted: socket.socket) -> None:
         accepted.recv(10)
         accepted.sendall(b"AMQP\x00\x01\x00\x00 and more of it")
@@ -368,11 +370,14 @@ def test_a_server_without_tls_is_named_as_such() -> None:
         connect("127.0.0.1", port, tls=Tls(verify=False))
 
 
-def test_a_server_that_hangs_up_during_the_handshake_is_named_as_such() -> None:
-    def hang_up(accepted: socket.socket) -> None:
+def test_a_close_during_the_handshake_is_reported_as_such() -> None:
+    def read_and_close(accepted: socket.socket) -> None:
         accepted.recv(10_000)
 
-    with raw_server(hang_up) as port, pytest.raises(PeerError, match="closed the connection during the TLS handshake"):
+    with (
+        raw_server(read_and_close) as port,
+        pytest.raises(PeerError, match="closed the connection during the TLS handshake"),
+    ):
         connect("127.0.0.1", port, tls=Tls(verify=False))
 
 

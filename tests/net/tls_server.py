@@ -1,4 +1,4 @@
-"""A TLS server made of Python's own blocking ssl sockets in a thread: the other side of the tests."""
+"""A TLS server of Python's own blocking ssl sockets in a thread: the peer of the tests."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ PATIENCE_S = 30.0
 
 
 def context_of(pair: tuple[Path, Path], *, clients: Path | None = None) -> ssl.SSLContext:
-    """How it shows itself; with `clients` it wants a certificate signed by that authority."""
+    """The server's context; with `clients` it requires a client certificate signed by that authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
     if clients is not None:
@@ -23,10 +23,10 @@ def context_of(pair: tuple[Path, Path], *, clients: Path | None = None) -> ssl.S
 
 @contextmanager
 def serving(context: ssl.SSLContext, serve: Callable[[ssl.SSLSocket], None]) -> Iterator[int]:
-    """Shake hands with one client and serve it; yields the port. What goes wrong in `serve` fails the test."""
+    """Accept one client and serve it; yields the port. An error in `serve` fails the test."""
     failures: list[BaseException] = []
 
-    def live() -> None:
+    def serve_one() -> None:
         with contextlib.suppress(TimeoutError):
             raw, _ = listener.accept()
             raw.settimeout(PATIENCE_S)
@@ -34,7 +34,7 @@ def serving(context: ssl.SSLContext, serve: Callable[[ssl.SSLSocket], None]) -> 
                 with context.wrap_socket(raw, server_side=True) as secure:
                     serve(secure)
             except (ssl.SSLError, ConnectionError):
-                pass  # the client did not like us, or we not the client; what it made of that is what is tested
+                pass  # one side refused the other; the test checks what the client reports
             except BaseException as err:
                 failures.append(err)
             finally:
@@ -42,7 +42,7 @@ def serving(context: ssl.SSLContext, serve: Callable[[ssl.SSLSocket], None]) -> 
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(PATIENCE_S)
-        thread = threading.Thread(target=live)
+        thread = threading.Thread(target=serve_one)
         thread.start()
         try:
             yield listener.getsockname()[1]

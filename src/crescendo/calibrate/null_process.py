@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from crescendo.calibrate.null_servers import ENDS, NullServer
 from crescendo.model.errors import PeerError
-from crescendo.net.sockets import fill, flush, listen, prepared, shut
+from crescendo.net.sockets import close_socket, configure_socket, fill, flush, listen
 from crescendo.wire.stamp import MAGIC, stamps_of
 
 TAG = 99
@@ -38,12 +38,12 @@ class Taken(Struct, frozen=True):
 
 def serve_one(listener: socket.socket, end: NullServer, *, source: bool) -> Taken:
     """Serve the next client until it leaves."""
-    client = prepared(listener.accept()[0])
+    client = configure_socket(listener.accept()[0])
     try:
         _shake_hands(client, end)
         return Taken(messages=_blast(client, end)) if source else Taken(octets=_swallow(client))
     finally:
-        shut(client)
+        close_socket(client)
 
 
 def _shake_hands(client: socket.socket, end: NullServer) -> None:

@@ -1,8 +1,8 @@
-"""How does one part of the lab speak a few words of AMQP 1.0 to a system?
+"""How does the lab exchange a few AMQP 1.0 messages with a system?
 
-A small blocking client: send a message, receive one, ask and wait for the answer at a reply node of its own. Every
-call ends within its time-out, with a result or with a PeerError in the system's own words. It is no load generator: one
-message at a time, and none that needs more than one frame.
+A small blocking client: send a message, receive one, send a request and wait for the answer at its own reply node.
+Every call ends within its timeout, with a result or with a PeerError that quotes the system. It is not a load
+generator: it handles one message at a time, and sends none that needs more than one frame.
 """
 
 import time
@@ -19,22 +19,22 @@ from crescendo.wire.amqp10.performatives import Accepted, Released, Source, Targ
 
 TIMEOUT_S = 5.0
 QUEUE, TOPIC = "queue", "topic"
-_REPLY_CREDIT = 8  # the answer, and late answers to requests that were given up
-_STRANGERS = 64  # how many messages of others a proof holds before it gives them all back
+_REPLY_CREDIT = 8  # the answer, and late answers to requests that timed out
+_MAX_FOREIGN = 64  # how many messages of other senders `echo` holds before it gives up and releases them
 
 
 class Amqp10Client:
-    """One connection to one system. Connects at once, and is to be closed."""
+    """One connection to one system. Connects in the constructor; the caller must close it."""
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
         self._session = BlockingSession(url, time.monotonic() + timeout_s)
-        self._sources: dict[str | None, SessionLink] = {}  # by address; None is our reply node
+        self._sources: dict[str | None, SessionLink] = {}  # by address; None is our own reply node
         self._targets: dict[str, SessionLink] = {}
 
     @property
     def stale(self) -> bool:
-        """Whether the connection is over, or may be: a new one is needed."""
+        """Whether the connection is closed or may be: reconnect before the next call."""
         return self._session.stale
 
     def send(
@@ -52,23 +52,23 @@ class Amqp10Client:
         self._await_accepted(delivery, deadline_s)
 
     def receive(self, address: str, timeout_s: float | None = None, *, capability: str | None = None) -> bytes:
-        """The body of the next message, which is accepted. PeerError when none comes in time."""
+        """Accept the next message and return its body. PeerError if none arrives in time."""
         body = self.receive_message(address, timeout_s, capability=capability).body
         if body is None or isinstance(body, str):
             return (body or "").encode()
         if not isinstance(body, bytes):
-            raise PeerError(f"a message whose body is a {type(body).__name__}, where bytes or text were expected")
+            raise PeerError(f"a message whose body is a {type(body).__name__} where bytes or text were expected")
         return body
 
     def receive_message(
         self, address: str, timeout_s: float | None = None, *, capability: str | None = None
     ) -> Amqp10Message:
-        """The next message, whole; it is accepted."""
+        """Accept the next message and return it with all its sections."""
         deadline_s = self._deadline_s(timeout_s)
         source = self._source(address, capability, deadline_s)
         if not source.arrived:
             self._session.grant(source, 1)
-            self._session.until(lambda: bool(source.arrived), deadline_s, f"message from {address!r}")
+            self._session.run_until(lambda: bool(source.arrived), deadline_s, f"message from {address!r}")
         arrival = source.arrived.popleft()
         self._session.settle(arrival, Accepted())
         return arrival.message
@@ -76,7 +76,7 @@ class Amqp10Client:
     def request(
         self, address: str, body: Any, application_properties: Mapping[str, Any] | None = None
     ) -> Amqp10Message:
-        """Ask, and return the answer that carries our correlation id. Late answers to other questions are dropped."""
+        """Send a request, and return the answer with our correlation id. Late answers to other requests are dropped."""
         deadline_s = self._deadline_s()
         replies = self._source(None, None, deadline_s)
         target = self._target(address, None, deadline_s)
@@ -88,13 +88,13 @@ class Amqp10Client:
         delivery = self._session.transfer(target, question, deadline_s)
         try:
             while True:
-                self._session.until(
+                self._session.run_until(
                     lambda: bool(replies.arrived) or self._declined(delivery),
                     deadline_s,
                     f"answer from {address!r}",
                 )
                 if not replies.arrived:
-                    raise PeerError(f"{self._session.where} did not accept our request to {address!r}")
+                    raise PeerError(f"{self._session.endpoint} did not accept our request to {address!r}")
                 arrival = replies.arrived.popleft()
                 self._session.settle(arrival, Accepted())
                 if arrival.message.correlation_id == correlation:
@@ -103,32 +103,32 @@ class Amqp10Client:
             self._session.outcomes.pop(delivery, None)
 
     def echo(self, address: str, body: bytes, *, capability: str | None = None) -> None:
-        """Send one message to a node and get the same one back from it; what else lies there stays there.
+        """Send one message to a node and receive it back; other messages stay in the node.
 
-        The receiver attaches first, because a router gives no credit for an address that nobody listens to. Messages of
-        others are held until the end and then released: released at once, they would come straight back before ours.
+        The receiver attaches first, because a router grants no credit for an address without a receiver. Messages of
+        other senders are held until the end and then released: released at once, they would be redelivered before ours.
         """
         deadline_s = self._deadline_s()
         source = self._source(address, capability, deadline_s)
         self._session.grant(source, 1)
         target = self._target(address, capability, deadline_s)
         delivery = self._session.transfer(target, Amqp10Message(body), deadline_s)
-        strangers: list[Arrival] = []
+        foreign: list[Arrival] = []
         try:
             while True:
-                what = f"sign of the message we sent to {address!r}; {len(strangers)} others lie there"
-                self._session.until(lambda: bool(source.arrived), deadline_s, what)
+                what = f"trace of the message we sent to {address!r}, only {len(foreign)} others"
+                self._session.run_until(lambda: bool(source.arrived), deadline_s, what)
                 arrival = source.arrived.popleft()
                 if arrival.message.body in (body, body.decode(errors="replace")):
                     break
-                strangers.append(arrival)
-                if len(strangers) >= _STRANGERS:
-                    raise PeerError(f"{self._session.where}: {address!r} holds too many messages of others")
+                foreign.append(arrival)
+                if len(foreign) >= _MAX_FOREIGN:
+                    raise PeerError(f"{self._session.endpoint}: {address!r} holds too many messages of other senders")
                 self._session.grant(source, 1)
             self._session.settle(arrival, Accepted())
         finally:
-            for stranger in strangers:
-                self._session.settle(stranger, Released())
+            for other in foreign:
+                self._session.settle(other, Released())
         self._await_accepted(delivery, deadline_s)
 
     def close(self) -> None:
@@ -167,17 +167,17 @@ class Amqp10Client:
     def _await_accepted(self, delivery: int, deadline_s: float) -> None:
         outcomes = self._session.outcomes
         try:
-            self._session.until(lambda: outcomes[delivery] is not None, deadline_s, "outcome of our message")
+            self._session.run_until(lambda: outcomes[delivery] is not None, deadline_s, "outcome of our message")
             if self._declined(delivery):
-                raise PeerError(f"{self._session.where} did not accept our message: {outcomes[delivery]}")
+                raise PeerError(f"{self._session.endpoint} did not accept our message: {outcomes[delivery]}")
         finally:
             outcomes.pop(delivery, None)
 
 
 def pass_a_message(url: str, address: str, timeout_s: float) -> None:
-    """Prove that a system serves: one marked message into a queue and out of it again. PeerError says what is missing.
+    """Probe a system: send one marked message through a queue. PeerError says what failed.
 
-    Messages of others that lie in the queue are given back.
+    Messages of other senders stay in the queue.
     """
     with Amqp10Client(url, timeout_s) as client:
         client.echo(address, f"crescendo {uuid.uuid4().hex}".encode(), capability=QUEUE)

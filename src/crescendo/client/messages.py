@@ -1,8 +1,8 @@
-"""What does an AMQP 1.0 message say, beyond the bytes of its body?
+"""What does an AMQP 1.0 message carry besides the bytes of its body?
 
-The sections that a person's message or a management request needs: properties for addressing an answer, application
-properties, and a body of data or of one AMQP value. Sections it does not know are skipped. It keeps no annotations and
-writes none, and the load path never comes here: a message is decoded whole, one at a time.
+The sections that a user's message or a management request needs: properties for addressing an answer, application
+properties, and a body of data or of one AMQP value. Unknown sections are skipped. It keeps no annotations and writes
+none, and the load path does not use it: messages are decoded completely, one at a time.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ _NAMES = {
     "amqp:amqp-sequence:list": _SEQUENCE,
     "amqp:amqp-value:*": _VALUE,
 }
-_MESSAGE_ID, _TO, _SUBJECT, _REPLY_TO, _CORRELATION_ID = 0, 2, 3, 4, 5  # places in the properties section
+_MESSAGE_ID, _TO, _SUBJECT, _REPLY_TO, _CORRELATION_ID = 0, 2, 3, 4, 5  # positions in the properties section
 
 
 @dataclass(frozen=True)
 class Amqp10Message:
-    """One message. A body of bytes travels as data, anything else as one AMQP value (map, list, string, number)."""
+    """One message. A body of bytes is sent as data, anything else as one AMQP value (map, list, string, number)."""
 
     body: Any = b""
     application_properties: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Amqp10Message:
 
 
 def encode_message(message: Amqp10Message) -> bytes:
-    """Write the sections that are there, in the order the specification demands."""
+    """Encode the sections that are present, in the order that the specification requires."""
     properties = [message.message_id, None, message.to, message.subject, message.reply_to, message.correlation_id]
     while properties and properties[-1] is None:
         properties.pop()
@@ -52,11 +52,11 @@ def encode_message(message: Amqp10Message) -> bytes:
 
 
 def decode_message(octets: memoryview) -> Amqp10Message:
-    """Read a whole message. Data in several sections is one body; whatever is no message is a PeerError."""
+    """Decode a complete message. Data sections are joined to one body; an invalid message is a PeerError."""
     position = 0
     properties: list[Any] = []
     application_properties: dict[str, Any] = {}
-    body: Any = None  # until there is one: a message need not have any
+    body: Any = None  # a message need not have a body
     while position < len(octets):
         section, position = decode(octets, position)
         if not isinstance(section, Described):
@@ -70,21 +70,21 @@ def decode_message(octets: memoryview) -> Amqp10Message:
             body = (body if isinstance(body, bytes) else b"") + _checked(section.value, bytes)
         elif code in {_SEQUENCE, _VALUE}:
             body = section.value
-    places = dict(enumerate(properties))
+    fields = dict(enumerate(properties))
     return Amqp10Message(
         body=body,
         application_properties=application_properties,
-        message_id=places.get(_MESSAGE_ID),
-        to=_text(places.get(_TO)),
-        subject=_text(places.get(_SUBJECT)),
-        reply_to=_text(places.get(_REPLY_TO)),
-        correlation_id=places.get(_CORRELATION_ID),
+        message_id=fields.get(_MESSAGE_ID),
+        to=_text(fields.get(_TO)),
+        subject=_text(fields.get(_SUBJECT)),
+        reply_to=_text(fields.get(_REPLY_TO)),
+        correlation_id=fields.get(_CORRELATION_ID),
     )
 
 
 def _checked(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise PeerError(f"a message section holds {type(value).__name__} where {kind.__name__} belongs")
+        raise PeerError(f"a message section holds {type(value).__name__} where {kind.__name__} is required")
     return value
 
 

@@ -1,8 +1,7 @@
-"""How does a program that waits speak with MLMQ, and which brokers does a URL name?
+"""How does blocking code send requests to MLMQ, and which brokers does a URL name?
 
-`mlmq://host:port`, and where several brokers serve one database `mlmq://host:port?brokers=host:port,host:port`. One
-request at a time, a deadline for every wait. Enough to prove that a system serves, no more: it repeats nothing, which
-MLMQ's own client does.
+`mlmq://host:port`, or `mlmq://host:port?brokers=host:port,host:port` if several brokers serve one database. One request
+at a time, a deadline for every wait. Only enough to probe a system: unlike MLMQ's own client, it never retries.
 """
 
 import select
@@ -36,7 +35,7 @@ from crescendo.wire.mlmq.operations import (
 
 SCHEME = "mlmq"
 BROKERS = "brokers"
-"""The option of a URL that names the further brokers."""
+"""The URL option that names the other brokers."""
 
 TYPES = {**REQUESTS, **ANSWERS}
 _BUFFER_BYTES = 64 * 1024
@@ -50,11 +49,11 @@ def brokers_of(url: str) -> tuple[str, ...]:
     for text in further:
         host, _, port = text.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise ConfigError(f"{BROKERS}: {text!r} is no address of a broker; write host:port,host:port")
+            raise ConfigError(f"{BROKERS}: {text!r} is not a broker address; write host:port,host:port")
     if parts.scheme != SCHEME or not parts.hostname:
-        raise ConfigError(f"a URL that begins with {parts.scheme!r}, where mlmq://host:port is needed")
+        raise ConfigError(f"a URL that begins with {parts.scheme!r} where mlmq://host:port is needed")
     if parts.username is not None:
-        raise ConfigError("the url of mlmq: it has no users; leave user and password out")
+        raise ConfigError("the url of mlmq: MLMQ has no users; leave user and password out")
     return (f"{parts.hostname}:{parts.port or PORTS[SCHEME]}", *further)
 
 
@@ -65,27 +64,27 @@ def url_of(brokers: tuple[str, ...]) -> str:
 
 
 def pass_a_message(url: str, timeout_s: float) -> None:
-    """Prove that every broker serves: a message of ours through a queue of ours. PeerError says what is missing."""
+    """Probe every broker: send a message through a temporary queue. PeerError says what failed."""
     for broker in brokers_of(url):
-        asking = _Asking(broker, time.monotonic() + timeout_s)
+        connection = _BrokerConnection(broker, time.monotonic() + timeout_s)
         try:
-            _pass_through(asking, f"crescendo proof {uuid.uuid4().hex[:16]}", round(timeout_s * 1000))
+            _pass_through(connection, f"crescendo proof {uuid.uuid4().hex[:16]}", round(timeout_s * 1000))
         finally:
-            asking.close()
+            connection.close()
 
 
-def _pass_through(asking: "_Asking", name: str, wait_ms: int) -> None:
-    client = asking.ask(Register(name), Registered).client
-    queue = asking.ask(CreateQueue(client, f"{name} queue"), QueueFound).queue
-    asking.ask(Send(client, name.encode(), (queue,)), Sent)
-    found = asking.ask(Dequeue(client, Query(queue), wait_ms=wait_ms), Messages).messages
+def _pass_through(connection: "_BrokerConnection", name: str, wait_ms: int) -> None:
+    client = connection.request(Register(name), Registered).client
+    queue = connection.request(CreateQueue(client, f"{name} queue"), QueueFound).queue
+    connection.request(Send(client, name.encode(), (queue,)), Sent)
+    found = connection.request(Dequeue(client, Query(queue), wait_ms=wait_ms), Messages).messages
     if [message.content for message in found] != [name.encode()]:
-        raise PeerError(f"no message came back from {asking.broker}")
-    asking.ask(DeleteQueue(client, queue), Done)
-    asking.ask(Deregister(client), Done)
+        raise PeerError(f"the probe message did not return from {connection.broker}")
+    connection.request(DeleteQueue(client, queue), Done)
+    connection.request(Deregister(client), Done)
 
 
-class _Asking:
+class _BrokerConnection:
     """One connection to one broker."""
 
     def __init__(self, broker: str, deadline_s: float) -> None:
@@ -97,7 +96,7 @@ class _Asking:
         self._number = 0
         self._transport = connect(host, int(port), timeout_s=max(deadline_s - time.monotonic(), 0.001))
 
-    def ask(self, request: Request, expected: type[A]) -> A:
+    def request(self, request: Request, expected: type[A]) -> A:
         self._number += 1
         self._write(memoryview(self._codec.encode(self._number, request)))
         answer = self._answer()
@@ -126,8 +125,8 @@ class _Asking:
             else:
                 self._codec.receive(self._buffer[:count])
         if isinstance(frame, Unreadable):
-            raise PeerError(f"{self.broker} answered with what cannot be read: {frame.text}")
-        return frame.value  # one question at a time: what comes is the answer, or about the connection
+            raise PeerError(f"{self.broker} sent an unreadable answer: {frame.text}")
+        return frame.value  # one request at a time: a frame is its answer, or concerns the connection
 
     def _wait(self, mask: int) -> None:
         poll = select.poll()

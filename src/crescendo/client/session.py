@@ -1,7 +1,7 @@
-"""How is one AMQP 1.0 connection driven from a thread that waits?
+"""How does blocking code drive one AMQP 1.0 connection?
 
-A transport, plain or with TLS, a sans-IO connection and a deadline for every wait. It keeps what arrived until somebody
-asks for it. What the system does wrong ends the connection with a PeerError in the system's own words. It decides
+A transport, plain or with TLS, a sans-IO connection and a deadline for every wait. It keeps received messages until the
+caller asks for them. A fault of the system ends the connection with a PeerError that quotes the system. It decides
 nothing about messages: `amqp10` does.
 """
 
@@ -35,14 +35,14 @@ from crescendo.wire.amqp10.performatives import (
 )
 
 MAX_MESSAGE_BYTES = 16 * 2**20
-_MAX_WAITING = 1024  # far more than the credit we ever give
-_GOOD_BYE_S = 0.5
+_MAX_ARRIVED = 1024  # far more than the credit we ever grant
+_CLOSE_TIMEOUT_S = 0.5
 _TERMINAL = (Accepted, Rejected, Released, Modified)
 _numbers = itertools.count()
 
 
 class Arrival:
-    """A message that came, and how to settle it: its delivery id, None when it came settled."""
+    """A received message and the delivery id to settle it with, None if it arrived settled."""
 
     __slots__ = ("delivery", "message")
 
@@ -52,61 +52,61 @@ class Arrival:
 
 
 class SessionLink:
-    """One link of ours. A receiving one keeps what arrived."""
+    """One of our links. A receiving link keeps its arrived messages."""
 
     def __init__(self, handle: int, role: bool) -> None:
         self.handle = handle
         self.role = role
-        self.address: str | None = None  # the system's name for the node, which it chooses for a dynamic one
+        self.address: str | None = None  # the address that the system reports; it chooses that of a dynamic node
         self.attached = False
         self.arrived: deque[Arrival] = deque()
 
 
 class BlockingSession:
-    """One connection with one session. Signs in at once, and is to be closed."""
+    """One connection with one session. Connects in the constructor; the caller must close it."""
 
     def __init__(self, url: str, deadline_s: float) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"amqp", "amqps"}:
-            raise ConfigError(f"a URL that begins with {parts.scheme!r}, where amqp://host:port or amqps:// is needed")
+            raise ConfigError(f"a URL that begins with {parts.scheme!r} where amqp://host:port or amqps:// is needed")
         host, port = parts.hostname or "127.0.0.1", parts.port or PORTS[parts.scheme]
         credentials = None
         if parts.username is not None:
             credentials = Credentials(unquote(parts.username), unquote(parts.password or ""))
-        self.where = f"{host}:{port}"
-        self.outcomes: dict[int, Any] = {}  # of the deliveries that somebody waits for; None until it is known
+        self.endpoint = f"{host}:{port}"
+        self.outcomes: dict[int, Any] = {}  # by delivery id, while a caller waits; None until known
         self._name = f"crescendo-client-{os.getpid()}-{next(_numbers)}"
         self._wire = Connection(container_id=self._name, hostname=host, credentials=credentials, batching=False)
         self._links: dict[int, SessionLink] = {}
         self._begun = False
         self._closed = False
         self._poll = select.poll()
-        self._spoke_s = time.monotonic()
+        self._last_sent_s = time.monotonic()
         left_s = max(deadline_s - time.monotonic(), 0.001)
         self._transport = connect(host, port, tls=tls_of_url(url), timeout_s=left_s)
         try:
-            self.until(lambda: self._begun, deadline_s, "sign-in")
+            self.run_until(lambda: self._begun, deadline_s, "session")
         except BaseException:
-            self._let_go()
+            self._close_transport()
             raise
 
     @property
     def stale(self) -> bool:
-        """Whether the system may have given us up, because we were silent for longer than it allows."""
+        """Whether the system may have dropped us, because we were idle for longer than it allows."""
         limit_ms = self._wire.remote_idle_time_out_ms
-        return self._closed or bool(limit_ms and (time.monotonic() - self._spoke_s) * 1000 > limit_ms / 2)
+        return self._closed or bool(limit_ms and (time.monotonic() - self._last_sent_s) * 1000 > limit_ms / 2)
 
     def attach(self, role: bool, source: Source, target: Target, deadline_s: float) -> SessionLink:
         handle = self._wire.attach(f"{self._name}-{next(_numbers)}", role, source, target)
         link = self._links[handle] = SessionLink(handle, role)
         address = target.address if role is SENDER else source.address
         node = "a reply node" if address is None else repr(address)
-        self.until(lambda: link.attached, deadline_s, f"link {'to' if role is SENDER else 'from'} {node}")
+        self.run_until(lambda: link.attached, deadline_s, f"link {'to' if role is SENDER else 'from'} {node}")
         return link
 
     def transfer(self, link: SessionLink, message: Amqp10Message, deadline_s: float) -> int:
-        """Send one message once there is credit; returns its delivery id, whose outcome is kept."""
-        self.until(lambda: self._wire.sendable(link.handle) > 0, deadline_s, f"credit to send to {link.address!r}")
+        """Send one message once there is credit; returns its delivery id, the key of its entry in `outcomes`."""
+        self.run_until(lambda: self._wire.sendable(link.handle) > 0, deadline_s, f"credit to send to {link.address!r}")
         delivery = self._wire.transfer_message(link.handle, encode_message(message))
         self.outcomes[delivery] = None
         self._flush()
@@ -120,32 +120,32 @@ class BlockingSession:
             self._wire.settle(arrival.delivery, arrival.delivery, state)
             self._flush()
 
-    def until(self, done: Callable[[], bool], deadline_s: float, what: str) -> None:
-        """Write and read until it is done, or until it is too late."""
+    def run_until(self, done: Callable[[], bool], deadline_s: float, what: str) -> None:
+        """Write and read until `done` holds. PeerError after the deadline; `what` says what was missing."""
         while not done():
             if self._closed:
-                raise PeerError(f"{self.where}: the connection is closed")
+                raise PeerError(f"{self.endpoint}: the connection is closed")
             idle = self._flush()
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                raise PeerError(f"{self.where} did not answer in time: no {what}")
+                raise PeerError(f"{self.endpoint} did not answer in time: no {what}")
             self._poll.register(self._transport, select.POLLIN if idle else select.POLLIN | select.POLLOUT)
             if self._transport.pending or self._poll.poll(left_s * 1000):
                 self._read()
 
     def close(self) -> None:
-        """Say good-bye and wait a moment for the answer, so that what we settled last is not lost on the way."""
-        with contextlib.suppress(PeerError):  # it is over either way
+        """Close, and wait briefly for the peer's close, so that our last dispositions are not lost in flight."""
+        with contextlib.suppress(PeerError):  # closed either way
             if not self._closed:
                 self._wire.close()
-                self.until(lambda: self._closed, time.monotonic() + _GOOD_BYE_S, "good-bye")
-        self._let_go()
+                self.run_until(lambda: self._closed, time.monotonic() + _CLOSE_TIMEOUT_S, "close")
+        self._close_transport()
 
     # -- bytes and events ----------------------------------------------------------------------------------------
 
     def _flush(self) -> bool:
         if self._wire.outgoing:
-            self._spoke_s = time.monotonic()
+            self._last_sent_s = time.monotonic()
         try:
             return self._transport.flush(self._wire.outgoing)
         except PeerError as err:
@@ -171,7 +171,7 @@ class BlockingSession:
             case Attached(handle=handle, attach=attach):
                 link = self._links[handle]
                 terminus = attach.target if link.role is SENDER else attach.source
-                if isinstance(terminus, Source | Target):  # else a refusal, and the detach with the reason follows
+                if isinstance(terminus, Source | Target):  # else refused: the detach that follows gives the reason
                     link.address = None if terminus.address is None else str(terminus.address)
                     link.attached = True
             case Deliveries():
@@ -198,17 +198,17 @@ class BlockingSession:
         link = self._links[event.handle]
         for delivery, row in zip(event.ids.tolist(), event.messages, strict=True):
             if row.nbytes > MAX_MESSAGE_BYTES:
-                raise PeerError(f"a message of {row.nbytes} bytes, where {MAX_MESSAGE_BYTES} are the limit")
-            if len(link.arrived) >= _MAX_WAITING:
+                raise PeerError(f"a message of {row.nbytes} bytes where {MAX_MESSAGE_BYTES} is the limit")
+            if len(link.arrived) >= _MAX_ARRIVED:
                 raise PeerError("the system sends messages without credit")
             message = decode_message(memoryview(row.tobytes()))
             link.arrived.append(Arrival(None if event.settled else delivery, message))
 
     def _lost(self, reason: str) -> PeerError:
-        self._let_go()
-        return PeerError(f"{self.where}: {reason}")
+        self._close_transport()
+        return PeerError(f"{self.endpoint}: {reason}")
 
-    def _let_go(self) -> None:
+    def _close_transport(self) -> None:
         self._closed = True
         with contextlib.suppress(PeerError):
             self._transport.flush(self._wire.outgoing)

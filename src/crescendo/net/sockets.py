@@ -1,7 +1,7 @@
 """How do bytes move between a socket and a codec without being copied twice?
 
-Non-blocking TCP on loopback or elsewhere. Knows no protocol: it fills a buffer, empties a queue of buffers, and says
-in one sentence why a connection could not be made.
+Non-blocking TCP, on loopback or over a network. Knows no protocol: it fills a buffer, drains a queue of buffers, and
+says in one sentence why a connection failed.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socke
         if err.errno == errno.EMFILE:
             allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             raise ConfigError(
-                f"a process here may have {allowed:,} open files, too few for so many connections; "
+                f"a process here may have {allowed:,} open files, too few for this many connections; "
                 "share them among more peers, or raise the limit with ulimit -n"
             ) from err
         reason = "refused the connection; is it running?" if err.errno == errno.ECONNREFUSED else f"unreachable: {err}"
         raise PeerError(f"{host}:{port} {reason}") from err
-    return prepared(connected)
+    return configure_socket(connected)
 
 
 def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
-    """Listen on a port, a free one when it is 0."""
+    """Listen on a port, or on a free one if it is 0."""
     return socket.create_server((host, port), backlog=4096)
 
 
-def prepared(connected: socket.socket) -> socket.socket:
-    """The settings every connection of ours has: no delay, no blocking, room for a batch."""
+def configure_socket(connected: socket.socket) -> socket.socket:
+    """Apply the settings of all our connections: no delay, non-blocking, buffers for a batch."""
     connected.setblocking(False)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
@@ -50,7 +50,7 @@ def prepared(connected: socket.socket) -> socket.socket:
 
 
 def fill(source: socket.socket, buffer: memoryview) -> int | None:
-    """Read what is there: a number of bytes, 0 when the other side has closed, None when nothing is there."""
+    """Read what is available: a number of bytes, 0 if the peer has closed, None if nothing is available."""
     try:
         return source.recv_into(buffer)
     except (BlockingIOError, InterruptedError):
@@ -60,7 +60,7 @@ def fill(source: socket.socket, buffer: memoryview) -> int | None:
 
 
 def flush(target: socket.socket, outgoing: deque[memoryview]) -> bool:
-    """Write what can be written; True when nothing is left."""
+    """Write as much as possible; True when nothing is left."""
     while outgoing:
         try:
             if len(outgoing) == 1:
@@ -81,7 +81,7 @@ def flush(target: socket.socket, outgoing: deque[memoryview]) -> bool:
 
 
 def advance(outgoing: deque[memoryview], written: int) -> bool:
-    """Take what was written from the queue; True when that ended inside one of its buffers."""
+    """Remove the written bytes from the queue; True if the last buffer was written only in part."""
     while outgoing and written >= len(outgoing[0]):
         written -= len(outgoing.popleft())
     if written:
@@ -89,7 +89,7 @@ def advance(outgoing: deque[memoryview], written: int) -> bool:
     return bool(written)
 
 
-def shut(connected: socket.socket) -> None:
-    """Close without a fuss."""
+def close_socket(connected: socket.socket) -> None:
+    """Close and ignore errors."""
     with contextlib.suppress(OSError):
         connected.close()

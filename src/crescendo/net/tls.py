@@ -1,7 +1,7 @@
-"""Whom do we trust on an encrypted connection, and who do we say we are?
+"""Which certificates does a TLS connection trust, and which does it present?
 
 A frozen value from the scheme and the options of a URL, and the context that Python's ssl makes of it. Verification is
-on unless a person turns it off in so many words; nothing older than TLS 1.2 is spoken. Opens no connection.
+on unless the user turns it off explicitly; nothing older than TLS 1.2 is accepted. Opens no connection.
 """
 
 import re
@@ -17,7 +17,7 @@ from crescendo.model.address import TLS_OPTIONS
 from crescendo.model.errors import ConfigError, PeerError
 
 SECURE_SCHEMES = {"amqp": "amqps", "amqp091": "amqp091s", "mqtt": "mqtts", "stomp": "stomp+ssl"}
-"""The scheme of a protocol -> its scheme over TLS. Those of AMQP, MQTT and STOMP are what others call them."""
+"""The scheme of a protocol -> its scheme over TLS. The names are those that other clients use."""
 
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
@@ -25,33 +25,33 @@ _ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
 
 @dataclass(frozen=True)
 class Tls:
-    """How to verify the other side, and what to show it."""
+    """How to verify the peer, and which certificate to present."""
 
-    ca: Path | None = None  # PEM; None: the authorities that this machine trusts
+    ca: Path | None = None  # PEM; None: the authorities that this host trusts
     certificate: Path | None = None  # ours, PEM, with its chain
-    key: Path | None = None  # None: it is in the file of the certificate
+    key: Path | None = None  # None: it is in the certificate file
     verify: bool = True
     server_name: str | None = None  # None: the host we connect to
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
-            raise ConfigError("key: a key without a certificate shows nothing; give cert too")
+            raise ConfigError("key: a key without a certificate has no effect; give cert too")
         if not self.verify and self.ca is not None:
-            raise ConfigError("ca: with verify=no nothing is compared with it; leave one of the two out")
+            raise ConfigError("ca: has no effect with verify=no; leave one of the two out")
 
 
 def tls_from(scheme: str, options: Mapping[str, str]) -> Tls | None:
-    """What a URL's scheme and options ask for: None without TLS. Options about other things are not looked at."""
+    """The TLS settings of a URL's scheme and options; None without TLS. Ignores all other options."""
     given = {name: options[name] for name in TLS_OPTIONS if name in options}
     if scheme not in SECURE_SCHEMES.values():
         if given:
             secure = SECURE_SCHEMES.get(scheme)
             cure = f"write {secure}://" if secure else "leave it out"
-            raise ConfigError(f"{next(iter(given))}: {scheme}:// is not encrypted, so it would do nothing; {cure}")
+            raise ConfigError(f"{next(iter(given))}: {scheme}:// is not encrypted, so it would have no effect; {cure}")
         return None
     for name, value in given.items():
         if not value:
-            raise ConfigError(f"{name}: it is empty; give it a value, or leave it out")
+            raise ConfigError(f"{name}: is empty; give it a value, or leave it out")
     verify = given.get("verify", "yes").lower()
     if verify not in _YES_NO:
         raise ConfigError(f"verify: {verify!r} is neither yes nor no")
@@ -65,15 +65,15 @@ def tls_from(scheme: str, options: Mapping[str, str]) -> Tls | None:
 
 
 def tls_of_url(url: str) -> Tls | None:
-    """The same, for a whole URL: `amqps://host:5671?ca=ca.pem&cert=client.pem&key=client.key`."""
+    """The TLS settings of a whole URL: `amqps://host:5671?ca=ca.pem&cert=client.pem&key=client.key`."""
     parts = urlsplit(url)
     return tls_from(parts.scheme, dict(parse_qsl(parts.query, keep_blank_values=True)))
 
 
-@lru_cache(maxsize=64)  # thousands of connections share one; reading the machine's authorities takes a while
+@lru_cache(maxsize=64)  # thousands of connections share one; loading the host's authorities is slow
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """For connecting. ConfigError names the option whose file is not what it should be."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name unless told otherwise
+    """The context for outgoing connections. ConfigError names the option whose file is not valid."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name by default
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not tls.verify:
         context.check_hostname = False
@@ -81,26 +81,26 @@ def client_context(tls: Tls) -> ssl.SSLContext:
     elif tls.ca is None:
         context.load_default_certs()
     else:
-        _trust(context, tls.ca)
+        _load_ca(context, tls.ca)
     if tls.certificate is not None:
-        _show(context, tls.certificate, tls.key)
+        _load_certificate(context, tls.certificate, tls.key)
     return context
 
 
 def server_context(certificate: Path, key: Path, ca: Path | None, client_certificates: str | None) -> ssl.SSLContext:
-    """For accepting: clients show a certificate of `ca` when it is `required`, or may when it is `optional`."""
+    """The context for accepting: client certificates, signed by `ca`, are `required`, `optional` or not requested."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _show(context, certificate, key)
+    _load_certificate(context, certificate, key)
     if client_certificates is not None:
         context.verify_mode = ssl.CERT_REQUIRED if client_certificates == "required" else ssl.CERT_OPTIONAL
         if ca is not None:
-            _trust(context, ca)
+            _load_ca(context, ca)
     return context
 
 
-def rehearse(server: ssl.SSLContext, client: ssl.SSLContext, server_name: str) -> None:
-    """Would they come to terms? A handshake in memory; PeerError says why not."""
+def check_handshake(server: ssl.SSLContext, client: ssl.SSLContext, server_name: str) -> None:
+    """Perform a handshake in memory; PeerError says why it fails."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     busy = [client.wrap_bio(down, up, server_hostname=server_name), server.wrap_bio(up, down, server_side=True)]
     while busy:
@@ -111,11 +111,11 @@ def rehearse(server: ssl.SSLContext, client: ssl.SSLContext, server_name: str) -
             except ssl.SSLWantReadError:
                 continue
             except ssl.SSLError as err:
-                raise PeerError(in_words(err)) from err
+                raise PeerError(tls_error_text(err)) from err
 
 
-def in_words(err: ssl.SSLError) -> str:
-    """Why TLS failed: the other side's own alert, or what we found wrong with it."""
+def tls_error_text(err: ssl.SSLError) -> str:
+    """Why TLS failed: the peer's alert, or the fault that we found."""
     if isinstance(err, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {err.verify_message.rstrip('.')}"
     reason = err.reason or ""
@@ -126,29 +126,29 @@ def in_words(err: ssl.SSLError) -> str:
     return f"TLS failed: {reason.replace('_', ' ').lower() or err.strerror or err}"
 
 
-def _trust(context: ssl.SSLContext, ca: Path) -> None:
+def _load_ca(context: ssl.SSLContext, ca: Path) -> None:
     _check_readable("ca", ca)
     try:
         context.load_verify_locations(cafile=ca)
     except ssl.SSLError as err:
-        raise ConfigError(f"ca: {ca} holds no certificate in PEM") from err
+        raise ConfigError(f"ca: {ca} contains no PEM certificate") from err
 
 
-def _show(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
+def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
     _check_readable("cert", certificate)
     if key is not None:
         _check_readable("key", key)
     holder = key or certificate
 
-    def refuse() -> NoReturn:  # otherwise OpenSSL would ask at the terminal
-        raise ConfigError(f"key: {holder} is protected by a passphrase; give one that is not")
+    def refuse() -> NoReturn:  # otherwise OpenSSL would prompt on the terminal
+        raise ConfigError(f"key: {holder} is protected by a passphrase; give a key without one")
 
     try:
         context.load_cert_chain(certificate, key, password=refuse)
     except ssl.SSLError as err:
         if err.reason == "KEY_VALUES_MISMATCH":
             raise ConfigError(f"key: {holder} does not belong to the certificate in {certificate}") from err
-        raise ConfigError(f"cert: {certificate} and {holder} hold no certificate with its key in PEM") from err
+        raise ConfigError(f"cert: {certificate} and {holder} contain no PEM certificate with its key") from err
 
 
 def _check_readable(option: str, path: Path) -> None:

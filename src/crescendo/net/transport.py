@@ -1,8 +1,8 @@
-"""How do bytes reach a system, whether or not they are encrypted on the way?
+"""How do bytes reach a system, with or without TLS?
 
-One small interface over a non-blocking socket. Without TLS it is the socket's own calls and nothing more. With TLS the
-records are made and opened in memory, so that reading never has to wait for writing nor writing for reading, and a loop
-over many connections needs to know one thing only: `pending`. Knows no protocol.
+One small interface over a non-blocking socket. Without TLS it is the socket's own calls and nothing more. With TLS,
+records are encrypted and decrypted in memory, so that reading never waits for writing nor writing for reading, and an
+event loop over many connections needs only one extra check: `pending`. Knows no protocol.
 """
 
 import contextlib
@@ -18,74 +18,74 @@ from typing import Any, Protocol
 
 from crescendo.model.errors import PeerError
 from crescendo.net import sockets
-from crescendo.net.sockets import CONNECT_TIMEOUT_S, advance, fill, shut
-from crescendo.net.tls import Tls, client_context, in_words
+from crescendo.net.sockets import CONNECT_TIMEOUT_S, advance, close_socket, fill
+from crescendo.net.tls import Tls, client_context, tls_error_text
 
-_RECORD_BYTES = 1 << 14  # what one TLS record holds at most
+_RECORD_BYTES = 1 << 14  # the maximum payload of one TLS record
 _READ_BYTES = 1 << 16
 _WRITE_BYTES = 1 << 18
 
 
 class Transport(Protocol):
-    """One connection. It never blocks; what the other side does wrong is a PeerError."""
+    """One connection. It never blocks; a fault of the peer is a PeerError."""
 
-    straight: Callable[[memoryview], int] | None
-    """The socket's own `send`, where bytes go into it as they are; its errors are the socket's own too."""
+    socket_send: Callable[[memoryview], int] | None
+    """The socket's own `send` if bytes are sent unchanged, otherwise None; it raises the socket's own errors."""
 
     @property
     def pending(self) -> bool:
-        """Whether to call `recv_into` again before waiting: there is more, and no epoll will tell of it."""
+        """Whether to call `recv_into` again before waiting: more data is buffered, and epoll will not report it."""
         ...
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """The file descriptor to poll."""
         ...
 
     def recv_into(self, buffer: memoryview) -> int | None:
-        """Read what is there: a number of bytes, 0 when the other side has closed, None when nothing is there."""
+        """Read what is available: a number of bytes, 0 if the peer has closed, None if nothing is available."""
         ...
 
     def send(self, view: memoryview) -> int:
-        """Write the beginning: a number of bytes, 0 when there is no room; then come again with the same bytes."""
+        """Write a prefix: a number of bytes, 0 if the socket is full; then retry with the same bytes."""
         ...
 
     def flush(self, outgoing: deque[memoryview]) -> bool:
-        """Write what can be written; True when nothing is left."""
+        """Write as much as possible; True when nothing is left."""
         ...
 
     def close(self) -> None:
-        """Say good-bye if TLS wants one, and let go, without waiting for an answer."""
+        """Close, after a TLS close_notify if there is TLS, without waiting for an answer."""
         ...
 
 
 def connect(host: str, port: int, *, tls: Tls | None = None, timeout_s: float = CONNECT_TIMEOUT_S) -> Transport:
-    """Connect, and shake hands where TLS is asked for; all within the time-out."""
+    """Connect, including the TLS handshake if requested, within the timeout."""
     if tls is None:
-        return Plain(sockets.connect(host, port, timeout_s))
-    context = client_context(tls)  # first: a missing file is said before anybody is bothered
+        return PlainTransport(sockets.connect(host, port, timeout_s))
+    context = client_context(tls)  # first: report a missing file before connecting
     deadline_s = time.monotonic() + timeout_s
     connected = sockets.connect(host, port, timeout_s)
     try:
-        secure = Secure(connected, context, server_name=tls.server_name or host)
+        secure = TlsTransport(connected, context, server_name=tls.server_name or host)
         _await_handshake(secure, deadline_s, timeout_s)
     except PeerError as err:
-        shut(connected)
+        close_socket(connected)
         raise PeerError(f"{host}:{port}: {err}") from err
     except BaseException:
-        shut(connected)
+        close_socket(connected)
         raise
     return secure
 
 
-class Plain:
-    """TCP as it is."""
+class PlainTransport:
+    """Plain TCP."""
 
-    pending = False  # the kernel holds everything, and epoll tells of it
+    pending = False  # the kernel buffers everything, and epoll reports it
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self.straight: Callable[[memoryview], int] | None = connected.send
-        self.flush = partial(sockets.flush, connected)  # for each message there is one: spare it a call
+        self.socket_send: Callable[[memoryview], int] | None = connected.send
+        self.flush = partial(sockets.flush, connected)  # called for every message: save one call
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -102,11 +102,11 @@ class Plain:
             raise PeerError(f"the connection broke: {err.strerror or err}") from err
 
     def close(self) -> None:
-        shut(self._socket)
+        close_socket(self._socket)
 
 
-class Secure:
-    """TLS over TCP, either side of it."""
+class TlsTransport:
+    """TLS over TCP, as client or server."""
 
     def __init__(
         self,
@@ -117,18 +117,18 @@ class Secure:
         server_name: str | None = None,
     ) -> None:
         self._socket = connected
-        self.straight: Callable[[memoryview], int] | None = None
+        self.socket_send: Callable[[memoryview], int] | None = None
         self._incoming, self._records = ssl.MemoryBIO(), ssl.MemoryBIO()
-        # Any: the type stubs know of bytearray only, where any buffer is taken.
+        # Any: the type stubs allow only bytearray, but any buffer works.
         self._tls: Any = context.wrap_bio(
             self._incoming, self._records, server_side=server_side, server_hostname=server_name
         )
         self._scratch = memoryview(bytearray(_READ_BYTES))
-        self._unsent = memoryview(b"")  # records that the kernel has not taken yet
-        self._covered = 0  # how many bytes of the caller's those records stand for
-        self._ended = False  # the other side said good-bye
-        self._error: PeerError | None = None  # to be raised once what came before it is handed out
-        self._mute = False  # writing has failed; why, the reading side knows better
+        self._unsent = memoryview(b"")  # records that the kernel has not accepted yet
+        self._covered_bytes = 0  # how many of the caller's bytes those records contain
+        self._ended = False  # the peer sent close_notify
+        self._error: PeerError | None = None  # raised once all data before it has been returned
+        self._write_failed = False  # writing has failed; reading will show the reason
         self.established = False
         self.pending = False
 
@@ -137,11 +137,11 @@ class Secure:
 
     @property
     def wants_write(self) -> bool:
-        """Whether records of ours wait for room in the socket."""
+        """Whether records wait to be written to the socket."""
         return bool(self._unsent or self._records.pending)
 
-    def shake_hands(self) -> bool:
-        """One step of the handshake, with what has arrived; True when it is over. Reading takes the steps by itself."""
+    def handshake_step(self) -> bool:
+        """Continue the handshake with the bytes that arrived; True when complete. Reading and sending do this too."""
         if self.established:
             return True
         self._feed()
@@ -152,36 +152,36 @@ class Secure:
         except ssl.SSLEOFError as err:
             raise PeerError("the system closed the connection during the TLS handshake") from err
         except ssl.SSLError as err:
-            self._push()  # our alert tells the other side why
-            raise PeerError(in_words(err)) from err
+            self._push()  # send our alert, so that the peer learns why
+            raise PeerError(tls_error_text(err)) from err
         else:
-            self.established = self.pending = True  # the first data may have come with the last of the handshake
+            self.established = self.pending = True  # the first data may have arrived with the end of the handshake
         self._push()
         return self.established
 
     def recv_into(self, buffer: memoryview) -> int | None:
-        if not self.shake_hands():
+        if not self.handshake_step():
             return None
-        count = self._open_records(buffer) if self.pending else 0
+        count = self._decrypt(buffer) if self.pending else 0
         if not count and not self._ended and self._feed():
-            count = self._open_records(buffer)
-        self._push()  # TLS itself may have something to answer
+            count = self._decrypt(buffer)
+        self._push()  # TLS itself may have an answer to send
         return count or (0 if self._ended else None)
 
     def send(self, view: memoryview) -> int:
-        if not self.shake_hands() or not self._push():
+        if not self.handshake_step() or not self._push():
             return 0
-        if not self._covered:
-            self._make_records(view)
+        if not self._covered_bytes:
+            self._encrypt(view)
             if not self._push():
                 return 0
-        covered, self._covered = self._covered, 0
+        covered, self._covered_bytes = self._covered_bytes, 0
         return covered
 
     def flush(self, outgoing: deque[memoryview]) -> bool:
         while outgoing:
-            # Bytes leave the queue when the kernel has their records: an empty queue means that nothing is left.
-            first = outgoing[0] if self._covered else _first_of(outgoing)
+            # Bytes leave the queue only when the kernel has their records: an empty queue means that all are written.
+            first = outgoing[0] if self._covered_bytes else _coalesced(outgoing)
             written = self.send(first)
             if len(first) and not written:
                 return False
@@ -190,19 +190,19 @@ class Secure:
 
     def close(self) -> None:
         if self.established and self._push():
-            with contextlib.suppress(ssl.SSLError):  # it has no answer yet, and we do not wait for one
+            with contextlib.suppress(ssl.SSLError):  # the peer has not answered yet, and we do not wait
                 self._tls.unwrap()
             self._push()
             with contextlib.suppress(PeerError):
-                # What nobody read, and be it only a session ticket, would make the kernel hang up with a reset, which
-                # takes back what we wrote last.
+                # Unread bytes, even a mere session ticket, would make the kernel close with a reset, which discards
+                # what we wrote last.
                 fill(self._socket, self._scratch)
-        shut(self._socket)
+        close_socket(self._socket)
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def _open_records(self, buffer: memoryview) -> int:
-        """As many bytes as there are and as fit. Sets `pending` when something is left to be told."""
+    def _decrypt(self, buffer: memoryview) -> int:
+        """Decrypt the bytes that are available and fit. Sets `pending` if data, an end or an error is left."""
         if self._error is not None:
             raise self._error
         count, self.pending = 0, True
@@ -215,23 +215,23 @@ class Secure:
             self.pending = False
         except ssl.SSLError as err:
             cut = isinstance(err, ssl.SSLEOFError)
-            words = "the system closed the connection in the middle of TLS" if cut else in_words(err)
-            self._error = PeerError(words)
+            reason = "the system closed the connection in the middle of TLS" if cut else tls_error_text(err)
+            self._error = PeerError(reason)
             if not count:
                 raise self._error from err
         return count
 
-    def _make_records(self, view: memoryview) -> None:
+    def _encrypt(self, view: memoryview) -> None:
         try:
-            while self._covered < min(len(view), _WRITE_BYTES):
-                self._covered += self._tls.write(view[self._covered : self._covered + _RECORD_BYTES])
+            while self._covered_bytes < min(len(view), _WRITE_BYTES):
+                self._covered_bytes += self._tls.write(view[self._covered_bytes : self._covered_bytes + _RECORD_BYTES])
         except ssl.SSLError as err:
-            raise PeerError(in_words(err)) from err
+            raise PeerError(tls_error_text(err)) from err
 
     # -- the socket ----------------------------------------------------------------------------------------------
 
     def _feed(self) -> bool:
-        """Take what the kernel has; False when it has nothing."""
+        """Read what the kernel has; False if it has nothing."""
         count = fill(self._socket, self._scratch)
         if count is None:
             return False
@@ -244,7 +244,7 @@ class Secure:
     def _push(self) -> bool:
         """Hand our records to the kernel; True when it has all of them."""
         while self._unsent or self._records.pending:
-            if self._mute:
+            if self._write_failed:
                 return False
             if not self._unsent:
                 self._unsent = memoryview(self._records.read())
@@ -253,29 +253,29 @@ class Secure:
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError:
-                # It may have said why before it hung up: an alert, or words of its protocol. Whoever waits for this
-                # socket is woken at once, reads that, and then the end.
-                self._mute = True
+                # The peer may have sent the reason before it closed: an alert, or an error of its protocol. The poll
+                # on this socket returns at once, and the caller reads that reason, then the end.
+                self._write_failed = True
         return True
 
 
-def _await_handshake(secure: Secure, deadline_s: float, timeout_s: float) -> None:
+def _await_handshake(secure: TlsTransport, deadline_s: float, timeout_s: float) -> None:
     poll = select.poll()
-    while not secure.shake_hands():
+    while not secure.handshake_step():
         poll.register(secure.fileno(), select.POLLIN | (select.POLLOUT if secure.wants_write else 0))
         left_s = deadline_s - time.monotonic()
         if left_s <= 0 or not poll.poll(left_s * 1000):
-            raise PeerError(f"the TLS handshake was not over within {timeout_s:g} s")
+            raise PeerError(f"the TLS handshake did not complete within {timeout_s:g} s")
 
 
-def _first_of(outgoing: deque[memoryview]) -> memoryview:
-    """The beginning of the queue, small pieces joined: each record costs the same, however little it holds."""
+def _coalesced(outgoing: deque[memoryview]) -> memoryview:
+    """The front of the queue, with small chunks joined: every record costs the same, however little it holds."""
     first = outgoing[0]
     if len(outgoing) == 1 or len(first) >= _RECORD_BYTES:
         return first
     joined = bytearray()
-    for piece in islice(outgoing, _WRITE_BYTES // 64):
-        if joined and len(joined) + len(piece) > _WRITE_BYTES:
+    for chunk in islice(outgoing, _WRITE_BYTES // 64):
+        if joined and len(joined) + len(chunk) > _WRITE_BYTES:
             break
-        joined += piece
+        joined += chunk
     return memoryview(joined)

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.net.tls import SECURE_SCHEMES, Tls, client_context, rehearse, server_context, tls_of_url
+from crescendo.net.tls import SECURE_SCHEMES, Tls, check_handshake, client_context, server_context, tls_of_url
 from crescendo.net.transport import connect
 from crescendo.systems.base import SystemKind, SystemSettings, TlsSettings
 from crescendo.systems.ports import HOST
@@ -84,7 +84,7 @@ def probe_tls(endpoints: Mapping[str, str]) -> None:
 def _given(tls: TlsSettings) -> dict[str, bytes]:
     certificate, key, ca = (Path(name or "") for name in (tls.certificate, tls.key, tls.ca))
     try:
-        rehearse(server_context(certificate, key, ca, None), client_context(Tls(ca=ca)), HOST)
+        check_handshake(server_context(certificate, key, ca, None), client_context(Tls(ca=ca)), HOST)
     except (ConfigError, PeerError) as err:  # otherwise a system would start, and nobody could come in
         raise ConfigError(f"system.settings.tls: {err}") from err
     return {CA: ca.read_bytes(), CERTIFICATE: certificate.read_bytes(), KEY: key.read_bytes()}

@@ -22,7 +22,7 @@ from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group, Settle
-from crescendo.net.sockets import fill, flush, listen, prepared
+from crescendo.net.sockets import configure_socket, fill, flush, listen
 from crescendo.wire.stamp import Stamps
 from load_fakes import FakeSendChannel
 
@@ -196,7 +196,7 @@ def _connected(protocol: str, settle: Settle) -> Iterator[tuple[Any, socket.sock
     make: Any = driver_of(protocol, "sender")
     with listen() as listener:
         channel = make(f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}", group)
-        client, end = prepared(listener.accept()[0]), ENDS[protocol](SIZE, source=False)
+        client, end = configure_socket(listener.accept()[0]), ENDS[protocol](SIZE, source=False)
     with client:
         deadline_s = time.monotonic() + 10
         while not channel.ready or not channel.room():

@@ -298,8 +298,8 @@ def test_what_mlmq_cannot_do_is_said_when_the_experiment_is_read(workload: dict[
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("mlmq://user:hush@127.0.0.1:8099", "it has no users"),
-        ("mlmq://127.0.0.1:8099?brokers=127.0.0.1", "'127.0.0.1' is no address of a broker"),
+        ("mlmq://user:hush@127.0.0.1:8099", "MLMQ has no users"),
+        ("mlmq://127.0.0.1:8099?brokers=127.0.0.1", "'127.0.0.1' is not a broker address"),
     ],
 )
 def test_a_url_that_asks_for_what_there_is_not_is_refused_without_its_password(url: str, words: str) -> None:

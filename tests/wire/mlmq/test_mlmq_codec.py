@@ -1,7 +1,7 @@
-"""Do MLMQ's frames survive any journey, and can a broken peer do more than end its own connection?
+"""Do MLMQ's frames survive any chunking, and can a broken peer do more than end its own connection?
 
-The layout is written down here a second time, by hand, with `struct` and a MessagePack of plain lists; both directions
-of the codec are held against it.
+The layout is built here a second time, by hand, with `struct` and MessagePack of plain lists; both directions of the
+codec are checked against it.
 """
 
 import random
@@ -142,11 +142,11 @@ def test_a_length_below_the_header_ends_the_connection(length: int) -> None:
         codec.next_frame()
     assert not caught.value.too_large
     codec.receive(encoded(Frame(1, Register("a"))))
-    with pytest.raises(FrameError):  # nothing after it is believed
+    with pytest.raises(FrameError):  # nothing after it is trusted
         codec.next_frame()
 
 
-def test_an_oversized_frame_is_refused_before_its_bytes_come() -> None:
+def test_an_oversized_frame_is_refused_before_its_bytes_arrive() -> None:
     codec = Codec(TYPES)
     codec.receive(struct.pack(">iBBHQ", MAX_FRAME_BYTES + 1, 1, 0, 7, 99))
     with pytest.raises(FrameError) as caught:
@@ -158,7 +158,7 @@ def test_an_oversized_frame_is_refused_before_its_bytes_come() -> None:
         small.encode(1, Send(1, b"x" * 100, (1,)))
 
 
-def test_another_version_is_refused_by_name() -> None:
+def test_another_version_is_refused_with_its_number() -> None:
     codec = Codec(TYPES)
     codec.receive(by_hand(1, b"\x91\xa1a", version=2))
     with pytest.raises(FrameError, match="version 2"):
@@ -172,8 +172,8 @@ def test_another_version_is_refused_by_name() -> None:
         (by_hand(65535, b"\x90"), True),
         (by_hand(1, b""), False),
         (by_hand(1, b"\x91"), False),
-        (by_hand(1, b"\x91\xa1a\x00"), False),  # something after the body
-        (by_hand(1, b"\x91\xa2\xff\xfe"), False),  # no UTF-8
+        (by_hand(1, b"\x91\xa1a\x00"), False),  # trailing bytes
+        (by_hand(1, b"\x91\xa2\xff\xfe"), False),  # not UTF-8
         (by_hand(1, b"\x91\x01"), False),
         (by_hand(1, b"\x91\xa1a", flags=2), False),
         (by_hand(72, b"\x00" * 47, flags=1), False),  # too short for its times
@@ -182,7 +182,7 @@ def test_another_version_is_refused_by_name() -> None:
         (by_hand(7, b"\xc6\xff\xff\xff\xff"), False),
     ],
 )
-def test_a_whole_frame_without_meaning_can_be_refused_and_the_stream_goes_on(frame: bytes, unknown: bool) -> None:
+def test_the_stream_continues_after_an_unreadable_frame(frame: bytes, unknown: bool) -> None:
     good = Frame(8, Register("a"))
     found = read(frame + encoded(good), [])
     assert isinstance(found[0], Unreadable)
@@ -204,7 +204,7 @@ def test_our_own_mistakes_are_not_sent() -> None:
 
 
 @pytest.mark.parametrize(("seed", "mutations"), [(1, 2_000), pytest.param(2, 300_000, marks=pytest.mark.soak)])
-def test_damaged_streams_do_no_more_than_end(seed: int, mutations: int) -> None:
+def test_a_damaged_stream_only_ends_its_connection(seed: int, mutations: int) -> None:
     """Every outcome is a frame, an Unreadable or a FrameError, and nothing is kept beyond what was received."""
     dice = random.Random(seed)
     stream = b"".join(

@@ -1,4 +1,4 @@
-"""Are requests that make no sense refused before they reach anything?"""
+"""Are invalid requests refused before they reach the storage?"""
 
 import msgspec
 import pytest
@@ -20,21 +20,21 @@ from crescendo.wire.mlmq.operations import (
 )
 
 
-def travelled(value: object, kind: type) -> object:
+def round_trip(value: object, kind: type) -> object:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 51, "a\0b", "a\nb", "\x7f"])
 def test_a_name_that_cannot_be_stored_or_shown_is_refused(name: str) -> None:
     with pytest.raises(msgspec.ValidationError):
-        travelled([name], Register)
+        round_trip([name], Register)
     with pytest.raises(msgspec.ValidationError):
-        travelled([1, name], CreateQueue)
+        round_trip([1, name], CreateQueue)
 
 
 @pytest.mark.parametrize("name", ["a", "x" * 50, "Zürich, 3. Stock", "名前"])
-def test_other_names_are_names(name: str) -> None:
-    assert travelled([name], Register) == Register(name)
+def test_other_names_are_valid(name: str) -> None:
+    assert round_trip([name], Register) == Register(name)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_other_names_are_names(name: str) -> None:
         [1, b"", [2**63]],  # more than the database can count
         [1, b"", [1], 0],
         [1, b"", [1], 11],
-        [1, b"", []],  # to nobody
+        [1, b"", []],  # no queue and no receiver
         [1, b"", [2, 2]],
         [1, b"", [2], 5, None, 7, True],  # a context and a new one
         [1, b"", list(range(1, 102))],
@@ -53,13 +53,13 @@ def test_other_names_are_names(name: str) -> None:
         [1, "text", [2]],
     ],
 )
-def test_a_send_that_makes_no_sense_is_refused(fields: list[object]) -> None:
+def test_an_invalid_send_is_refused(fields: list[object]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        travelled(fields, Send)
+        round_trip(fields, Send)
 
 
-def test_a_dequeue_must_say_what_it_wants_and_stay_within_limits() -> None:
-    assert travelled([1, [2]], Dequeue) == Dequeue(1, Query(2))
+def test_a_dequeue_needs_a_filter_and_must_stay_within_limits() -> None:
+    assert round_trip([1, [2]], Dequeue) == Dequeue(1, Query(2))
     for fields in (
         [1, []],
         [1, [None, None, None, 1]],
@@ -69,7 +69,7 @@ def test_a_dequeue_must_say_what_it_wants_and_stay_within_limits() -> None:
         [1, [2], 1, 0, 60_001],
     ):
         with pytest.raises(msgspec.ValidationError):
-            travelled(fields, Dequeue)
+            round_trip(fields, Dequeue)
     with pytest.raises(ValueError, match="name a queue"):
         Query()
     with pytest.raises(ValueError, match="either"):
@@ -84,7 +84,7 @@ def test_content_has_its_own_limit_and_reason() -> None:
     assert "2001" in refused.text
 
 
-def test_every_kind_has_exactly_one_number() -> None:
+def test_every_type_has_exactly_one_number() -> None:
     kinds = [*REQUESTS.values(), *ANSWERS.values()]
     assert len(set(kinds)) == len(kinds)
     assert max(REQUESTS) < 64 <= min(ANSWERS)
@@ -92,9 +92,9 @@ def test_every_kind_has_exactly_one_number() -> None:
     assert set(ANSWERS.values()) == set(ops.Answer.__args__)
 
 
-def test_fields_added_later_do_not_trouble_an_older_peer() -> None:
-    assert travelled(["a", "from the future"], Register) == Register("a")
-    assert travelled([1, 2, 3, "more"], Once) == Once(1, 2, 3)
+def test_fields_added_later_do_not_break_an_older_peer() -> None:
+    assert round_trip(["a", "from the future"], Register) == Register("a")
+    assert round_trip([1, 2, 3, "more"], Once) == Once(1, 2, 3)
 
 
 def test_only_a_second_delivery_is_a_redelivery() -> None:

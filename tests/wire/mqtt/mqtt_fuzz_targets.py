@@ -1,4 +1,4 @@
-"""Streams of both versions of MQTT in both directions, and connections that read them as the load does."""
+"""Streams of both MQTT versions in both directions, and connections that read them as the load does."""
 
 import contextlib
 import random
@@ -42,17 +42,17 @@ def messages(version: int) -> bytes:
 
 
 def server_stream(version: int) -> bytes:
-    """What a server says to a client that has subscribed and published."""
+    """The packets of a server to a client that has subscribed and published."""
     extra = b"\x00" if version == 5 else b""
     answers = packet(0x90, b"\x00\x01" + extra + b"\x01") + b"".join(ack(PUBACK, n) for n in range(2, 12))
     answers += b"".join(ack(PUBREC, n) for n in range(12, 18)) + b"".join(ack(PUBCOMP, n) for n in range(12, 18))
     releases = b"".join(ack(PUBREL, n) for n in range(8, 15))
-    good_bye = b"\xe0\x07\x8b\x05\x1f\x00\x02no" if version == 5 else b""
-    return CONNACKS[version] + answers + messages(version) + PINGRESP + releases + good_bye
+    disconnect = b"\xe0\x07\x8b\x05\x1f\x00\x02no" if version == 5 else b""
+    return CONNACKS[version] + answers + messages(version) + PINGRESP + releases + disconnect
 
 
 def client_stream(version: int) -> bytes:
-    """What a client says to a server."""
+    """The packets of a client to a server."""
     extra = b"\x00" if version == 5 else b""
     subscribe = packet(0x82, b"\x00\x01" + extra + text("a/+") + b"\x01" + text("$share/g/t") + b"\x00")
     unsubscribe = packet(0xA2, b"\x00\x02" + extra + text("a/+"))
@@ -60,8 +60,8 @@ def client_stream(version: int) -> bytes:
 
 
 def react(connection: Connection, stream: bytes, cuts: list[int]) -> int:
-    """Live through a stream as client or server; how many messages came."""
-    taken = 0
+    """Handle a stream as client or server; returns the number of messages."""
+    received = 0
     for event in events_of(connection, stream, cuts):
         match event:
             case Connected():
@@ -73,14 +73,14 @@ def react(connection: Connection, stream: bytes, cuts: list[int]) -> int:
             case SubscribeRequested(packet_id=packet_id, filters=filters):
                 connection.grant(packet_id, (0,) * len(filters))
             case UnsubscribeRequested(packet_id=packet_id, filters=texts):
-                connection.grant_end(packet_id, (0,) * len(texts))
+                connection.grant_unsubscribe(packet_id, (0,) * len(texts))
             case Deliveries(ids=ids, qos=qos, bodies=bodies):
                 assert bodies.nbytes <= len(stream)
-                taken += len(ids)
+                received += len(ids)
                 connection.acknowledge(ids, qos)
             case _:
                 pass
-    return taken
+    return received
 
 
 def endpoint(server: bool, version: int, *, batching: bool) -> Connection:
@@ -89,7 +89,7 @@ def endpoint(server: bool, version: int, *, batching: bool) -> Connection:
 
 def survive(stream: bytes, dice: random.Random, *, server: bool, version: int) -> int:
     connection = endpoint(server, version, batching=dice.random() < 0.7)
-    with contextlib.suppress(PeerError):  # the end of this connection, and of nothing else
+    with contextlib.suppress(PeerError):  # ends this connection, and nothing else
         react(connection, stream, cuts_in(stream, dice))
     return sum(len(octets) for octets in connection.outgoing)
 

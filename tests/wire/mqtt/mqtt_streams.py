@@ -1,6 +1,6 @@
-"""MQTT bytes composed by hand from the specification, and what a connection must make of them.
+"""MQTT bytes composed by hand from the specification, and the events they must produce.
 
-Nothing here uses the codec under test to write: lengths, texts and flags are put together from the printed layouts.
+Nothing here encodes with the codec under test: lengths, texts and flags follow the printed layouts.
 """
 
 import struct
@@ -41,7 +41,7 @@ def publish(
     dup: bool = False,
     extra: bytes = b"",
 ) -> bytes:
-    """`extra` is what stands between identifier and payload: in MQTT 5 the properties with their length."""
+    """`extra` goes between identifier and payload: in MQTT 5 the properties with their length."""
     first = 0x30 + 8 * dup + 2 * qos + retain
     return packet(first, text(topic) + (struct.pack(">H", number) if qos else b"") + extra + body)
 
@@ -76,7 +76,7 @@ class Shape:
 
 @dataclass
 class Script:
-    """A stream that grows, with the messages and acknowledgements it must yield."""
+    """A growing stream, with the messages and acknowledgements it must yield."""
 
     version: int
     octets: bytearray = field(default_factory=bytearray)
@@ -116,10 +116,10 @@ sizes = st.sampled_from([0, 1, 3, 7, 8, 32, 40, 120, 127, 256, 300])
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """Runs of messages, single ones, acknowledgements of what a client has sent, and answers to pings."""
+    """Runs of messages, single messages, acknowledgements of a client's messages, and ping responses."""
     version = draw(st.sampled_from([4, 5]))
     script = Script(version, number=draw(st.sampled_from([1, 250, 65_520])))
-    waiting = draw(st.permutations(range(40)))  # the client's messages, in the order in which they are acknowledged
+    waiting = draw(st.permutations(range(40)))  # the client's messages, in the order of their acknowledgements
     if draw(st.booleans()):
         waiting = sorted(waiting)
     for _ in range(draw(st.integers(1, 8))):
@@ -149,7 +149,7 @@ def scripts(draw: st.DrawFn) -> Script:
 
 
 def client_of(version: int, *, batching: bool = True, unacknowledged: int = 0) -> Connection:
-    """A client that is in, with so many messages of QoS 1 on their way."""
+    """A connected client with this many unacknowledged messages of QoS 1 in flight."""
     connection = Connection(Connect("c", version), batching=batching)
     list(events_of(connection, CONNACKS[version]))
     for _ in range(unacknowledged):
@@ -159,13 +159,13 @@ def client_of(version: int, *, batching: bool = True, unacknowledged: int = 0) -
 
 
 def listen(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> list[tuple[Any, ...]]:
-    """What was heard, one entry a message or acknowledgement; messages are acknowledged as they come."""
-    heard: list[tuple[Any, ...]] = []
+    """One entry per received message or acknowledgement; messages are acknowledged as they arrive."""
+    entries: list[tuple[Any, ...]] = []
     for event in events_of(connection, data, cuts):
-        heard += flattened(event)
+        entries += flattened(event)
         if isinstance(event, Deliveries):
             connection.acknowledge(event.ids, event.qos)
-    return heard
+    return entries
 
 
 def flattened(event: Event) -> list[tuple[Any, ...]]:

@@ -28,14 +28,14 @@ def test_any_chunking_yields_what_was_written(script: Script, cuts: list[int], b
 @settings(max_examples=60)
 @given(script=scripts())
 def test_batch_and_scalar_path_answer_with_the_same_bytes(script: Script) -> None:
-    quick = client_of(script.version, unacknowledged=40)
-    exact = client_of(script.version, unacknowledged=40, batching=False)
-    listen(quick, bytes(script.octets))
-    listen(exact, bytes(script.octets))
-    assert take_outgoing(quick) == take_outgoing(exact)
+    batched = client_of(script.version, unacknowledged=40)
+    scalar = client_of(script.version, unacknowledged=40, batching=False)
+    listen(batched, bytes(script.octets))
+    listen(scalar, bytes(script.octets))
+    assert take_outgoing(batched) == take_outgoing(scalar)
 
 
-def test_byte_by_byte_is_as_good_as_all_at_once() -> None:
+def test_byte_by_byte_equals_all_at_once() -> None:
     script = Script(V5)
     for qos in (0, 1, 2):
         for _ in range(3):
@@ -55,7 +55,7 @@ def test_a_batch_of_messages_is_the_same_bytes_as_single_ones(version: int, qos:
     bodies = [bytes((number,)) * size for number in range(40)]
     for row, body in zip(batch.bodies, bodies, strict=True):
         row[:] = memoryview(body)
-    first = 65_520  # the identifiers go round in the middle
+    first = 65_520  # the identifiers wrap around in the middle
     expected = b"".join(
         encode(Publish("perf/größe", body, qos, True, False, (first + n) % 65_535 + 1, properties), version)
         for n, body in enumerate(bodies[:30])
@@ -111,9 +111,9 @@ def test_a_zero_identifier_in_the_middle_of_a_run_is_the_peers_fault(version: in
 @pytest.mark.parametrize(
     "stream",
     [
-        b"".join(publish("t", b"", qos=2, number=1) for _ in range(10_000)),  # the same message again and again
+        b"".join(publish("t", b"", qos=2, number=1) for _ in range(10_000)),  # the same message repeated
         b"".join(publish("t", b"", qos=2, number=1 + number % 2 * (number // 2)) for number in range(10_000)),
-        b"".join(ack(PUBREL, 1 + number % 2) for number in range(15_000)),  # nothing of that is held
+        b"".join(ack(PUBREL, 1 + number % 2) for number in range(15_000)),  # none of these is held
         b"".join(publish("t", bytes(number % 3)) for number in range(15_000)),  # every message breaks the run
     ],
     ids=["repeated", "every-other-repeated", "unknown-releases", "broken-runs"],

@@ -1,4 +1,4 @@
-"""Do a client and a server that know only bytes keep the promises of the protocol?"""
+"""Do a client and a server without sockets keep the guarantees of the protocol?"""
 
 import pytest
 
@@ -47,7 +47,7 @@ NOTHING = {V3: b"", V5: b"\x00"}  # the properties of a packet that has none
 
 
 def server_of(version: int) -> Connection:
-    """A server that has let a client in."""
+    """A server that has accepted a client."""
     connection = Connection()
     list(events_of(connection, CONNECTS[version]))
     connection.accept()
@@ -56,36 +56,36 @@ def server_of(version: int) -> Connection:
 
 
 def exchanged(client: Connection, server: Connection) -> tuple[list[Event], list[Event]]:
-    """Carry bytes to and fro until nobody has more to say; acknowledges what arrives. Events of client and server."""
-    heard: tuple[list[Event], list[Event]] = [], []
+    """Exchange bytes until both sides are idle, acknowledging messages; returns the events of client and server."""
+    received: tuple[list[Event], list[Event]] = [], []
     while client.outgoing or server.outgoing:
-        for speaker, listener, events in ((server, client, heard[0]), (client, server, heard[1])):
-            for event in events_of(listener, take_outgoing(speaker)):
+        for source, target, events in ((server, client, received[0]), (client, server, received[1])):
+            for event in events_of(target, take_outgoing(source)):
                 if isinstance(event, Deliveries):
-                    listener.acknowledge(event.ids, event.qos)
-                    event = event._replace(bodies=event.bodies.copy())  # noqa: PLW2901 - the view ends with the read
+                    target.acknowledge(event.ids, event.qos)
+                    event = event._replace(bodies=event.bodies.copy())  # noqa: PLW2901 - the view is valid only until the next read
                 events.append(event)
-    return heard
+    return received
 
 
-# -- coming in -------------------------------------------------------------------------------------------------------
+# -- connecting ------------------------------------------------------------------------------------------------------
 
 
 @both
-def test_a_client_asks_to_come_in_and_hears_that_it_may(version: int) -> None:
+def test_a_client_connects_and_is_accepted(version: int) -> None:
     client = Connection(Connect("c", version, keep_alive_s=10))
     assert take_outgoing(client) == CONNECTS[version]
     assert list(events_of(client, CONNACKS[version])) == [Connected(False, {})]
-    assert client.terms.keep_alive_s == 10
+    assert client.limits.keep_alive_s == 10
 
 
-def test_what_the_server_allows_is_kept() -> None:
+def test_the_limits_of_the_server_are_kept() -> None:
     properties = b"\x21\x00\x14" b"\x27\x00\x00\x04\x00" b"\x24\x00" b"\x2a\x00" b"\x13\x00\x05"  # fmt: skip
     client = Connection(Connect("c", V5, keep_alive_s=10))
     list(events_of(client, packet(0x20, b"\x01\x00" + bytes((len(properties),)) + properties)))
-    terms = client.terms
-    assert (terms.receive_maximum, terms.max_packet_bytes, terms.maximum_qos) == (20, 1024, 0)
-    assert (terms.shared_available, terms.wildcard_available, terms.keep_alive_s) == (False, True, 5)
+    limits = client.limits
+    assert (limits.receive_maximum, limits.max_packet_bytes, limits.maximum_qos) == (20, 1024, 0)
+    assert (limits.shared_available, limits.wildcard_available, limits.keep_alive_s) == (False, True, 5)
     assert client.window.room == 20
 
 
@@ -97,26 +97,26 @@ def test_what_the_server_allows_is_kept() -> None:
         (V5, b"\x20\x02\x00\x01", Refused(0x84, "unsupported protocol version (0x84)")),
     ],
 )
-def test_a_refusal_is_told_in_the_servers_words(version: int, answer: bytes, expected: Refused) -> None:
+def test_a_refusal_quotes_the_server(version: int, answer: bytes, expected: Refused) -> None:
     client = Connection(Connect("c", version))
     assert list(events_of(client, answer + PINGRESP)) == [expected]
     assert client.closed
 
 
 @pytest.mark.parametrize("stream", [PINGRESP, publish("t", b""), ack(PUBACK, 1), CONNECTS[V3], b"\xf0\x00"])
-def test_whoever_speaks_before_connack_is_at_fault(stream: bytes) -> None:
+def test_a_packet_before_connack_is_the_peers_fault(stream: bytes) -> None:
     with pytest.raises(PeerError):
         list(events_of(Connection(Connect("c")), stream))
 
 
 @pytest.mark.parametrize("stream", [PINGREQ, publish("t", b""), CONNACK_3, CONNECTS[V3] + CONNECTS[V3]])
-def test_whoever_speaks_before_connect_or_connects_twice_is_at_fault(stream: bytes) -> None:
+def test_a_packet_before_connect_or_a_second_connect_is_the_peers_fault(stream: bytes) -> None:
     with pytest.raises(PeerError):
         list(events_of(Connection(), stream))
 
 
 @pytest.mark.parametrize("stream", [CONNACK_5, PINGREQ, packet(0x82, b"\x00\x01\x00" + text("a") + b"\x00")])
-def test_a_server_that_speaks_like_a_client_is_at_fault(stream: bytes) -> None:
+def test_a_client_packet_from_a_server_is_the_peers_fault(stream: bytes) -> None:
     with pytest.raises(PeerError):
         list(events_of(client_of(V5), stream))
 
@@ -126,9 +126,9 @@ def test_a_server_of_3_1_1_has_no_disconnect() -> None:
         list(events_of(client_of(V3), b"\xe0\x00"))
 
 
-def test_a_good_bye_of_the_server_is_told_in_its_words() -> None:
-    heard = list(events_of(client_of(V5), b"\xe0\x01\x8b" + publish("t", b"", extra=b"\x00")))
-    assert heard == [Closed("server shutting down (0x8b)")]
+def test_a_disconnect_of_the_server_carries_its_reason() -> None:
+    events = list(events_of(client_of(V5), b"\xe0\x01\x8b" + publish("t", b"", extra=b"\x00")))
+    assert events == [Closed("server shutting down (0x8b)")]
 
 
 @both
@@ -149,11 +149,11 @@ def test_a_server_can_refuse(version: int) -> None:
     list(events_of(server, take_outgoing(client)))
     server.refuse(0x86, "who?")
     (event,) = events_of(client, take_outgoing(server))
-    words = "bad user name or password (0x86)"
-    assert event == Refused(0x86, f"{words}: who?" if version == V5 else words)
+    meaning = "bad user name or password (0x86)"
+    assert event == Refused(0x86, f"{meaning}: who?" if version == V5 else meaning)
 
 
-# -- subscribing, pinging, leaving -----------------------------------------------------------------------------------
+# -- subscribing, pinging, disconnecting -----------------------------------------------------------------------------
 
 
 @both
@@ -167,7 +167,7 @@ def test_a_subscription_is_asked_for_and_granted(version: int) -> None:
     ended = client.unsubscribe(["a/+"])
     (asked,) = events_of(server, take_outgoing(client))
     assert asked == UnsubscribeRequested(2, ("a/+",))
-    server.grant_end(2, (0,))
+    server.grant_unsubscribe(2, (0,))
     assert list(events_of(client, take_outgoing(server))) == [Unsubscribed(ended, (0,) if version == V5 else (), "")]
     assert client.window.in_flight == 0
 
@@ -188,14 +188,14 @@ def test_a_ping_is_answered(version: int) -> None:
 
 
 @both
-def test_a_client_that_leaves_is_seen_to_leave(version: int) -> None:
+def test_a_disconnect_of_the_client_closes_the_server_side(version: int) -> None:
     client, server = client_of(version), server_of(version)
     client.disconnect()
     assert exchanged(client, server)[1] == [Closed("")]
     assert server.closed
 
 
-def test_a_reason_for_leaving_is_told() -> None:
+def test_the_reason_of_a_disconnect_is_reported() -> None:
     client, server = client_of(V5), server_of(V5)
     client.disconnect(0x93)
     assert exchanged(client, server)[1] == [Closed("receive maximum exceeded (0x93)")]
@@ -227,7 +227,7 @@ def test_messages_arrive_once_and_are_acknowledged_once(version: int, batching: 
 
 
 @both
-def test_exactly_once_is_four_packets_of_the_specification(version: int) -> None:
+def test_qos_2_takes_the_four_packets_of_the_specification(version: int) -> None:
     client = client_of(version)
     client.publish_one("t", b"x", qos=2)
     assert take_outgoing(client) == publish("t", b"x", qos=2, number=1, extra=NOTHING[version])
@@ -238,7 +238,7 @@ def test_exactly_once_is_four_packets_of_the_specification(version: int) -> None
 
 @both
 @pytest.mark.parametrize("batching", [True, False])
-def test_a_message_that_comes_again_before_its_release_is_not_delivered_again(version: int, batching: bool) -> None:
+def test_a_message_repeated_before_its_release_is_not_delivered_again(version: int, batching: bool) -> None:
     client = client_of(version, batching=batching)
     extra = NOTHING[version]
     first = b"".join(publish("t", b"x" * 40, qos=2, number=n, extra=extra) for n in (1, 2, 3))
@@ -251,13 +251,13 @@ def test_a_message_that_comes_again_before_its_release_is_not_delivered_again(ve
     assert len(listen(client, first)) == 3  # released identifiers name new messages
 
 
-def test_a_release_of_something_unknown_is_answered_so() -> None:
+def test_a_release_of_an_unknown_identifier_is_answered_not_found() -> None:
     client = client_of(V5)
     assert listen(client, ack(PUBREL, 7)) == []
     assert take_outgoing(client) == ack(PUBCOMP, 7, b"\x92")
 
 
-def test_a_refused_message_is_told_with_its_code() -> None:
+def test_a_refused_message_is_reported_with_its_code() -> None:
     client = client_of(V5)
     for qos in (1, 1, 2, 2):
         client.publish_one("t", b"x", qos=qos)
@@ -267,7 +267,7 @@ def test_a_refused_message_is_told_with_its_code() -> None:
 
 
 @pytest.mark.parametrize("stream", [ack(PUBACK, 9), ack(PUBCOMP, 1), ack(PUBREC, 1), ack(PUBACK, 1) * 2])
-def test_an_acknowledgement_of_nothing_is_the_peers_fault(stream: bytes) -> None:
+def test_an_unexpected_acknowledgement_is_the_peers_fault(stream: bytes) -> None:
     with pytest.raises(PeerError):
         listen(client_of(V3, unacknowledged=3), stream)
 
@@ -287,7 +287,7 @@ def test_a_topic_alias_that_was_not_allowed_is_the_peers_fault() -> None:
         listen(client_of(V5), publish("", b"x", extra=b"\x03\x23\x00\x01"))
 
 
-def test_a_packet_larger_than_we_announced_is_refused_when_it_is_announced() -> None:
+def test_a_packet_above_our_limit_is_refused_once_its_length_is_known() -> None:
     client = Connection(Connect("c", V5, properties={Property.MAXIMUM_PACKET_SIZE: 1000}))
     list(events_of(client, CONNACK_5))
     with pytest.raises(PeerError, match="where 1000 were agreed"):
@@ -305,7 +305,7 @@ def test_a_message_larger_than_the_buffer_arrives_whole() -> None:
     ]
 
 
-def test_an_announced_length_takes_no_memory() -> None:
+def test_an_announced_length_allocates_no_memory() -> None:
     client = client_of(V3)
     before = len(client.receive_buffer())
     list(events_of(client, b"\x30\xff\xff\xff\x1f" + bytes(100)))

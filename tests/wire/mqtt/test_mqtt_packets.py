@@ -1,6 +1,6 @@
 """Do packets mean what the specification says, in both versions?
 
-Bytes written down by hand from the specification stand against the codec; round trips cover the rest.
+The codec is checked against bytes composed by hand from the specification; round trips cover the rest.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ from crescendo.wire.mqtt.packets import (
     Will,
 )
 from crescendo.wire.mqtt.properties import Property
-from crescendo.wire.mqtt.reasons import in_words
+from crescendo.wire.mqtt.reasons import reason_text
 from crescendo.wire.mqtt.values import encode_varint, read_varint
 from mqtt_streams import packet, text
 
@@ -127,7 +127,7 @@ def test_lengths_are_written_as_in_the_specifications_table(value: int, octets: 
 
 
 @pytest.mark.parametrize(
-    ("return_code", "words"),
+    ("return_code", "meaning"),
     [
         (1, "unsupported protocol version"),
         (2, "client identifier not valid"),
@@ -136,18 +136,18 @@ def test_lengths_are_written_as_in_the_specifications_table(value: int, octets: 
         (5, "not authorised"),
     ],
 )
-def test_every_refusal_of_3_1_1_has_words(return_code: int, words: str) -> None:
+def test_every_refusal_of_3_1_1_has_a_text(return_code: int, meaning: str) -> None:
     answer = decode(memoryview(bytes((0x20, 2, 0, return_code))), V3)
     assert isinstance(answer, Connack)
-    assert words in in_words(answer.code)
-    # A server that knows only 3.1.1 refuses a client of MQTT 5 in the same short form.
+    assert meaning in reason_text(answer.code)
+    # A server that supports only 3.1.1 refuses an MQTT 5 client with the same short packet.
     assert decode(memoryview(bytes((0x20, 2, 0, return_code))), V5) == answer
 
 
-def test_every_refusal_of_5_has_words() -> None:
+def test_every_refusal_of_5_has_a_text() -> None:
     refusals = [*range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F]  # table 3-1
-    assert all("unknown" not in in_words(code) for code in refusals)
-    assert in_words(0x97, "disk full") == "quota exceeded (0x97): disk full"
+    assert all("unknown" not in reason_text(code) for code in refusals)
+    assert reason_text(0x97, "disk full") == "quota exceeded (0x97): disk full"
 
 
 # -- round trips -----------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ message_properties = {
     "PAYLOAD_FORMAT": st.booleans(), "MESSAGE_EXPIRY_S": u32, "CONTENT_TYPE": texts, "RESPONSE_TOPIC": texts,
     "CORRELATION_DATA": blobs,
 }  # fmt: skip
-greeting_properties = {
+handshake_properties = {
     "SESSION_EXPIRY_S": u32, "RECEIVE_MAXIMUM": ids, "MAXIMUM_PACKET_SIZE": st.integers(1, 2**32 - 1),
     "TOPIC_ALIAS_MAXIMUM": st.integers(0, 65_535), "AUTHENTICATION_METHOD": texts, "AUTHENTICATION_DATA": blobs,
 }  # fmt: skip
@@ -196,7 +196,7 @@ packets = st.one_of(
         st.none() | wills,
         some(
             REQUEST_PROBLEM_INFORMATION=st.booleans(), REQUEST_RESPONSE_INFORMATION=st.booleans(),
-            **greeting_properties,
+            **handshake_properties,
         ),
     ),
     st.builds(
@@ -205,7 +205,7 @@ packets = st.one_of(
             ASSIGNED_CLIENT_ID=texts, SERVER_KEEP_ALIVE_S=st.integers(0, 65_535), RESPONSE_INFORMATION=texts,
             SERVER_REFERENCE=texts, MAXIMUM_QOS=st.booleans(), RETAIN_AVAILABLE=st.booleans(),
             WILDCARD_AVAILABLE=st.booleans(), SUBSCRIPTION_ID_AVAILABLE=st.booleans(), SHARED_AVAILABLE=st.booleans(),
-            **greeting_properties, **reason,
+            **handshake_properties, **reason,
         ),
     ),
     messages,
@@ -232,7 +232,7 @@ packets = st.one_of(
 
 @settings(max_examples=100)
 @given(value=packets)
-def test_what_is_written_is_read_back(value: Packet) -> None:
+def test_decoding_reverses_encoding(value: Packet) -> None:
     octets = memoryview(encode(value, V5))
     assert decode(octets, V5) == value
     assert packet_length(octets, 0, len(octets), len(octets)) == len(octets)
@@ -240,7 +240,7 @@ def test_what_is_written_is_read_back(value: Packet) -> None:
 
 @settings(max_examples=60)
 @given(value=packets, cut=st.integers(1, 400))
-def test_a_packet_that_ends_too_early_is_the_peers_fault(value: Packet, cut: int) -> None:
+def test_a_truncated_packet_never_means_the_same(value: Packet, cut: int) -> None:
     assume(not (isinstance(value, Connack) and value.code))  # a refusal may be as short as in 3.1.1
     whole = encode(value, V5)
     assume(len(whole) > 2)
@@ -251,17 +251,17 @@ def test_a_packet_that_ends_too_early_is_the_peers_fault(value: Packet, cut: int
         again = decode(memoryview(shorter), V5)
     except PeerError:
         return
-    assert encode(again, V5) != whole  # a shorter packet may be sound, but it never says the same
+    assert encode(again, V5) != whole  # a shorter packet may be valid, but never means the same
 
 
-# -- what peers must not do ------------------------------------------------------------------------------------------
+# -- forbidden packets -----------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[str, int, bytes]] = [
-    ("kind 0", V3, b"\x00\x00"),
+    ("type 0", V3, b"\x00\x00"),
     ("reserved flags", V3, b"\x41\x02\x00\x01"),
     ("PUBREL without its flags", V3, b"\x60\x02\x00\x01"),
     ("QoS 3", V3, b"\x36\x05\x00\x01a\x00\x01"),
-    ("QoS 0 sent again", V3, b"\x38\x03\x00\x01a"),
+    ("QoS 0 marked as duplicate", V3, b"\x38\x03\x00\x01a"),
     ("identifier 0", V3, b"\x32\x05\x00\x01a\x00\x00"),
     ("no topic", V3, b"\x30\x02\x00\x00"),
     ("no topic and no alias", V5, b"\x30\x03\x00\x00\x00"),
@@ -285,7 +285,7 @@ WRONG: list[tuple[str, int, bytes]] = [
     ("CONNECT of level 6", V3, packet(0x10, text("MQTT") + b"\x06\x02\x00\x00\x00\x01a")),
     ("CONNECT with its reserved flag", V3, packet(0x10, text("MQTT") + b"\x04\x03\x00\x00\x00\x01a")),
     ("password without user", V3, packet(0x10, text("MQTT") + b"\x04\x42\x00\x00\x00\x01a\x00\x01p")),
-    ("QoS of a will that is not there", V3, packet(0x10, text("MQTT") + b"\x04\x0a\x00\x00\x00\x01a")),
+    ("QoS of a missing will", V3, packet(0x10, text("MQTT") + b"\x04\x0a\x00\x00\x00\x01a")),
     ("SUBSCRIBE without filters", V3, b"\x82\x02\x00\x01"),
     ("reserved options", V3, packet(0x82, b"\x00\x01" + text("a") + b"\x04")),
     ("retain handling 3", V5, packet(0x82, b"\x00\x01\x00" + text("a") + b"\x30")),
@@ -302,7 +302,7 @@ WRONG: list[tuple[str, int, bytes]] = [
 
 
 @pytest.mark.parametrize(("version", "octets"), [entry[1:] for entry in WRONG], ids=[entry[0] for entry in WRONG])
-def test_what_the_specification_forbids_is_the_peers_fault(version: int, octets: bytes) -> None:
+def test_a_forbidden_packet_is_the_peers_fault(version: int, octets: bytes) -> None:
     assert packet_length(memoryview(octets), 0, len(octets), 1000) == len(octets)
     with pytest.raises(PeerError):
         decode(memoryview(octets), version)
@@ -328,6 +328,6 @@ def test_a_length_beyond_the_limit_or_the_specification_is_the_peers_fault(octet
         Connect("a", V3, password=b"p"),
     ],
 )
-def test_what_mqtt_cannot_say_is_the_persons_fault(value: Packet) -> None:
+def test_a_value_that_mqtt_cannot_encode_is_a_config_error(value: Packet) -> None:
     with pytest.raises(ConfigError):
         encode(value, V3)

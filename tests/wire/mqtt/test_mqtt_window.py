@@ -1,4 +1,4 @@
-"""Does an acknowledgement always find the message it means?"""
+"""Does an acknowledgement always find its message?"""
 
 import numpy as np
 import pytest
@@ -16,9 +16,9 @@ def flat(ranges: list[tuple[int, int]]) -> list[int]:
 
 @settings(max_examples=60)
 @given(data=st.data(), start=st.sampled_from([0, 100, IDS - 5, 3 * IDS - 7]), limit=st.sampled_from([1, 7, 50, IDS]))
-def test_numbers_come_back_whatever_the_order_of_the_answers(data: st.DataObject, start: int, limit: int) -> None:
+def test_answers_in_any_order_find_their_numbers(data: st.DataObject, start: int, limit: int) -> None:
     window = Window()
-    while window.next_number < start:  # go round the circle first
+    while window.next_number < start:  # wrap around first
         count = min(IDS, start - window.next_number)
         first = window.take(count, PacketType.PUBACK)
         window.answered(ids_of(first, count), PacketType.PUBACK)
@@ -44,13 +44,13 @@ def test_numbers_come_back_whatever_the_order_of_the_answers(data: st.DataObject
                 assert [window.answered_one(packet_id, PacketType.PUBACK) for packet_id in answers] == expected
 
 
-def test_no_identifier_is_given_out_while_it_is_open() -> None:
+def test_no_identifier_is_reused_while_in_flight() -> None:
     window = Window()
     window.take(IDS, PacketType.PUBACK)
     assert window.room == 0
     window.answered(ids_of(1, IDS - 1), PacketType.PUBACK)  # all but the first
     assert window.in_flight == 1
-    assert window.room == 0  # the next identifier would be the one that is open
+    assert window.room == 0  # the next identifier is still in flight
     with pytest.raises(ValueError, match="are free"):
         window.take(1, PacketType.PUBACK)
     window.answered_one(1, PacketType.PUBACK)
@@ -58,7 +58,7 @@ def test_no_identifier_is_given_out_while_it_is_open() -> None:
 
 
 @pytest.mark.parametrize("ids", [[4], [2, 4], [1, 1], [2, 1, 2], [0]])
-def test_an_answer_to_nothing_is_the_peers_fault(ids: list[int]) -> None:
+def test_an_unexpected_answer_is_the_peers_fault(ids: list[int]) -> None:
     window = Window()
     window.take(3, PacketType.PUBACK)
     with pytest.raises(PeerError):
@@ -74,7 +74,7 @@ def test_an_answer_of_the_wrong_kind_is_the_peers_fault() -> None:
         window.answered(ids_of(0, 3), PacketType.PUBCOMP)
 
 
-def test_ranges_name_consecutive_numbers_once() -> None:
+def test_consecutive_numbers_become_one_range() -> None:
     window = Window()
     window.take(10, PacketType.PUBACK)
     ids = np.array([1, 2, 3, 7, 8, 5], np.uint16)

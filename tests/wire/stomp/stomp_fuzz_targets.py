@@ -11,7 +11,7 @@ from fuzzing import FuzzTarget, read_and_react
 from stomp_streams import CONNECTED_1_2, Script, Shape, raw
 from stream_feed import events_of, take_outgoing
 
-PIECES = (
+FRAGMENTS = (
     b"\n",
     b"\n\n",
     b"\r\n",
@@ -28,7 +28,7 @@ PIECES = (
 
 
 def server_stream() -> bytes:
-    """What a server says to a client that receives."""
+    """The frames of a server to a receiving client."""
     script = Script()
     number = 5
     for shape in (Shape(), Shape(crlf=True), Shape(timed=True, gap=b""), Shape(sized=False), Shape(prefix="a:\\")):
@@ -41,20 +41,20 @@ def server_stream() -> bytes:
 
 
 def client_stream() -> bytes:
-    """What a client says to a server."""
+    """The frames of a client to a server."""
     sends = [raw("SEND", ["destination:/queue/q", "content-length:4", f"receipt:{n}"], b"a\0b\n") for n in range(12)]
     rest = [raw("SUBSCRIBE", ["id:0", "destination:q"]), raw("ACK", ["id:1"]), raw("BEGIN", ["transaction:t"]), b"\n"]
     return raw("CONNECT", ["accept-version:1.0,1.1,1.2", "host:/"]) + b"".join(sends + rest) + raw("DISCONNECT")
 
 
 def survive_as_client(stream: bytes, dice: random.Random) -> int:
-    """Read the stream as we would in earnest; how many bytes it made us say."""
+    """Read the stream as the load does; returns the number of bytes written in answer."""
     return read_and_react(Connection(host="/", batching=dice.random() < 0.8), stream, dice, react)
 
 
 def react(client: Connection, event: object) -> None:
     if isinstance(event, Deliveries):
-        assert event.bodies.sum() >= 0  # every byte that is promised is there
+        assert event.bodies.sum() >= 0  # every announced byte is readable
         client.ack(event.subscription, event.ids[-1])
     elif isinstance(event, Receipts):
         assert len(list(event.ids)) >= 1
@@ -93,12 +93,12 @@ def server_reads_to_the_end() -> None:
     assert commands == ["CONNECT", *["SEND"] * 12, "SUBSCRIBE", "ACK", "BEGIN", "DISCONNECT"]
 
 
-def insert_piece(octets: bytearray, at: int, dice: random.Random) -> None:
-    octets[at:at] = dice.choice(PIECES)
+def insert_fragment(octets: bytearray, at: int, dice: random.Random) -> None:
+    octets[at:at] = dice.choice(FRAGMENTS)
 
 
 OCTETS = bytes((0, 10, 13, 48, 57, 58, 92, 255))
 STOMP_FUZZ_TARGETS = [
-    FuzzTarget("stomp-client", server_stream(), survive_as_client, client_reads_to_the_end, OCTETS, insert_piece),
-    FuzzTarget("stomp-server", client_stream(), survive_as_server, server_reads_to_the_end, OCTETS, insert_piece),
+    FuzzTarget("stomp-client", server_stream(), survive_as_client, client_reads_to_the_end, OCTETS, insert_fragment),
+    FuzzTarget("stomp-server", client_stream(), survive_as_server, server_reads_to_the_end, OCTETS, insert_fragment),
 ]

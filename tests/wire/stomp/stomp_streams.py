@@ -1,7 +1,7 @@
-"""What bytes might a STOMP server send, and what do they mean?
+"""Which bytes might a STOMP server send, and what do they mean?
 
-Frames are written here by hand from the specification, so that neither the scalar codec nor the batch path is its own
-witness. A script is a stream of bytes together with the events that it must yield, whatever way it is cut.
+Frames are composed here by hand from the specification, so that neither the scalar codec nor the batch path checks
+itself. A script is a stream of bytes together with the events that it must yield in any chunking.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ def connected(version: str) -> bytes:
 
 
 def client_of(version: str = "1.2", *, batching: bool = True, **options: Any) -> Connection:
-    """A client that has been let in."""
+    """A connected client."""
     client = Connection(host="/", batching=batching, **options)
     assert [type(event) for event in events_of(client, connected(version))] == [Connected]
     take_outgoing(client)
@@ -35,7 +35,7 @@ def client_of(version: str = "1.2", *, batching: bool = True, **options: Any) ->
 
 
 def flattened(event: Event) -> Iterator[tuple[Any, ...]]:
-    """An event as values, one a message, so that batches and single messages compare."""
+    """An event as values, one per message, so that batches and single messages compare equal."""
     match event:
         case Deliveries(subscription=subscription, redelivered=redelivered):
             assert len(event.ids) == len(event.bodies)
@@ -57,7 +57,7 @@ def listen(connection: Connection, data: bytes, cuts: Iterable[int] = ()) -> lis
 
 @dataclass(frozen=True)
 class Shape:
-    """A way in which brokers write their messages."""
+    """One way in which brokers write their messages."""
 
     prefix: str = "T_0@@session-Ab9@@"
     crlf: bool = False

@@ -1,7 +1,7 @@
-"""Is the batch path of STOMP nothing but a faster scalar path?
+"""Does the batch path of STOMP mean exactly what the scalar path means?
 
-The same bytes in any pieces must yield the same messages with and without batching, and the frames that a batch
-writes must be those that the scalar codec writes.
+The same bytes in any chunking must yield the same messages with and without batching, and a batch must write the same
+frames as the scalar codec.
 """
 
 import time
@@ -39,23 +39,23 @@ def test_byte_by_byte_yields_the_same_messages(script: Script, batching: bool) -
 @relaxed
 @given(scripts(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=3))
 def test_both_paths_agree_on_damaged_runs(script: Script, damage: list[tuple[int, int]]) -> None:
-    """Whatever a byte in a run is turned into, both paths see the same messages and end at the same complaint."""
+    """Whichever bytes of a run are damaged, both paths see the same messages and end with the same error."""
     for at, value in damage:
         script.octets[at % len(script.octets)] = value
-    heard = []
+    results = []
     for batching in (True, False):
         entries: list[object] = []
         client = client_of(batching=batching)
         try:
             for event in events_of(client, bytes(script.octets)):
-                entries += listen_to(event)
+                entries += entries_of(event)
         except PeerError as err:
             entries.append(str(err))
-        heard.append(entries)
-    assert heard[0] == heard[1]
+        results.append(entries)
+    assert results[0] == results[1]
 
 
-def listen_to(event: object) -> list[object]:
+def entries_of(event: object) -> list[object]:
     match event:
         case Deliveries():
             bodies = [body.tobytes() for body in event.bodies]
@@ -96,7 +96,7 @@ def test_runs_of_receipts_become_numbers() -> None:
 
 
 @pytest.mark.parametrize("odd", ["1234567890123456789", "12:4", "/", "٣", ""])
-def test_receipts_that_are_no_numbers_of_ours_stay_texts(odd: str) -> None:
+def test_receipt_ids_that_are_not_numbers_stay_texts(odd: str) -> None:
     script = Script()
     for _ in range(5):
         script.receipt(odd)
@@ -106,7 +106,7 @@ def test_receipts_that_are_no_numbers_of_ours_stay_texts(odd: str) -> None:
 
 
 def test_messages_that_all_differ_take_linear_time() -> None:
-    """Equal lengths, different heads: looking at all the rest for each of them would be quadratic."""
+    """Equal lengths, different heads: comparing all the rest for each of them would be quadratic."""
 
     def cost_s(count: int) -> float:
         octets = b"".join(Shape(subscription=str(number % 2)).message(1000, bytes(32))[0] for number in range(count))
@@ -146,7 +146,7 @@ def test_a_batch_writes_the_bytes_that_the_scalar_codec_writes(
     assert take_outgoing(client) == expected
 
 
-def test_a_batch_is_what_the_specification_says() -> None:
+def test_a_batch_matches_the_specification() -> None:
     batch = SendBatch("/queue/q", body_length=3, receipts=True, version=Version.V1_2, capacity=2)
     batch.bodies[:] = np.frombuffer(b"a\0b", np.uint8)
     lines = ["content-length:3", "destination:/queue/q"]

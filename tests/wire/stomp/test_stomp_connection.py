@@ -1,4 +1,4 @@
-"""Does a STOMP connection say what each version demands, and understand what follows from the answers?"""
+"""Does a STOMP connection send what each version requires, and handle the answers correctly?"""
 
 import contextlib
 import time
@@ -17,32 +17,32 @@ from stomp_streams import CONNECTED_1_2, Shape, client_of, connected, listen, ra
 from stream_feed import events_of, take_outgoing
 
 
-def said(client: Connection) -> list[str]:
-    """The lines of the one frame that waits."""
+def sent_lines(client: Connection) -> list[str]:
+    """The lines of the one queued frame."""
     octets = take_outgoing(client)
     assert octets.endswith(b"\n\n\0")
     return octets[:-3].decode().split("\n")
 
 
-# -- sign-in ---------------------------------------------------------------------------------------------------------
+# -- connecting ------------------------------------------------------------------------------------------------------
 
 
 def test_a_client_offers_all_versions_and_signs_in() -> None:
     client = Connection(
         host="/", login="ada", passcode="a:b", client_id="me", heartbeats=Heartbeats(500, 1000), more={"x": "y"}
     )  # fmt: skip
-    assert said(client) == [
+    assert sent_lines(client) == [
         "CONNECT", "accept-version:1.0,1.1,1.2", "heart-beat:500,1000", "host:/", "login:ada", "passcode:a:b",
         "client-id:me", "x:y",
     ]  # fmt: skip
 
 
-def test_a_client_without_1_0_may_say_stomp() -> None:
-    assert said(Connection(host="h", versions=[Version.V1_2]))[:2] == ["STOMP", "accept-version:1.2"]
+def test_a_client_without_1_0_sends_stomp_instead_of_connect() -> None:
+    assert sent_lines(Connection(host="h", versions=[Version.V1_2]))[:2] == ["STOMP", "accept-version:1.2"]
 
 
-def test_a_client_of_1_0_alone_says_nothing_that_1_0_does_not_know() -> None:
-    assert said(Connection(host="h", versions=[Version.V1_0])) == ["CONNECT", "host:h"]
+def test_a_client_of_1_0_alone_sends_only_1_0_headers() -> None:
+    assert sent_lines(Connection(host="h", versions=[Version.V1_0])) == ["CONNECT", "host:h"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_client_of_1_0_alone_says_nothing_that_1_0_does_not_know() -> None:
         (Heartbeats(0, 0), "10,10", 0, 0),
     ],
 )
-def test_each_direction_beats_at_the_slower_wish(
+def test_each_direction_uses_the_slower_heart_beat(
     ours: Heartbeats, theirs: str, send_every_ms: int, expect_every_ms: int
 ) -> None:
     client = Connection(host="/", heartbeats=ours)
@@ -81,11 +81,11 @@ def test_a_server_that_names_no_version_speaks_1_0_without_heart_beats() -> None
         (connected("1.2") * 2, "second CONNECTED"),
         (connected("1.2") + raw("MESSAGE", ["subscription:0"]), "message-id"),
         (connected("1.2") + raw("MESSAGE", ["message-id:0"]), "subscription"),
-        (connected("1.2") + raw("RECEIPT"), "what for"),
-        (connected("1.2") + raw("SEND", ["destination:/queue/q"]), "no command"),
+        (connected("1.2") + raw("RECEIPT"), "without a receipt-id"),
+        (connected("1.2") + raw("SEND", ["destination:/queue/q"]), "not a command"),
     ],
 )
-def test_whatever_a_server_may_not_say_is_its_fault(answer: bytes, complaint: str) -> None:
+def test_a_frame_that_a_server_must_not_send_is_its_fault(answer: bytes, complaint: str) -> None:
     with pytest.raises(PeerError, match=complaint):
         list(events_of(Connection(host="/"), answer))
 
@@ -96,7 +96,7 @@ def test_a_version_that_was_not_offered_is_refused() -> None:
 
 
 @pytest.mark.parametrize("prologue", [b"", CONNECTED_1_2], ids=["before", "after"])
-def test_an_error_ends_the_connection_in_the_brokers_own_words(prologue: bytes) -> None:
+def test_an_error_ends_the_connection_and_quotes_the_broker(prologue: bytes) -> None:
     client = Connection(host="/")
     lines = ["message:Bad CONNECT", "content-type:text/plain", "receipt-id:17", "content-length:24"]
     data = prologue + raw("ERROR", lines, b"Access refused\nfor 'x'\r\n") + b"\n"
@@ -120,10 +120,10 @@ def test_acknowledgements_name_the_message_as_their_version_does() -> None:
         (event,) = events_of(client, data)
         assert isinstance(event, Deliveries)
         client.ack("s", event.ids[0], transaction="t", receipt="r")
-        assert said(client) == ["ACK", *lines, "transaction:t", "receipt:r"]
+        assert sent_lines(client) == ["ACK", *lines, "transaction:t", "receipt:r"]
         if version != "1.0":
             client.nack("s", event.ids[0])
-            assert said(client) == ["NACK", *lines]
+            assert sent_lines(client) == ["NACK", *lines]
 
 
 def test_1_0_refuses_what_it_cannot_express() -> None:
@@ -133,7 +133,7 @@ def test_1_0_refuses_what_it_cannot_express() -> None:
     with pytest.raises(ConfigError, match="client-individual"):
         client.subscribe("s", "/queue/q", Ack.CLIENT_INDIVIDUAL)
     client.unsubscribe("s", destination="/queue/q")
-    assert said(client) == ["UNSUBSCRIBE", "id:s", "destination:/queue/q"]
+    assert sent_lines(client) == ["UNSUBSCRIBE", "id:s", "destination:/queue/q"]
 
 
 def test_subscriptions_carry_their_mode_selector_and_the_brokers_own_headers() -> None:
@@ -144,28 +144,28 @@ def test_subscriptions_carry_their_mode_selector_and_the_brokers_own_headers() -
         BrokerDialect.RABBITMQ: ["durable:true", "auto-delete:false", "x-queue-name:n"],
     }.items():
         client.subscribe("s", "/topic/t", Ack.CLIENT_INDIVIDUAL, selector="a = 'b:c'", more=durable(broker, "n"))
-        assert said(client) == [
+        assert sent_lines(client) == [
             "SUBSCRIBE", "id:s", "destination:/topic/t", "ack:client-individual", "selector:a = 'b\\cc'", *lines,
         ]  # fmt: skip
         client.unsubscribe("s", more=durable(broker, "n"), receipt="r")
-        assert said(client) == ["UNSUBSCRIBE", "id:s", *lines, "receipt:r"]
+        assert sent_lines(client) == ["UNSUBSCRIBE", "id:s", *lines, "receipt:r"]
 
 
-def test_transactions_and_the_good_bye() -> None:
+def test_transactions_and_disconnect() -> None:
     client = client_of()
     client.begin("t")
-    assert said(client) == ["BEGIN", "transaction:t"]
+    assert sent_lines(client) == ["BEGIN", "transaction:t"]
     client.commit("t", receipt="1")
-    assert said(client) == ["COMMIT", "transaction:t", "receipt:1"]
+    assert sent_lines(client) == ["COMMIT", "transaction:t", "receipt:1"]
     client.abort("t")
-    assert said(client) == ["ABORT", "transaction:t"]
+    assert sent_lines(client) == ["ABORT", "transaction:t"]
     client.disconnect(receipt="bye")
-    assert said(client) == ["DISCONNECT", "receipt:bye"]
+    assert sent_lines(client) == ["DISCONNECT", "receipt:bye"]
     client.heartbeat()
     assert take_outgoing(client) == b"\n"
 
 
-def test_a_message_carries_what_it_was_given() -> None:
+def test_a_message_carries_all_given_headers() -> None:
     client = client_of()
     client.send(
         "/queue/q", b"a\0b", persistent=True, priority=7, ttl_ms=5, now_ms=100, transaction="t", receipt="r",
@@ -180,11 +180,11 @@ def test_a_message_carries_what_it_was_given() -> None:
     assert take_outgoing(client) == raw("SEND", ["destination:/queue/q"], b"text")
     with pytest.raises(ConfigError, match="ttl"):
         client.send("/queue/q", b"", ttl_ms=5)
-    with pytest.raises(ConfigError, match="set already"):
+    with pytest.raises(ConfigError, match="already set"):
         client.send("/queue/q", b"", more={"destination": "/queue/other"})
 
 
-def test_nothing_but_the_sign_in_is_said_before_it_is_answered() -> None:
+def test_nothing_follows_connect_before_it_is_answered() -> None:
     client = Connection(host="/")
     take_outgoing(client)
     client.heartbeat()
@@ -201,7 +201,7 @@ def test_a_message_larger_than_the_buffer_arrives_whole() -> None:
     assert listen(client_of(), octets * 2, range(0, len(octets), 100_000)) == [meaning] * 2
 
 
-def test_an_announced_length_takes_no_memory_before_its_bytes_come() -> None:
+def test_an_announced_length_allocates_no_memory_before_its_bytes_arrive() -> None:
     client = client_of()
     list(events_of(client, b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:100000000\n\nabc"))
     assert len(client.receive_buffer()) < 1 << 20
@@ -215,7 +215,7 @@ def test_a_body_beyond_the_limit_is_refused(sized: bool) -> None:
         list(events_of(client, octets))
 
 
-def test_it_is_known_when_a_message_has_begun() -> None:
+def test_the_start_of_a_message_is_recognised() -> None:
     client = client_of()
     assert list(events_of(client, b"\nMESSAG")) == []
     assert not client.begins_with_message
@@ -226,11 +226,11 @@ def test_it_is_known_when_a_message_has_begun() -> None:
     assert not client.begins_with_message
 
 
-# -- the other side --------------------------------------------------------------------------------------------------
+# -- the server side -------------------------------------------------------------------------------------------------
 
 
 def exchange(client: Connection, server: ServerConnection) -> list[tuple[str, dict[str, str], bytes]]:
-    """Let the server read what the client says; its frames."""
+    """Let the server read the client's output; returns the frames."""
     return list(frames_of(server, take_outgoing(client)))
 
 
@@ -244,7 +244,7 @@ def frames_of(server: ServerConnection, octets: bytes) -> list[tuple[str, dict[s
 
 
 @pytest.mark.parametrize("version", list(Version))
-def test_a_server_takes_what_a_client_says_in_every_version(version: Version) -> None:
+def test_client_and_server_understand_each_other_in_every_version(version: Version) -> None:
     client = Connection(host="/", versions=[version], heartbeats=Heartbeats(5, 7))
     server = ServerConnection(heartbeats=Heartbeats(11, 3))
     assert [command for command, _, _ in exchange(client, server)] == ["STOMP" if version != "1.0" else "CONNECT"]
@@ -263,7 +263,7 @@ def test_a_server_takes_what_a_client_says_in_every_version(version: Version) ->
     ]  # fmt: skip
 
 
-def test_a_server_without_a_common_version_says_so() -> None:
+def test_a_server_without_a_common_version_sends_an_error() -> None:
     server = ServerConnection(versions=[Version.V1_0, Version.V1_1])
     frames_of(server, raw("STOMP", ["accept-version:1.2,2.0", "host:/"]))
     assert server.closed
@@ -272,7 +272,7 @@ def test_a_server_without_a_common_version_says_so() -> None:
 
 
 @pytest.mark.parametrize("octets", [raw("SEND", ["destination:q"]), raw("CONNECT") + raw("MESSAGE")])
-def test_whatever_a_client_may_not_say_is_its_fault(octets: bytes) -> None:
+def test_a_frame_that_a_client_must_not_send_is_its_fault(octets: bytes) -> None:
     with pytest.raises(PeerError):
         frames_of(ServerConnection(), octets)
 

@@ -1,6 +1,6 @@
 """Are STOMP frames written and read as each version's specification says?
 
-The bytes are composed by hand, or read and written by stomp.py, which shares no code with us.
+The bytes are composed by hand, or read and written by stomp.py, which shares no code with ours.
 """
 
 import time
@@ -17,7 +17,7 @@ from crescendo.wire.stomp.escaping import Version, escape, unescape
 from crescendo.wire.stomp.frames import MAX_COMMAND_BYTES, MAX_HEADERS, Frame, Reader, encode_frame
 from stomp_streams import raw
 
-# stomp.py splits lines as str.splitlines would not, and trims; what is compared with it stays clear of that.
+# stomp.py splits lines differently from str.splitlines, and trims; the compared texts avoid both.
 plain = st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r:\\"), max_size=12)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
@@ -26,10 +26,10 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 def read_one(octets: bytes, version: Version = Version.V1_2, **limits: int) -> Frame:
     reader = Reader(**limits)
     reader.version = version
-    placed = reader.read(bytearray(octets), 0, len(octets))
-    assert placed is not None, "incomplete"
-    assert placed.end == len(octets)
-    return Frame(placed.frame.command, placed.frame.headers, bytes(placed.frame.body))
+    located = reader.read(bytearray(octets), 0, len(octets))
+    assert located is not None, "incomplete"
+    assert located.end == len(octets)
+    return Frame(located.frame.command, located.frame.headers, bytes(located.frame.body))
 
 
 # -- escaping --------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_each_version_escapes_what_its_specification_names(version: Version, tex
     ("version", "text"),
     [(Version.V1_0, "a\nb"), (Version.V1_0, "a\rb"), (Version.V1_1, "a\rb"), (Version.V1_2, "a\0b")],
 )
-def test_what_a_version_cannot_write_is_refused_and_never_becomes_a_header(version: Version, text: str) -> None:
+def test_text_that_a_version_cannot_escape_never_becomes_a_header(version: Version, text: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot carry"):
         encode_frame("SEND", {"destination": text}, version=version)
 
@@ -63,7 +63,7 @@ def test_what_a_version_cannot_write_is_refused_and_never_becomes_a_header(versi
     [(Version.V1_1, "\\r"), (Version.V1_1, "\\t"), (Version.V1_2, "\\t"), (Version.V1_2, "a\\"), (Version.V1_2, "\\C")],
 )
 def test_an_unknown_escape_sequence_is_the_peers_fault(version: Version, text: str) -> None:
-    with pytest.raises(PeerError, match="no escape sequence"):
+    with pytest.raises(PeerError, match="not an escape sequence"):
         read_one(raw("MESSAGE", [f"a:{text}"]), version)
 
 
@@ -72,7 +72,7 @@ def test_1_0_reads_backslashes_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("command", ["CONNECT", "STOMP", "CONNECTED"])
-def test_the_sign_in_is_never_escaped(command: str) -> None:
+def test_connect_frames_are_never_escaped(command: str) -> None:
     octets = encode_frame(command, {"passcode": "a:b\\c"}, version=Version.V1_2)
     assert octets == raw(command, ["passcode:a:b\\c"])
     assert read_one(octets).headers == {"passcode": "a:b\\c"}
@@ -91,7 +91,7 @@ def test_a_name_with_a_colon_cannot_be_written_in_1_0() -> None:
 
 @settings(max_examples=100)
 @given(st.dictionaries(names, texts, max_size=5), st.binary(max_size=50), st.sampled_from([Version.V1_1, Version.V1_2]))
-def test_what_is_written_is_read_again(headers: dict[str, str], body: bytes, version: Version) -> None:
+def test_decoding_reverses_encoding(headers: dict[str, str], body: bytes, version: Version) -> None:
     headers.pop("content-length", None)
     if version is Version.V1_1:
         headers = {name.replace("\r", ""): value.replace("\r", "") for name, value in headers.items()}
@@ -145,11 +145,11 @@ def test_values_keep_their_spaces_and_colons() -> None:
     ("octets", "complaint"),
     [
         (raw("MESSAGE", ["content-length:2"], b"abc"), "does not end"),
-        (raw("MESSAGE", ["content-length:-1"]), "no length"),
-        (raw("MESSAGE", ["content-length:1_0"]), "no length"),
-        (raw("MESSAGE", ["content-length:²"]), "no length"),
-        (raw("MESSAGE", ["content-length:"]), "no length"),
-        (raw("MESSAGE", ["content-length:" + "9" * 5000]), "no length"),
+        (raw("MESSAGE", ["content-length:-1"]), "not a valid content-length"),
+        (raw("MESSAGE", ["content-length:1_0"]), "not a valid content-length"),
+        (raw("MESSAGE", ["content-length:²"]), "not a valid content-length"),
+        (raw("MESSAGE", ["content-length:"]), "not a valid content-length"),
+        (raw("MESSAGE", ["content-length:" + "9" * 5000]), "not a valid content-length"),
         (raw("MESSAGE", ["content-length:129"]), "limit"),
         (raw("MESSAGE", body=b"x" * 129), "more than 128"),
         (raw("MESSAGE", ["no colon"]), "without a colon"),
@@ -159,11 +159,11 @@ def test_values_keep_their_spaces_and_colons() -> None:
         (b"RECEIPT\nreceipt-id:1\0\n\n\0", "ends within"),
         (raw("MESSAGE", ["a:" + "b" * 9000]), "more than 8192"),
         (raw("MESSAGE", ["a:"] * MAX_HEADERS), "headers"),
-        (b"AMQP\0\x01\x00\x00", "not the beginning"),
-        (b"x" * MAX_COMMAND_BYTES, "not the beginning"),
+        (b"AMQP\0\x01\x00\x00", "not the start"),
+        (b"x" * MAX_COMMAND_BYTES, "not the start"),
     ],
 )
-def test_what_is_wrong_is_the_peers_fault_however_it_is_cut(octets: bytes, complaint: str) -> None:
+def test_an_invalid_frame_is_the_peers_fault_in_any_chunking(octets: bytes, complaint: str) -> None:
     for step in (len(octets), 1):
         with pytest.raises(PeerError, match=complaint):
             read_in_steps(octets, step)
@@ -175,17 +175,17 @@ def read_in_steps(octets: bytes, step: int) -> None:
         assert reader.read(bytearray(octets), 0, end) is None
 
 
-def test_a_length_in_the_headers_is_counted_not_given() -> None:
+def test_content_length_is_computed_not_given() -> None:
     with pytest.raises(ConfigError):
         encode_frame("SEND", {"content-length": "3"}, b"abcd", version=Version.V1_2)
     with pytest.raises(ConfigError, match="NUL"):
         encode_frame("SEND", {}, b"a\0b", version=Version.V1_2)
 
 
-@pytest.mark.parametrize("piece", [b"MESSAGE\n", b"MESSAGE\n\n"], ids=["headers", "body"])
-def test_a_frame_that_comes_byte_by_byte_takes_linear_time(piece: bytes) -> None:
+@pytest.mark.parametrize("prefix", [b"MESSAGE\n", b"MESSAGE\n\n"], ids=["headers", "body"])
+def test_a_frame_that_arrives_byte_by_byte_takes_linear_time(prefix: bytes) -> None:
     def cost_s(count: int) -> float:
-        octets = bytearray(piece + b"a:\n" * (count // 3) if piece.count(b"\n") == 1 else piece + b"x" * count)
+        octets = bytearray(prefix + b"a:\n" * (count // 3) if prefix.count(b"\n") == 1 else prefix + b"x" * count)
         reader = Reader(max_header_bytes=10**9, max_body_bytes=10**9)
         start_s = time.process_time()
         for end in range(1, len(octets)):

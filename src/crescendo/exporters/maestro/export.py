@@ -1,8 +1,8 @@
-"""How does a recording look to the tools of Maestro?
+"""How is a recording exported for the tools of Maestro?
 
-Its directory of reports: ROLE/success or failed/NUMBER/PEER/, with the files that Maestro's peers leave. Everything
-is written into a hidden directory beside its place and renamed when it is complete. Success is a verdict of pass; a run
-of which we cannot say is not one. Computes no result: counts are those of the raw parts.
+As its report directory: ROLE/success or failed/NUMBER/PEER/, with the files that Maestro's peers write. Everything is
+written into a hidden directory next to the target and renamed when complete. Success means a verdict of pass; an
+invalid run is a failure. Computes no results: counts are those of the raw parts.
 """
 
 import csv
@@ -16,7 +16,7 @@ from pathlib import Path
 from crescendo.exporters.maestro.latency import write_latency
 from crescendo.exporters.maestro.properties import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, write_rates
-from crescendo.exporters.maestro.readings import Attributes, sheet_rows, words_of
+from crescendo.exporters.maestro.readings import Attributes, entity_readings, last_texts
 from crescendo.exporters.maestro.sheets import SHEETS
 from crescendo.exporters.maestro.window import ExportWindow, window_of
 from crescendo.model.errors import ConfigError
@@ -28,21 +28,21 @@ from crescendo.record.schema import EVENTS, READINGS, RECEIVED
 from crescendo.record.summary import read_summary
 
 INSPECTOR = "inspector"
-_NUMBER = "0"  # of the test; one export is one test
+_NUMBER = "0"  # of the test: an export holds one test
 
 
 def export_maestro(run_dir: Path, out: Path) -> list[Path]:
-    """Export an analysed run; returns the files. Raises ConfigError when `out` holds anything already."""
+    """Export an analysed run; returns the files. Raises ConfigError if `out` is not empty."""
     summary, recording = read_summary(run_dir), open_recording(run_dir)
     if recording.damaged:
         path, fault = next(iter(recording.damaged.items()))
-        raise ConfigError(f"{run_dir}: {path} {fault}; an export would be of something else than the run")
+        raise ConfigError(f"{run_dir}: {path} {fault}; an export would not match the run")
     experiment = experiment_from(recording.manifest.experiment, source=f"{run_dir}: experiment")
     outcome = "success" if summary.verdict.outcome is Outcome.PASS else "failed"
     draft = out.parent / f".{out.name}.tmp"
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: is there already and not empty; choose another --out")
+            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         for peer in recording.manifest.peers:
@@ -66,30 +66,30 @@ def _export_peer(recording: Recording, experiment: Experiment, peer: PeerRecord,
         write_latency(folder / "receiverd-latency.hdr", _parts(recording, RECEIVED, peer), window)
     if peer.role == INSPECTOR:
         numbers = _write_sheets(recording, peer, window, folder)
-        words = words_of(_parts(recording, EVENTS, peer), peer.id)
-        write_properties(folder / "inspector.properties", inspector_properties(recording.manifest, words, numbers))
+        texts = last_texts(_parts(recording, EVENTS, peer), peer.id)
+        write_properties(folder / "inspector.properties", inspector_properties(recording.manifest, texts, numbers))
 
 
 def _write_sheets(recording: Recording, peer: PeerRecord, window: ExportWindow, folder: Path) -> dict[str, Attributes]:
-    """Write the sheets that have rows, all looks of the run; returns what the last look showed."""
+    """Write the sheets that have rows, for all inspections of the run; returns the last readings."""
     last: dict[str, Attributes] = {}
     with ExitStack() as stack:
-        rows: dict[str, Callable[[list[str]], object]] = {}
-        for look in sheet_rows(_parts(recording, READINGS, peer), _parts(recording, EVENTS, peer), peer.id):
-            last = look.entities
-            for sheet, (entity, attributes) in product(SHEETS, look.entities.items()):
+        write_row: dict[str, Callable[[list[str]], object]] = {}
+        for readings in entity_readings(_parts(recording, READINGS, peer), _parts(recording, EVENTS, peer), peer.id):
+            last = readings.entities
+            for sheet, (entity, attributes) in product(SHEETS, readings.entities.items()):
                 cells = sheet.cells(entity, attributes)
                 if cells is None:
                     continue
-                if sheet.file not in rows:
+                if sheet.file not in write_row:
                     file = stack.enter_context((folder / sheet.file).open("w", encoding="utf-8", newline=""))
-                    rows[sheet.file] = csv.writer(file, lineterminator="\n").writerow
-                    rows[sheet.file](sheet.header)
-                rows[sheet.file]([window.stamp(look.t_ns), *cells])
+                    write_row[sheet.file] = csv.writer(file, lineterminator="\n").writerow
+                    write_row[sheet.file](sheet.header)
+                write_row[sheet.file]([window.stamp(readings.t_ns), *cells])
     return last
 
 
 def _parts(recording: Recording, table: str, peer: PeerRecord) -> list[str]:
-    """The parts that one peer wrote of a table, in the order it wrote them."""
+    """The parts of a table that one peer wrote, in writing order."""
     mine = [part for part in recording.parts if part.table == table and part.peer == peer.id]
     return [str(recording.path / part.path) for part in mine]

@@ -1,8 +1,8 @@
-"""How long did the messages of a receiver take, as an HdrHistogram log?
+"""How is the latency of a receiver's messages written as an HdrHistogram log?
 
-Microseconds from the actual sending to the receipt, because that is what Maestro measures; ten seconds an interval, as
-it writes them. Messages count when they were meant to leave in the window, whenever they arrived. A histogram knows no
-negative numbers: those become 0 and a comment counts them. Rounds to three digits, as Maestro does.
+Microseconds from the actual send to the receipt, because that is what Maestro measures; ten seconds per interval, as in
+Maestro's own logs. A message counts if its intended send time is in the window, whenever it arrived. A histogram holds
+no negative values: those become 0 and a comment counts them. Rounds to three digits, as Maestro does.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def write_latency(path: Path, files: Iterable[str], window: ExportWindow) -> Non
 
 
 def _write_intervals(log: TextIO, files: Iterable[str], window: ExportWindow) -> int:
-    """An interval is written as soon as time has passed it, so memory holds one; stragglers get a line of their own."""
+    """Write each interval as soon as it has passed, so memory holds only one; late messages get their own line."""
     negative, number, histogram = 0, 0, _histogram()
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches(columns=_COLUMNS):

@@ -1,8 +1,8 @@
-"""What do Maestro's properties files say about a run?
+"""What do Maestro's properties files contain for a run?
 
-Java properties: `test.properties` about the load of one peer, `inspector.properties` about the system that was
-watched. From the manifest, which holds no secrets; a URL loses its user and password all the same. Keys that nobody
-knows the value of are left out: Maestro's readers can do without them.
+Java properties: `test.properties` describes the load of one peer, `inspector.properties` the inspected system. Values
+come from the manifest, which holds no secrets; user and password are still removed from URLs. Keys without a known
+value are omitted: Maestro's readers do not require them.
 """
 
 from pathlib import Path
@@ -31,9 +31,9 @@ def write_properties(path: Path, properties: Properties) -> None:
 
 
 def load_properties(manifest: Manifest, experiment: Experiment, peer: PeerRecord, window: ExportWindow) -> Properties:
-    """The load of one peer. Where it serves several groups, the first one speaks for all."""
+    """The load of one peer. If it serves several groups, the first one stands for all."""
     if not experiment.workload:
-        raise ConfigError("maestro knows senders and receivers, and this run has MLMQ's clients only")
+        raise ConfigError("maestro has only senders and receivers, and this run has only MLMQ clients")
     mine = [item for item in manifest.connections if item.peer == peer.id and item.role == peer.role]
     groups = {group.name: group for group in experiment.workload}
     group = groups.get(mine[0].group if mine else "", experiment.workload[0])
@@ -53,18 +53,18 @@ def load_properties(manifest: Manifest, experiment: Experiment, peer: PeerRecord
 
 
 def inspector_properties(
-    manifest: Manifest, words: dict[str, Attributes], numbers: dict[str, Attributes]
+    manifest: Manifest, texts: dict[str, Attributes], numbers: dict[str, Attributes]
 ) -> Properties:
-    """The system that was watched, in its own words where it has any, else those of the host that ran it."""
+    """The inspected system, by its own data if available, otherwise by those of the host that ran it."""
     host, system = manifest.host, manifest.system
-    os_words, os_numbers = words.get("os", {}), numbers.get("os", {})
+    os_texts, os_numbers = texts.get("os", {}), numbers.get("os", {})
     name, _, release = str(host.get("system", "")).partition(" ")
     return {
-        "jvmName": words.get("jvm", {}).get("VmName"),
+        "jvmName": texts.get("jvm", {}).get("VmName"),
         "jvmVersion": system.get("java_version"),
-        "operatingSystemArch": os_words.get("Arch") or host.get("machine"),
-        "operatingSystemName": os_words.get("Name") or name,
-        "operatingSystemVersion": os_words.get("Version") or release,
+        "operatingSystemArch": os_texts.get("Arch") or host.get("machine"),
+        "operatingSystemName": os_texts.get("Name") or name,
+        "operatingSystemVersion": os_texts.get("Version") or release,
         "productName": system.get("kind"),
         "productVersion": system.get("version"),
         "systemCpuCount": _whole(os_numbers.get("AvailableProcessors")) or host.get("cores"),

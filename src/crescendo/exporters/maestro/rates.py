@@ -1,7 +1,7 @@
-"""How many messages did a peer carry in each second, in Maestro's binary form?
+"""How is the number of messages per second of a peer written in Maestro's binary format?
 
 Big-endian. A header of 20 bytes: the name in eight, then file version, product version and role as 32-bit integers.
-Then 20 bytes a second: metadata as a 32-bit integer, messages and microseconds since 1970 as 64-bit ones. Maestro
+Then 20 bytes per second: metadata as a 32-bit integer, messages and microseconds since 1970 as 64-bit integers. Maestro
 counts records, not times, so a second without messages is a record too. Interprets nothing.
 """
 

@@ -1,7 +1,7 @@
-"""What did one inspector see at each look, numbers and words together?
+"""What did one inspector read at each inspection, numbers and texts together?
 
-Goes through the parts of one inspector in the order of time and holds one look at a time. Words are recorded only
-when they change, so each look has those that were true then. Knows no system and no file format.
+Reads the parts of one inspector in time order and holds one inspection at a time. Texts are recorded only when they
+change, so each inspection gets the texts that were current then. Knows no system and no export format.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,49 +16,49 @@ Attributes = dict[str, float | str]
 
 
 @dataclass
-class SheetRow:
-    """Entity -> attribute -> number or word."""
+class EntityReadings:
+    """One inspection: entity -> attribute -> number or text."""
 
     t_ns: int
     entities: dict[str, Attributes] = field(default_factory=dict)
 
 
-def sheet_rows(reading_files: Iterable[str], event_files: list[str], source: str) -> Iterator[SheetRow]:
-    """Every look of a source, in order. Words alone make no look."""
+def entity_readings(reading_files: Iterable[str], event_files: list[str], source: str) -> Iterator[EntityReadings]:
+    """Every inspection of a source, in order. Texts without numbers are not an inspection."""
     changes = _texts(event_files, source)
     known: dict[str, Attributes] = {}
-    for look in _numbers(reading_files, source):
-        while changes and changes[0][0] <= look.t_ns:
-            for entity, words in changes.pop(0)[1].items():
-                known.setdefault(entity, {}).update(words)
-        for entity, numbers in look.entities.items():
-            look.entities[entity] = {**known.get(entity, {}), **numbers}
-        yield look
+    for readings in _numbers(reading_files, source):
+        while changes and changes[0][0] <= readings.t_ns:
+            for entity, texts in changes.pop(0)[1].items():
+                known.setdefault(entity, {}).update(texts)
+        for entity, numbers in readings.entities.items():
+            readings.entities[entity] = {**known.get(entity, {}), **numbers}
+        yield readings
 
 
-def words_of(event_files: list[str], source: str) -> dict[str, Attributes]:
-    """The last words on every entity."""
+def last_texts(event_files: list[str], source: str) -> dict[str, Attributes]:
+    """The last recorded texts of every entity."""
     known: dict[str, Attributes] = {}
     for _, change in _texts(event_files, source):
-        for entity, words in change.items():
-            known.setdefault(entity, {}).update(words)
+        for entity, texts in change.items():
+            known.setdefault(entity, {}).update(texts)
     return known
 
 
-def _numbers(files: Iterable[str], source: str) -> Iterator[SheetRow]:
-    look: SheetRow | None = None
+def _numbers(files: Iterable[str], source: str) -> Iterator[EntityReadings]:
+    readings: EntityReadings | None = None
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches():
             for row in batch.to_pylist():
                 if row["source"] != source:
                     continue
-                if look is None or row["t_ns"] != look.t_ns:
-                    if look is not None:
-                        yield look
-                    look = SheetRow(row["t_ns"])
-                look.entities.setdefault(row["entity"], {})[row["metric"]] = row["value"]
-    if look is not None:
-        yield look
+                if readings is None or row["t_ns"] != readings.t_ns:
+                    if readings is not None:
+                        yield readings
+                    readings = EntityReadings(row["t_ns"])
+                readings.entities.setdefault(row["entity"], {})[row["metric"]] = row["value"]
+    if readings is not None:
+        yield readings
 
 
 def _texts(files: list[str], source: str) -> list[tuple[int, dict[str, dict[str, str]]]]:
@@ -71,5 +71,5 @@ def _texts(files: list[str], source: str) -> list[tuple[int, dict[str, dict[str,
         try:
             found.append((row["t_ns"], msgspec.json.decode(row["detail"], type=dict[str, dict[str, str]])))
         except msgspec.MsgspecError:
-            continue  # words that cannot be read leave their columns empty
+            continue  # unreadable texts leave their columns empty
     return found

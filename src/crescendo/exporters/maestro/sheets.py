@@ -1,8 +1,8 @@
 """Which columns do Maestro's inspector files have, and which readings go into them?
 
-One sheet a file, with the names and the order of the columns that Maestro's own files have, their misspellings
-included. A column names the attributes that may stand for it, in the words of each system's management. What a system
-does not say stays empty. Reads and writes nothing.
+One sheet per file, with the column names and order of Maestro's own files, misspellings included. A column lists the
+attributes that can fill it, by the names that each system's management uses. A value that a system does not report
+stays empty. Reads and writes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from crescendo.exporters.maestro.readings import Attributes
 from crescendo.model.maestro import ALLOCATOR, CONNECTION, HEADINGS, MEMORY, QUEUE, ROUTER, ROUTER_LINK
 
-_TRUTHS = {"opened", "isEncrypted", "isAuthenticated"}
+_BOOLEANS = {"opened", "isEncrypted", "isAuthenticated"}
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """One file: a row for each entity below a folder, and what its columns are called."""
+    """One file: its column names, and one row per entity below a folder."""
 
     file: str
     folder: str
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    named: str = ""  # the name, where it is not that of the entity
-    needs: str = ""  # attributes, separated by blanks: an entity that has none of them is another system's
+    named: str = ""  # the name to show, if it is not that of the entity
+    needs: str = ""  # attributes, separated by spaces: an entity that has none of them belongs to another system
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -34,7 +34,7 @@ class Sheet:
         return ["Timestamp", "Name", *self.columns]
 
     def cells(self, entity: str, attributes: Attributes) -> list[str] | None:
-        """The row of an entity without its time; None when it does not belong here."""
+        """The row of an entity without its time; None if it does not belong on this sheet."""
         if not entity.startswith(self.folder):
             return None
         name = entity.removeprefix(self.folder)
@@ -60,17 +60,17 @@ SHEETS = (
 def _cell(attributes: Attributes, names: Iterable[str]) -> str:
     for name in names:
         if name in attributes:
-            return _text(attributes[name], truth=name in _TRUTHS)
-        # A map was recorded attribute by attribute; Maestro writes it in one piece.
+            return _text(attributes[name], boolean=name in _BOOLEANS)
+        # A map was recorded attribute by attribute; Maestro writes it as one cell.
         inner = {key.removeprefix(f"{name}."): attributes[key] for key in attributes if key.startswith(f"{name}.")}
         if inner:
             return "{" + ", ".join(f"{key}={_text(value)}" for key, value in inner.items()) + "}"
     return ""
 
 
-def _text(value: float | str, *, truth: bool = False) -> str:
+def _text(value: float | str, *, boolean: bool = False) -> str:
     if isinstance(value, str):
         return value
-    if truth:
+    if boolean:
         return "true" if value else "false"
     return str(int(value)) if value.is_integer() else repr(value)

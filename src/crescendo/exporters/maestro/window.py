@@ -1,7 +1,7 @@
-"""Which part of a recording does an export speak of, and what time was it then?
+"""Which part of a recording is exported, and at which wall-clock time did it run?
 
-The measure phase: Maestro warms up in a run of its own, and its reports take every row for a result. Turns the clock of
-the host that wrote a row into wall clock time. Reads the manifest and nothing else.
+The measure phase: Maestro warms up in a separate run, and its reports treat every row as a result. Converts the clock
+of the host that wrote a row into wall-clock time. Reads only the manifest.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ExportWindow:
         return (t_ns + self.realtime_offset_ns) // 1000
 
     def stamp(self, t_ns: int) -> str:
-        """Date and time as in Maestro's CSV files, in UTC: they have no room for a zone."""
+        """Date and time as in Maestro's CSV files, in UTC: they have no time zone field."""
         return datetime.fromtimestamp((t_ns + self.realtime_offset_ns) // SECOND_NS, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -38,6 +38,6 @@ def window_of(recording: Recording, peer: PeerRecord) -> ExportWindow:
     clocks = {clock.host: clock for clock in manifest.clocks}
     clock = clocks.get(peer.host) or next(iter(manifest.clocks), None)
     if clock is None:
-        raise ConfigError(f"{recording.path}: its manifest lists no clock, so nobody knows what time it was")
+        raise ConfigError(f"{recording.path}: its manifest lists no clock, so the wall-clock time is unknown")
     # The phases are on the conductor's clock, the rows on the peer's own.
     return ExportWindow(measure.start_ns - clock.offset_ns, measure.end_ns - clock.offset_ns, clock.realtime_offset_ns)

@@ -67,7 +67,7 @@ class BaseChannel(ABC):
     def _dial(self, codec: ConnectionCodec) -> None:
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
-        self._straight = self._transport.straight
+        self._straight = self._transport.socket_send
         self._broken = None
         self.read_ns = self._written_ns = time.monotonic_ns()
 

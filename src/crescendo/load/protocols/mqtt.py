@@ -26,7 +26,7 @@ from crescendo.wire.mqtt.events import Acknowledged, Closed, Connected, Deliveri
 from crescendo.wire.mqtt.packet_types import V3, V5
 from crescendo.wire.mqtt.packets import Connect, Filter
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Property
-from crescendo.wire.mqtt.reasons import FAILURE, Reason, in_words
+from crescendo.wire.mqtt.reasons import FAILURE, Reason, reason_text
 from crescendo.wire.mqtt.topics import filter_fault, shared
 
 KEEP_ALIVE_S = 10
@@ -86,7 +86,7 @@ class _Client(BaseChannel):
         self._connection.disconnect()
 
     def _idle_timeout_ns(self) -> int:
-        return int(self._connection.terms.keep_alive_s or KEEP_ALIVE_S) * _NS_PER_S
+        return int(self._connection.limits.keep_alive_s or KEEP_ALIVE_S) * _NS_PER_S
 
     def _heartbeat_interval_ns(self) -> int:
         return self._idle_timeout_ns() // 2
@@ -208,7 +208,7 @@ class MqttSender(BaseSendChannel, _Client):
         ]  # fmt: skip
 
     def _enter(self) -> None:
-        terms, length = self._connection.terms, self._batch.packet_length
+        terms, length = self._connection.limits, self._batch.packet_length
         if self._wishes and self._version != V5:
             self._fail("the system speaks MQTT 3.1.1, which has neither properties nor a time to live; leave them out")
         elif length > terms.max_packet_bytes:
@@ -270,7 +270,7 @@ class MqttReceiver(_Client):
 
     def _enter(self) -> None:
         connection, group = self._connection, self._group
-        if not group.is_topic and not (connection.version == V5 and connection.terms.shared_available):
+        if not group.is_topic and not (connection.version == V5 and connection.limits.shared_available):
             spoken = "MQTT 5 without" if connection.version == V5 else "MQTT 3.1.1, which has no"
             self._fail(
                 f"the system speaks {spoken} shared subscriptions, so receivers cannot share {group.address}; "
@@ -283,7 +283,7 @@ class MqttReceiver(_Client):
     def _subscribed(self, event: Subscribed) -> None:
         code = event.codes[0]
         if code >= FAILURE:
-            self._fail(f"the system refused the subscription to {self._filter}: {in_words(code, event.reason)}")
+            self._fail(f"the system refused the subscription to {self._filter}: {reason_text(code, event.reason)}")
         elif code < self._qos:
             self._fail(f"{self._group.settle} needs QoS {self._qos}; the system granted QoS {code} on {self._filter}")
         else:

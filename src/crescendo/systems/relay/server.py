@@ -11,8 +11,8 @@ import ssl
 import time
 
 from crescendo.model.errors import PeerError
-from crescendo.net.sockets import prepared, shut
-from crescendo.net.transport import Plain, Secure
+from crescendo.net.sockets import close_socket, configure_socket
+from crescendo.net.transport import PlainTransport, TlsTransport
 from crescendo.systems.relay.links import RelayClient
 from crescendo.systems.relay.routing import Routing
 from crescendo.wire.amqp10.connection import Connection
@@ -79,13 +79,15 @@ class Relay:
             self._drop(client)
         self._epoll.close()
         for listener, _ in self._listeners.values():
-            shut(listener)
+            close_socket(listener)
 
     def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         with contextlib.suppress(OSError):
             accepted, _ = listener.accept()
-            connected = prepared(accepted)
-            transport = Plain(connected) if context is None else Secure(connected, context, server_side=True)
+            connected = configure_socket(accepted)
+            transport = (
+                PlainTransport(connected) if context is None else TlsTransport(connected, context, server_side=True)
+            )
             connection = Connection(container_id="loopback", server=True, credentials=self._credentials)
             self._clients[transport.fileno()] = RelayClient(transport, connection)
             self._epoll.register(transport, select.EPOLLIN)

@@ -1,8 +1,8 @@
-"""How do many messages to one MLMQ queue become one piece of bytes?
+"""How do many messages to one MLMQ queue become one block of bytes?
 
-Requests of one connection to one queue are the same bytes apart from request number, flags and content. One frame is
-tiled, ids are written in their widest form so that all frames are equally long, and the numbers of a whole batch are
-patched in with one assignment. What a frame means is decided by the scalar codec, which is the oracle of the tests.
+Requests of one connection to one queue share all bytes but request number, flags and content. One frame is tiled, ids
+are written in their widest form so that all frames have the same length, and one assignment patches the numbers of a
+whole batch. The scalar codec decides what a frame means and is the oracle of the tests.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ Octets = npt.NDArray[np.uint8]
 
 BATCH_BYTES: Final = 64 * 1024
 MAX_BATCH: Final = 256
-_SEND = 7  # the number of the request's type
+_SEND = 7  # the type number of the request
 _ARRAY_OF_4, _ARRAY_OF_1, _UINT64, _BIN16 = 0x94, 0x91, 0xCF, 0xC5
 _HEAD = np.dtype(
     [
@@ -29,10 +29,10 @@ _LENGTH_BYTES = 4
 
 
 class SendBatch:
-    """A buffer of equal messages to one queue, filled and sent again and again."""
+    """A reusable buffer of equal messages to one queue."""
 
     def __init__(self, *, body_length: int, priority: int, capacity: int = 0) -> None:
-        """Content of 0 to 65,535 bytes, priority 1 to 10. Say whose they are with `address` before sending any."""
+        """Content of 0 to 65,535 bytes, priority 1 to 10. Call `address` before sending any."""
         self.frame_length = _HEAD.itemsize + body_length + _TAIL.itemsize
         self.capacity = capacity or max(1, min(MAX_BATCH, BATCH_BYTES // self.frame_length))
         self._octets = np.zeros(self.capacity * self.frame_length, np.uint8)
@@ -48,13 +48,13 @@ class SendBatch:
         tails["array"], tails["queue_mark"], tails["priority"] = _ARRAY_OF_1, _UINT64, priority
 
     def address(self, client: int, queue: int) -> None:
-        """Who sends, and to which queue."""
+        """Set the sending client and the queue."""
         self._heads["client"], self._tails["queue"] = client, queue
 
     def frames(self, first_number: int, count: int, timed_every: int) -> memoryview:
-        """Number the first `count` requests and return their bytes; the bodies are the caller's business.
+        """Number the first `count` requests and return their bytes; the caller fills in the bodies.
 
-        Those whose number is a multiple of `timed_every` ask for their times.
+        Requests whose number is a multiple of `timed_every` ask for their times.
         """
         numbers = self._numbers[:count] + np.uint64(first_number)
         self._heads["request"][:count] = numbers

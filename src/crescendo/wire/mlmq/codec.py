@@ -1,18 +1,18 @@
-"""How do MLMQ's requests and answers travel over a byte stream?
+"""How are MLMQ's requests and answers framed on a byte stream?
 
-As frames, the same in both directions, in any chunking:
+In frames, the same in both directions, whatever the chunking:
 
     length   i32   bytes after this field, big-endian like all numbers here
     version  u8    1
-    flags    u8    1: a request that asks for times, or an answer that brings them
-    type     u16   which value; requests are below 64, answers from 64
+    flags    u8    1: a request that asks for times, or an answer that carries them
+    type     u16   the type of the value; requests are below 64, answers from 64
     request  u64   chosen by the client, repeated in the answer
     times    6×u64 ns, only in an answer with flag 1
     body           the value in MessagePack
 
-A frame whose limits are broken ends the connection (`FrameError`): nothing after it can be trusted. A frame that is
-whole but means nothing is an event (`Unreadable`): it can be refused, and the stream goes on. Which value has which
-type number is told by the caller. Knows no operation, no socket and no clock.
+A frame that violates the limits ends the connection (`FrameError`): nothing after it can be trusted. A complete frame
+without a valid value is an event (`Unreadable`): it can be refused, and the stream continues. The caller supplies the
+type number of each value. Knows no operations, no sockets and no clock.
 """
 
 import struct
@@ -36,7 +36,7 @@ _LARGEST_REQUEST = 2**64 - 1
 
 
 class FrameError(PeerError):
-    """The stream can no longer be read. `request` is what the broken frame called itself, if that much had arrived."""
+    """The stream can no longer be read. `request` is the number of the broken frame, if that much had arrived."""
 
     def __init__(self, text: str, request: int | None = None, *, too_large: bool = False) -> None:
         super().__init__(text)
@@ -45,7 +45,7 @@ class FrameError(PeerError):
 
 
 class Times(NamedTuple):
-    """Where a request spent its time at the broker. `wait_ns`: how long a dequeue waited because it was asked to."""
+    """Where a request spent its time at the broker. `wait_ns`: how long a dequeue waited as requested."""
 
     receive_ns: int
     queue_wait_ns: int
@@ -65,7 +65,7 @@ class Frame(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A whole frame that is no value: `unknown` means its type has no meaning here."""
+    """A complete frame without a valid value; `unknown` means that its type is not known here."""
 
     request: int
     unknown: bool
@@ -73,7 +73,7 @@ class Unreadable(NamedTuple):
 
 
 class Codec:
-    """Values to bytes, and bytes to values. One for each connection."""
+    """Values to bytes, and bytes to values. One per connection."""
 
     def __init__(self, types: Mapping[int, type], *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._numbers = {kind: number for number, kind in types.items()}
@@ -88,11 +88,11 @@ class Codec:
 
     @property
     def buffered_bytes(self) -> int:
-        """Received, and not yet returned as frames."""
+        """Bytes received but not yet returned as frames."""
         return len(self._buffer) - self._at
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what the connection brought. Call `next_frame` until it returns None."""
+        """Take bytes from the connection. Call `next_frame` until it returns None."""
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
@@ -106,13 +106,13 @@ class Codec:
         if available < _LENGTH_BYTES:
             return None
         if available < _HEADER.size:
-            # The length is judged as soon as it is there: who announces nonsense need not be waited for.
-            self._judge(int.from_bytes(self._buffer[self._at : self._at + _LENGTH_BYTES], signed=True), None)
+            # Check the length as soon as it is there: no need to wait for the rest of an invalid header.
+            self._check_length(int.from_bytes(self._buffer[self._at : self._at + _LENGTH_BYTES], signed=True), None)
             return None
         length, version, flags, number, request = _HEADER.unpack_from(self._buffer, self._at)
-        self._judge(length, request)
+        self._check_length(length, request)
         if version != VERSION:
-            raise self._break(f"the peer speaks version {version} of MLMQ's protocol, we speak {VERSION}", request)
+            raise self._fail(f"the peer uses version {version} of MLMQ's protocol, we use {VERSION}", request)
         end = self._at + _LENGTH_BYTES + length
         if len(self._buffer) < end:
             return None
@@ -120,7 +120,7 @@ class Codec:
         return self._read(number, flags, request, start, end)
 
     def encode(self, request: int, value: Any, *, wants_times: bool = False, times: Times | None = None) -> bytes:
-        """One frame. A value that no peer would accept is our mistake: ValueError."""
+        """Encode one frame. A value that no peer would accept is our bug: ValueError."""
         number = self._numbers.get(type(value))
         if number is None:
             raise ValueError(f"{type(value).__name__} has no type number")
@@ -128,14 +128,14 @@ class Codec:
             raise ValueError(f"request {request} does not fit 64 bits")
         answer = number >= FIRST_ANSWER
         if wants_times if answer else times is not None:
-            raise ValueError("a request asks for times, an answer brings them")
+            raise ValueError("a request asks for times, an answer carries them")
         body = self._encoder.encode(value)
-        brought = b"" if times is None else _TIMES.pack(*times)
-        length = _MIN_LENGTH + len(brought) + len(body)
+        times_bytes = b"" if times is None else _TIMES.pack(*times)
+        length = _MIN_LENGTH + len(times_bytes) + len(body)
         if length > self._max_frame_bytes:
             raise ValueError(f"a frame of {length} bytes; at most {self._max_frame_bytes} are allowed")
         flags = _WITH_TIMES if wants_times or times is not None else 0
-        return _HEADER.pack(length, VERSION, flags, number, request) + brought + body
+        return _HEADER.pack(length, VERSION, flags, number, request) + times_bytes + body
 
     def _read(self, number: int, flags: int, request: int, start: int, end: int) -> Frame | Unreadable:
         decoder = self._decoders.get(number)
@@ -143,27 +143,27 @@ class Codec:
             return Unreadable(request, True, f"type {number} is unknown here")
         if flags & ~_WITH_TIMES:
             return Unreadable(request, False, f"flags {flags} are unknown")
-        asked, times = bool(flags), None
+        wants_times, times = bool(flags), None
         if flags and number >= FIRST_ANSWER:
             if end - start < _TIMES.size:
                 return Unreadable(request, False, "the frame is too short for the times it announces")
-            asked, times = False, Times(*_TIMES.unpack_from(self._buffer, start))
+            wants_times, times = False, Times(*_TIMES.unpack_from(self._buffer, start))
             start += _TIMES.size
         try:
-            # A copy: a view would forbid the buffer to shrink for as long as the error's traceback lives.
+            # A copy: a view would keep the buffer from shrinking as long as the error's traceback lives.
             value = decoder.decode(bytes(self._buffer[start:end]))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
             return Unreadable(request, False, str(err))
-        return Frame(request, value, asked, times)
+        return Frame(request, value, wants_times, times)
 
-    def _judge(self, length: int, request: int | None) -> None:
+    def _check_length(self, length: int, request: int | None) -> None:
         if length < _MIN_LENGTH:
-            raise self._break(f"a frame announces {length} bytes; the header alone has {_MIN_LENGTH}", request)
+            raise self._fail(f"a frame announces {length} bytes; the header alone has {_MIN_LENGTH}", request)
         if length > self._max_frame_bytes:
             text = f"a frame announces {length} bytes; at most {self._max_frame_bytes} are allowed"
-            raise self._break(text, request, too_large=True)
+            raise self._fail(text, request, too_large=True)
 
-    def _break(self, text: str, request: int | None, *, too_large: bool = False) -> FrameError:
+    def _fail(self, text: str, request: int | None, *, too_large: bool = False) -> FrameError:
         self._broken = FrameError(text, request, too_large=too_large)
         self._buffer.clear()
         self._at = 0

@@ -1,8 +1,8 @@
-"""What may a client of MLMQ ask for, and what may it be told?
+"""What may a client of MLMQ request, and what may it get as an answer?
 
-Every request and every answer is one frozen value, complete in itself: a request names its client, so any broker can
-serve it and requests of many clients can share one statement. All limits are named here. Does no I/O and decides
-nothing: the storage does.
+Every request and every answer is one self-contained frozen value: a request names its client, so any broker can serve
+it and requests of many clients can share one statement. All limits are defined here. Does no I/O and decides nothing:
+the storage does.
 """
 
 import enum
@@ -19,53 +19,53 @@ MAX_MESSAGES_PER_ANSWER: Final = 100
 MAX_QUEUES_PER_ANSWER: Final = 1_000
 MAX_WAIT_MS: Final = 60_000
 MAX_LEASE_MS: Final = 3_600_000
-MAX_SLOTS: Final = 64  # requests of one session that may be under way with an `Once`
+MAX_SLOTS: Final = 64  # requests of one session with an `Once` that may be in flight
 MAX_BATCH: Final = 256  # requests that one statement may serve
 LOWEST_PRIORITY: Final = 1
 HIGHEST_PRIORITY: Final = 10
 
 _LARGEST = 2**63 - 1
 Id = Annotated[int, Meta(ge=1, le=_LARGEST)]
-# PostgreSQL stores no NUL, and a name that moves the cursor would spoil every list it appears in.
+# PostgreSQL stores no NUL, and a control character would garble every list that shows the name.
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS, pattern=r"\A[^\x00-\x1f\x7f]+\Z")]
 Priority = Annotated[int, Meta(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)]
 LeaseMs = Annotated[int, Meta(ge=0, le=MAX_LEASE_MS)]
 
 
 class Order(enum.IntEnum):
-    """Which message is the first. Ties are broken by id, so there is always exactly one."""
+    """Which message comes first. Ties are broken by id, so the order is total."""
 
     PRIORITY = 0  # the highest priority, then the oldest
-    AGE = 1  # the oldest, whatever its priority
+    AGE = 1  # the oldest, regardless of priority
 
 
 class Refusal(enum.IntEnum):
     """Why a request was not served. Nothing was stored and nothing was taken."""
 
-    INVALID = 1  # the request makes no sense; the text says why
+    INVALID = 1  # the request is not valid; the text says why
     UNKNOWN_KIND = 2  # a frame type that this broker does not know
     TOO_LARGE = 3
     NO_SUCH_CLIENT = 4
     NO_SUCH_QUEUE = 5
-    NOT_YOURS = 6  # another client's own queue, or a queue that another client has created
+    NOT_YOURS = 6  # another client's own queue, or a queue that another client created
     NAME_TAKEN = 7  # clients and public queues share one set of names
-    STALE = 8  # a later request has used the slot: whoever sent this has had its answer, or has given up
-    OVERLOADED = 9  # shed unserved; ask again later
-    UNAVAILABLE = 10  # the database is away or refuses; the outcome is unknown, so repeat with the same `Once`
-    CLOSING = 11  # this broker is shutting down; ask another one
-    INTERNAL = 12  # a fault of the broker; the outcome is unknown
+    STALE = 8  # a later request has used the slot: the client has already got this answer, or has given up
+    OVERLOADED = 9  # shed unserved; retry later
+    UNAVAILABLE = 10  # the database is down or refuses; the outcome is unknown, so retry with the same `Once`
+    CLOSING = 11  # this broker is shutting down; use another one
+    INTERNAL = 12  # an internal error of the broker; the outcome is unknown
 
 
 class _Value(Struct, frozen=True, array_like=True, gc=False):
-    """Travels as an array: fields may be added at the end, never moved."""
+    """Encoded as an array: fields may be appended, never moved."""
 
 
 class Once(_Value, frozen=True, array_like=True):
-    """Makes a request safe to repeat when its answer was lost.
+    """Makes a request safe to retry after its answer was lost.
 
-    A session has slots, and a slot remembers its last request. The same number again gets the same answer again; a
-    higher one is new, and says that the answer before it has arrived; a lower one is stale. `session` comes with the
-    registration. A slot is used by one request at a time.
+    A session has slots, and a slot remembers its last request. The same number gets the same answer again; a higher
+    number is a new request and confirms the previous answer; a lower one is stale. The registration returns `session`.
+    Only one request at a time may use a slot.
     """
 
     session: Id
@@ -74,9 +74,9 @@ class Once(_Value, frozen=True, array_like=True):
 
 
 class Query(_Value, frozen=True, array_like=True):
-    """Which messages are meant: those that pass every filter given. At least one must be given.
+    """Selects the messages that pass every given filter. At least one filter is required.
 
-    Without `queue`: the client's own queue and all public ones. Messages for another receiver are never seen.
+    Without `queue`: the client's own queue and all public ones. Messages for another receiver are never visible.
     """
 
     queue: Id | None = None
@@ -90,33 +90,33 @@ class Query(_Value, frozen=True, array_like=True):
 
 
 class Delivery(_Value, frozen=True, array_like=True):
-    """One handing out of one message. A message handed out again is another delivery, and the former one is void."""
+    """One delivery of one message. A redelivery is another delivery, and invalidates the previous one."""
 
     message: Id
     delivery: Id
 
 
 class Register(_Value, frozen=True, array_like=True):
-    """Become the client of that name, new or known. Answer: `Registered`."""
+    """Register as the client of this name, new or existing. Answer: `Registered`."""
 
     name: Name
 
 
 class Deregister(_Value, frozen=True, array_like=True):
-    """Forget a client, its own queue and what is in it. Public queues that it created stay, owned by nobody."""
+    """Delete a client, its own queue and the messages in it. Public queues that it created stay, without an owner."""
 
     client: Id
 
 
 class CreateQueue(_Value, frozen=True, array_like=True):
-    """Create a public queue, or find the one of that name. Answer: `QueueFound`."""
+    """Create a public queue, or find the one of this name. Answer: `QueueFound`."""
 
     client: Id
     name: Name
 
 
 class DeleteQueue(_Value, frozen=True, array_like=True):
-    """Delete a public queue and what is in it: by its owner, or by anybody when nobody owns it. Answer: `Done`."""
+    """Delete a public queue and its messages: by its owner, or by any client if it has no owner. Answer: `Done`."""
 
     client: Id
     queue: Id
@@ -142,8 +142,8 @@ class LookupQueue(_Value, frozen=True, array_like=True):
 class Send(_Value, frozen=True, array_like=True):
     """Store one message in each of the queues, or in none. Answer: `Sent`.
 
-    With `receiver` only that client will see it; with a receiver and no queue it goes to the receiver's own queue.
-    `context` ties a response to its request; `new_context` asks for a fresh one, which the answer names.
+    With `receiver` only that client will see it; with a receiver and no queue it is stored in the receiver's own queue.
+    `context` links a response to its request; `new_context` requests a new one, which the answer returns.
     """
 
     client: Id
@@ -161,11 +161,11 @@ class Send(_Value, frozen=True, array_like=True):
         if len(set(self.queues)) != len(self.queues):
             raise ValueError("a queue is named twice")
         if self.new_context and self.context is not None:
-            raise ValueError("give a context or ask for a new one")
+            raise ValueError("give a context or request a new one")
 
 
 class Peek(_Value, frozen=True, array_like=True):
-    """Read the first messages and leave them. Answer: `Messages`, perhaps of none."""
+    """Read the first messages without removing them. Answer: `Messages`, possibly empty."""
 
     client: Id
     query: Query
@@ -173,10 +173,10 @@ class Peek(_Value, frozen=True, array_like=True):
 
 
 class Dequeue(_Value, frozen=True, array_like=True):
-    """Get the first messages. Answer: `Messages`, perhaps of none.
+    """Take the first messages. Answer: `Messages`, possibly empty.
 
-    With a lease they stay stored until acknowledged, and are given again when the lease is over. Without one they are
-    gone when the answer leaves; give an `Once`, and a lost answer can be asked for again. `wait_ms` is how long the
+    With a lease they stay stored until acknowledged, and are redelivered when the lease expires. Without one they are
+    removed when the answer is sent; with an `Once`, a lost answer can be requested again. `wait_ms` is how long the
     broker may wait for a first message; the storage never waits.
     """
 
@@ -189,14 +189,14 @@ class Dequeue(_Value, frozen=True, array_like=True):
 
 
 class Acknowledge(_Value, frozen=True, array_like=True):
-    """Remove leased messages for good. Answer: `Settled`."""
+    """Remove leased messages permanently. Answer: `Settled`."""
 
     client: Id
     deliveries: Annotated[tuple[Delivery, ...], Meta(min_length=1, max_length=MAX_MESSAGES_PER_ANSWER)]
 
 
 class Extend(_Value, frozen=True, array_like=True):
-    """Let leases last that long from now. 0 gives the messages back at once. Answer: `Settled`."""
+    """Set leases to expire this long from now. 0 releases the messages at once. Answer: `Settled`."""
 
     client: Id
     deliveries: Annotated[tuple[Delivery, ...], Meta(min_length=1, max_length=MAX_MESSAGES_PER_ANSWER)]
@@ -204,14 +204,14 @@ class Extend(_Value, frozen=True, array_like=True):
 
 
 class Pending(_Value, frozen=True, array_like=True):
-    """How many messages wait in my own queue, and which public queues hold some for me? Answer: `PendingFound`."""
+    """How many messages are in my own queue, and which public queues hold some for me? Answer: `PendingFound`."""
 
     client: Id
     max_queues: Annotated[int, Meta(ge=0, le=MAX_QUEUES_PER_ANSWER)] = 100
 
 
 class Message(_Value, frozen=True, array_like=True):
-    """A message as a client sees it. `delivery` counts how often it was handed out; 0 when it was only peeked at."""
+    """A message as a client sees it. `delivery` counts its deliveries; 0 if it was only peeked at."""
 
     id: int
     queue: int
@@ -225,14 +225,14 @@ class Message(_Value, frozen=True, array_like=True):
 
     @property
     def redelivered(self) -> bool:
-        """Whether somebody may have had it before."""
+        """Whether a client may have received it before."""
         return self.delivery > 1
 
 
 class Registered(_Value, frozen=True, array_like=True):
     client: int
     queue: int  # the client's own
-    session: int  # never given before; see `Once`
+    session: int  # never reused; see `Once`
 
 
 class ClientFound(_Value, frozen=True, array_like=True):
@@ -243,16 +243,16 @@ class ClientFound(_Value, frozen=True, array_like=True):
 class QueueFound(_Value, frozen=True, array_like=True):
     queue: int
     name: str
-    client: int | None  # whose own queue it is; None: a public one
-    owner: int | None  # who created a public one; None: that client is gone
+    client: int | None  # the client whose own queue it is; None: a public queue
+    owner: int | None  # the client that created a public queue; None: that client is deregistered
 
 
 class Done(_Value, frozen=True, array_like=True):
-    """It is as you wanted."""
+    """The request took effect."""
 
 
 class Sent(_Value, frozen=True, array_like=True):
-    messages: tuple[int, ...]  # one for each queue, in the order of the request
+    messages: tuple[int, ...]  # one per queue, in the order of the request
     context: int | None
 
 
@@ -261,7 +261,7 @@ class Messages(_Value, frozen=True, array_like=True):
 
 
 class Settled(_Value, frozen=True, array_like=True):
-    """`gone` lists what you no longer held: acknowledged before, or given to somebody else."""
+    """`gone` lists deliveries that the client no longer held: already acknowledged, or delivered to another client."""
 
     gone: tuple[Delivery, ...] = ()
 
@@ -282,7 +282,7 @@ Request = (
 )  # fmt: skip
 Answer = Registered | ClientFound | QueueFound | Done | Sent | Messages | Settled | PendingFound | Refused
 
-# Numbers are the wire's: requests from 1, answers from 64. A number is never given to another kind.
+# Type numbers on the wire: requests from 1, answers from 64. A number is never reused for another type.
 REQUESTS: Final[dict[int, type[Request]]] = {
     1: Register,
     2: Deregister,
@@ -311,7 +311,7 @@ ANSWERS: Final[dict[int, type[Answer]]] = {
 
 
 def refusal_of(request: Request) -> Refused | None:
-    """What is wrong with a request that decoded well. Content has its own reason, so the type does not limit it."""
+    """Why a well-formed request is refused, or None. Content size has its own reason, so the type does not limit it."""
     if isinstance(request, Send) and len(request.content) > MAX_CONTENT_BYTES:
         return Refused(
             Refusal.TOO_LARGE, f"the content has {len(request.content)} bytes; at most {MAX_CONTENT_BYTES} are stored"

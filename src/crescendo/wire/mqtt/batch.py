@@ -1,9 +1,9 @@
 """How do thousands of packets become a handful of array operations?
 
-Out: a message of fixed size is the same bytes with a packet identifier and a payload patched in; `PublishBatch` tiles
-one packet and patches the columns. An acknowledgement is one number, so many of them are one array. In: packets of
-equal length whose bytes equal the first one's, apart from identifier and payload, are rows of one strided view; a
-`Pattern` counts them. Only the scalar codec decides what a packet means.
+Out: messages of a fixed size share all bytes but packet identifier and payload; `PublishBatch` tiles one packet and
+patches the columns. An acknowledgement is one number, so a batch of them is one array. In: packets of equal length
+whose bytes equal the first one's, apart from identifier and payload, are rows of one strided view; a `Pattern` counts
+them. Only the scalar codec decides what a packet means.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ _WORDS: tuple[tuple[int, type[np.unsignedinteger]], ...] = (
 
 
 class PublishBatch:
-    """A buffer of equal messages to one topic, filled and sent again and again."""
+    """A reusable buffer of equal messages to one topic."""
 
     def __init__(
         self,
@@ -57,32 +57,32 @@ class PublishBatch:
             self._ids = rows[:, at : at + 2].view(">u2")[:, 0]
 
     def packets(self, first_number: int, count: int) -> memoryview:
-        """Number the first `count` messages and return their bytes; the bodies are the caller's business."""
+        """Number the first `count` messages and return their bytes; the caller fills in the bodies."""
         if self._ids is not None:
             self._ids[:count] = ids_of(first_number, count)
         return self._octets.data[: count * self.packet_length]
 
 
 def acknowledgements(kind: PacketType, ids: Ids) -> bytes:
-    """One acknowledgement without reservation for each identifier: four bytes in either version."""
+    """One successful acknowledgement per identifier: four bytes each in either version."""
     head = (kind << 4 | flags_of(kind)) << 24 | 2 << 16
     return (ids.astype(np.uint32) | np.uint32(head)).astype(">u4").tobytes()
 
 
 class Pattern(NamedTuple):
-    """What all bytes before the payload must be in packets that look alike, apart from the identifier."""
+    """The bytes before the payload that packets of a run share, all but the identifier."""
 
     length: int
     head: npt.NDArray[np.unsignedinteger]  # in words
-    mask: npt.NDArray[np.unsignedinteger]  # zero where identifier and payload stand
+    mask: npt.NDArray[np.unsignedinteger]  # zero over identifier and payload
     id_at: int  # 0 when there is none
     body_start: int
 
     def matches(self, rows: Octets) -> int:
-        """How many rows from the first look like this pattern.
+        """How many rows, counted from the first, match this pattern.
 
-        In growing strides: where every packet differs from the next, looking at all that has arrived for each of them
-        would take quadratic time.
+        Compares in growing strides: if every packet differed from the next, comparing all buffered rows for each of
+        them would take quadratic time.
         """
         words = rows[:, : self.head.nbytes].view(self.head.dtype)
         count, stride = 0, _FIRST_STRIDE
@@ -96,30 +96,30 @@ class Pattern(NamedTuple):
         return count
 
     def ids(self, rows: Octets) -> Ids:
-        """The identifiers; zeros where messages have none."""
+        """The identifiers; zeros if the messages have none."""
         if not self.id_at:
             return np.zeros(len(rows), np.uint16)
         return rows[:, self.id_at : self.id_at + 2].view(">u2")[:, 0].astype(np.uint16)
 
 
 def pattern_of_publish(octets: memoryview, publish: Publish) -> Pattern:
-    """The pattern of a message that was decoded before."""
+    """The pattern of a message that has already been decoded."""
     return _pattern(octets, len(octets) - len(publish.payload), _id_at(octets) if publish.qos else 0)
 
 
 def pattern_of_ack(octets: memoryview) -> Pattern | None:
-    """The pattern of an acknowledgement; None when it says so much that its length takes a second byte."""
+    """The pattern of an acknowledgement; None if its length takes more than one byte."""
     return _pattern(octets, len(octets), _ACK_ID_AT) if octets[1] < 0x80 else None
 
 
 def rows_of(buffer: memoryview, start: int, end: int, length: int) -> Octets:
-    """All whole stretches of `length` bytes, one a row."""
+    """All complete chunks of `length` bytes, one per row."""
     count = (end - start) // length
     return np.frombuffer(buffer, np.uint8, count * length, start).reshape(count, length)
 
 
 def _pattern(octets: memoryview, body_start: int, id_at: int) -> Pattern:
-    # The widest word in which the head can be compared without reaching beyond the packet.
+    # The widest word that can compare the head without reading beyond the packet.
     width, word = next((w, kind) for w, kind in _WORDS if -(-body_start // w) * w <= len(octets))
     padded = -(-body_start // width) * width
     mask = np.full(padded, 0xFF, np.uint8)
@@ -131,7 +131,7 @@ def _pattern(octets: memoryview, body_start: int, id_at: int) -> Pattern:
 
 
 def _id_at(octets: bytes | memoryview) -> int:
-    """Where the identifier of a well-formed message stands: behind length and topic."""
+    """The offset of the identifier in a well-formed message: after length and topic."""
     position = 2
     while octets[position - 1] & 0x80:
         position += 1

@@ -1,14 +1,14 @@
 """Where do bytes wait between the socket and the codec?
 
-One buffer that is filled behind and read in front. It grows only as fast as bytes arrive, never because a peer
-announces a long packet, and moving what is left costs no more than reading it did. Knows nothing of packets.
+One buffer, filled at the end and read from the front. It grows only as fast as bytes arrive, never because a peer
+announces a long packet, and moving the remainder costs no more than reading it did. Knows nothing about packets.
 """
 
 _FIRST_BYTES = 512 * 1024
 
 
 class ReceiveBuffer:
-    """A stretch of bytes from `start` to `end` in `view`."""
+    """The unread bytes are those from `start` to `end` in `view`."""
 
     __slots__ = ("end", "start", "view")
 
@@ -18,7 +18,7 @@ class ReceiveBuffer:
         self.end = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes go; at least a quarter of the buffer. Views handed out before are void from here on."""
+        """Where the next bytes go; at least a quarter of the buffer. Invalidates all views handed out before."""
         size = len(self.view)
         left = self.end - self.start
         if not left:
@@ -32,7 +32,7 @@ class ReceiveBuffer:
         return self.view[self.end :]
 
     def filled(self, count: int) -> None:
-        """`count` bytes have been put into the space."""
+        """`count` bytes were written into the space."""
         self.end += count
 
     @property

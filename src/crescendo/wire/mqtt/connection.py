@@ -1,8 +1,8 @@
 """What is the state of one MQTT connection, and what follows from the bytes that arrived?
 
-Sans-IO and for both sides: bytes go in through `receive_buffer`/`received`, events come out of `next_event`, and what
-must be written stands in `outgoing`. Handshakes of QoS 2 go on and pings are answered unasked; acknowledging messages
-is the caller's word. It reads no clock: the keep-alive is a number here, and whoever owns the socket watches it.
+Sans-IO and for both sides: bytes go in through `receive_buffer`/`received`, events come out of `next_event`, and bytes
+to write queue up in `outgoing`. QoS 2 handshakes and ping responses are automatic; the caller acknowledges messages.
+It reads no clock: the keep-alive is only a number here, and the owner of the socket enforces it.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ from crescendo.wire.mqtt.packets import (
     name_of,
 )
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties, Property
-from crescendo.wire.mqtt.reasons import FAILURE, Reason, in_words
+from crescendo.wire.mqtt.reasons import FAILURE, Reason, reason_text
 from crescendo.wire.mqtt.window import IDS, Window, id_of
 
 MAX_PACKET_BYTES = 65 * 2**20
@@ -54,38 +54,38 @@ _ANSWER_TO = {1: PacketType.PUBACK, 2: PacketType.PUBREC}
 
 
 class Connection:
-    """One side of a connection: a client when it is given what to say in CONNECT, a server when not."""
+    """One side of a connection: a client if it is given a CONNECT packet, otherwise a server."""
 
     def __init__(
         self, connect: Connect | None = None, *, max_packet_bytes: int = MAX_PACKET_BYTES, batching: bool = True
     ) -> None:
-        self._voice = Outbox()
-        self.outgoing = self._voice.outgoing
+        self._outbox = Outbox()
+        self.outgoing = self._outbox.outgoing
         self.closed = False
         self.window = Window()
-        self.terms = Limits()  # what the other side allows us
+        self.limits = Limits()  # what the peer allows us
         self._server = connect is None
         self._connect = connect
         self._established = False
         self._max_packet_bytes = max_packet_bytes
         self._buffer = ReceiveBuffer()
         self._incoming = Incoming()
-        self._arrivals = Arrivals(self._buffer, self._voice, self.window, self._incoming, batching=batching)
+        self._arrivals = Arrivals(self._buffer, self._outbox, self.window, self._incoming, batching=batching)
         if connect is not None:
-            self._greet(connect)
-            self._voice.send(connect)
+            self._apply_connect(connect)
+            self._outbox.send(connect)
 
     @property
     def version(self) -> int:
-        return self._voice.version
+        return self._outbox.version
 
-    def _greet(self, connect: Connect) -> None:
-        """From CONNECT on, both sides know the version and what the client allows the server."""
-        self._voice.version = connect.version
+    def _apply_connect(self, connect: Connect) -> None:
+        """Apply what CONNECT settles: the version, and what the client allows the server."""
+        self._outbox.version = connect.version
         properties = connect.properties
         limit = int(properties.get(Property.RECEIVE_MAXIMUM, IDS)) if connect.version == V5 else IDS
         if self._server:
-            self.terms = limits_of(properties, connect.keep_alive_s)
+            self.limits = limits_of(properties, connect.keep_alive_s)
             self.window.limit = limit
         else:
             self._incoming.limit = limit
@@ -95,16 +95,16 @@ class Connection:
     # -- bytes in ------------------------------------------------------------------------------------------------
 
     def receive_buffer(self) -> memoryview:
-        """Where the next bytes go. Views of earlier deliveries are void from here on."""
+        """Where the next bytes go. Invalidates the views of earlier deliveries."""
         return self._buffer.space()
 
     def received(self, count: int) -> None:
-        """`count` bytes have been put into the receive buffer."""
+        """`count` bytes were written into the receive buffer."""
         self._buffer.filled(count)
 
     @property
     def undecoded_bytes(self) -> int:
-        """What has come and was not asked for by `next_event` yet, or is not complete."""
+        """Received bytes that `next_event` has not consumed yet, incomplete packets included."""
         return self._buffer.waiting
 
     def next_event(self) -> Event | None:
@@ -121,22 +121,22 @@ class Connection:
                 return event
         return None
 
-    # -- things to say -------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def subscribe(self, filters: Iterable[Filter], *, subscription_id: int = 0) -> int:
-        """Ask for messages; the number under which the answer comes."""
+        """Subscribe; returns the number that the answer will carry."""
         properties: Properties = {Property.SUBSCRIPTION_ID: (subscription_id,)} if subscription_id else NO_PROPERTIES
         number = self.window.take(1, PacketType.SUBACK)
-        self._voice.send(Subscribe(id_of(number), tuple(filters), properties))
+        self._outbox.send(Subscribe(id_of(number), tuple(filters), properties))
         return number
 
     def unsubscribe(self, filters: Iterable[str]) -> int:
         number = self.window.take(1, PacketType.UNSUBACK)
-        self._voice.send(Unsubscribe(id_of(number), tuple(filters)))
+        self._outbox.send(Unsubscribe(id_of(number), tuple(filters)))
         return number
 
     def publish(self, batch: PublishBatch, count: int) -> int:
-        """Queue a batch whose bodies are filled in; the number of its first message, 0 at QoS 0.
+        """Queue a batch whose bodies are filled in; returns the number of its first message, 0 at QoS 0.
 
         The batch must not be touched until `outgoing` is empty.
         """
@@ -145,11 +145,11 @@ class Connection:
         return first
 
     def prepared(self, batch: PublishBatch, count: int) -> memoryview:
-        """The messages of a batch as they would leave next; whoever writes them says so with `published`."""
+        """The bytes of a batch if it were sent next; the caller reports the write with `published`."""
         return batch.packets(self.window.next_number, count)
 
     def published(self, batch: PublishBatch, count: int) -> None:
-        """So many prepared messages were written."""
+        """`count` prepared messages were written."""
         if batch.qos:
             self.window.take(count, _ANSWER_TO[batch.qos])
 
@@ -163,46 +163,46 @@ class Connection:
         dup: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> int:
-        """Queue one message by the scalar path; its number, 0 at QoS 0."""
+        """Queue one message through the scalar path; returns its number, 0 at QoS 0."""
         number = self.window.take(1, _ANSWER_TO[qos]) if qos else 0
-        self._voice.send(Publish(topic, payload, qos, retain, dup, id_of(number), properties))
+        self._outbox.send(Publish(topic, payload, qos, retain, dup, id_of(number), properties))
         return number
 
     def acknowledge(self, ids: Ids, qos: int) -> None:
-        """Say that these messages have arrived: with PUBACK at QoS 1, with PUBREC at QoS 2."""
+        """Acknowledge these messages: with PUBACK at QoS 1, with PUBREC at QoS 2."""
         if qos == 1:
             self._incoming.acknowledged(len(ids))
         if qos:
-            self._voice.acknowledge(_ANSWER_TO[qos], ids)
+            self._outbox.acknowledge(_ANSWER_TO[qos], ids)
 
     def ping(self) -> None:
-        self._voice.send(Pingreq())
+        self._outbox.send(Pingreq())
 
     def disconnect(self, code: int = Reason.SUCCESS, properties: Properties = NO_PROPERTIES) -> None:
-        """Say good-bye. In MQTT 3.1.1 only a client can, and without a reason."""
+        """Send DISCONNECT. In MQTT 3.1.1 only a client can, and without a reason."""
         if self._established and not self.closed and (self.version == V5 or not self._server):
-            self._voice.send(Disconnect(code, properties))
+            self._outbox.send(Disconnect(code, properties))
 
     # -- as a server ---------------------------------------------------------------------------------------------
 
     def accept(self, *, session_present: bool = False, properties: Properties = NO_PROPERTIES) -> None:
-        """Let the client in."""
+        """Accept the client."""
         if self.version == V5:
             self._incoming.limit = int(properties.get(Property.RECEIVE_MAXIMUM, IDS))
         self._established = True
-        self._voice.send(Connack(Reason.SUCCESS, session_present, properties))
+        self._outbox.send(Connack(Reason.SUCCESS, session_present, properties))
 
     def refuse(self, code: int, reason: str = "") -> None:
-        """Keep the client out."""
-        self._voice.send(Connack(code, False, {Property.REASON_STRING: reason} if reason else NO_PROPERTIES))
+        """Refuse the client."""
+        self._outbox.send(Connack(code, False, {Property.REASON_STRING: reason} if reason else NO_PROPERTIES))
         self.closed = True
 
     def grant(self, packet_id: int, codes: tuple[int, ...]) -> None:
-        """Answer a subscription: the granted QoS or a refusal for each filter."""
-        self._voice.send(Suback(packet_id, codes))
+        """Answer a subscription with the granted QoS or a refusal per filter."""
+        self._outbox.send(Suback(packet_id, codes))
 
-    def grant_end(self, packet_id: int, codes: tuple[int, ...]) -> None:
-        self._voice.send(Unsuback(packet_id, codes))
+    def grant_unsubscribe(self, packet_id: int, codes: tuple[int, ...]) -> None:
+        self._outbox.send(Unsuback(packet_id, codes))
 
     # -- packets in ----------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Connection:
         kind = octets[0] >> 4
         if not self._established:
             buffer.start += length
-            return self._take_greeting(decode(octets, self.version))
+            return self._take_handshake(decode(octets, self.version))
         if kind == PacketType.PUBLISH:
             return self._arrivals.take_publish(octets)
         if kind in ACKNOWLEDGEMENTS:
@@ -221,49 +221,49 @@ class Connection:
         packet = decode(octets, self.version)
         return self._take_request(packet) if self._server else self._take_answer(packet)
 
-    def _take_greeting(self, packet: Packet) -> Event:
+    def _take_handshake(self, packet: Packet) -> Event:
         if self._server:
             if not isinstance(packet, Connect) or self._connect is not None:
-                raise PeerError(f"{name_of(packet)} before the connection stands")
+                raise PeerError(f"{name_of(packet)} before the connection is established")
             self._connect = packet
-            self._greet(packet)
+            self._apply_connect(packet)
             return ConnectRequested(packet)
         match packet:
             case Connack(code=code, properties=properties) if code:
                 self.closed = True
-                return Refused(code, in_words(code, _words(properties)))
+                return Refused(code, reason_text(code, _reason_string(properties)))
             case Connack(session_present=session_present, properties=properties):
                 self._established = True
-                self.terms = limits_of(properties, self._connect.keep_alive_s if self._connect else 0)
-                self.window.limit = self.terms.receive_maximum
+                self.limits = limits_of(properties, self._connect.keep_alive_s if self._connect else 0)
+                self.window.limit = self.limits.receive_maximum
                 return Connected(session_present, properties)
             case Auth():
-                raise PeerError("the system demands an exchange of authentication that nobody asked for")
+                raise PeerError("the system requires an authentication exchange that we did not request")
             case _:
                 raise PeerError(f"{name_of(packet)} before CONNACK")
 
     def _take_answer(self, packet: Packet) -> Event | None:
-        """What a server says."""
+        """Handle a packet that only a server sends."""
         match packet:
             case Suback(packet_id=packet_id, codes=codes, properties=properties):
                 number = self.window.answered_one(packet_id, PacketType.SUBACK)
-                return Subscribed(number, codes, _words(properties))
+                return Subscribed(number, codes, _reason_string(properties))
             case Unsuback(packet_id=packet_id, codes=codes, properties=properties):
                 number = self.window.answered_one(packet_id, PacketType.UNSUBACK)
-                return Unsubscribed(number, codes, _words(properties))
+                return Unsubscribed(number, codes, _reason_string(properties))
             case Pingresp():
-                return None  # whoever watches the socket has seen the bytes
+                return None  # the owner of the socket has already seen traffic
             case Disconnect(code=code, properties=properties) if self.version == V5:
                 self.closed = True
-                return Closed(in_words(code, _words(properties)))
+                return Closed(reason_text(code, _reason_string(properties)))
             case _:
-                raise PeerError(f"{name_of(packet)}, which a server does not say here")
+                raise PeerError(f"{name_of(packet)}, which a server must not send here")
 
     def _take_request(self, packet: Packet) -> Event | None:
-        """What a client says."""
+        """Handle a packet that only a client sends."""
         match packet:
             case Pingreq():
-                self._voice.send(Pingresp())
+                self._outbox.send(Pingresp())
                 return None
             case Subscribe(packet_id=packet_id, filters=filters):
                 return SubscribeRequested(packet_id, filters)
@@ -271,10 +271,10 @@ class Connection:
                 return UnsubscribeRequested(packet_id, texts)
             case Disconnect(code=code, properties=properties):
                 self.closed = True
-                return Closed(in_words(code, _words(properties)) if code >= FAILURE else "")
+                return Closed(reason_text(code, _reason_string(properties)) if code >= FAILURE else "")
             case _:
-                raise PeerError(f"{name_of(packet)}, which a client does not say here")
+                raise PeerError(f"{name_of(packet)}, which a client must not send here")
 
 
-def _words(properties: Properties) -> str:
+def _reason_string(properties: Properties) -> str:
     return str(properties.get(Property.REASON_STRING, ""))

@@ -1,7 +1,7 @@
-"""What do these bytes say, exactly?
+"""What do these bytes mean, exactly?
 
-The scalar decoder for both versions and both roles, and the oracle for the batch path. Strict: what the specification
-forbids a peer to send is a PeerError that names it. Payloads are views, everything else is copied.
+The scalar decoder for both versions and both roles, and the oracle for the batch path. Strict: anything that the
+specification forbids a peer to send is a PeerError that names it. Payloads are views, everything else is copied.
 """
 
 from collections.abc import Callable
@@ -26,25 +26,25 @@ from crescendo.wire.mqtt.packets import (
     Will,
 )
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties, Property, read_properties
-from crescendo.wire.mqtt.reasons import FAILURE, Reason, refusal_of
+from crescendo.wire.mqtt.reasons import FAILURE, Reason, reason_code_of
 from crescendo.wire.mqtt.topics import filter_fault, name_fault
 from crescendo.wire.mqtt.values import Reader, read_varint
 
 
 def packet_length(data: memoryview, start: int, end: int, limit: int) -> int | None:
-    """How long the packet is that starts here, its fixed header included; None when that has not come yet."""
+    """The length of the packet that starts here, including its fixed header; None if that has not arrived yet."""
     found = read_varint(data, start + 1, end)
     if found is None:
         return None
-    remaining, behind = found
-    length = behind - start + remaining
+    remaining, body_start = found
+    length = body_start - start + remaining
     if length > limit:
-        raise PeerError(f"a packet of {length} bytes, where {limit} were agreed")
+        raise PeerError(f"a packet of {length} bytes where {limit} were agreed")
     return length
 
 
 def decode(octets: memoryview, version: int) -> Packet:
-    """Read one whole packet."""
+    """Decode one complete packet."""
     first = octets[0]
     reader = Reader(octets, 1)
     reader.varint()
@@ -52,7 +52,7 @@ def decode(octets: memoryview, version: int) -> Packet:
         return _publish(reader, first, version)
     kind = PacketType(first >> 4)
     if kind is PacketType.WILL:
-        raise PeerError("a packet of the forbidden kind 0")
+        raise PeerError("a packet of the forbidden type 0")
     if first & 0x0F != flags_of(kind):
         raise PeerError(f"{kind.name} with the reserved flags {first & 0x0F:#06b}")
     packet = _READERS[kind](reader, kind, version)
@@ -66,7 +66,7 @@ def _publish(reader: Reader, first: int, version: int) -> Publish:
     if qos == 3:
         raise PeerError("a message with QoS 3, which does not exist")
     if dup and not qos:
-        raise PeerError("a message with QoS 0 that claims to be sent again")
+        raise PeerError("a message with QoS 0 that is marked as a duplicate")
     topic = reader.text()
     packet_id = _packet_id(reader) if qos else 0
     properties = _extra(reader, PacketType.PUBLISH, version)
@@ -102,12 +102,12 @@ def _ack(reader: Reader, kind: PacketType, version: int) -> Packet:
 
 def _connect(reader: Reader, kind: PacketType, version: int) -> Packet:
     protocol = reader.text()
-    version = reader.octet()  # this packet says itself which version it is
+    version = reader.octet()  # CONNECT states its own version
     if protocol != "MQTT" or version not in {V3, V5}:
-        raise PeerError(f"{protocol} level {version}, where MQTT level {V3} or {V5} is spoken")
+        raise PeerError(f"{protocol} level {version} where MQTT level {V3} or {V5} is required")
     flags = reader.octet()
     if flags & 1:
-        raise PeerError("CONNECT with its reserved flag")
+        raise PeerError("CONNECT with its reserved flag set")
     if flags & 0x40 and not flags & 0x80 and version == V3:
         raise PeerError("a password without a user")
     keep_alive_s = reader.u16()
@@ -123,7 +123,7 @@ def _will(reader: Reader, flags: int, version: int) -> Will | None:
     qos, retain = flags >> 3 & 3, bool(flags & 0x20)
     if not flags & 4:
         if qos or retain:
-            raise PeerError("CONNECT describes a will that it does not have")
+            raise PeerError("CONNECT has flags of a will but no will")
         return None
     if qos == 3:
         raise PeerError("a will with QoS 3, which does not exist")
@@ -138,13 +138,13 @@ def _will(reader: Reader, flags: int, version: int) -> Will | None:
 def _connack(reader: Reader, kind: PacketType, version: int) -> Packet:
     flags = reader.octet()
     if flags > 1:
-        raise PeerError("CONNACK with reserved flags")
+        raise PeerError("CONNACK with reserved flags set")
     code = reader.octet()
     if version != V5 and code:
-        code = refusal_of(code)
-    # A server that speaks only MQTT 3.1.1 refuses an MQTT 5 client in its own, shorter words.
+        code = reason_code_of(code)
+    # A server that supports only MQTT 3.1.1 refuses an MQTT 5 client with the shorter 3.1.1 packet.
     if version == V5 and not reader.left and code:
-        return Connack(code if code >= FAILURE else refusal_of(code), bool(flags))
+        return Connack(code if code >= FAILURE else reason_code_of(code), bool(flags))
     return Connack(code, bool(flags), _extra(reader, kind, version))
 
 
@@ -157,7 +157,7 @@ def _subscribe(reader: Reader, kind: PacketType, version: int) -> Packet:
         options = reader.octet()
         qos, handling = options & 3, options >> 4 & 3
         if qos == 3 or handling == 3 or options & (0xC0 if version == V5 else 0xFC):
-            raise PeerError(f"a subscription with the meaningless options {options:#04x}")
+            raise PeerError(f"a subscription with the invalid options {options:#04x}")
         filters.append(Filter(text, qos, bool(options & 4), bool(options & 8), handling))
     if not filters:
         raise PeerError("SUBSCRIBE without a topic filter")

@@ -1,7 +1,7 @@
 """How does a packet become bytes?
 
-The exact scalar encoder for both versions. It writes what it is told, also what a peer would refuse, except where MQTT
-has no bytes for it: that is a ConfigError, because the value came from a person.
+The exact scalar encoder for both versions. It writes what it is given, even what a peer would refuse. A value that MQTT
+cannot encode is a ConfigError, because it came from the user.
 """
 
 from crescendo.model.errors import ConfigError
@@ -70,7 +70,7 @@ def _extra(properties: Properties, version: int) -> bytes:
 
 
 def _answer(code: int, properties: Properties, version: int) -> bytes:
-    """A code and properties, of which MQTT 5 leaves out what says nothing and MQTT 3.1.1 everything."""
+    """A reason code and properties: MQTT 5 omits them if they carry nothing, MQTT 3.1.1 always."""
     if version != V5 or not (code or properties):
         return b""
     return bytes((code,)) + (encode_properties(properties) if properties else b"")
@@ -100,7 +100,7 @@ def _connect(connect: Connect) -> bytes:
         payload += encode_text(connect.user)
     if connect.password is not None:
         if connect.user is None and connect.version != V5:
-            raise ConfigError("MQTT 3.1.1 takes no password without a user")
+            raise ConfigError("MQTT 3.1.1 does not allow a password without a user")
         flags |= 1 << 6
         payload += encode_binary(connect.password)
     head = encode_text("MQTT") + bytes((connect.version, flags)) + encode_u16(connect.keep_alive_s)
@@ -108,13 +108,13 @@ def _connect(connect: Connect) -> bytes:
 
 
 def _subscribe(subscribe: Subscribe, version: int) -> bytes:
-    _require(tuple(wanted.text for wanted in subscribe.filters))
+    _require(tuple(entry.text for entry in subscribe.filters))
     octets = encode_u16(subscribe.packet_id) + _extra(subscribe.properties, version)
-    for wanted in subscribe.filters:
-        options = wanted.qos
+    for entry in subscribe.filters:
+        options = entry.qos
         if version == V5:
-            options |= wanted.no_local << 2 | wanted.retain_as_published << 3 | wanted.retain_handling << 4
-        octets += encode_text(wanted.text) + bytes((options,))
+            options |= entry.no_local << 2 | entry.retain_as_published << 3 | entry.retain_handling << 4
+        octets += encode_text(entry.text) + bytes((options,))
     return octets
 
 

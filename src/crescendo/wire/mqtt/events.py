@@ -14,21 +14,21 @@ from crescendo.wire.mqtt.properties import Properties
 
 
 class Connected(NamedTuple):
-    """To a client: the server let us in."""
+    """To a client: the server accepted the connection."""
 
     session_present: bool
     properties: Properties
 
 
 class Refused(NamedTuple):
-    """To a client: the server did not let us in. `code` is a reason code of MQTT 5 in both versions."""
+    """To a client: the server refused the connection. `code` is an MQTT 5 reason code in both versions."""
 
     code: int
     reason: str
 
 
 class Subscribed(NamedTuple):
-    """To a client: one code for each filter of the subscription with this number."""
+    """To a client: one code per filter of the subscription with this number."""
 
     number: int
     codes: tuple[int, ...]
@@ -42,10 +42,10 @@ class Unsubscribed(NamedTuple):
 
 
 class Deliveries(NamedTuple):
-    """Messages that arrived together and look alike.
+    """Messages that arrived together and differ only in identifier and payload.
 
-    `bodies` has one row a message and is a view into the receive buffer: it is valid until the next
-    `receive_buffer()`. Identifiers are 0 at QoS 0; the others wait for `Connection.acknowledge`.
+    `bodies` has one row per message and is a view into the receive buffer: it is valid until the next
+    `receive_buffer()`. Identifiers are 0 at QoS 0; at other levels the caller must call `Connection.acknowledge`.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class Deliveries(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """The other side is done with our messages of these numbers (first and last, both inclusive)."""
+    """The peer has settled our messages with these numbers (first and last, both inclusive)."""
 
     ranges: list[tuple[int, int]]
     code: int
@@ -67,13 +67,13 @@ class Acknowledged(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The other side says good-bye; `error` is empty when all was well."""
+    """The peer disconnected; `error` is empty after a normal disconnect."""
 
     error: str
 
 
 class ConnectRequested(NamedTuple):
-    """To a server: a client wants to come in."""
+    """To a server: a client asks to connect."""
 
     connect: Connect
 

@@ -1,7 +1,7 @@
-"""Which messages of the other side have we taken and not finished with?
+"""Which messages of the peer have we received but not yet completed?
 
-At QoS 1 only their number matters (the receive maximum that we announced); at QoS 2 also their identifiers, because a
-message that comes again before it is released is the same message. Knows no bytes.
+At QoS 1 only their count matters (the receive maximum that we announced); at QoS 2 also their identifiers, because a
+message that is sent again before its release is the same message. Sees no bytes.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ Ids = npt.NDArray[np.uint16]
 
 
 class Incoming:
-    """What waits for our acknowledgement or for the other side's release."""
+    """Messages that wait for our acknowledgement or for the peer's release."""
 
     def __init__(self) -> None:
         self.limit = IDS
@@ -22,10 +22,10 @@ class Incoming:
         self._held = bytearray(IDS + 1)  # QoS 2: 1 from the message to its release
         self._held_column = np.frombuffer(self._held, np.uint8)
 
-    def came(self, ids: Ids, qos: int) -> None:
+    def arrived(self, ids: Ids, qos: int) -> None:
         self.open += len(ids)
         if self.open > self.limit:
-            raise PeerError(f"{self.open} messages without an acknowledgement, where {self.limit} were agreed")
+            raise PeerError(f"{self.open} messages without an acknowledgement where {self.limit} were agreed")
         if qos == 2:
             self._held_column[ids] = 1
 
@@ -40,9 +40,9 @@ class Incoming:
         return bool(self._held[packet_id])
 
     def holds_all(self, ids: Ids) -> bool:
-        """Each of them, and none named twice."""
+        """Whether every identifier is held and none appears twice."""
         return bool(self._held_column[ids].all()) and len(np.unique(ids)) == len(ids)
 
     def repeats(self, ids: Ids) -> bool:
-        """Whether any of them is held already or stands here twice."""
+        """Whether any identifier is already held or appears twice."""
         return bool(self._held_column[ids].any()) or len(np.unique(ids)) != len(ids)

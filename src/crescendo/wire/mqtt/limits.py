@@ -1,7 +1,7 @@
-"""What does the other side of an MQTT connection allow?
+"""What does the peer of an MQTT connection allow?
 
-MQTT 5 says it in properties of CONNECT and CONNACK; what is not said, and all of MQTT 3.1.1, has defaults. Only
-numbers: keeping to them is the business of whoever sends.
+MQTT 5 states it in properties of CONNECT and CONNACK; a missing property has a default, as does all of MQTT 3.1.1. Only
+states the limits: the sender must respect them.
 """
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from crescendo.wire.mqtt.properties import Properties, Property
 from crescendo.wire.mqtt.window import IDS
 
 NO_LIMIT_BYTES = 5 + 268_435_455
-"""The largest packet that has a length."""
+"""The largest packet whose length MQTT can encode."""
 
 
 class Limits(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Limits(Struct, frozen=True):
 
 
 def limits_of(properties: Properties, keep_alive_s: int) -> Limits:
-    """The terms that these properties state; `keep_alive_s` is what the client asked for."""
+    """The limits that these properties state; `keep_alive_s` is what the client requested."""
     return Limits(
         receive_maximum=properties.get(Property.RECEIVE_MAXIMUM, IDS),
         max_packet_bytes=properties.get(Property.MAXIMUM_PACKET_SIZE, NO_LIMIT_BYTES),

@@ -1,6 +1,6 @@
-"""What must be written, and in which version of MQTT?
+"""Which bytes must be written, in which version of MQTT?
 
-Packets become bytes here as soon as they are said. Whoever owns the socket writes them and empties the deque.
+Packets are encoded as soon as they are queued. The owner of the socket writes them and empties the deque.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from crescendo.wire.mqtt.packets import Packet
 
 
 class Outbox:
-    """One side's words."""
+    """The outgoing bytes of one side."""
 
     __slots__ = ("outgoing", "version")
 
@@ -24,5 +24,5 @@ class Outbox:
         self.outgoing.append(memoryview(encode(packet, self.version)))
 
     def acknowledge(self, kind: PacketType, ids: Ids) -> None:
-        """One acknowledgement without reservation for each identifier."""
+        """Queue one successful acknowledgement per identifier."""
         self.outgoing.append(memoryview(acknowledgements(kind, ids)))

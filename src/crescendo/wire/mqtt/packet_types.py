@@ -1,6 +1,6 @@
-"""Which kinds of packet does MQTT have?
+"""Which packet types does MQTT have?
 
-The numbers in the upper half of the first byte, and the flags that must stand in the lower half. Nothing else.
+The numbers in the upper half of the first byte, and the flags required in the lower half. Nothing else.
 """
 
 from enum import IntEnum
@@ -11,7 +11,7 @@ V3, V5 = 4, 5
 
 class PacketType(IntEnum):
     WILL = 0
-    """Not a packet: the message inside CONNECT, which has properties of its own."""
+    """Not a packet: the message inside CONNECT, which has its own properties."""
 
     CONNECT = 1
     CONNACK = 2
@@ -34,5 +34,5 @@ ACKNOWLEDGEMENTS = frozenset({PacketType.PUBACK, PacketType.PUBREC, PacketType.P
 
 
 def flags_of(kind: PacketType) -> int:
-    """The lower half of the first byte, for every kind but PUBLISH."""
+    """The lower half of the first byte, for every type but PUBLISH."""
     return 0b0010 if kind in {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE} else 0

@@ -1,7 +1,7 @@
-"""What do the packets of MQTT say?
+"""What do the packets of MQTT contain?
 
-One frozen value for each, the same for both versions; fields that only MQTT 5 has are left out when MQTT 3.1.1 is
-written. Writing and reading them is `writing.py` and `reading.py`.
+One frozen value per packet type, the same for both versions; MQTT 3.1.1 omits the fields that only MQTT 5 has.
+`encoding.py` and `decoding.py` turn them into bytes and back.
 """
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from crescendo.wire.mqtt.reasons import Reason
 
 
 class Will(Struct, frozen=True):
-    """The message that the server publishes when we vanish."""
+    """The message that the server publishes when the client disappears."""
 
     topic: str
     payload: bytes
@@ -22,7 +22,7 @@ class Will(Struct, frozen=True):
 
 
 class Connect(Struct, frozen=True):
-    """Let me in."""
+    """A client's request to connect."""
 
     client_id: str
     version: int = V5
@@ -35,7 +35,7 @@ class Connect(Struct, frozen=True):
 
 
 class Connack(Struct, frozen=True):
-    """You are in, or not; `code` is a reason code in both versions."""
+    """The server's answer to CONNECT; `code` is an MQTT 5 reason code in both versions."""
 
     code: int = Reason.SUCCESS
     session_present: bool = False
@@ -43,7 +43,7 @@ class Connack(Struct, frozen=True):
 
 
 class Publish(Struct, frozen=True):
-    """A message. The payload of one that was read is a view into the bytes that were read."""
+    """A message. A decoded payload is a view into the received bytes."""
 
     topic: str
     payload: bytes | memoryview
@@ -64,7 +64,7 @@ class Ack(Struct, frozen=True):
 
 
 class Filter(Struct, frozen=True):
-    """One subscription of a SUBSCRIBE. All but text and qos is MQTT 5 only."""
+    """One subscription of a SUBSCRIBE. All fields but text and qos are MQTT 5 only."""
 
     text: str
     qos: int = 0
@@ -126,5 +126,5 @@ Packet = (
 
 
 def name_of(packet: Packet) -> str:
-    """What the specification calls it."""
+    """The packet's name in the specification."""
     return packet.kind.name if isinstance(packet, Ack) else type(packet).__name__.upper()

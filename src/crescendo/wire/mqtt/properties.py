@@ -1,8 +1,8 @@
-"""What can an MQTT 5 packet say beyond its fixed fields?
+"""What can an MQTT 5 packet carry beyond its fixed fields?
 
-The table of all properties: how each is written, on which packets it may stand, whether more than once. Properties are
-a mapping from `Property` to a number, text, bytes or flag; those that may repeat hold a tuple. Reading checks all of
-that; what the values mean is the connection's business.
+The table of all properties: how each is encoded, on which packets it may appear, whether more than once. Properties are
+a mapping from `Property` to a number, text, bytes or flag; those that may repeat hold a tuple. The reader checks all of
+that; the connection interprets the values.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,8 +56,8 @@ NO_PROPERTIES: Properties = {}
 REPEATABLE = frozenset({Property.SUBSCRIPTION_ID, Property.USER_PROPERTY})
 
 
-class _Form(NamedTuple):
-    """One way to write a value."""
+class _Encoding(NamedTuple):
+    """How a value is written and read."""
 
     write: Callable[[Any], bytes]
     read: Callable[[Reader], Any]
@@ -66,7 +66,7 @@ class _Form(NamedTuple):
 def _flag(reader: Reader) -> bool:
     octet = reader.octet()
     if octet > 1:
-        raise PeerError(f"a property is {octet} where only 0 and 1 have a meaning")
+        raise PeerError(f"a property is {octet} where only 0 and 1 are valid")
     return octet == 1
 
 
@@ -74,7 +74,7 @@ def _positive(read: Callable[[Reader], int]) -> Callable[[Reader], int]:
     def checked(reader: Reader) -> int:
         value = read(reader)
         if not value:
-            raise PeerError("a property is 0, which its meaning forbids")
+            raise PeerError("a property is 0 where 0 is not valid")
         return value
 
     return checked
@@ -84,61 +84,61 @@ def _pair(reader: Reader) -> tuple[str, str]:
     return reader.text(), reader.text()
 
 
-_FLAG = _Form(lambda value: bytes((bool(value),)), _flag)
-_U16 = _Form(encode_u16, Reader.u16)
-_U16_POSITIVE = _Form(encode_u16, _positive(Reader.u16))
-_U32 = _Form(encode_u32, Reader.u32)
-_U32_POSITIVE = _Form(encode_u32, _positive(Reader.u32))
-_VARINT = _Form(encode_varint, _positive(Reader.varint))
-_TEXT = _Form(encode_text, Reader.text)
-_BINARY = _Form(encode_binary, Reader.binary)
-_PAIR = _Form(lambda pair: encode_text(pair[0]) + encode_text(pair[1]), _pair)
+_FLAG = _Encoding(lambda value: bytes((bool(value),)), _flag)
+_U16 = _Encoding(encode_u16, Reader.u16)
+_U16_POSITIVE = _Encoding(encode_u16, _positive(Reader.u16))
+_U32 = _Encoding(encode_u32, Reader.u32)
+_U32_POSITIVE = _Encoding(encode_u32, _positive(Reader.u32))
+_VARINT = _Encoding(encode_varint, _positive(Reader.varint))
+_TEXT = _Encoding(encode_text, Reader.text)
+_BINARY = _Encoding(encode_binary, Reader.binary)
+_PAIR = _Encoding(lambda pair: encode_text(pair[0]) + encode_text(pair[1]), _pair)
 
 _WILL_AND_PUBLISH = frozenset({PacketType.WILL, PacketType.PUBLISH})
 _AUTHENTICATION = frozenset({PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH})
-_ANSWERS = frozenset(
+_WITH_REASON = frozenset(
     {
         PacketType.CONNACK, PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP,
         PacketType.SUBACK, PacketType.UNSUBACK, PacketType.DISCONNECT, PacketType.AUTH,
     }
 )  # fmt: skip
-_GREETINGS = frozenset({PacketType.CONNECT, PacketType.CONNACK})
-_ACCEPTANCE = frozenset({PacketType.CONNACK})
-_REQUEST = frozenset({PacketType.CONNECT})
+_HANDSHAKE = frozenset({PacketType.CONNECT, PacketType.CONNACK})
+_CONNACK = frozenset({PacketType.CONNACK})
+_CONNECT = frozenset({PacketType.CONNECT})
 
-_TABLE: dict[Property, tuple[_Form, frozenset[PacketType]]] = {
+_TABLE: dict[Property, tuple[_Encoding, frozenset[PacketType]]] = {
     Property.PAYLOAD_FORMAT: (_FLAG, _WILL_AND_PUBLISH),
     Property.MESSAGE_EXPIRY_S: (_U32, _WILL_AND_PUBLISH),
     Property.CONTENT_TYPE: (_TEXT, _WILL_AND_PUBLISH),
     Property.RESPONSE_TOPIC: (_TEXT, _WILL_AND_PUBLISH),
     Property.CORRELATION_DATA: (_BINARY, _WILL_AND_PUBLISH),
     Property.SUBSCRIPTION_ID: (_VARINT, frozenset({PacketType.PUBLISH, PacketType.SUBSCRIBE})),
-    Property.SESSION_EXPIRY_S: (_U32, _GREETINGS | {PacketType.DISCONNECT}),
-    Property.ASSIGNED_CLIENT_ID: (_TEXT, _ACCEPTANCE),
-    Property.SERVER_KEEP_ALIVE_S: (_U16, _ACCEPTANCE),
+    Property.SESSION_EXPIRY_S: (_U32, _HANDSHAKE | {PacketType.DISCONNECT}),
+    Property.ASSIGNED_CLIENT_ID: (_TEXT, _CONNACK),
+    Property.SERVER_KEEP_ALIVE_S: (_U16, _CONNACK),
     Property.AUTHENTICATION_METHOD: (_TEXT, _AUTHENTICATION),
     Property.AUTHENTICATION_DATA: (_BINARY, _AUTHENTICATION),
-    Property.REQUEST_PROBLEM_INFORMATION: (_FLAG, _REQUEST),
+    Property.REQUEST_PROBLEM_INFORMATION: (_FLAG, _CONNECT),
     Property.WILL_DELAY_S: (_U32, frozenset({PacketType.WILL})),
-    Property.REQUEST_RESPONSE_INFORMATION: (_FLAG, _REQUEST),
-    Property.RESPONSE_INFORMATION: (_TEXT, _ACCEPTANCE),
-    Property.SERVER_REFERENCE: (_TEXT, _ACCEPTANCE | {PacketType.DISCONNECT}),
-    Property.REASON_STRING: (_TEXT, _ANSWERS),
-    Property.RECEIVE_MAXIMUM: (_U16_POSITIVE, _GREETINGS),
-    Property.TOPIC_ALIAS_MAXIMUM: (_U16, _GREETINGS),
+    Property.REQUEST_RESPONSE_INFORMATION: (_FLAG, _CONNECT),
+    Property.RESPONSE_INFORMATION: (_TEXT, _CONNACK),
+    Property.SERVER_REFERENCE: (_TEXT, _CONNACK | {PacketType.DISCONNECT}),
+    Property.REASON_STRING: (_TEXT, _WITH_REASON),
+    Property.RECEIVE_MAXIMUM: (_U16_POSITIVE, _HANDSHAKE),
+    Property.TOPIC_ALIAS_MAXIMUM: (_U16, _HANDSHAKE),
     Property.TOPIC_ALIAS: (_U16_POSITIVE, frozenset({PacketType.PUBLISH})),
-    Property.MAXIMUM_QOS: (_FLAG, _ACCEPTANCE),
-    Property.RETAIN_AVAILABLE: (_FLAG, _ACCEPTANCE),
+    Property.MAXIMUM_QOS: (_FLAG, _CONNACK),
+    Property.RETAIN_AVAILABLE: (_FLAG, _CONNACK),
     Property.USER_PROPERTY: (_PAIR, frozenset(PacketType) - {PacketType.PINGREQ, PacketType.PINGRESP}),
-    Property.MAXIMUM_PACKET_SIZE: (_U32_POSITIVE, _GREETINGS),
-    Property.WILDCARD_AVAILABLE: (_FLAG, _ACCEPTANCE),
-    Property.SUBSCRIPTION_ID_AVAILABLE: (_FLAG, _ACCEPTANCE),
-    Property.SHARED_AVAILABLE: (_FLAG, _ACCEPTANCE),
+    Property.MAXIMUM_PACKET_SIZE: (_U32_POSITIVE, _HANDSHAKE),
+    Property.WILDCARD_AVAILABLE: (_FLAG, _CONNACK),
+    Property.SUBSCRIPTION_ID_AVAILABLE: (_FLAG, _CONNACK),
+    Property.SHARED_AVAILABLE: (_FLAG, _CONNACK),
 }
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """All of them with their length in front."""
+    """All properties, preceded by their length."""
     octets = bytearray()
     for key, value in properties.items():
         write = _TABLE[key][0].write
@@ -149,7 +149,7 @@ def encode_properties(properties: Properties) -> bytes:
 
 
 def read_properties(reader: Reader, kind: PacketType) -> Properties:
-    """The properties of a packet of this kind."""
+    """Read the properties of a packet of this type."""
     length = reader.varint()
     if not length:
         return NO_PROPERTIES
@@ -159,15 +159,15 @@ def read_properties(reader: Reader, kind: PacketType) -> Properties:
         code = inner.varint()
         key = _KNOWN.get(code)
         if key is None:
-            raise PeerError(f"0x{code:02x} is no property of MQTT 5")
-        form, kinds = _TABLE[key]
-        if kind not in kinds:
-            raise PeerError(f"the property {_name(key)} does not belong on {kind.name}")
-        value = form.read(inner)
+            raise PeerError(f"0x{code:02x} is not a property of MQTT 5")
+        encoding, packet_types = _TABLE[key]
+        if kind not in packet_types:
+            raise PeerError(f"the property {_name(key)} is not allowed on {kind.name}")
+        value = encoding.read(inner)
         if key in REPEATABLE:
             found.setdefault(key, []).append(value)
         elif key in found:
-            raise PeerError(f"the property {_name(key)} stands twice on one packet")
+            raise PeerError(f"the property {_name(key)} appears twice on one packet")
         else:
             found[key] = value
     for key in REPEATABLE & found.keys():

@@ -1,17 +1,17 @@
-"""What do the numbers mean with which an MQTT peer says yes or no?
+"""What do the reason codes of MQTT mean?
 
-MQTT 5 has one list for all packets; MQTT 3.1.1 has five refusals of its own. Only words: what follows from a code is
-decided elsewhere.
+MQTT 5 has one list for all packets; MQTT 3.1.1 has five return codes of its own. Only texts: the caller decides what
+follows from a code.
 """
 
 from enum import IntEnum
 
 FAILURE = 0x80
-"""From here on a code is a refusal."""
+"""Codes from here on are failures."""
 
 
 class Reason(IntEnum):
-    """The codes that this package uses itself."""
+    """The codes that this package itself uses."""
 
     SUCCESS = 0x00
     DISCONNECT_WITH_WILL = 0x04
@@ -23,7 +23,7 @@ class Reason(IntEnum):
     ID_NOT_FOUND = 0x92
 
 
-_WORDS = {
+_REASON_TEXTS = {
     0x00: "success",
     0x01: "granted QoS 1",
     0x02: "granted QoS 2",
@@ -69,23 +69,23 @@ _WORDS = {
     0xA2: "wildcard subscriptions not supported",
 }
 
-# What an MQTT 3.1.1 server answers to CONNECT, as the code that MQTT 5 has for it.
+# The return codes of an MQTT 3.1.1 CONNACK -> the reason codes of MQTT 5.
 _RETURN_CODES = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 
 
-def in_words(code: int, reason_string: str = "") -> str:
-    """The meaning, the number, and what the peer added in its own words."""
-    words = f"{_WORDS.get(code, 'unknown reason')} (0x{code:02x})"
-    return f"{words}: {reason_string}" if reason_string else words
+def reason_text(code: int, reason_string: str = "") -> str:
+    """The meaning, the number, and the peer's own reason string."""
+    text = f"{_REASON_TEXTS.get(code, 'unknown reason')} (0x{code:02x})"
+    return f"{text}: {reason_string}" if reason_string else text
 
 
-def refusal_of(return_code: int) -> int:
+def reason_code_of(return_code: int) -> int:
     """The reason code for a return code of MQTT 3.1.1."""
     return _RETURN_CODES.get(return_code, FAILURE)
 
 
 def return_code_of(code: int) -> int:
-    """The return code of MQTT 3.1.1 for a reason code; 'server unavailable' where it has no word."""
+    """The return code of MQTT 3.1.1 for a reason code; 'server unavailable' if there is none."""
     if code < FAILURE:
         return 0
     return next((old for old, new in _RETURN_CODES.items() if new == code), 3)

@@ -1,28 +1,28 @@
-"""Which texts are topic names, and which are topic filters?
+"""Which texts are valid topic names, and which are valid topic filters?
 
-Names go with messages and hold no wildcards; filters go with subscriptions and may (section 4.7 of both
-specifications). Says what is wrong with a text, or None; whose fault that is depends on who wrote it.
+Messages have names, which contain no wildcards; subscriptions have filters, which may (section 4.7 of both
+specifications). Returns what is wrong with a text, or None; the caller knows whether the user or the peer wrote it.
 """
 
 SHARE = "$share"
 
 
 def name_fault(topic: str) -> str | None:
-    """What keeps this from being the topic of a message."""
+    """Why this is not a valid topic of a message, or None."""
     if not topic:
         return "a topic is empty"
     if "+" in topic or "#" in topic:
-        return f"the topic {topic!r} of a message holds a wildcard (+ or #)"
+        return f"the topic {topic!r} of a message contains a wildcard (+ or #)"
     return None
 
 
 def filter_fault(text: str) -> str | None:
-    """What keeps this from being subscribed to; shared subscriptions included."""
+    """Why this is not a valid filter, or None; covers shared subscriptions too."""
     if text == SHARE or text.startswith(f"{SHARE}/"):
         _, _, share_and_filter = text.partition("/")
         name, _, text = share_and_filter.partition("/")
         if not name or "+" in name or "#" in name or not text:
-            return f"a shared subscription reads {SHARE}/NAME/FILTER, without wildcards in NAME"
+            return f"a shared subscription is {SHARE}/NAME/FILTER, without wildcards in NAME"
     if not text:
         return "a topic filter is empty"
     levels = text.split("/")
@@ -34,5 +34,5 @@ def filter_fault(text: str) -> str | None:
 
 
 def shared(group: str, text: str) -> str:
-    """A filter whose messages are shared out among all who subscribe with the same group."""
+    """A filter whose messages are distributed among all subscribers of the same group."""
     return f"{SHARE}/{group}/{text}"

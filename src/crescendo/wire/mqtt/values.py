@@ -1,8 +1,8 @@
 """How are the values inside an MQTT packet written and read?
 
-Numbers, variable byte integers, texts and binary strings (section 1.5 of both specifications). A `Reader` walks over
-one packet and never past it: every length that a peer states is checked against the bytes that are there, and whatever
-is wrong is a PeerError. Knows no packet.
+Numbers, variable byte integers, texts and binary strings (section 1.5 of both specifications). A `Reader` never reads
+past the end of its packet: every length that a peer states is checked against the available bytes, and any violation is
+a PeerError. Knows no packet types.
 """
 
 import struct
@@ -25,9 +25,9 @@ def encode_u32(value: int) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first, in as few bytes as possible."""
+    """Seven bits per byte, lowest first, in as few bytes as possible."""
     if not 0 <= value <= MAX_VARINT:
-        raise ConfigError(f"{value} is outside 0 to {MAX_VARINT}, the lengths that MQTT can write")
+        raise ConfigError(f"{value} is outside 0 to {MAX_VARINT}, the lengths that MQTT can encode")
     octets = bytearray()
     while value > 0x7F:
         octets.append(value & 0x7F | 0x80)
@@ -38,7 +38,7 @@ def encode_varint(value: int) -> bytes:
 
 def encode_binary(value: bytes) -> bytes:
     if len(value) > MAX_STRING_BYTES:
-        raise ConfigError(f"a text of {len(value)} bytes is longer than the {MAX_STRING_BYTES} that MQTT can write")
+        raise ConfigError(f"a text of {len(value)} bytes is longer than the {MAX_STRING_BYTES} that MQTT can encode")
     return _U16.pack(len(value)) + value
 
 
@@ -52,9 +52,9 @@ def encode_text(value: str) -> bytes:
 
 
 def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int] | None:
-    """A variable byte integer and the position behind it; None when its last byte has not come.
+    """A variable byte integer and the position after it; None if its last byte has not arrived.
 
-    Longer spellings of the same number are refused: MQTT 5 forbids them and nobody writes them.
+    Non-minimal encodings are refused: MQTT 5 forbids them and no known implementation writes them.
     """
     value = 0
     for index in range(_VARINT_BYTES):
@@ -64,13 +64,13 @@ def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int] | 
         value |= (octet & 0x7F) << (7 * index)
         if octet < 0x80:
             if octet == 0 and index:
-                raise PeerError("a length is written in more bytes than it needs")
+                raise PeerError("a length is encoded in more bytes than it needs")
             return value, position + index + 1
     raise PeerError(f"a length takes more than {_VARINT_BYTES} bytes")
 
 
 class Reader:
-    """A walk over the bytes of one packet."""
+    """A cursor over the bytes of one packet."""
 
     __slots__ = ("_data", "position")
 
@@ -96,14 +96,14 @@ class Reader:
     def varint(self) -> int:
         found = read_varint(self._data, self.position, len(self._data))
         if found is None:
-            raise PeerError("a packet is cut off")
+            raise PeerError("a packet is truncated")
         value, self.position = found
         return value
 
     def raw(self, length: int) -> memoryview:
         end = self.position + length
         if end > len(self._data):
-            raise PeerError("a packet is cut off, or a length in it is larger than the packet")
+            raise PeerError("a packet is truncated, or a length in it exceeds the packet")
         octets = self._data[self.position : end]
         self.position = end
         return octets
@@ -125,4 +125,4 @@ class Reader:
 
     def finish(self) -> None:
         if self.left:
-            raise PeerError(f"a packet has {self.left} bytes more than its fields")
+            raise PeerError(f"a packet has {self.left} bytes after its last field")

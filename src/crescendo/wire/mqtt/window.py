@@ -1,8 +1,8 @@
-"""Which of our packets are in flight, and which message does an acknowledgement mean?
+"""Which of our packets are in flight, and to which message does an acknowledgement refer?
 
-Packet identifiers are 1 to 65,535 and go round. Each packet that needs one takes the next, so an identifier stands for
-exactly one of the last 65,535 packets, and the number of a packet (0, 1, 2, … in order of sending) can be told from it.
-No identifier is given out while its last packet is open. Acknowledgements may come in any order.
+Packet identifiers run from 1 to 65,535 and wrap around. Each packet that needs one takes the next, so an identifier
+maps to exactly one of the last 65,535 packets and gives its number (0, 1, 2, … in sending order). An identifier is not
+reused while its previous packet is in flight. Acknowledgements may arrive in any order.
 """
 
 from collections.abc import Iterator
@@ -31,30 +31,30 @@ def ids_of(first_number: int, count: int) -> npt.NDArray[np.uint16]:
 
 
 class Window:
-    """Our identifiers, each with the answer it waits for."""
+    """Our identifiers, each with the answer it awaits."""
 
     def __init__(self, limit: int = IDS) -> None:
-        self.limit = limit  # how many the other side takes before it has answered one
+        self.limit = limit  # how many packets the peer accepts unanswered
         self.in_flight = 0
         self.next_number = 0
         self._oldest = 0
-        self._awaited = bytearray(IDS + 1)  # by identifier: the kind of the answer
-        self._busy = bytearray(IDS + 1)  # the same as 0 and 1, to be searched
+        self._awaited = bytearray(IDS + 1)  # by identifier: the packet type of the answer
+        self._busy = bytearray(IDS + 1)  # the same as 0 and 1, for a fast search
         self._awaited_column = np.frombuffer(self._awaited, np.uint8)
         self._busy_column = np.frombuffer(self._busy, np.uint8)
 
     @property
     def room(self) -> int:
-        """How many packets may go out now."""
+        """How many packets may be sent now."""
         span = self.next_number - self._oldest
         return max(min(self.limit - self.in_flight, IDS - span), 0)
 
     def take(self, count: int, awaited: PacketType) -> int:
-        """Give the next `count` identifiers out; the number of the first."""
+        """Allocate the next `count` identifiers; returns the number of the first."""
         first = self.next_number
         if first + count - self._oldest > IDS:
-            raise ValueError(f"{count} packet identifiers, where {IDS - (first - self._oldest)} are free")
-        for low, high in _stretches(first, first + count):
+            raise ValueError(f"{count} packet identifiers requested where {IDS - (first - self._oldest)} are free")
+        for low, high in _id_ranges(first, first + count):
             self._awaited_column[low:high] = awaited
             self._busy_column[low:high] = 1
         self.next_number += count
@@ -65,7 +65,7 @@ class Window:
         return self._awaited[packet_id] == answer
 
     def answered_one(self, packet_id: int, answer: PacketType, *, then: PacketType | None = None) -> int:
-        """An answer came; the number of the packet it is for. `then` is the next answer to wait for."""
+        """Take an answer; returns the number of its packet. `then` is the next answer to await."""
         if self._awaited[packet_id] != answer:
             raise _unexpected(answer, packet_id)
         number = self._number(packet_id)
@@ -81,7 +81,7 @@ class Window:
     def answered(
         self, ids: npt.NDArray[np.uint16], answer: PacketType, *, then: PacketType | None = None
     ) -> list[Range]:
-        """Many answers came; the numbers they are for, as ranges in the order of arrival."""
+        """Take many answers; returns the numbers of their packets as ranges in arrival order."""
         unexpected = self._awaited_column[ids] != answer
         if unexpected.any():
             raise _unexpected(answer, int(ids[unexpected.argmax()]))
@@ -89,7 +89,7 @@ class Window:
         numbers = last - (last - (ids.astype(np.int64) - 1)) % IDS
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
         if len(breaks) and len(np.unique(numbers)) != len(numbers):
-            raise PeerError(f"{answer.name} came twice for one packet")
+            raise PeerError(f"{answer.name} arrived twice for one packet")
         self._awaited_column[ids] = _FREE if then is None else then
         if then is None:
             self._busy_column[ids] = 0
@@ -104,8 +104,8 @@ class Window:
         return last - (last - (packet_id - 1)) % IDS
 
     def _advance(self) -> None:
-        """Move the far end of the window up to the oldest packet that is still open."""
-        for low, high in _stretches(self._oldest, self.next_number):
+        """Move the start of the window up to the oldest packet still in flight."""
+        for low, high in _id_ranges(self._oldest, self.next_number):
             at = self._busy.find(_BUSY, low, high)
             if at >= 0:
                 self._oldest += at - low
@@ -113,8 +113,8 @@ class Window:
             self._oldest += high - low
 
 
-def _stretches(first: int, end: int) -> Iterator[Range]:
-    """The identifiers of the numbers first to end (exclusive), in at most two stretches of the circle."""
+def _id_ranges(first: int, end: int) -> Iterator[Range]:
+    """The identifiers of the numbers first to end (exclusive), in at most two ranges because they wrap around."""
     count = end - first
     low = first % IDS + 1
     before_wrap = min(count, IDS + 1 - low)
@@ -125,4 +125,4 @@ def _stretches(first: int, end: int) -> Iterator[Range]:
 
 
 def _unexpected(answer: PacketType, packet_id: int) -> PeerError:
-    return PeerError(f"{answer.name} for packet {packet_id}, which waits for no such answer")
+    return PeerError(f"{answer.name} for packet {packet_id}, which does not await that answer")

@@ -1,8 +1,8 @@
-"""What does a client say to a broker, in each version of STOMP?
+"""Which headers does a client send with each command, in each version of STOMP?
 
-One function a command, each returning the headers that the version demands; the frames codec writes them. A wish that
-the version cannot express is refused with a sentence, never dropped. Knows the headers by which ActiveMQ, Artemis and
-RabbitMQ name durable subscriptions, and no broker otherwise.
+One function per command returns the headers that the version requires; the frames codec writes them. A request that
+the version cannot express is refused with an error, never dropped. Knows the headers by which ActiveMQ, Artemis and
+RabbitMQ name durable subscriptions, and nothing else about brokers.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Ack(StrEnum):
 
 
 class BrokerDialect(StrEnum):
-    """Whose headers make a subscription durable."""
+    """The broker whose headers make a subscription durable."""
 
     ACTIVEMQ = "activemq"
     ARTEMIS = "artemis"
@@ -31,13 +31,13 @@ class BrokerDialect(StrEnum):
 
 
 def durable(broker: BrokerDialect, name: str) -> Headers:
-    """Headers for SUBSCRIBE, and for the UNSUBSCRIBE that ends it. The first two also need a client id on CONNECT."""
+    """Headers for SUBSCRIBE and its UNSUBSCRIBE. ActiveMQ and Artemis also need a client id on CONNECT."""
     match broker:
         case BrokerDialect.ACTIVEMQ:
             return {"activemq.subscriptionName": name}
         case BrokerDialect.ARTEMIS:
             return {"durable-subscription-name": name}
-        case BrokerDialect.RABBITMQ:  # its durable subscription is a queue that is named after the id
+        case BrokerDialect.RABBITMQ:  # its durable subscription is a queue with this name
             return {"durable": "true", "auto-delete": "false", "x-queue-name": name}
 
 
@@ -73,7 +73,7 @@ def send(
     receipt: str | None = None,
     more: Mapping[str, str] | None = None,
 ) -> Headers:
-    """The receipt comes last: batches patch it there. A time to live is an absolute time, so it needs the clock's."""
+    """The receipt comes last: batches patch it there. `expires` is an absolute time, so `ttl_ms` needs `now_ms`."""
     headers = {"destination": destination}
     if persistent:
         headers["persistent"] = "true"
@@ -81,7 +81,7 @@ def send(
         headers["priority"] = str(priority)
     if ttl_ms is not None:
         if now_ms is None:
-            raise ConfigError("STOMP states when a message expires, so a ttl needs the time of day")
+            raise ConfigError("STOMP sends the time at which a message expires, so a ttl needs the current time")
         headers["expires"] = str(now_ms + ttl_ms)
     headers = _with(headers, more)
     return _optional(headers, transaction=transaction, receipt=receipt)
@@ -112,7 +112,7 @@ def unsubscribe(
     more: Mapping[str, str] | None = None,
 ) -> Headers:
     headers = {"id": subscription}
-    if version is Version.V1_0:  # which knows subscriptions by their destination too
+    if version is Version.V1_0:  # also identifies subscriptions by destination
         headers = _optional(headers, destination=destination)
     return _optional(_with(headers, more), receipt=receipt)
 
@@ -152,5 +152,5 @@ def _optional(headers: Headers, **values: str | None) -> Headers:
 def _with(headers: Headers, more: Mapping[str, str] | None) -> Headers:
     for name in more or ():
         if name in headers:
-            raise ConfigError(f"the header {name} is set already")
+            raise ConfigError(f"the header {name} is already set")
     return headers | dict(more or {})

@@ -1,7 +1,7 @@
-"""How does text become part of a STOMP header, in each version of the protocol?
+"""How is text escaped in a STOMP header, in each version of the protocol?
 
 1.0 escapes nothing, 1.1 escapes backslash, line feed and colon, 1.2 also the carriage return; CONNECT and CONNECTED
-are never escaped. What a version cannot write is refused here, because sent as it is it would become another header.
+are never escaped. Text that a version cannot escape is refused here: sent as it is, it would become another header.
 """
 
 import re
@@ -11,7 +11,7 @@ from crescendo.model.errors import ConfigError, PeerError
 
 
 class Version(StrEnum):
-    """The versions, in the words of the `version` header."""
+    """The versions, as the `version` header spells them."""
 
     V1_0 = "1.0"
     V1_1 = "1.1"
@@ -30,7 +30,7 @@ _SEQUENCE = re.compile(r"\\.?", re.DOTALL)
 
 
 def escape(text: str, version: Version) -> str:
-    """The text as it stands in a header of this version."""
+    """The text as a header of this version spells it."""
     escaped = text.translate(_TABLES[version])
     if _UNWRITABLE.search(escaped):
         raise ConfigError(f"STOMP {version} cannot carry {text!r} in a header")
@@ -46,7 +46,7 @@ def escape_name(text: str, version: Version) -> str:
 
 
 def unescape(text: str, version: Version) -> str:
-    """What a header of this version says."""
+    """The text that a header of this version encodes."""
     meanings = _MEANINGS[version]
     if not meanings or "\\" not in text:
         return text
@@ -55,6 +55,6 @@ def unescape(text: str, version: Version) -> str:
         try:
             return meanings[found[0]]
         except KeyError:
-            raise PeerError(f"{found[0]!r} is no escape sequence of STOMP {version}") from None
+            raise PeerError(f"{found[0]!r} is not an escape sequence of STOMP {version}") from None
 
     return _SEQUENCE.sub(meaning, text)

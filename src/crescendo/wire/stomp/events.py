@@ -18,14 +18,14 @@ MAX_REASON = 400
 
 
 class Connected(NamedTuple):
-    """The server let us in."""
+    """The server accepted the connection."""
 
     agreement: Agreement
     server: str
 
 
-class Texts(Sequence[str]):
-    """One header of each message in a batch, read when somebody asks: most only ask for the last."""
+class HeaderValues(Sequence[str]):
+    """One header of each message in a batch, decoded on access: most callers need only the last."""
 
     def __init__(self, rows: Octets, version: Version) -> None:
         self._rows = rows
@@ -42,19 +42,19 @@ class Texts(Sequence[str]):
 
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
-            return Texts(self._rows[index], self._version)
+            return HeaderValues(self._rows[index], self._version)
         return unescape(self._rows[index].tobytes().decode(), self._version)
 
 
 class Deliveries(NamedTuple):
-    """Messages that arrived together and look alike.
+    """Messages that arrived together and differ only in body and in digits of their headers.
 
-    `bodies` has one row a message and is a view into the receive buffer, valid until the next `receive_buffer()`; so
-    are the ids. `headers` are those of the first message; numbers in its ids and times differ in the others.
+    `bodies` has one row per message and is a view into the receive buffer, valid until the next `receive_buffer()`; so
+    are the ids. `headers` are those of the first message; the others differ in the digits of ids and times.
     """
 
     subscription: str
-    ids: Sequence[str]  # by which they are acknowledged; empty texts where the server will not have them acknowledged
+    ids: Sequence[str]  # for acknowledgements; empty if the server expects none
     bodies: Octets
     headers: dict[str, str]
     redelivered: bool
@@ -62,14 +62,14 @@ class Deliveries(NamedTuple):
 
 
 class Receipts(NamedTuple):
-    """The server has done what was asked with these receipt ids, in this order."""
+    """The server has processed the frames with these receipt ids, in this order."""
 
     ids: Sequence[str]
-    numbers: npt.NDArray[np.int64] | None  # the same as numbers, where many came together and all of them are
+    numbers: npt.NDArray[np.int64] | None  # the ids of a batch as numbers, if all of them are
 
 
 class Failed(NamedTuple):
-    """An ERROR frame in the server's own words; the connection is over."""
+    """An ERROR frame with the server's own text; the connection is over."""
 
     reason: str
     receipt: str | None
@@ -79,11 +79,11 @@ Event = Connected | Deliveries | Receipts | Failed
 
 
 def reason_of(headers: dict[str, str], body: bytes) -> str:
-    """One line from an ERROR frame: its message, and what its body adds."""
+    """One line from an ERROR frame: its message, plus its body if that adds anything."""
     message = _one_line(headers.get("message", ""))
     detail = _one_line(body[: 4 * MAX_REASON].decode(errors="replace"))
-    words = ": ".join(part for part in (message, detail if detail != message else "") if part)
-    return words[:MAX_REASON] or "no reason given"
+    text = ": ".join(part for part in (message, detail if detail != message else "") if part)
+    return text[:MAX_REASON] or "no reason given"
 
 
 def _one_line(text: str) -> str:

@@ -1,8 +1,8 @@
 """How is one STOMP frame written and read?
 
-The exact scalar codec: a command, headers, a body, a NUL. The reader looks at no byte twice, however small the pieces
-in which a frame arrives. Every length is limited, the first of repeated headers wins, and a carriage return at the end
-of a line is dropped in every version: 1.0 and 1.1 did not know it, but no peer ever means it. Judges no command.
+The exact scalar codec: a command, headers, a body, a NUL. The reader scans no byte twice, however small the chunks in
+which a frame arrives. Every length is limited, the first of repeated headers wins, and a carriage return at the end of
+a line is dropped in every version: 1.0 and 1.1 do not define it, but no peer sends it as data. Checks no command.
 """
 
 import re
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
 
 class LocatedFrame(NamedTuple):
-    """A frame and where it stands in the buffer; `end` is behind its NUL."""
+    """A frame and its position in the buffer; `end` is after its NUL."""
 
     frame: Frame
     start: int
@@ -45,12 +45,12 @@ class LocatedFrame(NamedTuple):
 def encode_frame(
     command: str, headers: Mapping[str, str], body: bytes | memoryview = b"", *, version: Version, sized: bool = False
 ) -> bytes:
-    """Write one frame; `sized` states the length of the body, which must be done when it may contain a NUL."""
+    """Encode one frame; `sized` adds content-length, which a body with a NUL requires."""
     if CONTENT_LENGTH in headers:
-        raise ConfigError(f"{CONTENT_LENGTH} is counted, not given")
+        raise ConfigError(f"{CONTENT_LENGTH} is computed, not given")
     octets = bytes(body)
     if not sized and b"\0" in octets:
-        raise ConfigError("a body with a NUL needs its length in front of it")
+        raise ConfigError("a body with a NUL needs a content-length")
     rules = Version.V1_0 if command in _UNESCAPED else version
     lines = [command]
     lines += [f"{escape_name(name, rules)}:{escape(value, rules)}" for name, value in headers.items()]
@@ -59,7 +59,7 @@ def encode_frame(
     try:
         return b"%b\n\n%b\0" % ("\n".join(lines).encode(), octets)
     except UnicodeEncodeError:
-        raise ConfigError("a STOMP header is UTF-8; this text is not") from None
+        raise ConfigError("this text cannot be encoded as UTF-8, as a STOMP header requires") from None
 
 
 class _Head(NamedTuple):
@@ -70,7 +70,7 @@ class _Head(NamedTuple):
 
 
 class Reader:
-    """Finds frames in a buffer that grows. Offsets are relative to the frame, because the buffer may be moved."""
+    """Finds frames in a growing buffer. Offsets are relative to the frame, because its bytes may be moved."""
 
     def __init__(self, *, max_header_bytes: int = MAX_HEADER_BYTES, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.version = Version.V1_2
@@ -80,7 +80,7 @@ class Reader:
         self._searched = 0
 
     def forget(self) -> None:
-        """The frame at the front was taken by somebody else."""
+        """Discard the state of the frame at the front: the batch path has consumed it."""
         self._head = None
         self._searched = 0
 
@@ -92,7 +92,7 @@ class Reader:
         body_start = start + head.body_offset
         if head.body_length == _NO_LENGTH:
             body_end = buffer.find(0, start + self._searched, end)
-            # A NUL that comes late does not excuse what stands before it, however the bytes were cut.
+            # Enforce the limit even if the NUL has arrived, so that chunking makes no difference.
             if (end if body_end < 0 else body_end) - body_start > self._max_body_bytes:
                 raise PeerError(f"a body of more than {self._max_body_bytes} bytes")
             if body_end < 0:
@@ -114,7 +114,7 @@ class Reader:
         found = _HEAD_END.search(buffer, start + self._searched, min(end, limit))
         if found is None:
             if buffer.find(_LINE_FEED, start, min(end, start + MAX_COMMAND_BYTES)) < 0:
-                self._check_beginning(buffer[start : min(end, start + MAX_COMMAND_BYTES)])
+                self._check_start(buffer[start : min(end, start + MAX_COMMAND_BYTES)])
             if end >= limit:
                 raise PeerError(f"headers of more than {self._max_header_bytes} bytes")
             self._searched = max(end - start - 2, 0)
@@ -126,10 +126,10 @@ class Reader:
         self._head = _Head(command, headers, offset, length)
         return self._head
 
-    def _check_beginning(self, octets: bytearray) -> None:
-        """Something that is not STOMP might never send a line feed, and then we would wait for ever."""
+    def _check_start(self, octets: bytearray) -> None:
+        """A peer that does not speak STOMP might never send a line feed, and we would wait for ever."""
         if len(octets) >= MAX_COMMAND_BYTES or 0 in octets:
-            raise PeerError(f"{bytes(octets)!r} is not the beginning of a STOMP frame")
+            raise PeerError(f"{bytes(octets)!r} is not the start of a STOMP frame")
 
     def _decode_head(self, octets: bytearray) -> tuple[str, dict[str, str]]:
         try:
@@ -138,7 +138,7 @@ class Reader:
             raise PeerError("headers that are not UTF-8") from None
         if "\r" in text:
             text = "\n".join(line.removesuffix("\r") for line in text.split("\n"))
-            if "\r" in text:  # 1.2 would have escaped it, and the others could not say it back
+            if "\r" in text:  # 1.2 escapes it, and the other versions could not send it back
                 raise PeerError("a carriage return within a header")
         if "\0" in text:
             raise PeerError("a frame that ends within its headers")
@@ -147,7 +147,7 @@ class Reader:
             raise PeerError(f"more than {MAX_HEADERS} headers")
         command = lines[0]
         try:
-            # Backwards, so that the first of repeated headers is the one that stays.
+            # In reverse, so that the first of repeated headers wins.
             headers: dict[str, str] = dict([line.split(":", 1) for line in lines[:0:-1]])
         except ValueError:
             raise PeerError("a header without a colon") from None
@@ -156,7 +156,7 @@ class Reader:
         return command, headers
 
     def _unescaped(self, lines: list[str]) -> dict[str, str]:
-        # Two spellings may mean the same name, so the first is chosen among the unescaped ones.
+        # Two spellings may encode the same name, so the first must be chosen after unescaping.
         headers: dict[str, str] = {}
         for line in lines[1:]:
             name, _, value = line.partition(":")
@@ -169,15 +169,15 @@ class Reader:
             return _NO_LENGTH
         text = text.strip(" ")
         if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise PeerError(f"{text[:40]!r} is no length of a body")
+            raise PeerError(f"{text[:40]!r} is not a valid content-length")
         length = int(text)
         if length > self._max_body_bytes:
-            raise PeerError(f"a body of {length} bytes, where {self._max_body_bytes} are the limit")
+            raise PeerError(f"a body of {length} bytes where {self._max_body_bytes} is the limit")
         return length
 
 
 def skip_line_ends(buffer: bytearray, start: int, end: int) -> int:
-    """The position behind the line ends between two frames, which are signs of life."""
+    """The position after the line ends between two frames, which are heart-beats."""
     while start < end and buffer[start] in {_LINE_FEED, _RETURN}:
         start += 1
     return start

@@ -1,7 +1,7 @@
-"""What do two STOMP peers agree on before the first message?
+"""What do two STOMP peers negotiate before the first message?
 
-The version (the highest that both know) and how often each sends a sign of life. Pure arithmetic over the headers of
-CONNECT and CONNECTED; nobody waits here.
+The version (the highest that both support) and how often each sends a heart-beat. Pure arithmetic over the headers of
+CONNECT and CONNECTED; it never waits.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ MAX_HEARTBEAT_MS = 2**31 - 1
 
 
 class Heartbeats(NamedTuple):
-    """How often one side can send a sign of life, and how often it would like to see one; 0 is never."""
+    """How often one side can send heart-beats, and how often it wants to receive them; 0 is never."""
 
     can_send_ms: int = 0
     wants_ms: int = 0
@@ -25,7 +25,7 @@ class Heartbeats(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What holds from now on, seen from our side."""
+    """The negotiated settings, from our point of view."""
 
     version: Version
     send_every_ms: int
@@ -33,17 +33,17 @@ class Agreement(NamedTuple):
 
 
 def heartbeats_of(text: str | None) -> Heartbeats:
-    """Read a heart-beat header; without one nobody sends signs of life."""
+    """Parse a heart-beat header; without one neither side sends heart-beats."""
     if text is None:
         return Heartbeats()
     numbers = [part.strip(" ") for part in text.split(",")]
     if len(numbers) != 2 or not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in numbers):
-        raise PeerError(f"{text[:40]!r} is no heart-beat header")
+        raise PeerError(f"{text[:40]!r} is not a valid heart-beat header")
     return Heartbeats(*(min(int(part), MAX_HEARTBEAT_MS) for part in numbers))
 
 
 def agreed(version: Version, ours: Heartbeats, theirs: Heartbeats) -> Agreement:
-    """Each direction beats at the slower of the two wishes, or not at all when one side will not."""
+    """Each direction uses the slower of the two intervals, or none if either side is 0."""
     if version is Version.V1_0:
         return Agreement(version, 0, 0)
     return Agreement(version, _slower(ours.can_send_ms, theirs.wants_ms), _slower(theirs.can_send_ms, ours.wants_ms))
@@ -54,15 +54,15 @@ def _slower(can_ms: int, wants_ms: int) -> int:
 
 
 def accept_version(offered: Iterable[Version]) -> str | None:
-    """The accept-version header of a client; None when it knows 1.0 only, which has no such header."""
+    """The accept-version header of a client; None if it offers only 1.0, which has no such header."""
     versions = sorted(offered)
     if not versions:
         raise ConfigError("a STOMP client must offer at least one version")
     return None if versions == [Version.V1_0] else ",".join(versions)
 
 
-def version_answered(text: str | None, offered: Iterable[Version]) -> Version:
-    """As a client: the version that the server chose. A server that does not say speaks 1.0."""
+def version_from_server(text: str | None, offered: Iterable[Version]) -> Version:
+    """As a client: the version that the server chose. A server that states none uses 1.0."""
     chosen = Version.V1_0.value if text is None else text.strip(" ")
     for version in offered:
         if version == chosen:
@@ -70,7 +70,7 @@ def version_answered(text: str | None, offered: Iterable[Version]) -> Version:
     raise PeerError(f"the system chose STOMP {chosen[:20]!r}, which was not offered")
 
 
-def version_chosen(accepts: str | None, known: Iterable[Version] = VERSIONS) -> Version | None:
-    """As a server: the highest version that both know, or None."""
+def choose_version(accepts: str | None, known: Iterable[Version] = VERSIONS) -> Version | None:
+    """As a server: the highest version that both sides support, or None."""
     asked = {Version.V1_0.value} if accepts is None else {part.strip(" ") for part in accepts.split(",")}
     return max((version for version in known if version.value in asked), default=None)
