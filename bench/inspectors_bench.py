@@ -59,8 +59,8 @@ def _watch(kind: str, target: InspectionTarget, every_s: float) -> tuple[float, 
         time.sleep(_STEP_S)
     used_s = time.process_time() - cpu_s
     watch.close(1)
-    assert watch.looks, f"{kind}: not one look succeeded"
-    return used_s / SECONDS * 100, watch.looks
+    assert watch.inspections, f"{kind}: not one look succeeded"
+    return used_s / SECONDS * 100, watch.inspections
 
 
 def _first_looks(kind: str, target: InspectionTarget, pid: int) -> float:

@@ -25,10 +25,10 @@ import psutil
 import uvloop
 
 from crescendo.mlmq.client import Exchange
-from crescendo.mlmq.workloads.assignment import posts_of, workload_assignment
+from crescendo.mlmq.workloads.assignment import client_identities, workload_assignment
 from crescendo.mlmq.workloads.client_group import ClientGroup
 from crescendo.mlmq.workloads.message_content import MessageContent
-from crescendo.mlmq.workloads.recording import EMPTY, OK, WorkloadRecording, judged
+from crescendo.mlmq.workloads.recording import EMPTY, OK, WorkloadRecording, classify
 from crescendo.model.experiment import experiment_from
 from crescendo.processes.die_with_parent import die_with_parent
 
@@ -78,16 +78,18 @@ class Tally(WorkloadRecording):
             self.cpu.append(cpu_seconds())
         self.counting = counting
 
-    def start_close(self, parcel: MessageContent, size: int, stored_ns: int | None) -> None:
+    def record_sent(self, content: MessageContent, size: int, stored_ns: int | None) -> None:
         self.sent += 1
 
-    def arrive(self, receiver: int, parcel: MessageContent | None, size: int, redelivered: bool, now_ns: int) -> None:
+    def record_received(
+        self, receiver: int, content: MessageContent | None, size: int, redelivered: bool, now_ns: int
+    ) -> None:
         self.received += 1
 
-    def request(self, source: str, exchange: Exchange, timeout_ns: int, breakup: bool) -> None:
+    def record_request(self, source: str, exchange: Exchange, timeout_ns: int, breakup: bool) -> None:
         if not self.counting:
             return
-        outcome, duration_ns = judged(exchange, timeout_ns)
+        outcome, duration_ns = classify(exchange, timeout_ns)
         self.counted[outcome] += 1
         if outcome == OK and exchange.kind == "Send" and exchange.times is not None:
             self.sends.append((duration_ns, exchange.network_ns or 0, *exchange.times))
@@ -173,20 +175,20 @@ async def _perform(places: list[str], clients: list[dict[str, Any]], seconds: fl
     }
     experiment = experiment_from(document)
     assignment = workload_assignment("bench", "", 1, places, experiment, 0, (0, 0))
-    company = ClientGroup(posts_of(assignment, experiment), places, 1, experiment, tally)
-    await company.assemble()
+    group = ClientGroup(client_identities(assignment, experiment), places, 1, experiment, tally)
+    await group.connect()
     t0_ns = time.monotonic_ns()
     begun_s = t0_ns / 1e9 + WARM_UP_S
 
     def count(now_ns: int) -> None:
         tally.count(begun_s <= now_ns / 1e9 < begun_s + seconds)
 
-    await company.perform(t0_ns, lambda: False, count)
+    await group.run(t0_ns, lambda: False, count)
     tally.count(False)
-    await company.leave()
-    found = company.findings
+    await group.close()
+    found = group.findings
     if found.violations or found.unresolved:
-        raise SystemExit(f"the books do not balance: {found.violated} {found.untold}")
+        raise SystemExit(f"the books do not balance: {found.violation_texts} {found.unresolved_texts}")
     return seconds
 
 

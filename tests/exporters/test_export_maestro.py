@@ -17,7 +17,7 @@ from hdrh.log import HistogramLogReader
 
 from crescendo.exporters.maestro.export import export_maestro
 from crescendo.inspectors.base import Inspection
-from crescendo.inspectors.kinds.qpid_dispatch import take_answer
+from crescendo.inspectors.kinds.qpid_dispatch import add_answer
 from crescendo.model.errors import ConfigError
 from crescendo.record.summary import SUMMARY
 from exported_runs import (
@@ -59,7 +59,7 @@ def router() -> tuple[Readings, Texts]:
     """Real answers of a real router, as the inspector reads them."""
     inspection = Inspection()
     for kind in ("router", "router.link", "connection", "allocator"):
-        take_answer(inspection, kind, SimpleNamespace(application_properties={"statusCode": 200}, body=answer(kind)))  # type: ignore[arg-type]
+        add_answer(inspection, kind, SimpleNamespace(application_properties={"statusCode": 200}, body=answer(kind)))  # type: ignore[arg-type]
     texts: dict[str, dict[str, str]] = {}
     for (entity, attribute), text in inspection.texts.items():
         texts.setdefault(entity, {})[attribute] = text

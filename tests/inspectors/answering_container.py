@@ -1,4 +1,4 @@
-"""A Proton container that stands where the router would: it answers questions at $management with given messages."""
+"""A Proton container in place of the router: it answers requests to $management with given messages."""
 
 import socket
 import threading
@@ -10,11 +10,11 @@ from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Answering(MessagingHandler):
-    """Gives every asker a reply node of its own. Runs until the block that started it is left."""
+    """Gives every requester a reply node of its own. Runs until its `with` block ends."""
 
     def __init__(self, answer: Callable[[Message], Message | None]) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Answering(MessagingHandler):
             self._replies[question.reply_to].send(answer)
 
     def drop_connections(self) -> None:
-        """As a router does that restarts."""
+        """Like a router that restarts."""
         self._drop.set()
 
     @contextmanager
@@ -73,9 +73,9 @@ class Answering(MessagingHandler):
         thread = threading.Thread(target=Container(self).run)
         thread.start()
         try:
-            assert self._listening.wait(PATIENCE_S)
+            assert self._listening.wait(TIMEOUT_S)
             yield self
         finally:
             self._finish.set()
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
             assert not thread.is_alive()

@@ -1,4 +1,4 @@
-"""The router, beside the systems that the whole suite shares. Only where it is installed."""
+"""The router, in addition to the systems that the whole suite shares. Only where it is installed."""
 
 from collections.abc import Iterator
 

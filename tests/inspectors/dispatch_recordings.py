@@ -1,7 +1,7 @@
-"""What a real router (Qpid Dispatch 1.19) sent, byte by byte, and what Proton makes of the same bytes.
+"""What a real router (Qpid Dispatch 1.19) sent, as bytes, and what Proton decodes from the same bytes.
 
-The files in `decoded` hold another moment of the same router as a foreign client saw it: the same entities and
-attributes, other numbers.
+The files in `decoded` hold the state of the same router at another time, as a foreign client saw it: the same entities
+and attributes, other numbers.
 """
 
 import json
@@ -43,7 +43,7 @@ def decoded(kind: str) -> Message:
     return message
 
 
-def at_another_moment(kind: str) -> dict[str, Any]:
-    """Request, properties and body as a foreign client wrote them down."""
+def decoded_by_foreign_client(kind: str) -> dict[str, Any]:
+    """Request, properties and body at another time, as a foreign client saved them."""
     content: dict[str, Any] = json.loads((FIXTURES / "decoded" / f"{kind}.json").read_text(encoding="utf-8"))
     return content

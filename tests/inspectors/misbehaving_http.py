@@ -42,7 +42,7 @@ def answering(status: str, body: bytes, headers: str = "") -> Behaviour:
 
 
 def silent(connected: socket.socket, _request: bytes) -> None:
-    """Never answers; ends when the other side does."""
+    """Never answers; ends when the client closes."""
     while connected.recv(_HEAD_BYTES):
         pass
 
@@ -54,7 +54,7 @@ def endless(connected: socket.socket, _request: bytes) -> None:
 
 
 def dribbling(connected: socket.socket, _request: bytes) -> None:
-    """A byte now and then: never silent for long, and never done."""
+    """A byte now and then: never silent for long, and never complete."""
     connected.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n[")
     pause = threading.Event()
     while not pause.wait(0.05):

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from proton import Message
 from proton.utils import BlockingConnection, BlockingReceiver
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 @contextmanager
 def connected(url: str) -> Iterator[BlockingConnection]:
-    connection = BlockingConnection(url, timeout=PATIENCE_S)
+    connection = BlockingConnection(url, timeout=TIMEOUT_S)
     try:
         yield connection
     finally:
@@ -27,11 +27,11 @@ def send(connection: BlockingConnection, address: str, count: int, size: int = 1
 
 
 def consume(connection: BlockingConnection, address: str, count: int) -> BlockingReceiver:
-    """Receive and accept so many; the receiver stays attached and takes no more."""
+    """Receive and accept `count` messages; the receiver stays attached and takes no more."""
     receiver = connection.create_receiver(address, credit=count)
     for _ in range(count):
-        receiver.receive(timeout=PATIENCE_S)
+        receiver.receive(timeout=TIMEOUT_S)
         receiver.accept()
-    # Proton writes only while it waits for something: after this round trip the last accept has been sent, too.
+    # Proton writes only while it waits: after this round trip the last accept has been sent, too.
     connection.create_sender(address).close()
     return receiver

@@ -1,4 +1,4 @@
-"""Do looks keep their schedule, one at a time, and is a silent system an event?"""
+"""Do inspections keep their schedule, one at a time, and is a silent system an event?"""
 
 import json
 import threading
@@ -33,7 +33,7 @@ class Log:
 
 
 class Scripted:
-    """Gives the answers of a list; an exception is raised, an event is waited for."""
+    """Returns the answers of a list; exceptions are raised, events are waited for."""
 
     def __init__(self, answers: list[Any]) -> None:
         self.answers = answers
@@ -66,23 +66,23 @@ def watched(answers: list[Any]) -> tuple[Watch, Log, Scripted]:
 
 
 def step(watch: Watch, now_ns: int) -> None:
-    """One step of the schedule, and time for a look that does not hang to end."""
+    """One step of the schedule, with time for an inspection to end unless it hangs."""
     watch.step(T0_NS, now_ns)
     attempt = watch._attempt
     if attempt is not None:
         attempt.join(0.2)
 
 
-def test_looks_happen_on_the_grid_however_unevenly_steps_come() -> None:
+def test_inspections_stay_on_the_grid_however_irregular_the_steps() -> None:
     watch, _, _ = watched([])
     for offset in (0, 30, 99, 101, 130, 199, 200, 299, 350):
         step(watch, T0_NS + offset * MS)
     watch.close(1)
-    assert watch.looks == 4  # slots 0, 1, 2 and 3
+    assert watch.inspections == 4  # slots 0, 1, 2 and 3
     assert watch.missed == 0
 
 
-def test_a_slow_look_costs_slots_and_never_a_second_request() -> None:
+def test_a_slow_inspection_costs_slots_and_never_causes_a_second_request() -> None:
     gate = threading.Event()
     watch, log, inspector = watched([gate])
     for offset in (0, 100, 200, 300):
@@ -93,30 +93,30 @@ def test_a_slow_look_costs_slots_and_never_a_second_request() -> None:
     step(watch, T0_NS + 400 * MS)
     watch.close(1)
     assert inspector.most_at_once == 1
-    assert (watch.looks, watch.missed) == (2, 3)
+    assert (watch.inspections, watch.missed) == (2, 3)
     kinds = [kind for kind, _ in log.events()]
     assert kinds == ["look-failed", "look-recovered"]
 
 
-def test_a_failing_system_is_one_event_with_its_reason_and_one_when_it_is_back() -> None:
+def test_a_failing_system_is_one_event_with_its_reason_and_one_on_recovery() -> None:
     answers: list[Any] = [Inspection(), PeerError("500"), PeerError("502"), ValueError("what is this"), Inspection()]
     watch, log, _ = watched(answers)
     for slot in range(5):
         step(watch, T0_NS + slot * EVERY_NS)
     watch.close(1)
-    assert (watch.looks, watch.failed) == (2, 3)
+    assert (watch.inspections, watch.failed) == (2, 3)
     assert log.events()[0] == ("look-failed", {"reason": "500"})
     kind, detail = log.events()[1]
     assert (kind, detail["reason"]) == ("look-recovered", "ValueError: what is this")
 
 
-def test_every_number_is_a_reading_and_texts_are_written_when_they_change() -> None:
-    looks = [
+def test_every_number_is_a_reading_and_texts_are_recorded_when_they_change() -> None:
+    inspections = [
         Inspection([Reading("queue/a", "depth", 7.0)], {("queue/a", "state"): "running"}),
         Inspection([Reading("queue/a", "depth", 9.5)], {("queue/a", "state"): "running"}),
         Inspection([], {("queue/a", "state"): "paused"}),
     ]
-    watch, log, _ = watched(list(looks))
+    watch, log, _ = watched(list(inspections))
     for slot in range(3):
         step(watch, T0_NS + slot * EVERY_NS)
     watch.close(1)
@@ -126,7 +126,7 @@ def test_every_number_is_a_reading_and_texts_are_written_when_they_change() -> N
     ]  # fmt: skip
 
 
-def test_looking_records_what_it_cost() -> None:
+def test_an_inspection_records_its_own_cost() -> None:
     watch, log, inspector = watched([])
     step(watch, T0_NS)
     watch.close(1)
@@ -136,7 +136,7 @@ def test_looking_records_what_it_cost() -> None:
     assert inspector.closed
 
 
-def test_the_first_look_tells_why_a_system_cannot_be_inspected() -> None:
+def test_the_first_inspection_reports_why_a_system_cannot_be_inspected() -> None:
     watch, _, _ = watched([PeerError("401 Unauthorized")])
     assert watch.inspect_once(1) == "401 Unauthorized"
     hanging, _, _ = watched([threading.Event()])

@@ -1,4 +1,4 @@
-"""One PostgreSQL for all tests of MLMQ, and a database as good as new for each: only its schema is made again."""
+"""One PostgreSQL for all tests of MLMQ, and a clean database for each: only its schema is re-created."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from crescendo.processes.die_with_parent import die_with_parent
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[embedded.Server]:
-    """A server with everything at its default. Do not stop it: others are on it too."""
+    """A server with default settings. Do not stop it: other tests use it too."""
     server = embedded.start(max_connections=200, on_fork=die_with_parent())
     yield server
     server.stop()
@@ -22,17 +22,17 @@ def postgres() -> Iterator[embedded.Server]:
 @pytest.fixture
 def empty_database(postgres: embedded.Server) -> str:
     """The URL of a database with nothing in it."""
-    return asyncio.run(_as_new(postgres, "empty", with_schema=False))
+    return asyncio.run(_clean_database(postgres, "empty", with_schema=False))
 
 
 @pytest.fixture
 def database_url(postgres: embedded.Server) -> str:
     """The URL of a database with MLMQ's schema and nothing in its tables."""
-    return asyncio.run(_as_new(postgres, "ready", with_schema=True))
+    return asyncio.run(_clean_database(postgres, "ready", with_schema=True))
 
 
-async def _as_new(server: embedded.Server, name: str, *, with_schema: bool) -> str:
-    """Made once, because a database costs seconds on a busy disk. Whoever is still connected to it is cut off."""
+async def _clean_database(server: embedded.Server, name: str, *, with_schema: bool) -> str:
+    """Created once, because a database costs seconds on a busy disk. Connections that are still open are terminated."""
     connection = await asyncpg.connect(server.url())
     if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", name):
         await connection.execute(f'CREATE DATABASE "{name}"')

@@ -1,4 +1,4 @@
-"""Brokers for tests: in this process on its event loop, or in processes of their own that can be killed."""
+"""Brokers for tests: in this process on its event loop, or in separate processes that can be killed."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.client import AsyncClient
 from crescendo.processes.die_with_parent import die_with_parent
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 _LAUNCH = """
 import sys
 from pathlib import Path
@@ -26,11 +26,11 @@ sys.exit(broker(sys.argv[1] or None, Path(sys.argv[2]), False, None, None, True)
 """
 
 
-def play(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a test on the loop that brokers use, and never for ever."""
+def run_scenario(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a test on the event loop that brokers use, with a time limit."""
 
     async def limited() -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await coroutine
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -56,7 +56,7 @@ async def client(name: str, *brokers: str, **options: Any) -> AsyncIterator[Asyn
 
 
 class BrokerProcess:
-    """A broker that can be killed. Always on the same port, so that clients find it again."""
+    """A broker that can be killed. It keeps its port, so that clients can reconnect."""
 
     def __init__(self, url: str, directory: Path, port: int = 0, **settings: Any) -> None:
         self._command = [sys.executable, "-c", _LAUNCH, url, str(directory / "broker.yml")]
@@ -66,7 +66,7 @@ class BrokerProcess:
         self.await_service()
 
     def launch(self) -> None:
-        """From the main thread: it dies with the thread that started it."""
+        """Call from the main thread: the process dies with the thread that started it."""
         (self._directory / "broker.yml").write_text(json.dumps(self._settings))
         with (self._directory / "broker.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -97,16 +97,16 @@ class BrokerProcess:
         self.end()
 
     def end(self) -> int:
-        """Wait for its end, which somebody has asked for."""
-        code = self.process.wait(PATIENCE_S)
+        """Wait for it to exit after it was stopped."""
+        code = self.process.wait(TIMEOUT_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
 
 
 @contextlib.contextmanager
-def open_directory() -> Iterator[Path]:
-    """A place that every account can reach: as root, PostgreSQL runs as somebody else."""
+def public_directory() -> Iterator[Path]:
+    """A directory that every account can reach: started by root, PostgreSQL runs as another account."""
     with tempfile.TemporaryDirectory(prefix="crescendo-test-") as name:
         Path(name).chmod(0o755)
         yield Path(name)

@@ -1,4 +1,4 @@
-"""Requests to the storage of MLMQ, as several tests make them."""
+"""Requests to the storage of MLMQ, shared by several tests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from crescendo.wire.mlmq.operations import (
     Request,
 )
 
-BLOCKED_S = 0.3  # how long a request is watched that must not be answered yet; a busy machine can only lengthen it
+BLOCKED_S = 0.3  # how long a request must stay unanswered; a busy machine can only lengthen it
 
 
 def with_pool(url: str, work: Callable[[Any, Database], Awaitable[None]], connections: int = 8) -> None:

@@ -84,4 +84,4 @@ def test_a_message_stolen_by_another_client_fails_the_run(
     ((detail,),) = duckdb.sql(
         f"select detail from read_parquet('{session.run_dir()}/events/*.parquet') where kind = 'conservation'"  # noqa: S608
     ).fetchall()
-    assert "was stored, and never came" in detail
+    assert "was stored and never received" in detail

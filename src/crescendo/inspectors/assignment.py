@@ -1,6 +1,6 @@
-"""What is one inspector asked to do?
+"""What is one inspector assigned?
 
-The payload of its SET note: everything an inspector process needs to know, checked when it arrives.
+The payload of its SET note: everything an inspector process needs to know, validated on arrival.
 """
 
 from typing import Annotated
@@ -11,7 +11,7 @@ from crescendo.control.notes import NotePayload
 
 
 class InspectorAssignment(NotePayload, frozen=True):
-    """One inspector's share of a run."""
+    """What one inspector inspects, and how often."""
 
     peer: str
     run_dir: str

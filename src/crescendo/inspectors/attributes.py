@@ -1,8 +1,8 @@
 """How do the attributes of a system's entity become readings and texts?
 
-Numbers and truth values become readings, maps are flattened with dots, and everything else becomes a text: attributes
-nobody has heard of like any other. Nothing is renamed, so that the system's own documentation explains every metric.
-What looks like a secret is left out.
+Numbers and booleans become readings, maps are flattened with dots, and everything else becomes a text; unknown
+attributes are treated like known ones. Nothing is renamed, so that the system's own documentation explains every
+metric. Attributes that look like secrets are left out.
 """
 
 import json
@@ -18,23 +18,25 @@ MAX_DEPTH = 8
 _SECRET = re.compile(r"passw|secret|credential|private.?key", re.IGNORECASE)
 
 
-def take(look: Inspection, entity: str, attributes: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> None:
-    """Add all attributes of one entity to a look. One that is null says nothing, and is not there."""
+def add_attributes(
+    inspection: Inspection, entity: str, attributes: Mapping[Any, Any], prefix: str = "", depth: int = 0
+) -> None:
+    """Add all attributes of one entity to an inspection. Null attributes are skipped."""
     for key, value in attributes.items():
         name = f"{prefix}{key}"
         if value is None or _SECRET.search(name):
             continue
         number = number_of(value)
         if number is not None:
-            look.readings.append(Reading(entity, name, number))
+            inspection.readings.append(Reading(entity, name, number))
         elif isinstance(value, Mapping) and depth < MAX_DEPTH:
-            take(look, entity, value, f"{name}.", depth + 1)
+            add_attributes(inspection, entity, value, f"{name}.", depth + 1)
         elif not _SECRET.search(text := text_of(value)):
-            look.texts[entity, name] = text
+            inspection.texts[entity, name] = text
 
 
 def number_of(value: Any) -> float | None:
-    """A number or a truth value as a number; None for anything else, infinities included."""
+    """A number or a boolean as a number; None for anything else, infinities included."""
     if isinstance(value, bool | int | float) and math.isfinite(value):
         return float(value)
     return None

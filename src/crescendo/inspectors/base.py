@@ -1,7 +1,7 @@
-"""What does every inspector have in common?
+"""What do all inspectors have in common?
 
-It looks at one system once, when it is told to, and says what it saw. When to look, what became of a look that failed,
-and where the readings go is the worker's business and the same for all.
+An inspector inspects one system once, on request, and returns what it found. When to inspect, how to handle a failed
+inspection, and where the readings go is up to the worker and the same for all.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 TIMEOUT_S = 3.0
-"""How long a system may take to answer. Then the look has failed: a PeerError."""
+"""How long a system may take to answer. After that the inspection has failed with a PeerError."""
 
 MAX_ANSWER_BYTES = 16 * 2**20
-"""Nothing a system says about itself is larger than this."""
+"""No answer of a system about itself is larger than this."""
 
 
 class Reading(NamedTuple):
-    """One number. The entity says of what ("queue/perf", "heap", "allocator/qd_buffer_t"), the metric which one."""
+    """One number: a metric of an entity ("queue/perf", "heap", "allocator/qd_buffer_t")."""
 
     entity: str
     metric: str
@@ -25,7 +25,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Inspection:
-    """What one look showed. Attributes that are no numbers are kept as texts, unknown ones like known ones."""
+    """The result of one inspection. Attributes that are not numbers are kept as texts, unknown ones like known ones."""
 
     readings: list[Reading] = field(default_factory=list)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)  # (entity, attribute) -> text
@@ -33,19 +33,19 @@ class Inspection:
 
 @dataclass(frozen=True)
 class InspectionTarget:
-    """Where to look. A kind uses what it needs and refuses, with a ConfigError, what it cannot do without."""
+    """What to inspect. A kind uses what it needs and raises a ConfigError when that is missing."""
 
     endpoints: Mapping[str, str]  # endpoint name -> URL with credentials, as systems name them
     pid: int | None = None
 
 
 class Inspector(Protocol):
-    """Looks at one system. Connects when it must, so that the look after a failed one begins afresh."""
+    """Inspects one system. Connects on demand, so that it reconnects after a failed inspection."""
 
     def inspect(self) -> Inspection:
-        """One look. PeerError: the system did not answer, or not with what it should; the next look may succeed."""
+        """Inspect once. PeerError: no answer, or not the expected one; the next inspection may succeed."""
         ...
 
     def close(self) -> None:
-        """Let go of connections; safe to call twice."""
+        """Close connections; safe to call twice."""
         ...

@@ -1,4 +1,4 @@
-"""Which inspectors are there? One line each; a kind's module is imported only when it is asked for."""
+"""Which inspectors are there? One line each; the module of a kind is imported only on demand."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -21,7 +21,7 @@ INSPECTORS: dict[str, tuple[str, str]] = {
 
 
 def inspector_of(kind: str) -> Factory:
-    """What makes an inspector of this kind."""
+    """The factory for inspectors of this kind."""
     if kind not in INSPECTORS:
         raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; known: {', '.join(sorted(INSPECTORS))}")
     module, name = INSPECTORS[kind]

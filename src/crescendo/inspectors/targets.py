@@ -1,6 +1,6 @@
-"""Which of a system's URLs does an inspector look at?
+"""Which of a system's URLs does an inspector use?
 
-The first of the endpoints it can use, checked for its scheme. A message never shows the URL, because it may hold a
+The first of the endpoints it supports, checked for its scheme. Messages never show the URL, because it may contain a
 password.
 """
 
@@ -13,7 +13,7 @@ AMQP, MQTT, MANAGEMENT = "amqp", "mqtt", "management"
 
 
 def url_of(target: InspectionTarget, kind: str, names: tuple[str, ...], schemes: tuple[str, ...]) -> str:
-    """The URL of the first endpoint of these names; ConfigError says what a person must give instead."""
+    """The URL of the first endpoint with one of these names; ConfigError says what to configure instead."""
     cure = f"give it a url such as {schemes[0]}://user:password@host:port"
     for name in names:
         url = target.endpoints.get(name)
@@ -22,9 +22,9 @@ def url_of(target: InspectionTarget, kind: str, names: tuple[str, ...], schemes:
         try:
             parts = urlsplit(url)
             usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # a port that is no number
+        except ValueError:  # the port is not a number
             usable = False
         if not usable:
-            raise ConfigError(f"inspect: {kind} cannot look at its {name} url; {cure}")
+            raise ConfigError(f"inspect: {kind} cannot inspect its {name} url; {cure}")
         return url
-    raise ConfigError(f"inspect: {kind} has no {' or '.join(names)} endpoint to look at; {cure}")
+    raise ConfigError(f"inspect: {kind} has no {' or '.join(names)} endpoint to inspect; {cure}")

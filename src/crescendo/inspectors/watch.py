@@ -1,9 +1,9 @@
-"""When is the next look due, and what becomes of a look?
+"""When is the next inspection due, and what happens with its result?
 
-Looks happen on a fixed grid from the start of the run, so that they never drift; a look that takes longer than its
-slot costs the slots it covered, never a second request beside it. Each look runs in a thread of its own, because a
-system that hangs must not take the inspector's lease with it. A failed look is an event, not an end: the system's
-silence is a result.
+Inspections happen on a fixed grid from the start of the run, so that they never drift. An inspection that takes longer
+than its slot uses up the slots it covers; there is never a second request beside it. Each inspection runs in a thread
+of its own, because a system that hangs must not make the inspector miss its lease. A failed inspection is an event and
+does not end the watch: the system's silence is a result.
 """
 
 import json
@@ -19,28 +19,28 @@ SELF = "inspector"
 
 
 class _Attempt(threading.Thread):
-    """One look under way."""
+    """One inspection in progress."""
 
     def __init__(self, inspector: Inspector) -> None:
-        super().__init__(name="look", daemon=True)
+        super().__init__(name="inspection", daemon=True)
         self._inspector = inspector
-        self.begun_ns = time.monotonic_ns()
+        self.started_ns = time.monotonic_ns()
         self.ended_ns = 0
-        self.inspect: Inspection | None = None
+        self.result: Inspection | None = None
         self.failure = ""
 
     def run(self) -> None:
         try:
-            self.inspect = self._inspector.inspect()
+            self.result = self._inspector.inspect()
         except CrescendoError as err:
             self.failure = str(err)
-        except Exception as err:  # a system can answer with anything; what we did not foresee is a failed look too
+        except Exception as err:  # a system can answer with anything; the unforeseen is a failed inspection, too
             self.failure = f"{type(err).__name__}: {err}"
         self.ended_ns = time.monotonic_ns()
 
 
 class Watch:
-    """Looks at one system again and again, and records what it sees."""
+    """Inspects one system periodically, and records the results."""
 
     def __init__(self, inspector: Inspector, source: str, every_ns: int, log: RowSink) -> None:
         self._inspector = inspector
@@ -53,12 +53,12 @@ class Watch:
         self._failing_since_ns = 0
         self._texts: dict[tuple[str, str], str] = {}
         self._cpu_s = time.process_time()
-        self.looks = 0
+        self.inspections = 0
         self.failed = 0
         self.missed = 0
 
     def inspect_once(self, timeout_s: float) -> str:
-        """Look now, and say why it failed; empty when it did not."""
+        """Inspect now, and return the reason of a failure; empty when it succeeded."""
         self._attempt = attempt = _Attempt(self._inspector)
         attempt.start()
         attempt.join(timeout_s)
@@ -68,10 +68,10 @@ class Watch:
         return attempt.failure
 
     def step(self, t0_ns: int, now_ns: int) -> None:
-        """Take in a look that has ended, and begin the one that is due."""
+        """Record an inspection that has ended, and start the one that is due."""
         if self._attempt is not None and not self._attempt.is_alive():
             attempt, self._attempt = self._attempt, None
-            self._take(attempt)
+            self._record(attempt)
         slot = (now_ns - t0_ns) // self._every_ns
         if slot <= self._slot:
             return
@@ -79,53 +79,53 @@ class Watch:
         self._slot = slot
         if self._attempt is not None:
             self.missed += 1
-            self._fail(f"no answer for {(now_ns - self._attempt.begun_ns) / 1e9:.1f} s", self._attempt.begun_ns)
+            self._fail(f"no answer for {(now_ns - self._attempt.started_ns) / 1e9:.1f} s", self._attempt.started_ns)
             return
         self._attempt = _Attempt(self._inspector)
         self._attempt.start()
 
     def close(self, timeout_s: float) -> None:
-        """Wait a moment for the look under way, and let go."""
+        """Wait briefly for the inspection in progress, and close."""
         if self._attempt is not None:
             self._attempt.join(timeout_s)
             if not self._attempt.is_alive():
-                self._take(self._attempt)
+                self._record(self._attempt)
                 self._inspector.close()
-            return  # a look that hangs still holds its connection; the process ends anyway
+            return  # a hanging inspection still holds its connection; the process ends anyway
         self._inspector.close()
 
-    def _take(self, attempt: _Attempt) -> None:
-        if attempt.inspect is None:
+    def _record(self, attempt: _Attempt) -> None:
+        if attempt.result is None:
             self.failed += 1
-            self._fail(attempt.failure, attempt.begun_ns)
+            self._fail(attempt.failure, attempt.started_ns)
             return
-        self.looks += 1
+        self.inspections += 1
         if self._failing:
-            seconds = (attempt.begun_ns - self._failing_since_ns) / 1e9
-            self._event(attempt.begun_ns, "look-recovered", {"after_s": round(seconds, 3), "reason": self._failing})
+            seconds = (attempt.started_ns - self._failing_since_ns) / 1e9
+            self._event(attempt.started_ns, "look-recovered", {"after_s": round(seconds, 3), "reason": self._failing})
             self._failing = ""
-        for entity, metric, value in attempt.inspect.readings:
-            self._reading(attempt.begun_ns, entity, metric, value)
-        self._cost(attempt)
-        self._remember(attempt)
+        for entity, metric, value in attempt.result.readings:
+            self._reading(attempt.started_ns, entity, metric, value)
+        self._record_cost(attempt)
+        self._record_changed_texts(attempt)
 
-    def _cost(self, attempt: _Attempt) -> None:
-        """What looking cost ourselves, since the look before."""
+    def _record_cost(self, attempt: _Attempt) -> None:
+        """The cost of inspecting to ourselves, since the previous inspection."""
         cpu_s, self._cpu_s = self._cpu_s, time.process_time()
-        self._reading(attempt.begun_ns, SELF, "look_seconds", (attempt.ended_ns - attempt.begun_ns) / 1e9)
-        self._reading(attempt.begun_ns, SELF, "cpu_seconds", self._cpu_s - cpu_s)
+        self._reading(attempt.started_ns, SELF, "look_seconds", (attempt.ended_ns - attempt.started_ns) / 1e9)
+        self._reading(attempt.started_ns, SELF, "cpu_seconds", self._cpu_s - cpu_s)
 
-    def _remember(self, attempt: _Attempt) -> None:
-        """Texts are written down when they change."""
-        if attempt.inspect is None:
+    def _record_changed_texts(self, attempt: _Attempt) -> None:
+        """Texts are recorded when they change."""
+        if attempt.result is None:
             return
         changed: dict[str, dict[str, str]] = {}
-        for (entity, attribute), text in attempt.inspect.texts.items():
+        for (entity, attribute), text in attempt.result.texts.items():
             if self._texts.get((entity, attribute)) != text:
                 changed.setdefault(entity, {})[attribute] = text
-        self._texts.update(attempt.inspect.texts)
+        self._texts.update(attempt.result.texts)
         if changed:
-            self._event(attempt.begun_ns, "texts", changed)
+            self._event(attempt.started_ns, "texts", changed)
 
     def _fail(self, reason: str, t_ns: int) -> None:
         if not self._failing:

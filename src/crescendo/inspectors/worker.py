@@ -1,7 +1,7 @@
-"""How does an inspector process live from its first note to its last?
+"""How does an inspector process run, from its first note to its last?
 
-It prepares by looking once, to see that the system can be inspected at all, and watches from the start of the run until
-told to stop. It decides nothing.
+It prepares by inspecting once, to check that the system can be inspected at all, and watches from the start of the run
+until it is stopped. Decides nothing.
 """
 
 import time
@@ -18,13 +18,13 @@ from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import LostError, PeerError
 from crescendo.record.writer import Recorder
 
-FIRST_LOOK_S = 10.0
-LAST_LOOK_S = 1.0
+FIRST_INSPECTION_S = 10.0
+LAST_INSPECTION_S = 1.0
 _REPORT_NS = 10**9
 
 
 class InspectorWorker(PeerLoop):
-    """An inspector process and what it is doing."""
+    """One inspector process."""
 
     request_timeout_s = 0.02
 
@@ -40,7 +40,7 @@ class InspectorWorker(PeerLoop):
         inspector = inspector_of(given.kind)(InspectionTarget(given.endpoints, given.pid))
         self._recorder = Recorder(Path(given.run_dir), given.peer)
         self._watch = Watch(inspector, given.peer, given.every_ns, self._recorder)
-        failure = self._watch.inspect_once(FIRST_LOOK_S)
+        failure = self._watch.inspect_once(FIRST_INSPECTION_S)
         if failure:
             raise PeerError(f"{given.peer}: {failure}")
 
@@ -64,7 +64,7 @@ class InspectorWorker(PeerLoop):
             self._report_failure(err)
 
     def _count(self, watch: Watch) -> None:
-        values = {"looks": watch.looks, "failed_looks": watch.failed, "missed_looks": watch.missed}
+        values = {"looks": watch.inspections, "failed_looks": watch.failed, "missed_looks": watch.missed}
         self._statistics = Statistics(time.monotonic_ns(), values={"cpu_seconds": time.process_time(), **values})
 
     def _shut_down(self) -> None:
@@ -72,6 +72,6 @@ class InspectorWorker(PeerLoop):
         recorder, self._recorder = self._recorder, None
         if watch is not None:
             self._count(watch)
-            watch.close(LAST_LOOK_S)
+            watch.close(LAST_INSPECTION_S)
         if recorder is not None:
             recorder.close()

@@ -1,8 +1,8 @@
-"""How does a performance log in the seed's format come into being?
+"""How is a performance log written in the format of the original MLMQ?
 
-A first line that describes who writes, then `duration;epoch_ms;action;context` for every action that ended. Lines are
-kept in memory and written in one piece now and then, so that logging one action costs no system call. Measures nothing
-itself: whoever logs has read the clocks.
+A first line describes the writer; then `duration;epoch_ms;action;context` for every action that ended. Lines are kept
+in memory and written in batches, so that logging an action costs no system call. Measures nothing itself: the caller
+reads the clocks.
 """
 
 import time
@@ -18,24 +18,24 @@ BROKER_RECEIVE = "BRcvReq"
 BROKER_PROCESS = "BProcReq"
 BROKER_DATABASE = "BDb"
 BROKER_SEND = "BSndResp"
-# Not in the seed, which never measured them: waiting for a worker, for a connection, and for a message.
+# Not in the original, which never measured them: waiting for a worker, for a connection, and for a message.
 BROKER_QUEUE = "BQueReq"
 BROKER_POOL = "BPoolDb"
 BROKER_WAIT = "BWaitMsg"
 
 Unit = Literal["ms", "us"]
 _NS_PER = {"ms": 1_000_000, "us": 1_000}
-_KEPT_LINES = 2000
-_KEPT_NS = 10**9
+_FLUSH_LINES = 2000
+_FLUSH_NS = 10**9
 
 
 class PerformanceLog:
-    """One log file. A disk that fails ends the log, not the broker: the first failure is kept as a sentence."""
+    """One log file. A disk failure ends the log, not the broker: the first failure is kept as a message."""
 
     def __init__(self, path: Path, description: str, unit: Unit = "ms") -> None:
         self._path = path
         self._divisor = _NS_PER[unit]
-        # One offset for the whole file: a clock that is set meanwhile must not fold the log over itself.
+        # One offset for the whole file: setting the clock must not make timestamps run backwards.
         self._epoch_offset_ns = time.time_ns() - time.monotonic_ns()
         self._lines: list[str] = []
         self._written_ns = time.monotonic_ns()
@@ -53,7 +53,7 @@ class PerformanceLog:
         """One action that ended at `ended_ns` of the monotonic clock."""
         epoch_ms = (ended_ns + self._epoch_offset_ns) // 1_000_000
         self._lines.append(f"{max(duration_ns, 0) // self._divisor};{epoch_ms};{action};{context}\n")
-        if len(self._lines) >= _KEPT_LINES or ended_ns - self._written_ns > _KEPT_NS:
+        if len(self._lines) >= _FLUSH_LINES or ended_ns - self._written_ns > _FLUSH_NS:
             self._written_ns = ended_ns
             self.flush()
 
@@ -63,7 +63,7 @@ class PerformanceLog:
                 self._file.write("".join(self._lines))
                 self._file.flush()
             except OSError as err:
-                self.failure = f"{self._path}: the performance log ended: {err.strerror}"
+                self.failure = f"{self._path}: the performance log stopped: {err.strerror}"
         self._lines.clear()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""ActiveMQ Classic, against what a STOMP client did to it."""
+"""ActiveMQ Classic, compared with what a STOMP client did."""
 
 import threading
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ import stomp
 from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.kinds.activemq import ActiveMQInspector
 from crescendo.systems.base import Instance
-from inspecting import until, values_of
+from inspecting import inspect_until, values_of
 
 SENT, TAKEN = 9, 4
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def inspector(activemq: Instance) -> Iterator[ActiveMQInspector]:
 
 
 class Taker(stomp.ConnectionListener):
-    """Acknowledges so many messages, one by one."""
+    """Acknowledges `count` messages, one by one."""
 
     def __init__(self, connection: stomp.Connection12, count: int) -> None:
         self._connection = connection
@@ -49,11 +49,11 @@ def test_a_queue_counts_what_a_client_sent_acknowledged_and_left(
     connection.connect(url.username, url.password, wait=True)
     for number in range(SENT):
         connection.send("/queue/watched", f"message {number}", headers={"persistent": "true"})
-    # One more than is acknowledged may be out at a time, so that the others stay in the queue.
+    # At most one unacknowledged message is prefetched, so that the others stay in the queue.
     connection.subscribe("/queue/watched", id="1", ack="client-individual", headers={"activemq.prefetchSize": "1"})
-    assert taker.done.wait(PATIENCE_S)
+    assert taker.done.wait(TIMEOUT_S)
     queue = "queue/watched"
-    look = until(
+    inspection = inspect_until(
         inspector,
         {
             (queue, "MessagesAdded"): SENT,
@@ -64,11 +64,11 @@ def test_a_queue_counts_what_a_client_sent_acknowledged_and_left(
             ("broker", "CurrentConnectionsCount"): 1,
         },
     )
-    values = values_of(look)
+    values = values_of(inspection)
     for usage in ("store", "temp", "memory"):
         assert values[f"usage/{usage}", "limit_bytes"] >= 0
         assert 0 <= values[f"usage/{usage}", "percent"] <= 100
     for area in ("heap", "eden", "survivor", "tenured", "metaspace"):
         assert values[f"memory/{area}", "used"] >= 0
     connection.disconnect()
-    until(inspector, {(queue, "ConsumerCount"): 0, ("broker", "CurrentConnectionsCount"): 0})
+    inspect_until(inspector, {(queue, "ConsumerCount"): 0, ("broker", "CurrentConnectionsCount"): 0})

@@ -1,4 +1,4 @@
-"""Artemis, against what a Proton client did to it and what /proc says about its process."""
+"""Artemis, compared with what a Proton client did and with /proc."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,7 +10,7 @@ from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.kinds.artemis import ArtemisInspector
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import Instance
-from inspecting import until, values_of
+from inspecting import inspect_until, values_of
 from proton_traffic import connected, consume, send
 
 SENT, TAKEN = 7, 3
@@ -35,13 +35,13 @@ def test_a_queue_counts_what_a_client_sent_accepted_and_left(artemis: Instance, 
             (queue, "ConsumerCount"): 1,
             ("broker", "ConnectionCount"): 1,
         }
-        look = until(inspector, expected)
-        assert look.texts[queue, "RoutingType"] == "ANYCAST"
+        inspection = inspect_until(inspector, expected)
+        assert inspection.texts[queue, "RoutingType"] == "ANYCAST"
         receiver.close()
-        until(inspector, {(queue, "ConsumerCount"): 0})
+        inspect_until(inspector, {(queue, "ConsumerCount"): 0})
 
 
-def test_every_column_of_the_broker_inspector_is_there(artemis: Instance, inspector: ArtemisInspector) -> None:
+def test_every_column_of_the_broker_inspector_is_present(artemis: Instance, inspector: ArtemisInspector) -> None:
     values = values_of(inspector.inspect())
     for area in ("heap", "non-heap", "eden", "survivor", "tenured", "metaspace"):
         for column in ("init", "committed", "max", "used"):
@@ -57,7 +57,7 @@ def test_every_column_of_the_broker_inspector_is_there(artemis: Instance, inspec
     assert abs(values["os", "OpenFileDescriptorCount"] - descriptors) <= 5
 
 
-def test_a_wrong_password_is_said_without_the_password(artemis: Instance) -> None:
+def test_a_wrong_password_is_reported_without_the_password(artemis: Instance) -> None:
     url = artemis.endpoints["management"]
     secret = url.split("@")[0].rsplit(":", 1)[1]
     inspector = ArtemisInspector(InspectionTarget({"management": url.replace(secret, "wrong-one")}))

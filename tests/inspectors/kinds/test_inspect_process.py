@@ -1,4 +1,4 @@
-"""Processes, against what they were made to do and what /proc says."""
+"""Processes, compared with what they do and with /proc."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.kinds.process import TREE, ProcessInspector
 from crescendo.model.errors import ConfigError, PeerError
-from inspecting import PATIENCE_S, values_of
+from inspecting import TIMEOUT_S, values_of
 
 WRITTEN = 3_000_000
 CHILD = """
@@ -60,7 +60,7 @@ def parent() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_the_whole_tree_is_measured_and_what_ended_children_used_stays(parent: subprocess.Popen[bytes]) -> None:
+def test_the_whole_tree_is_measured_and_ended_children_stay_in_the_totals(parent: subprocess.Popen[bytes]) -> None:
     assert parent.stdout is not None
     assert parent.stdin is not None
     child = int(parent.stdout.readline())
@@ -89,26 +89,26 @@ def test_a_busy_core_is_one_core() -> None:
         process.stdout.readline()
         inspector = ProcessInspector(InspectionTarget({}, process.pid))
         assert (TREE, "cpu_cores") not in values_of(inspector.inspect())
-        before_s, begun_s = _cpu_s(process.pid), time.monotonic()
+        before_s, started_s = _cpu_s(process.pid), time.monotonic()
         time.sleep(0.5)
         cores = values_of(inspector.inspect())[TREE, "cpu_cores"]
-        truth = (_cpu_s(process.pid) - before_s) / (time.monotonic() - begun_s)
+        truth = (_cpu_s(process.pid) - before_s) / (time.monotonic() - started_s)
         process.kill()
     assert cores == pytest.approx(truth, abs=0.15)
     assert cores > 0.05
 
 
-def test_switches_of_all_threads_are_counted() -> None:
+def test_context_switches_of_all_threads_are_counted() -> None:
     with subprocess.Popen([sys.executable, "-c", NAPPING], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         seen = values_of(ProcessInspector(InspectionTarget({}, process.pid)).inspect())[TREE, "voluntary_switches"]
         first = _voluntary(Path(f"/proc/{process.pid}/status"))
         process.kill()
-    assert seen > first + 100  # the thread that naps is not the first one
+    assert seen > first + 100  # the napping thread is not the first one
 
 
-def test_interfaces_are_those_that_the_kernel_lists() -> None:
+def test_interfaces_are_those_of_the_kernel() -> None:
     values = values_of(ProcessInspector(InspectionTarget({}, os.getpid())).inspect())
     listed = {path.name for path in Path("/sys/class/net").iterdir() if path.is_dir()}
     assert {entity.removeprefix("interface/") for entity, _ in values if entity.startswith("interface/")} == listed
@@ -116,12 +116,12 @@ def test_interfaces_are_those_that_the_kernel_lists() -> None:
     assert 0 < values["interface/lo", "received_bytes"] <= bytes_now
 
 
-def test_a_process_that_ended_is_a_failed_look(parent: subprocess.Popen[bytes]) -> None:
+def test_inspecting_an_ended_process_fails(parent: subprocess.Popen[bytes]) -> None:
     inspector = ProcessInspector(InspectionTarget({}, parent.pid))
     inspector.inspect()
     parent.kill()
     # Not waited for: a zombie has ended, too.
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while Path(f"/proc/{parent.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z":
         assert time.monotonic() < deadline_s
     with pytest.raises(PeerError, match=f"process {parent.pid} has ended"):
@@ -129,11 +129,11 @@ def test_a_process_that_ended_is_a_failed_look(parent: subprocess.Popen[bytes]) 
     parent.wait()
     with pytest.raises(PeerError, match=f"process {parent.pid} has ended"):
         inspector.inspect()
-    with pytest.raises(PeerError, match=f"process {parent.pid} is not there"):
+    with pytest.raises(PeerError, match=f"process {parent.pid} does not exist"):
         ProcessInspector(InspectionTarget({}, parent.pid)).inspect()
 
 
-def test_no_pid_is_the_persons_mistake() -> None:
+def test_a_missing_pid_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="needs a pid"):
         ProcessInspector(InspectionTarget({}))
 

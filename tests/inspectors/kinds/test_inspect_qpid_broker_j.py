@@ -1,4 +1,4 @@
-"""Qpid Broker-J, against what a Proton client did to it."""
+"""Qpid Broker-J, compared with what a Proton client did."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -8,7 +8,7 @@ import pytest
 from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.kinds.qpid_broker_j import BrokerJInspector
 from crescendo.systems.base import Instance
-from inspecting import until, values_of
+from inspecting import inspect_until, values_of
 from proton_traffic import connected, consume, send
 
 SENT, TAKEN = 8, 5
@@ -27,7 +27,7 @@ def test_a_queue_counts_what_a_client_sent_accepted_and_left(
         send(connection, "watched", SENT)
         consume(connection, "watched", TAKEN)
         queue = "queue/watched"
-        look = until(
+        inspection = inspect_until(
             inspector,
             {
                 (queue, "MessagesAdded"): SENT,
@@ -37,8 +37,8 @@ def test_a_queue_counts_what_a_client_sent_accepted_and_left(
                 (queue, "ConsumerCount"): 1,
             },
         )
-        values = values_of(look)
+        values = values_of(inspection)
         assert 0 < values["memory/heap", "used"] <= values["memory/heap", "max"]
         assert any(entity.startswith("connection/") for entity, _ in values)
         assert any(entity.startswith("virtualhost/") for entity, _ in values)
-    until(inspector, {(queue, "ConsumerCount"): 0})
+    inspect_until(inspector, {(queue, "ConsumerCount"): 0})

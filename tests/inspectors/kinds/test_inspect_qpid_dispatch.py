@@ -1,7 +1,7 @@
-"""The inspector of the router, asking.
+"""Does the router's inspector query correctly, fail in time, and report what a client did?
 
-Always of a Proton container that gives the answers a real router once gave; of a real router under the traffic of a
-Proton client where there is one.
+Always against a Proton container that gives the recorded answers of a real router; and, where one is installed, against
+a real router under the traffic of a Proton client.
 """
 
 import shutil
@@ -19,7 +19,7 @@ from crescendo.inspectors.kinds.qpid_dispatch import PREFIX, TYPES, DispatchInsp
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import Instance
 from dispatch_recordings import RECORDED, decoded
-from inspecting import PATIENCE_S, until, until_failure, values_of
+from inspecting import TIMEOUT_S, inspect_until, inspect_until_failure, values_of
 from proton_traffic import connected, consume, send
 
 COUNT = 12
@@ -39,8 +39,8 @@ def container() -> Iterator[Answering]:
         yield container
 
 
-def test_a_look_asks_for_every_type_over_one_connection(container: Answering) -> None:
-    with closing(DispatchInspector(InspectionTarget({"amqp": container.url}), PATIENCE_S)) as inspector:
+def test_an_inspection_queries_every_type_over_one_connection(container: Answering) -> None:
+    with closing(DispatchInspector(InspectionTarget({"amqp": container.url}), TIMEOUT_S)) as inspector:
         before = len(container.questions)
         first, second = inspector.inspect(), inspector.inspect()
     asked = container.questions[before:]
@@ -53,21 +53,21 @@ def test_a_look_asks_for_every_type_over_one_connection(container: Answering) ->
     assert first.texts["router/1", "name"] == router["name"]
 
 
-def test_a_router_that_came_back_is_looked_at_again(container: Answering) -> None:
-    with closing(DispatchInspector(InspectionTarget({"amqp": container.url}), PATIENCE_S)) as inspector:
+def test_a_restarted_router_is_inspected_again(container: Answering) -> None:
+    with closing(DispatchInspector(InspectionTarget({"amqp": container.url}), TIMEOUT_S)) as inspector:
         whole = inspector.inspect()
         container.drop_connections()
-        assert "closed" in until_failure(inspector)
+        assert "closed" in inspect_until_failure(inspector)
         assert inspector.inspect() == whole
 
 
-def test_a_router_that_does_not_answer_is_a_failed_look_in_time() -> None:
+def test_a_silent_router_is_a_failed_inspection_in_time() -> None:
     with Answering(lambda _: None).running() as mute:
         inspector = DispatchInspector(InspectionTarget({"management": mute.url}), timeout_s=0.5)
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         with pytest.raises(PeerError, match=r"no answer from '\$management'"):
             inspector.inspect()
-        assert time.monotonic() - begun_s < PATIENCE_S
+        assert time.monotonic() - started_s < TIMEOUT_S
         inspector.close()
         inspector.close()
 
@@ -77,14 +77,14 @@ def test_a_real_router_counts_what_a_client_sent_and_received(qpid_dispatch: Ins
     address = "router.address/M0watched"
     with (
         closing(DispatchInspector(InspectionTarget(qpid_dispatch.endpoints))) as inspector,
-        ThreadPoolExecutor(1) as beside,
+        ThreadPoolExecutor(1) as executor,
     ):
         with connected(qpid_dispatch.url) as connection:
-            # A router settles with the sender what the receiver settles with it, so both must be there at once.
-            sending = beside.submit(send_from_another_connection, qpid_dispatch.url)
+            # A router settles with the sender when the receiver settles with it, so both must be connected.
+            sending = executor.submit(send_from_another_connection, qpid_dispatch.url)
             consume(connection, "watched", COUNT)
-            sending.result(PATIENCE_S)
-            look = until(
+            sending.result(TIMEOUT_S)
+            inspection = inspect_until(
                 inspector,
                 {
                     (address, "deliveriesIngress"): COUNT,
@@ -93,13 +93,15 @@ def test_a_real_router_counts_what_a_client_sent_and_received(qpid_dispatch: Ins
                     ("router/1", "connectionCount"): 2,  # the receiver's and the inspector's
                 },
             )
-            values = values_of(look)
-            (link,) = [key[0] for key, text in look.texts.items() if (key[1], text) == ("owningAddr", "M0watched")]
-            assert look.texts[link, "linkDir"] == "out"
+            values = values_of(inspection)
+            (link,) = [
+                key[0] for key, text in inspection.texts.items() if (key[1], text) == ("owningAddr", "M0watched")
+            ]
+            assert inspection.texts[link, "linkDir"] == "out"
             assert (values[link, "acceptedCount"], values[link, "unsettledCount"]) == (COUNT, 0)
             assert values["router/1", "acceptedDeliveries"] >= COUNT
             assert values["allocator/qd_buffer_t", "totalAllocFromHeapBytes"] > 0
-        until(inspector, {("router/1", "connectionCount"): 1})
+        inspect_until(inspector, {("router/1", "connectionCount"): 1})
 
 
 def send_from_another_connection(url: str) -> None:

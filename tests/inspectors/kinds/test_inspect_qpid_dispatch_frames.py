@@ -1,4 +1,4 @@
-"""The router's recorded answers, against what Proton decodes from the same bytes."""
+"""The router's recorded answers, compared with what Proton decodes from the same bytes."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ import pytest
 
 from crescendo.client.messages import Amqp10Message, decode_message
 from crescendo.inspectors.base import Inspection
-from crescendo.inspectors.kinds.qpid_dispatch import TYPES, entities_of, query_of, take_answer
+from crescendo.inspectors.kinds.qpid_dispatch import TYPES, add_answer, entities_of, query_of
 from crescendo.model.errors import PeerError
-from dispatch_recordings import RECORDED, at_another_moment, decoded, message_of
+from dispatch_recordings import RECORDED, decoded, decoded_by_foreign_client, message_of
 from inspecting import values_of
 
 
-def recorded_look(*kinds: str) -> Inspection:
-    look = Inspection()
+def recorded_inspection(*kinds: str) -> Inspection:
+    inspection = Inspection()
     for kind in kinds:
-        take_answer(look, kind, decode_message(message_of(kind, "router")))
-    return look
+        add_answer(inspection, kind, decode_message(message_of(kind, "router")))
+    return inspection
 
 
 def expected(kind: str) -> list[dict[str, Any]]:
@@ -26,8 +26,8 @@ def expected(kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", RECORDED)
 def test_every_attribute_of_every_entity_is_what_proton_decodes(kind: str) -> None:
-    look = recorded_look(kind)
-    values = values_of(look)
+    inspection = recorded_inspection(kind)
+    values = values_of(inspection)
     assert expected(kind), "the recording holds entities"
     for entity in expected(kind):
         name = f"{kind}/{entity['identity'].removeprefix(kind + '/')}"
@@ -35,22 +35,22 @@ def test_every_attribute_of_every_entity_is_what_proton_decodes(kind: str) -> No
             if isinstance(value, bool | int | float):
                 assert values[name, attribute] == value
             elif isinstance(value, str):
-                assert look.texts[name, attribute] == value
+                assert inspection.texts[name, attribute] == value
             elif value is None:
                 assert (name, attribute) not in values
-                assert (name, attribute) not in look.texts
+                assert (name, attribute) not in inspection.texts
 
 
 @pytest.mark.parametrize("kind", RECORDED)
-def test_our_questions_are_those_the_foreign_client_asked(kind: str) -> None:
+def test_our_queries_are_those_of_the_foreign_client(kind: str) -> None:
     asked = decode_message(message_of(kind, "client"))
     assert query_of(kind) == dict(asked.application_properties)
     assert asked.body == {"attributeNames": []}
 
 
 @pytest.mark.parametrize("kind", RECORDED)
-def test_names_and_kinds_of_attributes_are_those_written_down_at_another_moment(kind: str) -> None:
-    other = at_another_moment(kind)
+def test_names_and_types_of_attributes_match_those_of_the_foreign_client(kind: str) -> None:
+    other = decoded_by_foreign_client(kind)
     assert query_of(kind) == other["request"]["properties"]
     ours = entities_of(decode_message(message_of(kind, "router")).body)[0]
     body = other["body"]
@@ -61,18 +61,18 @@ def test_names_and_kinds_of_attributes_are_those_written_down_at_another_moment(
             assert isinstance(ours[attribute], type(value)), attribute
 
 
-def test_all_types_of_the_thesis_are_asked_for() -> None:
+def test_all_types_of_the_thesis_are_queried() -> None:
     assert set(RECORDED) | {"router.config.autoLink", "router.config.linkRoute"} == set(TYPES)
 
 
-def test_a_type_that_the_router_does_not_have_is_noted_and_not_fatal() -> None:
-    look = recorded_look("router.stats")
-    assert look.readings == []
-    assert "No such entity type" in look.texts["management", "router.stats"]
+def test_a_type_that_the_router_lacks_is_recorded_and_not_fatal() -> None:
+    inspection = recorded_inspection("router.stats")
+    assert inspection.readings == []
+    assert "No such entity type" in inspection.texts["management", "router.stats"]
 
 
-def test_memory_is_there_in_bytes_beside_the_counts() -> None:
-    values = values_of(recorded_look("allocator"))
+def test_memory_is_reported_in_bytes_beside_the_counts() -> None:
+    values = values_of(recorded_inspection("allocator"))
     for block in expected("allocator"):
         entity = f"allocator/{block['typeName']}"
         assert values[entity, "totalAllocFromHeapBytes"] == block["totalAllocFromHeap"] * block["typeSize"]
@@ -82,14 +82,14 @@ def test_memory_is_there_in_bytes_beside_the_counts() -> None:
 
 def test_a_new_attribute_is_recorded_and_a_missing_one_is_not_fatal() -> None:
     body = {"attributeNames": ["identity", "brandNew", "words", "lost"], "results": [["7", 5, "hello"], ["8"]]}
-    look = Inspection()
-    take_answer(look, "router.link", Amqp10Message(body, {"statusCode": 200}))
-    assert values_of(look) == {("router.link/7", "brandNew"): 5.0}
-    assert look.texts["router.link/7", "words"] == "hello"
-    assert look.texts["router.link/8", "identity"] == "8"
+    inspection = Inspection()
+    add_answer(inspection, "router.link", Amqp10Message(body, {"statusCode": 200}))
+    assert values_of(inspection) == {("router.link/7", "brandNew"): 5.0}
+    assert inspection.texts["router.link/7", "words"] == "hello"
+    assert inspection.texts["router.link/8", "identity"] == "8"
 
 
 @pytest.mark.parametrize("body", [None, b"x", [], {}, {"attributeNames": 3, "results": []}, {"attributeNames": []}])
-def test_an_answer_that_is_none_is_the_routers_fault(body: object) -> None:
+def test_an_invalid_answer_is_a_peer_error(body: object) -> None:
     with pytest.raises(PeerError):
         entities_of(body)

@@ -1,4 +1,4 @@
-"""RabbitMQ, against what a pika client did to it and what /proc says about its process."""
+"""RabbitMQ, compared with what a pika client did and with /proc."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.kinds.rabbitmq import RabbitInspector
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import Instance
-from inspecting import until, values_of
+from inspecting import inspect_until, values_of
 
 SENT, TAKEN, HELD = 11, 4, 2
 CLIENT = "the one that is watched"
@@ -38,7 +38,7 @@ def test_a_queue_counts_what_a_client_published_acknowledged_held_and_left(
         if number < TAKEN:
             channel.basic_ack(method.delivery_tag)
     queue = "queue/watched"
-    look = until(
+    inspection = inspect_until(
         inspector,
         {
             (queue, "messages"): SENT - TAKEN,
@@ -50,31 +50,31 @@ def test_a_queue_counts_what_a_client_published_acknowledged_held_and_left(
             (queue, "consumers"): 0,
         },
     )
-    values = values_of(look)
+    values = values_of(inspection)
     assert values[queue, "message_bytes"] == (SENT - TAKEN) * 100
     node = next(entity for entity, _ in values if entity.startswith("node/"))
     assert 0 < values[node, "mem_used"] < values[node, "mem_limit"]
     assert values[node, "mem_alarm"] == 0
-    names = [key[0] for key, text in look.texts.items() if (key[1], text) == ("user_provided_name", CLIENT)]
+    names = [key[0] for key, text in inspection.texts.items() if (key[1], text) == ("user_provided_name", CLIENT)]
     (client,) = names
-    assert look.texts[client, "user"] == "crescendo"
-    until(inspector, {(client, "channels"): 1, (client, "flow"): 0, (client, "blocked"): 0})
+    assert inspection.texts[client, "user"] == "crescendo"
+    inspect_until(inspector, {(client, "channels"): 1, (client, "flow"): 0, (client, "blocked"): 0})
     connection.close()
 
 
-def test_a_consumer_is_counted_while_it_is_there(rabbitmq: Instance, inspector: RabbitInspector) -> None:
+def test_a_consumer_is_counted_while_it_is_connected(rabbitmq: Instance, inspector: RabbitInspector) -> None:
     connection = connected(rabbitmq)
     channel = connection.channel()
     channel.queue_declare("consumed")
     channel.basic_consume("consumed", lambda *_: None)
-    until(inspector, {("queue/consumed", "consumers"): 1})
+    inspect_until(inspector, {("queue/consumed", "consumers"): 1})
     connection.close()
-    until(inspector, {("queue/consumed", "consumers"): 0})
+    inspect_until(inspector, {("queue/consumed", "consumers"): 0})
 
 
-def test_a_wrong_password_is_said_without_the_password(rabbitmq: Instance) -> None:
+def test_a_wrong_password_is_reported_without_the_password(rabbitmq: Instance) -> None:
     url = re.sub(r":[^:/@]+@", ":wrong-one@", rabbitmq.endpoints["management"])
-    with pytest.raises(PeerError, match="does not let this user in") as failure:
+    with pytest.raises(PeerError, match="denies access to this user") as failure:
         RabbitInspector(InspectionTarget({"management": url})).inspect()
     assert "wrong-one" not in str(failure.value)
 

@@ -1,4 +1,4 @@
-"""Do many clients on several brokers get every message once, at once, and is what is too much said so?"""
+"""Do many clients on several brokers get every message once and without delay, and is overload reported?"""
 
 import asyncio
 import urllib.request
@@ -11,7 +11,7 @@ import pytest
 from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.client import AsyncClient, Query, RefusedError
 from crescendo.wire.mlmq.operations import Refusal
-from mlmq_brokers import client, play, serving
+from mlmq_brokers import client, run_scenario, serving
 
 
 async def consume(name: str, broker: str, queue: int, seen: Counter[bytes], left: list[int]) -> None:
@@ -46,7 +46,7 @@ async def every_message_once(url: str, messages: int) -> None:
 
 
 def test_32_consumers_on_2_brokers_get_each_of_10000_messages_once(database_url: str) -> None:
-    play(every_message_once(database_url, 10_000))
+    run_scenario(every_message_once(database_url, 10_000))
 
 
 def test_no_empty_answer_while_a_message_remains(database_url: str) -> None:
@@ -65,13 +65,13 @@ def test_no_empty_answer_while_a_message_remains(database_url: str) -> None:
             for each in clients:
                 await each.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 @pytest.mark.parametrize("same_broker", [True, False])
 def test_a_waiting_dequeue_is_woken_and_holds_no_worker(database_url: str, same_broker: bool) -> None:
     async def scenario() -> None:
-        # The poll is out of the way: only a wake-up can be in time.
+        # The poll is disabled: only a wake-up can be in time.
         never = 3600 * 10**9
         async with (
             serving(database_url, workers=1, poll=never) as one,
@@ -80,50 +80,50 @@ def test_a_waiting_dequeue_is_woken_and_holds_no_worker(database_url: str, same_
             client("waiter", (one if same_broker else two).address) as waiter,
         ):
             queue = (await sender.create_queue("q")).queue
-            for wish in (
+            for query in (
                 Query(queue=queue),
                 Query(queue=queue, sender=sender.id),
                 Query(sender=sender.id),
                 Query(queue=waiter.own_queue),
             ):
-                begun_s = monotonic()
-                waiting = [asyncio.create_task(waiter.dequeue_message(wish, wait_s=40)) for _ in range(2)]
-                place = one if same_broker else two
-                while len(place.workers.room) < 2:
+                started_s = monotonic()
+                waiting = [asyncio.create_task(waiter.dequeue_message(query, wait_s=40)) for _ in range(2)]
+                broker = one if same_broker else two
+                while len(broker.workers.room) < 2:
                     await asyncio.sleep(0.005)
-                assert place.workers.busy == 0
+                assert broker.workers.busy == 0
                 for n in range(2):
-                    if wish.queue == waiter.own_queue:
+                    if query.queue == waiter.own_queue:
                         await sender.send_message_to_client(waiter.id, b"%d" % n)
                     else:
                         await sender.send_message(queue, b"%d" % n)
                 got = await asyncio.gather(*waiting)
                 assert sorted(message.content for message in got if message) == [b"0", b"1"]
-                assert monotonic() - begun_s < 35
+                assert monotonic() - started_s < 35
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_a_waiting_dequeue_ends_empty_when_its_time_is_over_and_leaves_with_its_client(database_url: str) -> None:
+def test_a_waiting_dequeue_ends_empty_at_its_deadline_and_is_removed_with_its_client(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url) as broker, client("keeper", broker.address) as keeper:
             queue = (await keeper.create_queue("q")).queue
             assert await keeper.dequeue_message(Query(queue=queue), wait_s=0.15) is None
             async with client("leaver", broker.address) as leaver:
-                gone = asyncio.create_task(leaver.dequeue_message(Query(queue=queue), wait_s=30))
+                abandoned = asyncio.create_task(leaver.dequeue_message(Query(queue=queue), wait_s=30))
                 while len(broker.workers.room) < 1:
                     await asyncio.sleep(0.005)
-                gone.cancel()
+                abandoned.cancel()
             while len(broker.workers.room):
                 await asyncio.sleep(0.005)
-            await keeper.send_message(queue, b"for the living")
+            await keeper.send_message(queue, b"for the keeper")
             message = await keeper.dequeue_message(Query(queue=queue))
             assert message is not None
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_too_many_waiting_dequeues_are_told_so(database_url: str) -> None:
+def test_too_many_waiting_dequeues_are_refused(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url, waiting=2) as broker, client("c", broker.address, patient=False) as one:
             query = Query(queue=one.own_queue)
@@ -132,7 +132,7 @@ def test_too_many_waiting_dequeues_are_told_so(database_url: str) -> None:
             assert sorted(isinstance(end, RefusedError) for end in ends) == [False, False, True, True, True]
             assert broker.metrics.shed == 3
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def page(broker: Broker, path: str) -> tuple[int, str]:
@@ -145,7 +145,9 @@ def page(broker: Broker, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("room", [1, 7, 40])
-def test_with_workers_blocked_exactly_q_wait_and_the_rest_is_told_overloaded(database_url: str, room: int) -> None:
+def test_with_workers_blocked_exactly_q_requests_wait_and_the_rest_is_refused_as_overloaded(
+    database_url: str, room: int
+) -> None:
     async def scenario() -> None:
         workers, excess = 2, 25
         async with (
@@ -178,7 +180,7 @@ def test_with_workers_blocked_exactly_q_wait_and_the_rest_is_told_overloaded(dat
             reasons = [end.reason for end in ends if isinstance(end, RefusedError)]
             assert reasons == [Refusal.OVERLOADED] * excess
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_requests_that_wait_together_share_a_statement(database_url: str) -> None:
@@ -199,7 +201,7 @@ def test_requests_that_wait_together_share_a_statement(database_url: str) -> Non
             assert broker.metrics.statements["Send"] == 2
             assert broker.metrics.requests["Send", "ok"] == 61
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_health_says_whether_it_serves(database_url: str) -> None:
@@ -214,4 +216,4 @@ def test_health_says_whether_it_serves(database_url: str) -> None:
             assert status == 503
             assert "draining" in text
 
-    play(scenario())
+    run_scenario(scenario())

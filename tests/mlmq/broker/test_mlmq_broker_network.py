@@ -1,6 +1,6 @@
-"""Does a broker stay right and small whatever a client sends, or does not read?
+"""Does a broker stay correct and small whatever a client sends, even if the client never reads?
 
-The bytes are made here with struct and MessagePack, after docs/mlmq.md, not with the codec of the broker.
+The bytes are built here with struct and MessagePack, following docs/mlmq.md, not with the codec of the broker.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import pytest
 
 from crescendo.mlmq.broker.server import Broker
 from crescendo.wire.mlmq.operations import MAX_CONTENT_BYTES, Refusal
-from mlmq_brokers import client, play, process, serving
+from mlmq_brokers import client, process, run_scenario, serving
 
 REGISTER, LOOKUP_CLIENT, SEND, PEEK = 1, 5, 7, 8
 REGISTERED, SENT, MESSAGES, REFUSED = 64, 68, 69, 72
@@ -31,7 +31,7 @@ def frame(kind: int, number: int, body: Any) -> bytes:
 
 
 class Raw:
-    """A connection that knows the header and nothing else."""
+    """A connection that knows only the frame header."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -63,13 +63,13 @@ def test_a_frame_split_at_every_byte_is_one_request(database_url: str) -> None:
             request = frame(LOOKUP_CLIENT, 2**63, ["nobody"])
             for split in range(1, len(request)):
                 peer.writer.write(request[:split])
-                await asyncio.sleep(0.001)  # lets the broker read the first part by itself
+                await asyncio.sleep(0.001)  # lets the broker read the first part separately
                 peer.writer.write(request[split:])
                 kind, number, body = await peer.answer()
                 assert (kind, number, body[0]) == (REFUSED, 2**63, Refusal.NO_SUCH_CLIENT)
             assert broker.metrics.requests["LookupClient", "no_such_client"] == len(request) - 1
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_coalesced_frames_are_all_answered_and_none_twice(database_url: str) -> None:
@@ -82,10 +82,10 @@ def test_coalesced_frames_are_all_answered_and_none_twice(database_url: str) -> 
             assert sorted(number for _, number, _ in answers) == list(range(count))
             assert len({body[0] for _, _, body in answers}) == 10
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_who_pipelines_too_much_is_not_read_from(database_url: str) -> None:
+def test_a_client_that_pipelines_too_much_is_not_read_from(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url, pipeline=3, workers=1, batch=1) as broker, raw(broker) as peer:
             async with broker.store.pool.acquire() as lock, lock.transaction():
@@ -94,13 +94,13 @@ def test_who_pipelines_too_much_is_not_read_from(database_url: str) -> None:
                 while broker.workers.busy < 1 or len(broker.queue) < 2:
                     await asyncio.sleep(0.005)
                 await asyncio.sleep(0.1)
-                assert len(broker.queue) == 2  # one is served, two wait, seven have not been taken
+                assert len(broker.queue) == 2  # one is served, two wait, seven have not been read
             assert sorted([(await peer.answer())[1] for _ in range(10)]) == list(range(10))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_what_cannot_be_understood_is_refused_and_the_stream_goes_on(database_url: str) -> None:
+def test_an_unreadable_frame_is_refused_and_the_connection_stays_open(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url) as broker, raw(broker) as peer:
             peer.writer.write(
@@ -122,10 +122,10 @@ def test_what_cannot_be_understood_is_refused_and_the_stream_goes_on(database_ur
             }
             assert answers[6][0] == REGISTERED
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_a_broken_length_or_version_ends_the_connection_with_a_reason(database_url: str) -> None:
+def test_an_invalid_length_or_version_closes_the_connection_with_a_reason(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url) as broker:
             for header, reason in (
@@ -140,10 +140,10 @@ def test_a_broken_length_or_version_ends_the_connection_with_a_reason(database_u
                     assert (kind, number, body[0]) == (REFUSED, 9, reason)
                     assert await peer.is_closed()
             assert broker.metrics.broken_clients == 4
-            async with client("fine", broker.address):  # others are served on
+            async with client("fine", broker.address):  # others are still served
                 pass
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_too_many_clients_are_refused_and_counted(database_url: str) -> None:
@@ -159,11 +159,11 @@ def test_too_many_clients_are_refused_and_counted(database_url: str) -> None:
             assert broker.metrics.refused_clients == 1
             assert len(broker.connections) == 2
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 async def _peek_without_reading(broker: Broker, count: int) -> socket.socket:
-    """Ask for much and read nothing."""
+    """Request large answers and read nothing."""
     async with client("talker", broker.address) as talker:
         queue = (await talker.create_queue("big")).queue
         for _ in range(20):
@@ -174,32 +174,32 @@ async def _peek_without_reading(broker: Broker, count: int) -> socket.socket:
     sink.setblocking(False)
     host, _, port = broker.address.partition(":")
     await loop.sock_connect(sink, (host, int(port)))
-    asking = b"".join(frame(PEEK, n, [talker.id, [queue], 20]) for n in range(count))
+    requests_bytes = b"".join(frame(PEEK, n, [talker.id, [queue], 20]) for n in range(count))
     with contextlib.suppress(TimeoutError, OSError):  # the broker stops reading, or closes
-        await asyncio.wait_for(loop.sock_sendall(sink, asking), 5)
+        await asyncio.wait_for(loop.sock_sendall(sink, requests_bytes), 5)
     return sink
 
 
-def test_a_reader_that_does_not_read_holds_little_memory_and_is_closed_in_the_end(database_url: str) -> None:
+def test_a_client_that_does_not_read_holds_little_memory_and_is_closed_in_the_end(database_url: str) -> None:
     async def scenario() -> None:
-        # 40 kB an answer: the kernel's buffers are full long before 500 answers.
+        # 40 kB per answer: the kernel's buffers are full long before 500 answers.
         async with serving(database_url, pipeline=16, send_timeout=2_000_000_000, write_buffer=65536) as broker:
             sink = await _peek_without_reading(broker, 500)
             try:
                 while broker.metrics.broken_clients == 0:
                     assert broker.unsent <= 16
                     async with asyncio.timeout(10), client("other", broker.address) as other:
-                        assert await other.lookup_client("talker") is not None  # nobody else suffers
+                        assert await other.lookup_client("talker") is not None  # other clients are unaffected
                     await asyncio.sleep(0.05)
                 assert broker.metrics.requests["Peek", "ok"] < 500
                 assert broker.unsent == 0
             finally:
                 sink.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_whoever_overflows_the_response_queue_is_closed(database_url: str) -> None:
+def test_a_client_that_overflows_the_response_queue_is_closed(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url, pipeline=1000, response_queue=5, write_buffer=65536) as broker:
             sink = await _peek_without_reading(broker, 500)
@@ -210,12 +210,12 @@ def test_whoever_overflows_the_response_queue_is_closed(database_url: str) -> No
             finally:
                 sink.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 async def shed_many(url: str, directory: Path, requests: int) -> None:
     block = 1000
-    asking = b"".join(frame(LOOKUP_CLIENT, n, ["nobody"]) for n in range(block))
+    requests_bytes = b"".join(frame(LOOKUP_CLIENT, n, ["nobody"]) for n in range(block))
     with process(
         url, directory, workers=1, batch=1, request_queue=1, pipeline=10_000, database_timeout="30m"
     ) as broker:
@@ -229,7 +229,7 @@ async def shed_many(url: str, directory: Path, requests: int) -> None:
             writer.write(frame(LOOKUP_CLIENT, 10**6, ["nobody"]) * 2)  # one is served, one waits
             await asyncio.sleep(0.5)
             for _ in range(requests // block):
-                writer.write(asking)
+                writer.write(requests_bytes)
                 reasons = {(await peer.answer())[2][0] for _ in range(block)}
                 assert reasons == {Refusal.OVERLOADED}
                 resident_bytes.append(psutil.Process(broker.process.pid).memory_info().rss)
@@ -239,7 +239,7 @@ async def shed_many(url: str, directory: Path, requests: int) -> None:
 
 
 def test_shed_requests_leave_nothing_behind(database_url: str, tmp_path: Path) -> None:
-    play(shed_many(database_url, tmp_path, 20_000))
+    run_scenario(shed_many(database_url, tmp_path, 20_000))
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""Does every operation of the seed's interface do through client and broker what the tables say it did?"""
+"""Does every operation of the client interface, through client and broker, do what the tables show?"""
 
 import asyncio
 import secrets
@@ -10,7 +10,7 @@ import pytest
 from crescendo.mlmq.client import AsyncClient, Client, Order, Query, RefusedError
 from crescendo.model.errors import ConfigError
 from crescendo.wire.mlmq.operations import MAX_CONTENT_BYTES, Refusal
-from mlmq_brokers import client, play, serving
+from mlmq_brokers import client, run_scenario, serving
 
 
 async def rows(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -21,7 +21,7 @@ async def rows(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         await connection.close()
 
 
-def test_clients_and_queues_are_made_found_and_deleted(database_url: str) -> None:
+def test_clients_and_queues_are_created_found_and_deleted(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url) as broker, client("ann", broker.address) as ann:
             async with client("bob", broker.address) as bob:
@@ -56,7 +56,7 @@ def test_clients_and_queues_are_made_found_and_deleted(database_url: str) -> Non
                     await bob.peek_message(Query(queue=1))
             assert await rows(database_url, "SELECT name FROM mlmq.client") == [("ann",)]
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_messages_are_sent_peeked_and_dequeued_in_order(database_url: str) -> None:
@@ -85,7 +85,7 @@ def test_messages_are_sent_peeked_and_dequeued_in_order(database_url: str) -> No
             assert await ann.dequeue_message(Query(queue=left)) is None
             assert await rows(database_url, "SELECT queue FROM mlmq.message") == [(right,)]
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_request_gets_its_own_response(database_url: str) -> None:
@@ -112,10 +112,10 @@ def test_a_request_gets_its_own_response(database_url: str) -> None:
             assert other is not None
             assert (other.content, other.context) == (b"something else", None)
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_a_lease_keeps_a_message_until_it_is_acknowledged_or_given_back(database_url: str) -> None:
+def test_a_lease_keeps_a_message_until_it_is_acknowledged_or_released(database_url: str) -> None:
     async def scenario() -> None:
         async with (
             serving(database_url, poll=20_000_000) as broker,
@@ -130,14 +130,14 @@ def test_a_lease_keeps_a_message_until_it_is_acknowledged_or_given_back(database
             assert await bob.dequeue_message(Query(queue=queue)) is None
             waiting = asyncio.create_task(bob.dequeue_message(Query(queue=queue), wait_s=30, lease_s=600))
             assert (await ann.extend(first, lease_s=0)).gone == ()
-            again = await waiting  # nobody sent anything: the poll found what was given back
+            again = await waiting  # nothing was sent: the poll found the released message
             assert again is not None
             assert again.redelivered
             assert [gone.message for gone in (await ann.acknowledge(first)).gone] == [first.id]
             assert (await bob.acknowledge(again)).gone == ()
             assert await rows(database_url, "SELECT id FROM mlmq.message") == []
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_limits_are_enforced_with_an_error_answer(database_url: str) -> None:
@@ -162,7 +162,7 @@ def test_limits_are_enforced_with_an_error_answer(database_url: str) -> None:
                 await ann.send_message([queue, 999_999], b"all or none")
             assert await rows(database_url, "SELECT count(*) FROM mlmq.message") == [(1,)]
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_fifty_parallel_creations_of_one_name_give_one_id(database_url: str) -> None:
@@ -177,10 +177,10 @@ def test_fifty_parallel_creations_of_one_name_give_one_id(database_url: str) -> 
             for each in clients:
                 await each.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_a_plain_program_needs_no_event_loop(database_url: str, tmp_path: Any) -> None:
+def test_a_blocking_program_needs_no_event_loop(database_url: str, tmp_path: Any) -> None:
     from mlmq_brokers import process
 
     with process(database_url, tmp_path) as broker, Client("plain", [broker.address]) as plain:

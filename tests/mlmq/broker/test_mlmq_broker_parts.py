@@ -1,4 +1,4 @@
-"""Do the parts of a broker that need no database keep their promises?"""
+"""Do the parts of a broker that need no database work as documented?"""
 
 import asyncio
 import csv
@@ -16,20 +16,20 @@ from crescendo.mlmq.performance_log import PerformanceLog
 from crescendo.model.errors import ConfigError
 
 
-def test_a_full_queue_says_no_and_a_worker_takes_all_that_waits() -> None:
-    async def play() -> None:
+def test_a_full_queue_refuses_and_a_worker_takes_all_waiting_requests() -> None:
+    async def scenario() -> None:
         queue: RequestQueue[int] = RequestQueue(5, batch=3)
         assert [queue.put(n) for n in range(7)] == [True] * 5 + [False] * 2
         assert await queue.take() == (None, [0, 1, 2])
         assert queue.put(9)
-        assert await queue.take() == (None, [3, 4, 9])  # a full batch needs not wait for the one before
+        assert await queue.take() == (None, [3, 4, 9])  # a full batch need not wait for the previous one
         assert len(queue) == 0
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_each_kind_has_its_lane_and_the_one_that_waits_longest_comes_first() -> None:
-    async def play() -> None:
+def test_each_kind_has_its_lane_and_the_longest_waiting_lane_comes_first() -> None:
+    async def scenario() -> None:
         queue: RequestQueue[int] = RequestQueue(10, batch=10)
         for n in range(6):
             queue.put(n, "odd" if n % 2 else "even")
@@ -41,11 +41,11 @@ def test_each_kind_has_its_lane_and_the_one_that_waits_longest_comes_first() -> 
         queue.done("even")
         assert await queue.take() == ("even", [6])
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_what_comes_while_its_lane_is_served_gathers() -> None:
-    async def play() -> None:
+def test_requests_gather_while_their_lane_is_being_served() -> None:
+    async def scenario() -> None:
         queue: RequestQueue[int] = RequestQueue(10, batch=3)
         queue.put(1)
         assert await queue.take() == (None, [1])
@@ -55,7 +55,7 @@ def test_what_comes_while_its_lane_is_served_gathers() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not second.done()
-        queue.put(4)  # now it is a batch
+        queue.put(4)  # now it is a full batch
         async with asyncio.timeout(10):
             assert await second == (None, [2, 3, 4])
         queue.put(5)
@@ -63,27 +63,27 @@ def test_what_comes_while_its_lane_is_served_gathers() -> None:
         queue.done(None)
         assert await queue.take() == (None, [5])
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_sleeping_workers_are_woken_and_a_cancelled_one_loses_nothing() -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         queue: RequestQueue[int] = RequestQueue(10, batch=1)
         doomed = asyncio.create_task(queue.take())
         heir = asyncio.create_task(queue.take())
         await asyncio.sleep(0)
-        queue.put(1)  # wakes the doomed one, which is cancelled before it runs
+        queue.put(1)  # wakes the doomed worker, which is cancelled before it runs
         doomed.cancel()
         async with asyncio.timeout(10):
             assert await heir == (None, [1])
         with pytest.raises(asyncio.CancelledError):
             await doomed
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_what_one_worker_leaves_wakes_the_next() -> None:
-    async def play() -> None:
+def test_requests_left_over_by_one_worker_wake_the_next() -> None:
+    async def scenario() -> None:
         queue: RequestQueue[int] = RequestQueue(10, batch=2)
         takers = [asyncio.create_task(queue.take()) for _ in range(2)]
         await asyncio.sleep(0)
@@ -92,57 +92,57 @@ def test_what_one_worker_leaves_wakes_the_next() -> None:
         async with asyncio.timeout(10):
             assert await asyncio.gather(*takers) == [(None, [0, 1]), (None, [2, 3])]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_a_message_wakes_the_longest_waiting_plain_dequeue_and_every_choosy_one() -> None:
-    async def play() -> None:
+def test_a_message_wakes_the_longest_waiting_plain_dequeue_and_every_selective_one() -> None:
+    async def scenario() -> None:
         room: WaitingRoom[str] = WaitingRoom(10, expired=lambda item: None)
         room.park("first", {7: False}, 60)
-        room.park("choosy", {7: True}, 60)
+        room.park("selective", {7: True}, 60)
         room.park("second", {7: False}, 60)
         room.park("elsewhere", {8: False}, 60)
         woken, left = room.wake(7, 1)
-        assert woken == ["first", "choosy"]
+        assert woken == ["first", "selective"]
         assert left == 0
         assert room.wake(7, 5) == (["second"], 4)
         assert len(room) == 1
-        assert room.oldest(5) == ["elsewhere"]
+        assert room.take_oldest(5) == ["elsewhere"]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_arrivals_change_for_every_key_even_when_the_room_forgets() -> None:
-    async def play() -> None:
+def test_arrivals_change_for_every_key_even_when_the_room_forgets_them() -> None:
+    async def scenario() -> None:
         room: WaitingRoom[str] = WaitingRoom(10, expired=lambda item: None)
         room.wake(3, 1)
-        seen = room.arrived(3), room.arrived(4)
+        seen = room.arrivals(3), room.arrivals(4)
         assert seen == (1, 0)
         for key in range(100, 10_200):  # more keys than it remembers
             room.wake(key, 1)
-        assert all(now > then for now, then in zip((room.arrived(3), room.arrived(4)), seen, strict=True))
+        assert all(now > then for now, then in zip((room.arrivals(3), room.arrivals(4)), seen, strict=True))
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_whoever_waits_in_vain_is_let_go_once() -> None:
-    async def play() -> list[str]:
-        gone: list[str] = []
-        room: WaitingRoom[str] = WaitingRoom(10, gone.append)
+def test_an_expired_dequeue_is_removed_once() -> None:
+    async def scenario() -> list[str]:
+        expired: list[str] = []
+        room: WaitingRoom[str] = WaitingRoom(10, expired.append)
         room.park("short", {1: False, -5: True}, 0.01)
         room.park("long", {1: False, -5: True}, 60)
         async with asyncio.timeout(10):
-            while not gone:
+            while not expired:
                 await asyncio.sleep(0.005)
         assert room.wake(-5, 1)[0] == ["long"]
         assert len(room) == 0
-        return gone
+        return expired
 
-    assert asyncio.run(play()) == ["short"]
+    assert asyncio.run(scenario()) == ["short"]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("wokers: 4", ["wokers", "did you mean workers?"]),
         ("workers: 0", ["workers", ">= 1"]),
@@ -157,13 +157,15 @@ def test_whoever_waits_in_vain_is_let_go_once() -> None:
         ("workers: [", ["not YAML"]),
     ],
 )
-def test_a_mistake_in_the_configuration_names_file_field_and_cure(text: str, words: list[str], tmp_path: Path) -> None:
+def test_a_mistake_in_the_configuration_names_file_field_and_cure(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
     path = tmp_path / "broker.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
         load_settings(path, {})
-    for word in [str(path), *words]:
-        assert word in str(caught.value)
+    for part in [str(path), *expected]:
+        assert part in str(caught.value)
 
 
 def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
@@ -186,20 +188,20 @@ def test_a_command_counts_once_and_only_when_it_is_new(tmp_path: Path) -> None:
     path = tmp_path / "commando.txt"
     path.write_text("shutdown\n")
     file = CommandFile(path)
-    assert file.look() is None  # yesterday's
+    assert file.poll() is None  # written before the start
     path.write_text("LogMemory \nmore")
-    assert file.look() == "logmemory"
-    assert file.look() is None
+    assert file.poll() == "logmemory"
+    assert file.poll() is None
     path.write_text("logmemory")
     os.utime(path, ns=(1, 1))
-    assert file.look() == "logmemory"
+    assert file.poll() == "logmemory"
     path.unlink()
-    assert file.look() is None
+    assert file.poll() is None
     path.write_bytes(b"\xff" * 10_000)
-    assert file.look() is not None  # some word, whatever it is
+    assert file.poll() is not None  # any text, whatever it is
 
 
-def test_a_performance_log_has_the_form_of_the_seed(tmp_path: Path) -> None:
+def test_a_performance_log_has_the_original_format(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "broker.log"
     with PerformanceLog(path, "BrokerConfiguration Port[8099]\nx") as log:
         log.log("BRcvReq", 4_900_000, 10**9, "C[9]")
@@ -214,13 +216,13 @@ def test_a_performance_log_has_the_form_of_the_seed(tmp_path: Path) -> None:
     assert int(rows[2][1]) - int(rows[1][1]) == 1000
 
 
-def test_a_performance_log_that_cannot_be_written_is_a_persons_mistake(tmp_path: Path) -> None:
+def test_an_unwritable_performance_log_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written"):
         PerformanceLog(tmp_path / "file" / "broker.log", "x")
 
 
-def test_metrics_are_text_that_ends_and_counts_that_add_up() -> None:
+def test_metrics_are_complete_text_with_the_right_counts() -> None:
     metrics = Metrics()
     metrics.requests["Send", "ok"] += 3
     metrics.requests["Send", "overloaded"] += 2

@@ -1,4 +1,4 @@
-"""Does a broker process end well, and does it say what is wrong when its database is?"""
+"""Does a broker process shut down cleanly, and does it explain problems of its database?"""
 
 import asyncio
 import resource
@@ -24,49 +24,49 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.wire.mlmq.operations import Refusal
-from mlmq_brokers import PATIENCE_S, BrokerProcess, client, open_directory, play, process, serving
+from mlmq_brokers import TIMEOUT_S, BrokerProcess, client, process, public_directory, run_scenario, serving
 
-QUICK = Backoff(first_s=0.02, most_s=0.3)
+FAST = Backoff(first_s=0.02, most_s=0.3)
 
 
 @pytest.fixture
 def data() -> Iterator[Path]:
-    """Where an embedded server of one's own may keep its data."""
-    with open_directory() as directory:
+    """A data directory for a separate embedded server."""
+    with public_directory() as directory:
         yield directory / "data"
 
 
-def test_sigterm_finishes_what_was_taken_and_sends_the_waiting_away(database_url: str, tmp_path: Path) -> None:
+def test_sigterm_finishes_accepted_requests_and_refuses_waiting_dequeues(database_url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
-        # No look of its own accord: it would find the table locked, and keep the second worker busy.
+        # No polling: it would find the table locked and keep the second worker busy.
         with process(database_url, tmp_path, drain_timeout="60s", poll="60s") as broker:
             async with (
                 client("worker", broker.address, patient=False) as worker,
                 client("waiter", broker.address, patient=False) as waiter,
             ):
                 waiting = asyncio.create_task(waiter.dequeue_message(Query(queue=waiter.own_queue), wait_s=30))
-                await metric(broker, "waiting", 1)
+                await until_metric(broker, "waiting", 1)
                 blocker = await asyncpg.connect(database_url)
                 async with blocker.transaction():
                     await blocker.execute("LOCK TABLE mlmq.message IN ACCESS EXCLUSIVE MODE")
                     sending = asyncio.create_task(worker.send_message_to_client(worker.id, b"taken"))
-                    await metric(broker, "workers_busy", 1)
+                    await until_metric(broker, "workers_busy", 1)
                     broker.process.send_signal(signal.SIGTERM)
                     with pytest.raises(RefusedError) as caught:
                         await waiting
                     assert caught.value.reason is Refusal.CLOSING
                     with pytest.raises(RefusedError) as caught:
-                        await worker.lookup_client("waiter")  # nothing new is taken
+                        await worker.lookup_client("waiter")  # nothing new is accepted
                     assert caught.value.reason is Refusal.CLOSING
                     assert broker.process.poll() is None
                 await blocker.close()
                 assert (await sending).messages
             assert await asyncio.to_thread(broker.end) == 0
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_a_second_signal_does_not_wait(database_url: str, tmp_path: Path) -> None:
+def test_a_second_signal_stops_at_once(database_url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         with process(database_url, tmp_path, drain_timeout="1h") as broker:
             async with client("c", broker.address, patient=False, timeout_s=30.0) as one:
@@ -74,7 +74,7 @@ def test_a_second_signal_does_not_wait(database_url: str, tmp_path: Path) -> Non
                 async with blocker.transaction():
                     await blocker.execute("LOCK TABLE mlmq.message IN ACCESS EXCLUSIVE MODE")
                     sending = asyncio.create_task(one.send_message_to_client(one.id, b"stuck"))
-                    await metric(broker, "workers_busy", 1)
+                    await until_metric(broker, "workers_busy", 1)
                     broker.process.send_signal(signal.SIGTERM)
                     while "draining" not in broker.log:
                         await asyncio.sleep(0.02)
@@ -83,31 +83,31 @@ def test_a_second_signal_does_not_wait(database_url: str, tmp_path: Path) -> Non
                 await blocker.close()
                 sending.cancel()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-async def metric(broker: BrokerProcess, name: str, wanted: int) -> None:
-    """Until the broker says so."""
+async def until_metric(broker: BrokerProcess, name: str, wanted: int) -> None:
+    """Wait until the metric of the broker has this value."""
 
-    def look() -> str:
+    def read_metrics() -> str:
         with urllib.request.urlopen(f"{broker.http}/metrics", timeout=30) as page:  # noqa: S310 - our own
             return str(page.read().decode())
 
-    while f"crescendo_mlmq_{name} {wanted}" not in (await asyncio.to_thread(look)).splitlines():
+    while f"crescendo_mlmq_{name} {wanted}" not in (await asyncio.to_thread(read_metrics)).splitlines():
         await asyncio.sleep(0.02)
 
 
-def test_the_command_file_is_obeyed(database_url: str, tmp_path: Path) -> None:
+def test_commands_of_the_command_file_are_executed(database_url: str, tmp_path: Path) -> None:
     commands = tmp_path / "commando.txt"
-    commands.write_text("shutdown")  # of yesterday
+    commands.write_text("shutdown")  # from before the start
     with process(database_url, tmp_path, command_file=str(commands), command_poll="20ms") as broker:
-        for word, reply in (
+        for command, reply in (
             ("logmemory", "memory: resident"),
             ("logstacktrace", "thread MainThread"),
-            ("make me a sandwich", "is no command; known: shutdown, logstacktrace, logmemory"),
+            ("make me a sandwich", "is not a command; known: shutdown, logstacktrace, logmemory"),
         ):
-            commands.write_text(word)
-            deadline_s = time.monotonic() + PATIENCE_S
+            commands.write_text(command)
+            deadline_s = time.monotonic() + TIMEOUT_S
             while reply not in broker.log:
                 assert time.monotonic() < deadline_s, broker.log
                 time.sleep(0.02)
@@ -116,7 +116,7 @@ def test_the_command_file_is_obeyed(database_url: str, tmp_path: Path) -> None:
         assert broker.end() == 0
 
 
-def test_an_embedded_database_comes_and_goes_with_its_broker_and_keeps_its_data(tmp_path: Path, data: Path) -> None:
+def test_an_embedded_database_starts_and_ends_with_its_broker_and_keeps_its_data(tmp_path: Path, data: Path) -> None:
     for round_ in range(2):
         with process("", tmp_path, data=str(data)) as broker:
             servers = psutil.Process(broker.process.pid).children(recursive=True)
@@ -132,11 +132,11 @@ def test_an_embedded_database_comes_and_goes_with_its_broker_and_keeps_its_data(
                     assert message is not None
                     assert message.content == b"kept"
                     broker.kill()
-        _, alive = psutil.wait_procs(servers, timeout=PATIENCE_S)
+        _, alive = psutil.wait_procs(servers, timeout=TIMEOUT_S)
         assert not alive
 
 
-def test_a_database_that_is_away_is_waited_for_at_the_start_and_in_the_middle(data: Path) -> None:
+def test_a_broker_waits_for_an_unavailable_database_at_startup_and_later(data: Path) -> None:
     def start() -> embedded.Server:
         return embedded.start(data, on_fork=die_with_parent())
 
@@ -156,7 +156,7 @@ def test_a_database_that_is_away_is_waited_for_at_the_start_and_in_the_middle(da
             assert await preparing == len(migrations())
             async with (
                 serving(url) as broker,
-                client("patient", broker.address, backoff=QUICK) as patient,
+                client("patient", broker.address, backoff=FAST) as patient,
                 client("hasty", broker.address, patient=False) as hasty,
             ):
                 await patient.send_message_to_client(patient.id, b"before")
@@ -178,7 +178,7 @@ def test_a_database_that_is_away_is_waited_for_at_the_start_and_in_the_middle(da
         finally:
             server.stop()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def health(address: str) -> int:
@@ -190,11 +190,11 @@ def health(address: str) -> int:
             return err.code
 
 
-def test_what_waiting_cannot_cure_is_said_at_once(
+def test_errors_that_waiting_cannot_cure_are_reported_at_once(
     database_url: str, empty_database: str, postgres: embedded.Server
 ) -> None:
-    async def refused(url: str, words: str) -> None:
-        with pytest.raises(ConfigError, match=words):
+    async def refused(url: str, text: str) -> None:
+        with pytest.raises(ConfigError, match=text):
             async with serving(url, database_timeout=300 * 10**9):
                 pass
 
@@ -217,7 +217,7 @@ def test_what_waiting_cannot_cure_is_said_at_once(
             async with serving("postgresql://nobody@127.0.0.1:1/none", database_timeout=300_000_000):
                 pass
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_read_only_database_acknowledges_nothing(database_url: str) -> None:
@@ -231,20 +231,20 @@ def test_a_read_only_database_acknowledges_nothing(database_url: str) -> None:
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 )
-                said = ""
-                while "read-only" not in said:  # before that it was away for a moment
+                error = ""
+                while "read-only" not in error:  # before that it is briefly unavailable
                     with pytest.raises(RefusedError) as caught:
                         await one.send_message_to_client(one.id, b"x")
                     assert caught.value.reason is Refusal.UNAVAILABLE
-                    said = str(caught.value)
+                    error = str(caught.value)
                 assert broker.metrics.database_failures >= 1
-                assert await one.peek_message(Query(queue=one.own_queue)) is None  # looking is still allowed
+                assert await one.peek_message(Query(queue=one.own_queue)) is None  # reading is still allowed
                 assert await connection.fetchval("SELECT count(*) FROM mlmq.message") == 0
             finally:
                 await connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
                 await connection.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 async def send_until_refused(one: AsyncClient, queues: list[int], acknowledged: list[int]) -> None:
@@ -252,17 +252,17 @@ async def send_until_refused(one: AsyncClient, queues: list[int], acknowledged: 
         acknowledged += (await one.send_message(queues, b"x" * 2000)).messages
 
 
-def test_a_full_disk_acknowledges_nothing_and_is_got_over(data: Path) -> None:
-    """Full for the files of the tables, which may not grow beyond a limit; what PostgreSQL logs ahead is of a size."""
-    most, die = 17 * 2**20, die_with_parent()
+def test_a_full_disk_acknowledges_nothing_and_the_broker_recovers(data: Path) -> None:
+    """Full for table files, which may not grow beyond a limit; write-ahead log files have a fixed size below it."""
+    max_bytes, die = 17 * 2**20, die_with_parent()
 
-    def cramped() -> None:
+    def limit_file_size() -> None:
         if die is not None:
             die()
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
 
     async def scenario() -> None:
-        server = embedded.start(data, on_fork=cramped)
+        server = embedded.start(data, on_fork=limit_file_size)
         try:
             await prepare(server.url(), BrokerSettings())
             async with serving(server.url()) as broker, client("c", broker.address, patient=False) as one:
@@ -272,7 +272,7 @@ def test_a_full_disk_acknowledges_nothing_and_is_got_over(data: Path) -> None:
                     await send_until_refused(one, queues, acknowledged)
                 assert caught.value.reason is Refusal.UNAVAILABLE
                 assert "disk is full" in str(caught.value)
-                assert await asyncio.to_thread(health, broker.http.address) == 200  # it is there, and can be read
+                assert await asyncio.to_thread(health, broker.http.address) == 200  # it is available, and can be read
                 connection = await asyncpg.connect(server.url())
                 assert await connection.fetchval("SELECT count(*) FROM mlmq.message") == len(acknowledged) > 0
                 await connection.execute("DELETE FROM mlmq.message")
@@ -282,10 +282,10 @@ def test_a_full_disk_acknowledges_nothing_and_is_got_over(data: Path) -> None:
         finally:
             server.stop()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_a_port_that_is_taken_is_a_persons_mistake(database_url: str) -> None:
+def test_a_port_in_use_is_a_configuration_error(database_url: str) -> None:
     async def scenario() -> None:
         async with serving(database_url) as broker:
             for field in ("listen", "http"):
@@ -293,4 +293,4 @@ def test_a_port_that_is_taken_is_a_persons_mistake(database_url: str) -> None:
                 with pytest.raises(ConfigError, match=f"{field}: .*choose another"):
                     await other.start()
 
-    play(scenario())
+    run_scenario(scenario())

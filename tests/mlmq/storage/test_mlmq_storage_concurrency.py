@@ -1,7 +1,7 @@
-"""What if many ask at once?
+"""Does the storage stay correct under concurrent requests?
 
 Several connections to one real PostgreSQL. Where two requests must meet, one of them is held open inside a transaction;
-nothing rests on who happens to be quicker.
+no test depends on which one is faster.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from mlmq_requests import BLOCKED_S, contents, one, public, registered, with_poo
 @pytest.mark.parametrize("lease_ms", [0, 3_600_000])
 @pytest.mark.parametrize("total", [1_500, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_32_consumers_get_each_message_exactly_once(database_url: str, lease_ms: int, total: int) -> None:
-    """Each consumer stops at its first empty answer: were one given too early by all, messages would be left."""
+    """Each consumer stops at its first empty answer: if all got one too early, messages would be left."""
 
     async def work(pool: Any, database: Database) -> None:
         clients = await registered(database, *(f"consumer{n}" for n in range(32)))
@@ -52,11 +52,11 @@ def test_32_consumers_get_each_message_exactly_once(database_url: str, lease_ms:
             await database.send([Send(clients[0].client, b"%d" % n, (queues[n % 3],), 1 + n % 10) for n in numbers])
         seen: Counter[bytes] = Counter()
 
-        async def consume(client: int, dice: random.Random) -> None:
+        async def consume(client: int, rng: random.Random) -> None:
             for queue in queues:
                 while True:
-                    order = dice.choice(list(Order))
-                    batch = [Dequeue(client, Query(queue, order=order), dice.randint(1, 4), lease_ms)] * dice.randint(
+                    order = rng.choice(list(Order))
+                    batch = [Dequeue(client, Query(queue, order=order), rng.randint(1, 4), lease_ms)] * rng.randint(
                         1, 3
                     )
                     got = [content for found in (await database.dequeue(batch)).answers for content in contents(found)]
@@ -71,7 +71,7 @@ def test_32_consumers_get_each_message_exactly_once(database_url: str, lease_ms:
 
 
 @pytest.mark.parametrize("order", list(Order))
-def test_what_others_hold_is_skipped_and_comes_back_if_they_fail(database_url: str, order: Order) -> None:
+def test_locked_messages_are_skipped_and_available_again_after_a_rollback(database_url: str, order: Order) -> None:
     async def work(pool: Any, database: Database) -> None:
         (client,) = await registered(database, "a")
         queue = await public(database, client.client, "q")
@@ -82,7 +82,7 @@ def test_what_others_hold_is_skipped_and_comes_back_if_they_fail(database_url: s
             await transaction.start()
             held = await answer(other, [take, take, take])
             assert [contents(found) for found in held] == [[b"\0"], [b"\1"], [b"\2"]]
-            # Three of four are locked: the fourth is found at once, and then there is nothing to be had.
+            # Three of four are locked: the fourth is found at once, and then nothing is available.
             assert contents(await one(database, take)) == [b"\3"]
             assert contents(await one(database, take)) == []
             await transaction.rollback()
@@ -122,7 +122,7 @@ def test_a_name_is_a_client_or_a_queue_never_half_of_both(database_url: str) -> 
     with_pool(database_url, work)
 
 
-def test_a_queue_is_not_deleted_under_a_message_on_its_way(database_url: str) -> None:
+def test_a_queue_is_not_deleted_while_a_message_to_it_is_in_flight(database_url: str) -> None:
     async def work(pool: Any, database: Database) -> None:
         (client,) = await registered(database, "a")
         queue = await public(database, client.client, "q")
@@ -143,23 +143,23 @@ def test_a_queue_is_not_deleted_under_a_message_on_its_way(database_url: str) ->
     with_pool(database_url, work)
 
 
-def test_everything_at_once_neither_deadlocks_nor_leaves_orphans(database_url: str) -> None:
-    """A deadlock would rise as StorageAway."""
+def test_all_operations_at_once_neither_deadlock_nor_leave_orphans(database_url: str) -> None:
+    """A deadlock would raise StorageUnavailable."""
 
     async def work(pool: Any, database: Database) -> None:
         (client,) = await registered(database, "root")
 
-        async def live(seed: int) -> None:
-            dice = random.Random(seed)
+        async def run_client(seed: int) -> None:
+            rng = random.Random(seed)
             for _ in range(25):
-                name = f"n{dice.randrange(4)}"
-                found = (await database.register([Register(name), Register(f"n{dice.randrange(4)}")])).answers
+                name = f"n{rng.randrange(4)}"
+                found = (await database.register([Register(name), Register(f"n{rng.randrange(4)}")])).answers
                 me = next((answer.client for answer in found if isinstance(answer, Registered)), client.client)
                 made = (
-                    await database.create_queue([CreateQueue(me, f"q{dice.randrange(4)}") for _ in range(3)])
+                    await database.create_queue([CreateQueue(me, f"q{rng.randrange(4)}") for _ in range(3)])
                 ).answers
                 queues = [answer.queue for answer in made if isinstance(answer, QueueFound)] or [1]
-                targets = tuple(dict.fromkeys(dice.choices(queues, k=2)))
+                targets = tuple(dict.fromkeys(rng.choices(queues, k=2)))
                 await database.send([Send(me, b"x", targets), Send(me, b"y", receiver=client.client)])
                 got = await one(database, Dequeue(me, Query(queues[0]), 5, 1_000))
                 if isinstance(got, Messages) and got.messages:
@@ -167,13 +167,13 @@ def test_everything_at_once_neither_deadlocks_nor_leaves_orphans(database_url: s
                     await database.extend([Extend(me, held, 1_000)])
                     await database.acknowledge([Acknowledge(me, held)])
                 await database.pending([Pending(me)])
-                match dice.randrange(4):
+                match rng.randrange(4):
                     case 0:
                         await database.delete_queue([DeleteQueue(me, queue) for queue in queues])
                     case 1:
                         await database.deregister([Deregister(me)] if me != client.client else [])
 
-        await asyncio.gather(*map(live, range(6)))
+        await asyncio.gather(*map(run_client, range(6)))
         orphans = (
             "SELECT count(*) FROM mlmq.message m WHERE NOT EXISTS (SELECT 1 FROM mlmq.queue q WHERE q.id = m.queue)"
         )
@@ -184,13 +184,13 @@ def test_everything_at_once_neither_deadlocks_nor_leaves_orphans(database_url: s
 
 @pytest.mark.parametrize("order", list(Order))
 def test_a_long_queue_is_not_read_to_get_its_first_message(database_url: str, order: Order) -> None:
-    """Counted by PostgreSQL itself, on a table that grew after it was last measured, as queues do."""
+    """Counted by PostgreSQL itself, on a table that has grown since it was last analysed, as queues do."""
 
     async def work(pool: Any, database: Database) -> None:
         (client,) = await registered(database, "a")
         queue = await public(database, client.client, "q")
         take = Dequeue(client.client, Query(queue, order=order))
-        for _ in range(8):  # so that the plan is made and kept while the queue is short
+        for _ in range(8):  # so that the plan is cached while the queue is short
             await database.send([Send(client.client, b"x", (queue,))])
             await database.dequeue([take])
         await pool.execute("ANALYZE mlmq.message")
@@ -234,7 +234,7 @@ def test_batches_larger_than_a_statement_are_served_in_order(database_url: str) 
     with_pool(database_url, work)
 
 
-def test_those_who_ask_one_queue_together_get_only_what_they_may_see(database_url: str) -> None:
+def test_concurrent_dequeues_of_one_queue_get_only_visible_messages(database_url: str) -> None:
     async def work(_pool: Any, database: Database) -> None:
         sender, *askers = await registered(database, "t-sender", "t-a", "t-b", "t-c", "t-d")
         queue = await public(database, sender.client, "t-shared")
@@ -253,7 +253,7 @@ def test_those_who_ask_one_queue_together_get_only_what_they_may_see(database_ur
     with_pool(database_url, work)
 
 
-def test_those_who_ask_one_queue_differently_are_served_in_their_order(database_url: str) -> None:
+def test_dequeues_of_one_queue_with_different_orders_are_served_in_request_order(database_url: str) -> None:
     async def work(_pool: Any, database: Database) -> None:
         [client] = await registered(database, "o-client")
         queue = await public(database, client.client, "o-queue")
@@ -267,7 +267,7 @@ def test_those_who_ask_one_queue_differently_are_served_in_their_order(database_
     with_pool(database_url, work)
 
 
-def test_who_must_be_served_alone_keeps_the_place_of_those_behind(database_url: str) -> None:
+def test_a_dequeue_served_separately_keeps_its_position_in_the_batch(database_url: str) -> None:
     async def work(_pool: Any, database: Database) -> None:
         one_client, other = await registered(database, "k-one", "k-other")
         shared, queue = [await public(database, one_client.client, name) for name in ("k-shared", "k-queue")]
@@ -285,8 +285,8 @@ def test_who_must_be_served_alone_keeps_the_place_of_those_behind(database_url: 
     with_pool(database_url, work)
 
 
-def test_what_others_give_back_in_the_middle_is_handed_out_once(database_url: str) -> None:
-    """Somebody locks messages and lets them go again, all the time, while many ask one queue in one statement."""
+def test_messages_unlocked_during_a_statement_are_handed_out_once(database_url: str) -> None:
+    """Other connections keep locking and unlocking messages while one statement serves many dequeues of the queue."""
 
     async def work(pool: Any, database: Database) -> None:
         [sender], askers = await registered(database, "m-sender"), await registered(

@@ -1,7 +1,7 @@
-"""Is anything lost or doubled when PostgreSQL is killed in the middle of it all?
+"""Is any message lost or duplicated when PostgreSQL is killed under load?
 
-Senders and takers repeat each request, with the same `Once`, until it is answered. What they were told is the evidence:
-at the end every message sent has been received exactly once, whatever happened in between.
+Senders and takers repeat each request, with the same `Once`, until it is answered. Their answers are the evidence: at
+the end every message sent has been received exactly once, whatever happened in between.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import asyncpg
 import pytest
 
 from crescendo.mlmq import postgres as embedded
-from crescendo.mlmq.storage import StorageAway, initialise
+from crescendo.mlmq.storage import StorageUnavailable, initialise
 from crescendo.mlmq.storage.database import answer
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.wire.mlmq.operations import (
@@ -48,8 +48,8 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-class Mortal:
-    """A server that is killed and comes back, and those who keep asking."""
+class KillableServer:
+    """A server that is killed and restarted, and requests that are retried on it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -60,7 +60,7 @@ class Mortal:
     def url(self) -> str:
         return self._server.url()
 
-    def die_and_return(self) -> None:
+    def kill_and_restart(self) -> None:
         assert self._server.pid is not None
         os.kill(self._server.pid, signal.SIGKILL)
         self._server.stop()
@@ -69,14 +69,14 @@ class Mortal:
     def stop(self) -> None:
         self._server.stop()
 
-    async def insist(self, connections: list[Any], at: int, request: Request) -> Answer:
-        """The same request until it is answered, over a new connection where the old one is gone."""
+    async def retry(self, connections: list[Any], at: int, request: Request) -> Answer:
+        """Repeat a request until it is answered, on a new connection where the old one is lost."""
         while True:
             try:
                 if connections[at] is None or connections[at].is_closed():
                     connections[at] = await asyncpg.connect(self.url, timeout=5)
                 return (await answer(connections[at], [request]))[0]
-            except (StorageAway, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError):
+            except (StorageUnavailable, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError):
                 self.failures += 1
                 if connections[at] is not None:
                     connections[at].terminate()
@@ -84,8 +84,8 @@ class Mortal:
                 await asyncio.sleep(0.02)
 
 
-async def play(mortal: Mortal, kills: int, per_kill: int) -> None:
-    connection = await asyncpg.connect(mortal.url)
+async def kill_under_load(server: KillableServer, kills: int, per_kill: int) -> None:
+    connection = await asyncpg.connect(server.url)
     await initialise(connection)
     (client,) = await answer(connection, [Register("all")])
     assert isinstance(client, Registered)
@@ -103,7 +103,7 @@ async def play(mortal: Mortal, kills: int, per_kill: int) -> None:
             number += 1
             content = b"%d/%d" % (at, number)
             request = Send(client.client, content, (queue.queue,), once=Once(client.session, at, number))
-            found = await mortal.insist(connections, at, request)
+            found = await server.retry(connections, at, request)
             assert isinstance(found, Sent)
             sent[content] += 1
 
@@ -112,7 +112,7 @@ async def play(mortal: Mortal, kills: int, per_kill: int) -> None:
         while True:
             number += 1
             request = Dequeue(client.client, Query(queue.queue), 3, once=Once(client.session, at, number))
-            found = await mortal.insist(connections, at, request)
+            found = await server.retry(connections, at, request)
             assert isinstance(found, Messages)
             assert not any(message.redelivered for message in found.messages)
             received.update(message.content for message in found.messages)
@@ -120,14 +120,14 @@ async def play(mortal: Mortal, kills: int, per_kill: int) -> None:
                 return
 
     async def kill() -> None:
-        dice = random.Random(kills)
+        rng = random.Random(kills)
         for round_ in range(1, kills + 1):
             while sent.total() < per_kill * round_:
                 await asyncio.sleep(0.005)
-            await asyncio.sleep(dice.random() / 50)
-            failed = mortal.failures
-            mortal.die_and_return()  # nobody else runs meanwhile: their requests are cut in the middle
-            while mortal.failures == failed:
+            await asyncio.sleep(rng.random() / 50)
+            failed = server.failures
+            server.kill_and_restart()  # blocks the event loop: requests in flight are cut off
+            while server.failures == failed:
                 await asyncio.sleep(0.005)
         while sent.total() < per_kill * (kills + 1):
             await asyncio.sleep(0.005)
@@ -140,7 +140,7 @@ async def play(mortal: Mortal, kills: int, per_kill: int) -> None:
     await asyncio.gather(*takers)
     # A taker may have seen the queue empty just before the last sender was answered.
     while isinstance(
-        found := await mortal.insist(connections, 0, Dequeue(client.client, Query(queue.queue), 100)), Messages
+        found := await server.retry(connections, 0, Dequeue(client.client, Query(queue.queue), 100)), Messages
     ):
         received.update(message.content for message in found.messages)
         if not found.messages:
@@ -153,9 +153,9 @@ async def play(mortal: Mortal, kills: int, per_kill: int) -> None:
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
-def test_killing_postgresql_loses_and_doubles_nothing(directory: Path, kills: int) -> None:
-    mortal = Mortal(directory)
+def test_killing_postgresql_loses_and_duplicates_nothing(directory: Path, kills: int) -> None:
+    server = KillableServer(directory)
     try:
-        asyncio.run(play(mortal, kills, 60))
+        asyncio.run(kill_under_load(server, kills, 60))
     finally:
-        mortal.stop()
+        server.stop()

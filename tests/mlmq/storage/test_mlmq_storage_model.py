@@ -1,7 +1,7 @@
-"""Does the storage agree with a queue that fits on a page, for every filter and every order?
+"""Does the storage agree with a one-page model of a queue, for every filter and every order?
 
-The oracle below keeps messages in a list and knows no SQL. Hypothesis plays clients against both, in batches, and every
-answer must be the oracle's. Time is played too: a lease ends when a rule says so, not when a clock does.
+The oracle below keeps messages in a list and knows no SQL. Hypothesis runs clients against both, in batches, and every
+answer must be the oracle's. Time is simulated: a lease expires when a rule says so, not when a clock does.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from crescendo.wire.mlmq.operations import (
 
 HOUR_MS = 3_600_000
 NOBODY = 999_999
-BATCH = 12  # at least as many as are asked at once
+BATCH = 12  # at least the largest number of requests at once
 USED_SLOTS = """INSERT INTO mlmq.receipt (client, session, slot, number, answered_at)
                 SELECT $1, s, n, 0, now() FROM unnest($2::bigint[]) s, generate_series(1, $3::integer) n"""
 NAMES = [f"name{n}" for n in range(6)]
@@ -61,7 +61,7 @@ class Stored:
     context: int | None
     content: bytes
     holder: int | None = None
-    had_by: int | None = None  # its last holder, also when it gave it back
+    had_by: int | None = None  # its last holder, even after releasing it
     delivery: int = 0
     given_out: bool = False
 
@@ -116,7 +116,7 @@ def reason(found: Answer) -> Refusal | None:
 
 
 MISS = 11
-picks = st.integers(0, MISS)  # one of those there are; the last is one that nobody has
+picks = st.integers(0, MISS)  # an existing one; the last value stands for one that does not exist
 names = st.sampled_from(NAMES)
 settlements = st.sampled_from(
     [
@@ -124,23 +124,23 @@ settlements = st.sampled_from(
         "acknowledge another delivery",
         "acknowledge a former delivery",
         "extend",
-        "give back",
+        "release",
         "time passes",
     ]
 )
 filters = st.sampled_from(["queue", "queue", "queue", "sender", "context", "queue sender", "queue context", "all"])
-wishes = st.tuples(picks, filters, picks, st.sampled_from(Order), st.sampled_from([1, 1, 2, 5]))
-Wish = tuple[int, str, int, Order, int]
-Parcel = tuple[int, list[int], int | None, int, int, bytes]  # who, queues, receiver, priority, context, content
+dequeue_specs = st.tuples(picks, filters, picks, st.sampled_from(Order), st.sampled_from([1, 1, 2, 5]))
+DequeueSpec = tuple[int, str, int, Order, int]
+SendSpec = tuple[int, list[int], int | None, int, int, bytes]  # client, queues, receiver, priority, context, content
 to_one = st.one_of(st.tuples(st.lists(picks, min_size=1, max_size=1), st.none()), st.tuples(st.just([]), picks))
 plain_sends = st.lists(
     st.builds(
-        lambda who, where, priority, context, content: (who, *where, priority, context, content),
+        lambda client_id, to, priority, context, content: (client_id, *to, priority, context, content),
         st.integers(0, 5), to_one, st.integers(4, 6), st.integers(0, 2), st.binary(max_size=3),
     ),
     min_size=1, max_size=5,
 )  # fmt: skip
-plain_wishes = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), min_size=1, max_size=5)
+plain_dequeues = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), min_size=1, max_size=5)
 
 
 class Clients(RuleBasedStateMachine):
@@ -158,7 +158,7 @@ class Clients(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        # Not TRUNCATE: it makes new files each time, and the disk would have to sync thousands.
+        # Not TRUNCATE: it creates new files each time, and the disk would have to sync thousands.
         self.sql("DELETE FROM mlmq.message; DELETE FROM mlmq.receipt; DELETE FROM mlmq.queue; DELETE FROM mlmq.client")
         self.oracle = Oracle()
         self.contexts: list[int] = []
@@ -168,7 +168,7 @@ class Clients(RuleBasedStateMachine):
         for name in NAMES[:2]:
             self.register(name)
         self.create(0, NAMES[2])
-        # Enough to choose from, of both clients, in both queues, in an order that is neither's.
+        # Enough to choose from, of both clients, in both queues, sorted neither by priority nor by age.
         self.send([(n, [n // 2, n // 3], None, 1 + n * 7 % 3, 2 if n % 4 == 0 else 1, bytes([n])) for n in range(8)])
 
     def client(self, at: int) -> int:
@@ -185,11 +185,11 @@ class Clients(RuleBasedStateMachine):
         slot, session = divmod(self.number % BATCH, 2)
         return Once(self.sessions[client][session], slot, self.number)
 
-    def query(self, wish: Wish) -> tuple[int, Query, int]:
-        """Filters are taken from a message there is, so that they hit; or from none, so that they miss."""
-        who, wanted, pick, order, count = wish
-        client = self.client(who)
-        # Mostly from what this client may read: that all the rest is refused is soon shown.
+    def query(self, spec: DequeueSpec) -> tuple[int, Query, int]:
+        """Filters are taken from an existing message, so that they match; or from none, so that they do not."""
+        client_id, wanted, pick, order, count = spec
+        client = self.client(client_id)
+        # Mostly from messages that this client may read: refusals are covered by a few cases.
         near = [m for m in self.oracle.messages if self.oracle.queues[m.queue][1] in {None, client}]
         known = near if pick % 4 and near else self.oracle.messages
         model = known[pick % len(known)] if known and pick != MISS else None
@@ -250,13 +250,13 @@ class Clients(RuleBasedStateMachine):
             self.oracle.queues[found.queue] = (name, None, owner)
 
     def delete(self, client: int, queue: int) -> None:
-        who, which = self.client(client), self.queue(queue)
-        (found,) = self.ask(DeleteQueue(who, which))
-        if who == NOBODY:
+        client_id, which = self.client(client), self.queue(queue)
+        (found,) = self.ask(DeleteQueue(client_id, which))
+        if client_id == NOBODY:
             assert reason(found) is Refusal.NO_SUCH_CLIENT
         elif which == NOBODY:
             assert reason(found) is Refusal.NO_SUCH_QUEUE
-        elif self.oracle.queues[which][1] is not None or self.oracle.queues[which][2] not in {None, who}:
+        elif self.oracle.queues[which][1] is not None or self.oracle.queues[which][2] not in {None, client_id}:
             assert reason(found) is Refusal.NOT_YOURS
         else:
             assert found == Done()
@@ -264,17 +264,17 @@ class Clients(RuleBasedStateMachine):
             self.oracle.drop_queue(which)
 
     def deregister(self, client: int) -> None:
-        who = self.client(client)
-        (found,) = self.ask(Deregister(who))
-        if who == NOBODY:
+        client_id = self.client(client)
+        (found,) = self.ask(Deregister(client_id))
+        if client_id == NOBODY:
             assert reason(found) is Refusal.NO_SUCH_CLIENT
             return
         assert found == Done()
-        own = self.oracle.clients.pop(who)
+        own = self.oracle.clients.pop(client_id)
         del self.names[self.oracle.queues[own][0]]
         self.oracle.drop_queue(own)
         for queue, (name, whose, owner) in self.oracle.queues.items():
-            self.oracle.queues[queue] = (name, whose, None if owner == who else owner)
+            self.oracle.queues[queue] = (name, whose, None if owner == client_id else owner)
 
     sends = st.lists(
         st.tuples(
@@ -285,21 +285,21 @@ class Clients(RuleBasedStateMachine):
     )  # fmt: skip
 
     @rule(wanted=sends, once=st.booleans())
-    def send(self, wanted: list[Parcel], once: bool = False) -> None:
+    def send(self, wanted: list[SendSpec], once: bool = False) -> None:
         requests = self.sends_of(wanted, once)
-        self.were_sent(requests, self.ask(*requests))
+        self.check_sent(requests, self.ask(*requests))
 
-    def sends_of(self, wanted: list[Parcel], once: bool) -> list[Send]:
+    def sends_of(self, wanted: list[SendSpec], once: bool) -> list[Send]:
         requests = []
-        for who, queues, receiver, priority, context, content in wanted:
-            client, targets = self.client(who), tuple(dict.fromkeys(map(self.queue, queues)))
+        for client_id, queues, receiver, priority, context, content in wanted:
+            client, targets = self.client(client_id), tuple(dict.fromkeys(map(self.queue, queues)))
             to = None if receiver is None and targets else self.client(receiver or 0)
             known = self.contexts[-1] if context == 1 and self.contexts else None
             slot = self.once(client) if once else None
             requests.append(Send(client, content, targets, priority, to, known, context == 2, slot))
         return requests
 
-    def were_sent(self, requests: list[Send], answers: list[Answer]) -> None:
+    def check_sent(self, requests: list[Send], answers: list[Answer]) -> None:
         for request, found in zip(requests, answers, strict=True):
             oracle = self.oracle
             if NOBODY in {request.client, request.receiver}:
@@ -331,13 +331,13 @@ class Clients(RuleBasedStateMachine):
                     )
                 )
 
-    @rule(wanted=st.lists(wishes, min_size=1, max_size=5), client=picks, count=st.integers(0, 3))
-    def look(self, wanted: list[Wish], client: int, count: int) -> None:
+    @rule(wanted=st.lists(dequeue_specs, min_size=1, max_size=5), client=picks, count=st.integers(0, 3))
+    def peek_and_count(self, wanted: list[DequeueSpec], client: int, count: int) -> None:
         self.peek(wanted)
         self.pending(client, count)
 
-    def peek(self, wanted: list[Wish]) -> None:
-        asked = [self.query(wish) for wish in wanted]
+    def peek(self, wanted: list[DequeueSpec]) -> None:
+        asked = [self.query(spec) for spec in wanted]
         answers = self.ask(*(Peek(client, query, count) for client, query, count in asked))
         for (client, query, count), found in zip(asked, answers, strict=True):
             seen = self.oracle.seen_by(client, query)
@@ -347,43 +347,45 @@ class Clients(RuleBasedStateMachine):
                 assert isinstance(found, Messages)
                 assert list(map(fields, found.messages)) == list(map(fields, seen[:count]))
 
-    @rule(wanted=st.lists(st.tuples(wishes, st.booleans()), min_size=1, max_size=5), once=st.booleans())
-    def dequeue(self, wanted: list[tuple[Wish, bool]], once: bool) -> None:
+    @rule(wanted=st.lists(st.tuples(dequeue_specs, st.booleans()), min_size=1, max_size=5), once=st.booleans())
+    def dequeue(self, wanted: list[tuple[DequeueSpec, bool]], once: bool) -> None:
         requests = self.dequeues_of(wanted, once)
-        self.were_handed_out(requests, self.ask(*requests))
+        self.check_handed_out(requests, self.ask(*requests))
 
-    @rule(sent=sends, wanted=st.lists(st.tuples(wishes, st.booleans()), min_size=1, max_size=5), once=st.booleans())
-    def exchange(self, sent: list[Parcel], wanted: list[tuple[Wish, bool]], once: bool) -> None:
-        """Of everything, in one statement if it can be."""
+    @rule(
+        sent=sends, wanted=st.lists(st.tuples(dequeue_specs, st.booleans()), min_size=1, max_size=5), once=st.booleans()
+    )
+    def exchange(self, sent: list[SendSpec], wanted: list[tuple[DequeueSpec, bool]], once: bool) -> None:
+        """Any sends and dequeues, in one statement where possible."""
         self.send_and_dequeue(self.sends_of(sent, once), self.dequeues_of(wanted, once))
 
-    @rule(sent=plain_sends, wanted=plain_wishes)
-    def exchange_plainly(self, sent: list[Parcel], wanted: list[tuple[int, bool, bool]]) -> None:
-        """To and from clients' own queues and public ones, so that some of it is handed over."""
+    @rule(sent=plain_sends, wanted=plain_dequeues)
+    def exchange_plainly(self, sent: list[SendSpec], wanted: list[tuple[int, bool, bool]]) -> None:
+        """To and from clients' own queues and public ones, so that some messages are handed over directly."""
         sends, dequeues = self.sends_of(sent, once=True), []
-        for who, public, in_context in wanted:
-            client = self.client(who)
-            queue = self.queue(who) if public else self.oracle.clients.get(client, NOBODY)
+        for client_id, public, in_context in wanted:
+            client = self.client(client_id)
+            queue = self.queue(client_id) if public else self.oracle.clients.get(client, NOBODY)
             context = self.contexts[-1] if in_context and self.contexts else None
             dequeues.append(Dequeue(client, Query(queue, context=context), once=self.once(client)))
         self.send_and_dequeue(sends, dequeues)
 
     def send_and_dequeue(self, sends: list[Send], dequeues: list[Dequeue]) -> None:
         answers = self.ask(*sends, *dequeues)
-        self.were_sent(sends, answers[: len(sends)])
-        self.were_handed_out(dequeues, answers[len(sends) :])
+        self.check_sent(sends, answers[: len(sends)])
+        self.check_handed_out(dequeues, answers[len(sends) :])
 
-    def dequeues_of(self, wanted: list[tuple[Wish, bool]], once: bool) -> list[Dequeue]:
+    def dequeues_of(self, wanted: list[tuple[DequeueSpec, bool]], once: bool) -> list[Dequeue]:
         requests = []
-        for wish, leased in wanted:
-            client, query, count = self.query(wish)
+        for spec, leased in wanted:
+            client, query, count = self.query(spec)
             slot = self.once(client) if once else None
             requests.append(Dequeue(client, query, count, HOUR_MS if leased else 0, once=slot))
         return requests
 
-    def were_handed_out(self, requests: list[Dequeue], found_by: list[Answer]) -> None:
+    def check_handed_out(self, requests: list[Dequeue], found_by: list[Answer]) -> None:
         answers = dict(zip(range(len(requests)), found_by, strict=True))
-        # Requests of one batch are served in their order, those for no queue in particular after the others.
+        # Requests of one batch are served in order, those without a queue after the others.
         for at in sorted(answers, key=lambda at: requests[at].query.queue is None):
             request, found = requests[at], answers[at]
             seen = self.oracle.seen_by(request.client, request.query)
@@ -404,7 +406,7 @@ class Clients(RuleBasedStateMachine):
                     self.oracle.messages.remove(message)
 
     def holder(self, client: int, chosen: tuple[Delivery, ...]) -> int:
-        """Mostly who has or had the first of them; now and then anybody."""
+        """Mostly the current or former holder of the first one; sometimes any client."""
         had = [message.had_by for message in self.oracle.messages if message.id == chosen[0].message]
         return had[0] if client % 4 and had and had[0] in self.oracle.clients else self.client(client)
 
@@ -424,57 +426,57 @@ class Clients(RuleBasedStateMachine):
                 self.acknowledge(client, numbers, 1)
             case "acknowledge a former delivery":
                 self.acknowledge(client, numbers, -1)
-            case "extend" | "give back":
-                self.extend(client, numbers, what == "give back")
+            case "extend" | "release":
+                self.extend(client, numbers, what == "release")
             case _:
                 self.a_lease_ends(numbers[0])
 
     def acknowledge(self, client: int, numbers: list[int], shift: int) -> None:
         chosen = self.deliveries(numbers, shift)
-        who = self.holder(client, chosen)
-        held = {one: self.oracle.held(who, one) for one in chosen}
-        (found,) = self.ask(Acknowledge(who, chosen))
+        client_id = self.holder(client, chosen)
+        held = {one: self.oracle.held(client_id, one) for one in chosen}
+        (found,) = self.ask(Acknowledge(client_id, chosen))
         assert found == Settled(tuple(one for one in chosen if held[one] is None))
         self.oracle.messages = [message for message in self.oracle.messages if message not in held.values()]
 
     def extend(self, client: int, numbers: list[int], back: bool) -> None:
         chosen = self.deliveries(numbers, 0)
-        who = self.holder(client, chosen)
-        held = {one: self.oracle.held(who, one) for one in chosen}
-        (found,) = self.ask(Extend(who, chosen, 0 if back else HOUR_MS))
+        client_id = self.holder(client, chosen)
+        held = {one: self.oracle.held(client_id, one) for one in chosen}
+        (found,) = self.ask(Extend(client_id, chosen, 0 if back else HOUR_MS))
         assert found == Settled(tuple(one for one in chosen if held[one] is None))
         for message in held.values():
             if message:
                 message.given_out = not back
-                message.holder = None if back else who
+                message.holder = None if back else client_id
 
     def a_lease_ends(self, number: int) -> None:
         given_out = [message for message in self.oracle.messages if message.given_out]
         if given_out:
             message = given_out[number % len(given_out)]
-            message.given_out = False  # its holder may still acknowledge, until somebody else gets it
+            message.given_out = False  # its holder may still acknowledge, until another client gets it
             self.sql("UPDATE mlmq.message SET leased_until = now() - interval '1 second' WHERE id = $1", message.id)
 
     def pending(self, client: int, count: int) -> None:
-        who = self.client(client)
-        (found,) = self.ask(Pending(who, count))
-        if who == NOBODY:
+        client_id = self.client(client)
+        (found,) = self.ask(Pending(client_id, count))
+        if client_id == NOBODY:
             assert reason(found) is Refusal.NO_SUCH_CLIENT
             return
         public = []
         for queue, (name, whose, owner) in sorted(self.oracle.queues.items()):
-            if whose is None and self.oracle.seen_by(who, Query(queue)):
+            if whose is None and self.oracle.seen_by(client_id, Query(queue)):
                 public.append(QueueFound(queue, name, None, owner))
-        own = self.oracle.seen_by(who, Query(self.oracle.clients[who]))
+        own = self.oracle.seen_by(client_id, Query(self.oracle.clients[client_id]))
         assert isinstance(own, list)
         assert found == PendingFound(len(own), tuple(public[:count]))
 
 
-def play(url: str, examples: int, steps: int, phases: tuple[Phase, ...]) -> None:
+def run_state_machine(url: str, examples: int, steps: int, phases: tuple[Phase, ...]) -> None:
     loop = asyncio.new_event_loop()
     try:
         Clients.loop, Clients.connection = loop, loop.run_until_complete(asyncpg.connect(url))
-        # What is asked here is which answer, not whether it survives: no disk need be waited for.
+        # The test checks answers, not durability: no need to wait for the disk.
         loop.run_until_complete(Clients.connection.execute("SET synchronous_commit = off"))
         run_state_machine_as_test(
             Clients,
@@ -493,10 +495,12 @@ def play(url: str, examples: int, steps: int, phases: tuple[Phase, ...]) -> None
 
 
 def test_every_filter_and_order_agrees_with_the_oracle(database_url: str) -> None:
-    play(database_url, 60, 30, (Phase.generate,))  # shrinking against a database takes minutes: the long one does it
+    run_state_machine(
+        database_url, 60, 30, (Phase.generate,)
+    )  # shrinking against a database takes minutes: the soak test does it
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_every_filter_and_order_agrees_with_the_oracle_for_long(database_url: str) -> None:
-    play(database_url, 2_000, 60, (Phase.generate, Phase.shrink))
+    run_state_machine(database_url, 2_000, 60, (Phase.generate, Phase.shrink))

@@ -1,7 +1,7 @@
-"""Does a lost answer ever lose or double a message?
+"""Can a lost answer lose or duplicate a message?
 
-Leases that end, requests that are repeated because their answers were lost, and copies of requests that a slow broker
-serves long after everybody has gone on.
+Leases that expire, requests that are repeated because their answers were lost, and copies of requests that a slow
+broker serves long after the client has moved on.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def filled(database: Database, count: int) -> tuple[Registered, Registered
     return first, second, queue
 
 
-def test_a_message_comes_again_only_when_its_lease_is_over(database_url: str) -> None:
+def test_a_message_is_redelivered_only_after_its_lease_has_expired(database_url: str) -> None:
     async def work(pool: Any, database: Database) -> None:
         first, second, queue = await filled(database, 1)
         got = only(await one(database, Dequeue(first.client, Query(queue), lease_ms=HOUR_MS)))
@@ -59,13 +59,13 @@ def test_a_message_comes_again_only_when_its_lease_is_over(database_url: str) ->
         held = (Delivery(got.id, got.delivery),)
         other = Dequeue(second.client, Query(queue), lease_ms=HOUR_MS)
         assert contents(await one(database, other)) == []
-        # Shorter now, so that it ends while we watch. Only its holder may do that.
+        # Shortened, so that it expires during the test. Only its holder may do that.
         assert await one(database, Extend(second.client, held, 1)) == Settled(held)
         assert await one(database, Extend(first.client, held, 30)) == Settled()
         await asyncio.sleep(0.2)
         again = only(await one(database, other))
         assert (again.id, again.content, again.delivery, again.redelivered) == (got.id, got.content, 2, True)
-        # The former holder can no longer end it, the present one can, and only once.
+        # The former holder can no longer acknowledge it; the current one can, and only once.
         assert await one(database, Acknowledge(first.client, held)) == Settled(held)
         now_held = (Delivery(again.id, again.delivery),)
         assert await one(database, Acknowledge(second.client, now_held)) == Settled()
@@ -75,7 +75,7 @@ def test_a_message_comes_again_only_when_its_lease_is_over(database_url: str) ->
     with_pool(database_url, work)
 
 
-def test_a_late_acknowledgement_counts_while_nobody_else_has_the_message(database_url: str) -> None:
+def test_a_late_acknowledgement_counts_while_no_other_client_holds_the_message(database_url: str) -> None:
     async def work(_: Any, database: Database) -> None:
         first, second, queue = await filled(database, 1)
         got = only(await one(database, Dequeue(first.client, Query(queue), lease_ms=1)))
@@ -86,7 +86,7 @@ def test_a_late_acknowledgement_counts_while_nobody_else_has_the_message(databas
     with_pool(database_url, work)
 
 
-def test_a_repeated_send_stores_once_and_answers_alike(database_url: str) -> None:
+def test_a_repeated_send_stores_once_and_gets_the_same_answer(database_url: str) -> None:
     async def work(pool: Any, database: Database) -> None:
         first, second, queue = await filled(database, 0)
         send = Send(first.client, b"x", (queue, second.queue), new_context=True, once=Once(first.session, 0, 1))
@@ -99,11 +99,11 @@ def test_a_repeated_send_stores_once_and_answers_alike(database_url: str) -> Non
         everywhere = await asyncio.gather(*(one(database, fresh) for _ in range(20)))
         assert len(set(everywhere)) == 1
         assert await pool.fetchval("SELECT count(*) FROM mlmq.message") == 3
-        # The slot goes on; what comes after that from the past is refused.
+        # The slot is used again; a late copy of an older request is refused.
         later = Send(first.client, b"z", (queue,), once=Once(first.session, 0, 2))
         assert isinstance(await one(database, later), Sent)
         assert is_stale(await one(database, send))
-        # Another client's slot of the same name is another slot.
+        # The same slot number of another client is another slot.
         foreign = Send(second.client, b"w", (queue,), once=Once(first.session, 0, 1))
         assert isinstance(await one(database, foreign), Sent)
 
@@ -111,7 +111,7 @@ def test_a_repeated_send_stores_once_and_answers_alike(database_url: str) -> Non
 
 
 @pytest.mark.parametrize("lease_ms", [0, HOUR_MS])
-def test_a_lost_answer_to_a_dequeue_can_be_asked_for_again(database_url: str, lease_ms: int) -> None:
+def test_a_lost_answer_to_a_dequeue_can_be_requested_again(database_url: str, lease_ms: int) -> None:
     async def work(_: Any, database: Database) -> None:
         first, second, queue = await filled(database, 5)
         lost = Dequeue(first.client, Query(queue), 2, lease_ms, once=Once(first.session, 3, 1))
@@ -127,14 +127,14 @@ def test_a_lost_answer_to_a_dequeue_can_be_asked_for_again(database_url: str, le
     with_pool(database_url, work)
 
 
-def test_a_slow_copy_of_a_dequeue_takes_nothing_for_a_client_that_has_gone_on(database_url: str) -> None:
-    """The first copy waits at a slow broker; the second was answered: empty. Then the client went on to the next."""
+def test_a_late_copy_of_a_dequeue_takes_nothing_for_a_client_that_has_moved_on(database_url: str) -> None:
+    """The first copy waits at a slow broker; the second got an empty answer. Then the client sent its next request."""
 
     async def work(_: Any, database: Database) -> None:
         first, second, queue = await filled(database, 0)
         slow = Dequeue(first.client, Query(queue), once=Once(first.session, 0, 1))
         assert contents(await one(database, slow)) == []
-        assert contents(await one(database, slow)) == []  # an empty answer is no answer to keep: it looks again
+        assert contents(await one(database, slow)) == []  # an empty answer is not kept: it queries again
         following = Dequeue(first.client, Query(queue), once=Once(first.session, 0, 2))
         assert contents(await one(database, following)) == []
         await database.send([Send(second.client, b"late", (queue,))])
@@ -146,7 +146,7 @@ def test_a_slow_copy_of_a_dequeue_takes_nothing_for_a_client_that_has_gone_on(da
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_repetition_waits_for_the_original_that_is_still_under_way(database_url: str, commits: bool) -> None:
+def test_a_repetition_waits_for_the_original_in_flight(database_url: str, commits: bool) -> None:
     async def work(pool: Any, database: Database) -> None:
         first, second, queue = await filled(database, 2)
         request = Dequeue(first.client, Query(queue), once=Once(first.session, 0, 1))
@@ -158,7 +158,7 @@ def test_a_repetition_waits_for_the_original_that_is_still_under_way(database_ur
             done, _ = await asyncio.wait({repetition}, timeout=BLOCKED_S)
             assert not done
             await (transaction.commit() if commits else transaction.rollback())
-            # Committed: the same message. Not committed: it was never taken, and the repetition takes it.
+            # Committed: the same message. Rolled back: it was never taken, and the repetition takes it.
             assert contents(await repetition) == [b"0"]
         rest = Dequeue(second.client, Query(queue), 5)
         assert contents(await one(database, rest)) == [b"1"]
@@ -166,7 +166,7 @@ def test_a_repetition_waits_for_the_original_that_is_still_under_way(database_ur
     with_pool(database_url, work)
 
 
-def test_receipts_grow_with_the_slots_and_not_with_the_traffic(database_url: str) -> None:
+def test_receipts_grow_with_slots_and_not_with_traffic(database_url: str) -> None:
     async def work(pool: Any, database: Database) -> None:
         first, _, queue = await filled(database, 0)
         for number in range(1, 20):
@@ -179,7 +179,7 @@ def test_receipts_grow_with_the_slots_and_not_with_the_traffic(database_url: str
     with_pool(database_url, work)
 
 
-def test_what_lies_where_can_be_counted(database_url: str) -> None:
+def test_queue_lengths_count_waiting_and_leased_messages(database_url: str) -> None:
     async def work(_: Any, database: Database) -> None:
         first, second, queue = await filled(database, 5)
         await database.dequeue([Dequeue(second.client, Query(queue), 2, HOUR_MS)])

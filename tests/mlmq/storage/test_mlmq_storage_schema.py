@@ -1,4 +1,4 @@
-"""Is a database that is not ours, or not fit, told apart in words a person can act on?"""
+"""Is a database with a wrong schema, or one that cannot be used, reported with a message the operator can act on?"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,9 +7,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from crescendo.mlmq.storage import Database, StorageAway, StorageRefuses, check_schema, initialise
+from crescendo.mlmq.storage import Database, StorageRejected, StorageUnavailable, check_schema, initialise
 from crescendo.mlmq.storage.database import answer
-from crescendo.mlmq.storage.failures import translated
+from crescendo.mlmq.storage.failures import translated_errors
 from crescendo.mlmq.storage.schema import migrations
 from crescendo.model.errors import ConfigError
 from crescendo.wire.mlmq.operations import Dequeue, Query, Register
@@ -26,17 +26,17 @@ def connected(url: str, work: Callable[[Any], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_initialising_twice_or_from_many_places_at_once_is_initialising_once(empty_database: str) -> None:
+def test_initialising_twice_or_concurrently_is_initialising_once(empty_database: str) -> None:
     async def run() -> None:
         async with asyncpg.create_pool(empty_database, min_size=6, max_size=6) as pool:
 
-            async def from_here() -> int:
+            async def initialise_here() -> int:
                 async with pool.acquire() as connection:
                     return await initialise(connection)
 
-            applied = await asyncio.gather(*(from_here() for _ in range(6)))
+            applied = await asyncio.gather(*(initialise_here() for _ in range(6)))
             assert sorted(applied) == [0] * 5 + [len(migrations())]
-            assert await from_here() == 0
+            assert await initialise_here() == 0
             async with pool.acquire() as connection:
                 await check_schema(connection)
 
@@ -44,7 +44,7 @@ def test_initialising_twice_or_from_many_places_at_once_is_initialising_once(emp
 
 
 def test_all_tables_survive_a_crash(database_url: str) -> None:
-    """Unlogged or temporary ones would not."""
+    """Unlogged or temporary tables would not."""
 
     async def work(connection: Any) -> None:
         kinds = await connection.fetch(
@@ -59,7 +59,7 @@ def test_all_tables_survive_a_crash(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         ("DELETE FROM mlmq.migration WHERE number = (SELECT max(number) FROM mlmq.migration)", "--init"),
         ("INSERT INTO mlmq.migration VALUES (900, 'x')", "version 900 .* use a newer crescendo"),
@@ -67,16 +67,16 @@ def test_all_tables_survive_a_crash(database_url: str) -> None:
         ("DROP SCHEMA mlmq CASCADE", "no schema .* --init"),
     ],
 )
-def test_another_schema_is_named(database_url: str, damage: str, words: str) -> None:
+def test_a_wrong_schema_is_explained(database_url: str, damage: str, message: str) -> None:
     async def work(connection: Any) -> None:
         await connection.execute(damage)
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=message):
             await check_schema(connection)
 
     connected(database_url, work)
 
 
-def test_a_database_that_nobody_initialised_is_a_mistake_of_configuration(empty_database: str) -> None:
+def test_an_uninitialised_database_is_a_configuration_error(empty_database: str) -> None:
     async def run() -> None:
         async with asyncpg.create_pool(empty_database, min_size=1, max_size=1) as pool:
             with pytest.raises(ConfigError, match="--init"):
@@ -90,7 +90,7 @@ def test_a_read_only_database_is_refused_and_stores_nothing(database_url: str) -
         await connection.execute("SET default_transaction_read_only = on")
         with pytest.raises(ConfigError, match="read-only"):
             await initialise(connection)
-        with pytest.raises(StorageRefuses, match="read-only"):
+        with pytest.raises(StorageRejected, match="read-only"):
             await answer(connection, [Register("a")])
         await connection.execute("SET default_transaction_read_only = off")
         assert await connection.fetchval("SELECT count(*) FROM mlmq.client") == 0
@@ -98,28 +98,28 @@ def test_a_read_only_database_is_refused_and_stores_nothing(database_url: str) -
     connected(database_url, work)
 
 
-def test_an_account_without_rights_is_told_so(database_url: str) -> None:
+def test_an_account_without_privileges_is_rejected(database_url: str) -> None:
     async def work(connection: Any) -> None:
-        await connection.execute("CREATE ROLE nobody_much")
+        await connection.execute("CREATE ROLE unprivileged")
         try:
-            await connection.execute("SET ROLE nobody_much")
-            with pytest.raises(StorageRefuses, match="grant"):
+            await connection.execute("SET ROLE unprivileged")
+            with pytest.raises(StorageRejected, match="grant"):
                 await answer(connection, [Register("a")])
         finally:
             await connection.execute("RESET ROLE")
-            await connection.execute("DROP ROLE nobody_much")
+            await connection.execute("DROP ROLE unprivileged")
 
     connected(database_url, work)
 
 
-def test_a_connection_that_was_cut_is_a_database_that_is_away(database_url: str) -> None:
+def test_a_lost_connection_is_an_unavailable_database(database_url: str) -> None:
     async def run() -> None:
         async with asyncpg.create_pool(database_url, min_size=2, max_size=2) as pool:
             async with pool.acquire() as killer, pool.acquire() as victim:
                 await killer.fetchval("SELECT pg_terminate_backend($1)", victim.get_server_pid())
-                with pytest.raises(StorageAway):
+                with pytest.raises(StorageUnavailable):
                     await answer(victim, [Dequeue(1, Query(1))])
-            assert len((await Database(pool).register([Register("a")])).answers) == 1  # the pool has another
+            assert len((await Database(pool).register([Register("a")])).answers) == 1  # the pool has another connection
 
     asyncio.run(run())
 
@@ -127,15 +127,15 @@ def test_a_connection_that_was_cut_is_a_database_that_is_away(database_url: str)
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (asyncpg.DiskFullError("No space left on device"), StorageRefuses),
-        (asyncpg.CannotConnectNowError("starting up"), StorageAway),
-        (asyncpg.AdminShutdownError("terminating"), StorageAway),
-        (asyncpg.DeadlockDetectedError("deadlock"), StorageAway),
-        (ConnectionRefusedError(111, "Connection refused"), StorageAway),
-        (TimeoutError(), StorageAway),
-        (asyncpg.CheckViolationError("a fault of ours"), asyncpg.CheckViolationError),
+        (asyncpg.DiskFullError("No space left on device"), StorageRejected),
+        (asyncpg.CannotConnectNowError("starting up"), StorageUnavailable),
+        (asyncpg.AdminShutdownError("terminating"), StorageUnavailable),
+        (asyncpg.DeadlockDetectedError("deadlock"), StorageUnavailable),
+        (ConnectionRefusedError(111, "Connection refused"), StorageUnavailable),
+        (TimeoutError(), StorageUnavailable),
+        (asyncpg.CheckViolationError("a bug of ours"), asyncpg.CheckViolationError),
     ],
 )
-def test_errors_that_cannot_be_staged_here_are_translated_too(error: Exception, kind: type[Exception]) -> None:
-    with pytest.raises(kind), translated():
+def test_errors_that_cannot_be_provoked_here_are_translated_too(error: Exception, kind: type[Exception]) -> None:
+    with pytest.raises(kind), translated_errors():
         raise error

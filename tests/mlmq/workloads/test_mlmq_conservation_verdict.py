@@ -1,4 +1,4 @@
-"""What may be said of a run by what its clients say about their own messages? No Spark: values in, verdict out."""
+"""Which verdict follows from the conservation findings of the clients? No Spark: values in, verdict out."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ EXPERIMENT = experiment_from(
         "peers": {"clients": 2},
     }
 )
-BOOKS = {"violations": 0.0, "unresolved": 0.0, "stored": 500.0, "busy_share": 0.3}
+FINDINGS = {"violations": 0.0, "unresolved": 0.0, "stored": 500.0, "busy_share": 0.3}
 
 
 def process(number: int, ended: str = "finished", **statistics: float) -> PeerRecord:
-    return PeerRecord(f"client-{number}", "client", "here", 1, ended, "", BOOKS | statistics)
+    return PeerRecord(f"client-{number}", "client", "here", 1, ended, "", FINDINGS | statistics)
 
 
 def judge(*peers: PeerRecord, **counts: int) -> tuple[str, dict[str, str]]:
@@ -45,33 +45,33 @@ def judge(*peers: PeerRecord, **counts: int) -> tuple[str, dict[str, str]]:
     return verdict.outcome.value, {check.metric: check.outcome.value for check in verdict.checks}
 
 
-def test_books_that_balance_pass() -> None:
+def test_a_run_without_findings_passes() -> None:
     assert judge(process(0), process(1)) == ("pass", {"conservation": "pass", "lost": "pass", "duplicated": "pass"})
 
 
-def test_one_violation_fails_the_run_whatever_else_is_unknown() -> None:
+def test_one_violation_fails_the_run_even_when_other_messages_are_unresolved() -> None:
     assert judge(process(0, violations=1), process(1))[0] == "fail"
     assert judge(process(0, violations=1), process(1, unresolved=3))[1]["conservation"] == "fail"
 
 
-def test_what_nobody_can_tell_is_invalid_and_so_is_what_rests_on_it() -> None:
+def test_unresolved_messages_make_conservation_and_lost_invalid() -> None:
     outcome, checks = judge(process(0), process(1, unresolved=2), lost_acknowledged=2)
     assert outcome == "invalid"
     assert checks == {"conservation": "invalid", "lost": "invalid", "duplicated": "pass"}
 
 
 @pytest.mark.parametrize("missing", ["violations", "unresolved"])
-def test_books_that_were_never_closed_are_invalid(missing: str) -> None:
-    without = {key: value for key, value in BOOKS.items() if key != missing}
+def test_missing_findings_are_invalid(missing: str) -> None:
+    without = {key: value for key, value in FINDINGS.items() if key != missing}
     silent = PeerRecord("client-1", "client", "here", 1, "finished", "", without)
     assert judge(process(0), silent)[1]["conservation"] == "invalid"
-    assert judge(process(0))[1]["conservation"] == "invalid"  # of the second process nothing is known
+    assert judge(process(0))[1]["conservation"] == "invalid"  # nothing is known about the second process
 
 
 def test_a_lost_process_is_never_a_pass() -> None:
     assert judge(process(0), process(1, ended="lost"))[0] == "invalid"
 
 
-def test_what_the_ledger_finds_fails_the_run_even_when_the_books_balance() -> None:
+def test_a_ledger_finding_fails_the_run_even_without_client_findings() -> None:
     assert judge(process(0), process(1), lost_acknowledged=1)[0] == "fail"
     assert judge(process(0), process(1), duplicated=1)[0] == "fail"

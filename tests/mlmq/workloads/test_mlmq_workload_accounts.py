@@ -1,4 +1,4 @@
-"""Do the books of the workloads find what is wrong, and only that? Without a broker: the messages are made up here."""
+"""Do the accounts of the workloads find every fault, and only faults? No broker: the messages are simulated."""
 
 from random import Random
 
@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.mlmq.client import Exchange
-from crescendo.mlmq.workloads.account import ConservationAccount, ConservationFindings, ReceivedTokens
+from crescendo.mlmq.workloads.account import ConservationAccount, ConservationFindings, ReceivedSeqs
 from crescendo.mlmq.workloads.counters import PairCounter, RelayCounter
 from crescendo.mlmq.workloads.message_content import MessageContent, pack, unpack
-from crescendo.mlmq.workloads.recording import judged
+from crescendo.mlmq.workloads.recording import classify
 from crescendo.wire.mlmq.codec import Times
 
 TAG = 0xFEED
@@ -19,75 +19,77 @@ TAG = 0xFEED
 @given(
     st.integers(0, 32_767), st.integers(0, 2**62), st.integers(0, 2**62), st.integers(0, 2**63), st.integers(48, 2000)
 )
-def test_what_was_packed_is_read_and_what_was_changed_is_not(
+def test_packed_content_is_read_and_altered_content_is_not(
     sender: int, seq: int, sent_ns: int, number: int, size: int
 ) -> None:
-    parcel = MessageContent(sender, seq, sent_ns, number // 2, number)
-    content = pack(parcel, TAG, size)
-    assert len(content) == size
-    assert unpack(content, TAG, size) == parcel
-    assert unpack(content, TAG + 1, size) is None  # of another run
-    assert unpack(content[:47], TAG, size) is None
+    content = MessageContent(sender, seq, sent_ns, number // 2, number)
+    payload = pack(content, TAG, size)
+    assert len(payload) == size
+    assert unpack(payload, TAG, size) == content
+    assert unpack(payload, TAG + 1, size) is None  # of another run
+    assert unpack(payload[:47], TAG, size) is None
     at = seq % (size - 2)
-    if at not in range(2, 48):  # numbers may be other numbers; everything else must be as it was
-        assert unpack(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :], TAG, size) is None
+    if at not in range(2, 48):  # counters may hold any value; everything else is verified
+        assert unpack(payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :], TAG, size) is None
 
 
 @given(st.lists(st.integers(0, 40), max_size=80))
 def test_a_number_is_new_exactly_once(numbers: list[int]) -> None:
-    arrivals, seen = ReceivedTokens(), set[int]()
+    arrivals, seen = ReceivedSeqs(), set[int]()
     for number in numbers:
         assert arrivals.take(number) == (number not in seen)
         seen.add(number)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
-def test_exactly_what_was_lost_doubled_or_left_open_is_found(
-    seed: int, messages: int, lost: int, doubled: int, unanswered: int
+def test_exactly_the_lost_duplicated_and_unanswered_messages_are_found(
+    seed: int, messages: int, lost: int, duplicated: int, unanswered: int
 ) -> None:
-    """Messages leave, are stored and arrive in any order that is possible; some do not, and that is counted here."""
-    chance = Random(seed)
+    """Messages are sent, stored and received in any possible order; the faults are counted here."""
+    rng = Random(seed)
     findings = ConservationFindings()
     account = ConservationAccount(findings)
     names = [(number % 3, number // 3) for number in range(messages)]
-    fates = {name: "plain" for name in names}
-    chosen = chance.sample(names, min(lost + doubled + unanswered, messages))
-    for name, fate in zip(chosen, ["lost"] * lost + ["doubled"] * doubled + ["unanswered"] * unanswered, strict=False):
-        fates[name] = fate
+    outcomes = {name: "plain" for name in names}
+    chosen = rng.sample(names, min(lost + duplicated + unanswered, messages))
+    for name, outcome in zip(
+        chosen, ["lost"] * lost + ["duplicated"] * duplicated + ["unanswered"] * unanswered, strict=False
+    ):
+        outcomes[name] = outcome
     steps = []
     for name in names:
         account.sending(name, f"queue {name[0]}")
-        if fates[name] != "unanswered":
+        if outcomes[name] != "unanswered":
             steps.append((name, "stored"))
-        arrivals = {"plain": 1, "lost": 0, "doubled": 2, "unanswered": 0}[fates[name]]
+        arrivals = {"plain": 1, "lost": 0, "duplicated": 2, "unanswered": 0}[outcomes[name]]
         steps += [(name, "received")] * arrivals
-    chance.shuffle(steps)
+    rng.shuffle(steps)
     for now_ns, (name, step) in enumerate(steps, 1):
         if step == "stored":
             account.stored(name, now_ns)
         else:
             account.received(name, f"queue {name[0]}", redelivered=False)
-    for place in range(3):
-        account.empty(f"queue {place}", len(steps) + 1)
+    for queue in range(3):
+        account.empty(f"queue {queue}", len(steps) + 1)
     account.close()
-    count = list(fates.values()).count
-    assert findings.violations == count("lost") + count("doubled")
+    count = list(outcomes.values()).count
+    assert findings.violations == count("lost") + count("duplicated")
     assert findings.unresolved == count("unanswered")
-    assert account.under_way == 0
+    assert account.in_flight == 0
 
 
-def test_a_stored_message_is_lost_only_when_somebody_looked_after_it() -> None:
-    for looked_ns, expected in ((4, (0, 1)), (6, (1, 0))):
+def test_a_stored_message_is_lost_only_if_its_queue_was_seen_empty_later() -> None:
+    for inspected_ns, expected in ((4, (0, 1)), (6, (1, 0))):
         findings = ConservationFindings()
         account = ConservationAccount(findings)
         account.sending((1, 0), "q")
         account.stored((1, 0), 5)
-        account.empty("q", looked_ns)
+        account.empty("q", inspected_ns)
         account.close()
         assert (findings.violations, findings.unresolved) == expected
 
 
-def test_a_message_that_says_it_comes_again_is_no_violation() -> None:
+def test_a_redelivered_message_is_not_a_violation() -> None:
     findings = ConservationFindings()
     account = ConservationAccount(findings)
     for redelivered, new in ((False, True), (True, False)):
@@ -99,34 +101,34 @@ def test_a_token_counts_its_hops_and_copies_are_found() -> None:
     findings = ConservationFindings()
     relay = RelayCounter("relay", findings)
     for hop in range(1, 6):
-        assert relay.leaves(3) == hop
-        assert relay.away == 1
-        assert relay.arrives(3, hop)
-    assert relay.away == 0
+        assert relay.next_hop(3) == hop
+        assert relay.in_flight == 1
+        assert relay.check_received(3, hop)
+    assert relay.in_flight == 0
     assert findings.violations == 0
-    assert not relay.arrives(3, 5)  # it is here already
-    assert relay.leaves(3) == 6
-    assert not relay.arrives(3, 5)  # an old one
-    assert not relay.arrives(4, 1)  # nobody's
+    assert not relay.check_received(3, 5)  # already received
+    assert relay.next_hop(3) == 6
+    assert not relay.check_received(3, 5)  # an old hop
+    assert not relay.check_received(4, 1)  # never sent
     assert findings.violations == 3
-    relay.stays(3)  # it was shed
-    assert relay.leaves(3) == 6
-    assert relay.arrives(3, 6)
+    relay.undo_hop(3)  # it was shed
+    assert relay.next_hop(3) == 6
+    assert relay.check_received(3, 6)
 
 
 def test_each_request_gets_its_own_answer() -> None:
     findings = ConservationFindings()
     pair = PairCounter("pairs/0", findings)
     for number in (1, 2):
-        assert pair.asks() == number
-        assert pair.is_next(0, number, 0)
-        assert pair.is_own(0, number, 0)
+        assert pair.next_request() == number
+        assert pair.check_request(0, number, 0)
+        assert pair.check_answer(0, number, 0)
     assert findings.violations == 0
-    assert pair.asks() == 3
-    assert not pair.is_next(0, 2, 0)  # again
-    assert not pair.is_next(0, 4, 0)  # one is missing
-    assert not pair.is_own(0, 2, 0)  # somebody else's answer
-    assert not pair.is_own(1, 3, 0)
+    assert pair.next_request() == 3
+    assert not pair.check_request(0, 2, 0)  # a duplicate
+    assert not pair.check_request(0, 4, 0)  # one is missing
+    assert not pair.check_answer(0, 2, 0)  # the answer to another request
+    assert not pair.check_answer(1, 3, 0)
     assert findings.violations == 4
 
 
@@ -135,7 +137,7 @@ def test_each_request_gets_its_own_answer() -> None:
     [
         ("ok", 100, 0, "ok"),
         ("ok", 101, 0, "timeout"),
-        ("ok", 900, 800, "ok"),  # it asked to wait
+        ("ok", 900, 800, "ok"),  # the wait was requested
         ("empty", 900, 800, "empty"),
         ("empty", 900, 100, "timeout"),
         ("overloaded", 5, 0, "overloaded"),
@@ -143,8 +145,8 @@ def test_each_request_gets_its_own_answer() -> None:
         ("no_such_queue", 5, 0, "error"),
     ],
 )
-def test_a_request_is_judged_by_its_answer_and_its_time(
+def test_a_request_is_classified_by_its_answer_and_its_duration(
     outcome: str, took_ns: int, waited_ns: int, expected: str
 ) -> None:
     exchange = Exchange("Dequeue", outcome, 1000, 1000 + took_ns, 1, Times(0, 0, 0, 0, 0, waited_ns))
-    assert judged(exchange, 100) == (expected, took_ns - waited_ns)
+    assert classify(exchange, 100) == (expected, took_ns - waited_ns)

@@ -1,13 +1,13 @@
-"""What does ActiveMQ Artemis say about itself?
+"""What does ActiveMQ Artemis report about itself?
 
-One Jolokia request: the virtual machine, the broker, every address and every queue. It reads attributes only and calls
-no operation, so that looking changes nothing.
+One Jolokia request: the JVM, the broker, every address and every queue. Reads attributes only and calls no operation,
+so that an inspection changes nothing.
 """
 
-from crescendo.inspectors.attributes import take
+from crescendo.inspectors.attributes import add_attributes
 from crescendo.inspectors.base import Inspection, InspectionTarget
 from crescendo.inspectors.sources.jolokia import Jolokia, properties_of
-from crescendo.inspectors.sources.jvm import BEANS, take_jvm
+from crescendo.inspectors.sources.jvm import BEANS, add_jvm
 from crescendo.inspectors.targets import MANAGEMENT, url_of
 
 _DOMAIN = "org.apache.activemq.artemis"
@@ -16,25 +16,29 @@ _BEANS = BEANS | {
     "addresses": f"{_DOMAIN}:broker=*,component=addresses,address=*",
     "queues": f"{_DOMAIN}:broker=*,component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*",
 }
-# Lists of names, renderings of whole tables and of the time: long or ever changing, and said elsewhere in numbers.
-_LISTS = ("AsJSON", "Names", "Roles", "RoleInfo", "ObjectName", "Acceptors", "Connectors", "Uptime", "Status")
+# Lists of names, whole tables as text, and times: long or always changing, and available elsewhere as numbers.
+_SKIPPED = ("AsJSON", "Names", "Roles", "RoleInfo", "ObjectName", "Acceptors", "Connectors", "Uptime", "Status")
 
 
 class ArtemisInspector:
-    """Looks at one broker."""
+    """Inspects one broker."""
 
     def __init__(self, target: InspectionTarget) -> None:
         self._jolokia = Jolokia(url_of(target, "artemis", (MANAGEMENT,), ("http", "https")), "/console/jolokia")
 
     def inspect(self) -> Inspection:
-        look = Inspection()
-        found = self._jolokia.read(_BEANS, look)
-        take_jvm(look, found)
+        inspection = Inspection()
+        found = self._jolokia.read(_BEANS, inspection)
+        add_jvm(inspection, found)
         for kind, key in (("broker", None), ("addresses", "address"), ("queues", "queue")):
             for bean, attributes in found.get(kind, {}).items():
                 entity = "broker" if key is None else f"{key}/{properties_of(bean).get(key, '')}"
-                take(look, entity, {name: value for name, value in attributes.items() if not name.endswith(_LISTS)})
-        return look
+                add_attributes(
+                    inspection,
+                    entity,
+                    {name: value for name, value in attributes.items() if not name.endswith(_SKIPPED)},
+                )
+        return inspection
 
     def close(self) -> None:
         self._jolokia.close()

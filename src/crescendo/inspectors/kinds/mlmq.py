@@ -1,8 +1,8 @@
-"""What do MLMQ's brokers say about themselves?
+"""What do MLMQ's brokers report about themselves?
 
-Their metrics page: clients, requests by kind and outcome, what waits for a worker, a message or a slow socket, workers
-and connections in use, what was shed, statements, time in the database and in every tier. All brokers of a system are
-looked at; where one does not answer the look has failed, because half of the sums would be a wrong answer.
+Their metrics page: clients, requests by kind and outcome, how many wait for a worker, a message or a slow socket,
+workers and connections in use, shed requests, statements, time in the database and in every tier. All brokers of a
+system are inspected; if one does not answer the inspection fails, because partial sums would be wrong.
 """
 
 import math
@@ -23,7 +23,7 @@ _LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*="((?:[^"\\]|\\.)*)"')
 
 
 class MlmqInspector:
-    """Looks at all brokers of one system."""
+    """Inspects all brokers of one system."""
 
     def __init__(self, target: InspectionTarget) -> None:
         first = url_of(target, "mlmq", (MANAGEMENT,), ("http",))
@@ -31,13 +31,13 @@ class MlmqInspector:
         self._brokers = [Http(url) for url in (first, *further)]
 
     def inspect(self) -> Inspection:
-        look = Inspection()
+        inspection = Inspection()
         for number, broker in enumerate(self._brokers, 1):
             entity = BROKER if len(self._brokers) == 1 else f"{BROKER}/{number}"
-            # People give the URL with or without the page's own path.
+            # The URL may be given with or without the path of the page.
             page = broker.text(broker.path.removesuffix(_PAGE) + _PAGE)
-            look.readings.extend(_readings(entity, page))
-        return look
+            inspection.readings.extend(_readings(entity, page))
+        return inspection
 
     def close(self) -> None:
         for broker in self._brokers:
@@ -45,10 +45,10 @@ class MlmqInspector:
 
 
 def _readings(broker: str, page: str) -> Iterator[Reading]:
-    """One a sample: the values of its labels belong to the entity, its name without our prefix is the metric."""
+    """One per sample: its label values become part of the entity, its name without our prefix is the metric."""
     lines = page.splitlines()
     if not lines or lines[-1] != _END:
-        raise PeerError(f"the metrics of {broker} do not end where they should; is this MLMQ?")
+        raise PeerError(f"the metrics of {broker} are incomplete; is this MLMQ?")
     found = 0
     for line in lines:
         sample = None if line.startswith("#") else _SAMPLE.fullmatch(line)
@@ -60,7 +60,7 @@ def _readings(broker: str, page: str) -> Iterator[Reading]:
             yield Reading(entity, sample["name"].removeprefix(_PREFIX), value)
             found += 1
     if not found:
-        raise PeerError(f"the metrics of {broker} hold none of MLMQ's; is this MLMQ?")
+        raise PeerError(f"the metrics of {broker} contain no MLMQ metric; is this MLMQ?")
 
 
 def _number(text: str) -> float | None:

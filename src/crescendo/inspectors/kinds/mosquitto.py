@@ -1,7 +1,7 @@
-"""What does Mosquitto say about itself?
+"""What does Mosquitto report about itself?
 
-It publishes its own state under $SYS at an interval. The inspector subscribes with a connection of its own, and a look
-is what was said last. A broker that has stopped saying anything is not looked at: that look has failed.
+It publishes its own state under $SYS at an interval. The inspector subscribes on a connection of its own, and an
+inspection is the latest state. When the broker has stopped publishing, the inspection fails.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ from crescendo.model.errors import PeerError
 BROKER = "broker"
 _DEFAULT_PORT = PORTS["mqtt"]
 _PREFIX = "$SYS/broker/"
-_PULSE = "$SYS/broker/uptime"  # published anew at every interval, whether anything happened or not
-_INTERVAL_S = 10.0  # what the broker does unless it is told otherwise; the real one is learnt
-_PATIENCE = 3  # so many intervals may pass in silence
+_UPTIME = "$SYS/broker/uptime"  # published at every interval, even when nothing has changed
+_INTERVAL_S = 10.0  # the default of the broker; the actual one is measured
+_MAX_SILENT_INTERVALS = 3  # intervals that may pass without a publication
 _KEEP_ALIVE_S = 5
 _MAX_TOPICS = 10_000
 _MAX_PAYLOAD_BYTES = 4096
@@ -34,11 +34,11 @@ _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?: seconds)?$")
 
 
 class MosquittoInspector:
-    """Looks at one broker."""
+    """Inspects one broker."""
 
     def __init__(self, target: InspectionTarget, timeout_s: float = TIMEOUT_S) -> None:
         self._url = urlsplit(url_of(target, "mosquitto", (MQTT, MANAGEMENT), ("mqtt",)))
-        self._where = f"{self._url.hostname}:{self._url.port or _DEFAULT_PORT}"
+        self._address = f"{self._url.hostname}:{self._url.port or _DEFAULT_PORT}"
         self._timeout_s = timeout_s
         self._subscription: _Subscription | None = None
 
@@ -50,7 +50,7 @@ class MosquittoInspector:
             return self._subscription.inspect(deadline_s)
         except PeerError as err:
             self.close()
-            raise PeerError(f"{self._where} {err}") from err
+            raise PeerError(f"{self._address} {err}") from err
 
     def close(self) -> None:
         subscription, self._subscription = self._subscription, None
@@ -67,17 +67,17 @@ class MosquittoInspector:
                 self._timeout_s,
             )
         except (OSError, ValueError) as err:
-            raise PeerError(f"{self._where} cannot be reached: {err}") from err
+            raise PeerError(f"{self._address} cannot be reached: {err}") from err
 
 
 class _Subscription:
-    """One connection and the last words on every topic."""
+    """One connection and the last payload of every topic."""
 
     def __init__(self, host: str, port: int, user: str | None, password: str | None, timeout_s: float) -> None:
         self._changed = threading.Condition()
-        self._words: dict[str, bytes] = {}
-        self._pulse_s: float | None = None  # when the broker last showed that it lives
-        self._beat_s: float | None = None  # when it last did so by itself, not because we subscribed
+        self._last_payloads: dict[str, bytes] = {}
+        self._last_uptime_s: float | None = None  # when the broker last reported its uptime
+        self._last_published_s: float | None = None  # the same, without retained messages
         self._interval_s = _INTERVAL_S
         self._fault = ""
         self._last_request: int | None = None
@@ -86,29 +86,29 @@ class _Subscription:
         self._client.connect_timeout = timeout_s
         if user is not None:
             self._client.username_pw_set(user, password)
-        self._client.on_connect = self._connected
-        self._client.on_disconnect = self._disconnected
-        self._client.on_subscribe = self._answered
-        self._client.on_message = self._heard
+        self._client.on_connect = self._on_connect
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
         self._client.connect(host, port, keepalive=_KEEP_ALIVE_S)
         self._client.loop_start()
 
     def inspect(self, deadline_s: float) -> Inspection:
-        """What was said last; the first time, wait until the broker has said everything once."""
+        """The latest state; the first time, wait until every topic has arrived once."""
         with self._changed:
-            while not (self._fault or (self._complete and self._pulse_s is not None)):
+            while not (self._fault or (self._complete and self._last_uptime_s is not None)):
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
                     raise PeerError(
-                        "says nothing under $SYS; is sys_interval 0, or is this user not allowed to read it?"
+                        "publishes nothing under $SYS; is sys_interval 0, or is this user not allowed to read it?"
                     )
                 self._changed.wait(left_s)
             if self._fault:
                 raise PeerError(self._fault)
-            silent_s = time.monotonic() - (self._pulse_s or 0.0)
-            if silent_s > _PATIENCE * self._interval_s + 1:
-                raise PeerError(f"has said nothing under $SYS for {silent_s:.1f} s")
-            return _look_of(dict(self._words))
+            silent_s = time.monotonic() - (self._last_uptime_s or 0.0)
+            if silent_s > _MAX_SILENT_INTERVALS * self._interval_s + 1:
+                raise PeerError(f"has published nothing under $SYS for {silent_s:.1f} s")
+            return _inspection_of(dict(self._last_payloads))
 
     def close(self) -> None:
         self._client.on_disconnect = None
@@ -116,24 +116,24 @@ class _Subscription:
             self._client.disconnect()
         self._client.loop_stop()
 
-    def _connected(
+    def _on_connect(
         self, client: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
     ) -> None:
         if reason.is_failure:
-            self._fail(f"does not let us in: {reason}")
+            self._fail(f"denies access: {reason}")
         else:
             client.subscribe("$SYS/#", qos=0)
-            # What is retained comes before the answer to the next request, so that answer means: this was all.
-            self._last_request = client.subscribe(_PULSE, qos=0)[1]
+            # Retained messages arrive before the next SUBACK, so that SUBACK means: these were all.
+            self._last_request = client.subscribe(_UPTIME, qos=0)[1]
 
-    def _answered(
+    def _on_subscribe(
         self, _client: mqtt.Client, _data: Any, request: int, _reasons: list[ReasonCode], _properties: Properties | None
     ) -> None:
         with self._changed:
             self._complete = self._complete or request == self._last_request
             self._changed.notify_all()
 
-    def _disconnected(
+    def _on_disconnect(
         self, _client: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
     ) -> None:
         self._fail(f"ended the connection: {reason}")
@@ -143,28 +143,28 @@ class _Subscription:
             self._fault = self._fault or fault  # the first one is the cause
             self._changed.notify_all()
 
-    def _heard(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+    def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         now_s = time.monotonic()
         with self._changed:
-            if message.topic in self._words or len(self._words) < _MAX_TOPICS:
-                self._words[message.topic] = bytes(message.payload[:_MAX_PAYLOAD_BYTES])
-            if message.topic == _PULSE:
-                self._pulse_s = now_s
+            if message.topic in self._last_payloads or len(self._last_payloads) < _MAX_TOPICS:
+                self._last_payloads[message.topic] = bytes(message.payload[:_MAX_PAYLOAD_BYTES])
+            if message.topic == _UPTIME:
+                self._last_uptime_s = now_s
                 if not message.retain:
-                    if self._beat_s is not None:
-                        self._interval_s = now_s - self._beat_s
-                    self._beat_s = now_s
+                    if self._last_published_s is not None:
+                        self._interval_s = now_s - self._last_published_s
+                    self._last_published_s = now_s
                 self._changed.notify_all()
 
 
-def _look_of(words: dict[str, bytes]) -> Inspection:
-    look = Inspection()
-    for topic, payload in words.items():
+def _inspection_of(payloads: dict[str, bytes]) -> Inspection:
+    inspection = Inspection()
+    for topic, payload in payloads.items():
         text = payload.decode("utf-8", errors="replace")
         metric = topic.removeprefix(_PREFIX)
         number = _NUMBER.match(text)
         if number is not None:
-            look.readings.append(Reading(BROKER, metric, float(number[1])))
+            inspection.readings.append(Reading(BROKER, metric, float(number[1])))
         else:
-            look.texts[BROKER, metric] = text
-    return look
+            inspection.texts[BROKER, metric] = text
+    return inspection

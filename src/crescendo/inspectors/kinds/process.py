@@ -1,8 +1,8 @@
-"""What does a process and everything it started cost this machine?
+"""What does a process, with all its descendants, cost this machine?
 
 CPU, memory, threads, descriptors, context switches and I/O of the whole tree, and the traffic of the interfaces that
-the process sees. What children used up before they ended stays in the sums, so that totals never run backwards. What
-the kernel will not tell us about a process is left out.
+the process sees. The totals include children that have ended, so that they never decrease. Values that the kernel does
+not disclose are left out.
 """
 
 import time
@@ -21,20 +21,20 @@ _INTERFACE_COLUMNS = {
     0: "received_bytes", 1: "received_packets", 2: "received_errors", 3: "received_dropped",
     8: "sent_bytes", 9: "sent_packets", 10: "sent_errors", 11: "sent_dropped",
 }  # fmt: skip
-"""Places in a line of /proc/PID/net/dev."""
+"""Columns of a line of /proc/PID/net/dev."""
 
 
 class ProcessInspector:
-    """Looks at one process tree of this machine."""
+    """Inspects one process tree of this machine."""
 
     def __init__(self, target: InspectionTarget) -> None:
         if target.pid is None:
-            raise ConfigError("inspect: process needs a pid, because Crescendo does not know that of the system")
+            raise ConfigError("inspect: process needs a pid, because Crescendo does not know the one of this system")
         self._pid = target.pid
         self._root: psutil.Process | None = None
         self._last: dict[psutil.Process, dict[str, float]] = {}
         self._ended = dict.fromkeys(_COUNTERS, 0.0)
-        self._before: tuple[float, float] | None = None  # when we looked last, and the CPU seconds then
+        self._before: tuple[float, float] | None = None  # time and CPU seconds of the last inspection
 
     def inspect(self) -> Inspection:
         try:
@@ -44,26 +44,28 @@ class ProcessInspector:
                 raise PeerError(f"process {self._pid} has ended")
             found = {process: _measured(process) for process in (self._root, *self._root.children(recursive=True))}
         except psutil.NoSuchProcess as err:
-            raise PeerError(f"process {self._pid} is not there") from err
+            raise PeerError(f"process {self._pid} does not exist") from err
         except psutil.AccessDenied as err:
-            raise PeerError(f"process {self._pid} belongs to somebody else, who does not let us look") from err
+            raise PeerError(f"process {self._pid} belongs to another user, and access is denied") from err
         now_s = time.monotonic()
         if not found[self._root]:
             raise PeerError(f"process {self._pid} has ended")
-        look = Inspection()
-        self._take_tree(look, {process: values for process, values in found.items() if values}, now_s)
+        inspection = Inspection()
+        self._add_tree(inspection, {process: values for process, values in found.items() if values}, now_s)
         if len(found) > 1:
             for process, values in found.items():
-                look.readings.extend(Reading(f"{TREE}/{process.pid}", name, value) for name, value in values.items())
+                inspection.readings.extend(
+                    Reading(f"{TREE}/{process.pid}", name, value) for name, value in values.items()
+                )
         for process in found:
-            _take_words(look, process, f"{TREE}/{process.pid}" if len(found) > 1 else TREE)
-        _take_interfaces(look, self._pid)
-        return look
+            _add_texts(inspection, process, f"{TREE}/{process.pid}" if len(found) > 1 else TREE)
+        _add_interfaces(inspection, self._pid)
+        return inspection
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
-    def _take_tree(self, look: Inspection, found: dict[psutil.Process, dict[str, float]], now_s: float) -> None:
+    def _add_tree(self, inspection: Inspection, found: dict[psutil.Process, dict[str, float]], now_s: float) -> None:
         for process, values in self._last.items():
             if process not in found:
                 for name in _COUNTERS:
@@ -77,14 +79,16 @@ class ProcessInspector:
             if name in totals:
                 totals[name] += value
         totals["processes"] = float(len(found))
-        look.readings.extend(Reading(TREE, name, value) for name, value in totals.items())
+        inspection.readings.extend(Reading(TREE, name, value) for name, value in totals.items())
         before, self._before = self._before, (now_s, totals["cpu_seconds"])
         if before is not None and now_s > before[0]:
-            look.readings.append(Reading(TREE, "cpu_cores", (totals["cpu_seconds"] - before[1]) / (now_s - before[0])))
+            inspection.readings.append(
+                Reading(TREE, "cpu_cores", (totals["cpu_seconds"] - before[1]) / (now_s - before[0]))
+            )
 
 
 def _measured(process: psutil.Process) -> dict[str, float]:
-    """What can be known about one process; nothing when it has ended or waits to be buried."""
+    """The values of one process; empty when it has ended or is a zombie."""
     values: dict[str, float] = {}
     try:
         with process.oneshot():
@@ -104,7 +108,7 @@ def _measured(process: psutil.Process) -> dict[str, float]:
 
 
 def _permitted(action: Callable[[], None]) -> None:
-    """Descriptors and I/O are shown only to the owner and to root."""
+    """Descriptors and I/O are visible only to the owner and to root."""
     try:
         action()
     except psutil.AccessDenied:
@@ -112,14 +116,14 @@ def _permitted(action: Callable[[], None]) -> None:
 
 
 def _switches(pid: int) -> tuple[float, float]:
-    """Context switches of all threads that live: the process's own figure is that of its first thread alone."""
+    """Context switches of all live threads: the process's own figure counts only its first thread."""
     sums = dict.fromkeys(_SWITCHES, 0)
     for status in Path(f"/proc/{pid}/task").glob("*/status"):
         try:
             lines = status.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
-            continue  # this thread has ended meanwhile
-        for line in lines[-len(_SWITCHES) :]:  # they stand at the end
+            continue  # this thread has just ended
+        for line in lines[-len(_SWITCHES) :]:  # they are the last lines
             name, _, value = line.partition(":")
             if name in sums:
                 sums[name] += int(value)
@@ -127,21 +131,21 @@ def _switches(pid: int) -> tuple[float, float]:
 
 
 def _io_bytes(process: psutil.Process) -> tuple[float, float]:
-    # All that was read and written, page cache and sockets included: what reached the disk says little about a broker.
+    # All bytes read and written, including page cache and sockets: disk I/O alone says little about a broker.
     counters = process.io_counters()
     return counters.read_chars, counters.write_chars
 
 
-def _take_words(look: Inspection, process: psutil.Process, entity: str) -> None:
+def _add_texts(inspection: Inspection, process: psutil.Process, entity: str) -> None:
     try:
-        # Never the command line: it may hold secrets.
-        look.texts[entity, "name"] = process.name()
-        look.texts[entity, "status"] = process.status()
+        # Never the command line: it may contain secrets.
+        inspection.texts[entity, "name"] = process.name()
+        inspection.texts[entity, "status"] = process.status()
     except psutil.NoSuchProcess:
         return
 
 
-def _take_interfaces(look: Inspection, pid: int) -> None:
+def _add_interfaces(inspection: Inspection, pid: int) -> None:
     """The counters of the interfaces in the network namespace of this process."""
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]
@@ -150,6 +154,6 @@ def _take_interfaces(look: Inspection, pid: int) -> None:
     for line in lines:
         name, _, columns = line.partition(":")
         values = columns.split()
-        for place, metric in _INTERFACE_COLUMNS.items():
-            if place < len(values):
-                look.readings.append(Reading(f"interface/{name.strip()}", metric, float(values[place])))
+        for column, metric in _INTERFACE_COLUMNS.items():
+            if column < len(values):
+                inspection.readings.append(Reading(f"interface/{name.strip()}", metric, float(values[column])))

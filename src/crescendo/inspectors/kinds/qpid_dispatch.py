@@ -1,8 +1,7 @@
-"""What does Qpid Dispatch say about itself?
+"""What does Qpid Dispatch report about itself?
 
-AMQP management: one query for each type of entity to $management, answered at a reply node of our own. Every attribute
-is recorded, unknown ones too. Memory comes as counts of blocks; their bytes (count × size of the type) are added, and
-nothing is taken away.
+AMQP management: one query per entity type to $management, answered at a reply node of our own. Every attribute is
+recorded, unknown ones too. Memory is reported in blocks; the bytes (count × size of the type) are added to it.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any
 
 from crescendo.client.amqp10 import Amqp10Client
 from crescendo.client.messages import Amqp10Message
-from crescendo.inspectors.attributes import number_of, take
+from crescendo.inspectors.attributes import add_attributes, number_of
 from crescendo.inspectors.base import TIMEOUT_S, Inspection, InspectionTarget, Reading
 from crescendo.inspectors.targets import AMQP, MANAGEMENT, url_of
 from crescendo.model.errors import PeerError
@@ -34,7 +33,7 @@ _COUNTS = ("totalAllocFromHeap", "totalFreeToHeap", "heldByThreads")
 
 
 class DispatchInspector:
-    """Looks at one router."""
+    """Inspects one router."""
 
     def __init__(self, target: InspectionTarget, timeout_s: float = TIMEOUT_S) -> None:
         self._url = url_of(target, "qpid-dispatch", (MANAGEMENT, AMQP), ("amqp",))
@@ -46,14 +45,14 @@ class DispatchInspector:
             self.close()
         if self._client is None:
             self._client = Amqp10Client(self._url, self._timeout_s)
-        look = Inspection()
+        inspection = Inspection()
         try:
             for kind in TYPES:
-                take_answer(look, kind, self._client.request(ADDRESS, {"attributeNames": []}, query_of(kind)))
+                add_answer(inspection, kind, self._client.request(ADDRESS, {"attributeNames": []}, query_of(kind)))
         except PeerError:
             self.close()
             raise
-        return look
+        return inspection
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -71,38 +70,38 @@ def query_of(kind: str) -> dict[str, Any]:
     }
 
 
-def take_answer(look: Inspection, kind: str, answer: Amqp10Message) -> None:
-    """Add every entity of one answer. A type that this router does not have is a text, not a failure."""
+def add_answer(inspection: Inspection, kind: str, answer: Amqp10Message) -> None:
+    """Add every entity of one answer. A type that this router lacks is a text, not a failure."""
     status = answer.application_properties.get("statusCode")
     if status != _OK:
-        words = answer.application_properties.get("statusDescription", "no reason given")
-        look.texts["management", kind] = f"{status}: {words}"
+        description = answer.application_properties.get("statusDescription", "no reason given")
+        inspection.texts["management", kind] = f"{status}: {description}"
         return
     for entity in entities_of(answer.body):
         name = f"{kind}/{identity_of(kind, entity)}"
-        take(look, name, entity)
+        add_attributes(inspection, name, entity)
         if kind == ALLOCATOR:
-            _take_bytes(look, name, entity)
+            _add_bytes(inspection, name, entity)
 
 
 def entities_of(body: Any) -> list[dict[str, Any]]:
-    """The entities in the body of an answer: names of attributes once, then one list of values for each entity."""
+    """The entities in the body of an answer: attribute names once, then one list of values per entity."""
     names, results = (body.get("attributeNames"), body.get("results")) if isinstance(body, Mapping) else (None, None)
     if not isinstance(names, list) or not isinstance(results, list):
-        raise PeerError("the router answered a query with something else than attribute names and results")
-    # A result that is shorter than the names lacks its last attributes.
+        raise PeerError("the router answered a query with something other than attribute names and results")
+    # A result shorter than the names lacks the last attributes.
     return [dict(zip(map(str, names), values, strict=False)) for values in results if isinstance(values, list)]
 
 
 def identity_of(kind: str, entity: Mapping[str, Any]) -> str:
-    """What stays the same from look to look. Some types repeat their own name in it."""
+    """What identifies an entity across inspections. Some types repeat their own name in it."""
     identity = entity.get("identity") or entity.get("name") or ""
     return str(identity).removeprefix(f"{kind}/")
 
 
-def _take_bytes(look: Inspection, name: str, entity: Mapping[str, Any]) -> None:
+def _add_bytes(inspection: Inspection, name: str, entity: Mapping[str, Any]) -> None:
     size = number_of(entity.get("typeSize"))
     for count in _COUNTS:
         number = number_of(entity.get(count))
         if size is not None and number is not None:
-            look.readings.append(Reading(name, f"{count}Bytes", number * size))
+            inspection.readings.append(Reading(name, f"{count}Bytes", number * size))

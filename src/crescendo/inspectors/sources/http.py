@@ -1,8 +1,8 @@
-"""How does an inspector ask a system over HTTP?
+"""How does an inspector query a system over HTTP?
 
-One request at a time, JSON or text in the answer, and an end to everything: to the time an answer may take and to its
-size. Whatever else a server does is a PeerError that names the server and never the credentials. It follows no
-redirects and uses no proxy.
+One request at a time, JSON or text in the answer, with a limit on the time an answer may take and on its size. Any
+other behaviour of a server is a PeerError that names the server and never the credentials. Follows no redirects and
+uses no proxy.
 """
 
 import json
@@ -21,7 +21,7 @@ _NO_HEADERS: MappingProxyType[str, str] = MappingProxyType({})
 
 
 class Http:
-    """One server. Connects when it must, and begins afresh after a failure."""
+    """One server. Connects on demand, and reconnects after a failure."""
 
     def __init__(
         self, url: str, *, timeout_s: float = TIMEOUT_S, headers: MappingProxyType[str, str] = _NO_HEADERS
@@ -29,8 +29,8 @@ class Http:
         parts = urlsplit(url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or "127.0.0.1"
         self.path = parts.path.rstrip("/")
-        self._where = host if parts.port is None else f"{host}:{parts.port}"
-        self._base = urlunsplit((parts.scheme, self._where, "", "", ""))
+        self._address = host if parts.port is None else f"{host}:{parts.port}"
+        self._base = urlunsplit((parts.scheme, self._address, "", "", ""))
         self._auth = None
         if parts.username is not None:
             self._auth = httpx.BasicAuth(unquote(parts.username), unquote(parts.password or ""))
@@ -63,37 +63,37 @@ class Http:
                 headers=self._headers,
                 timeout=self._timeout_s,
                 trust_env=False,
-                # Kept from one look to the next: by default it would be made anew for looks 5 s apart.
+                # Kept between inspections: by default it would reconnect for inspections 5 s apart.
                 limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
             )
-        where = f"{self._where}{path}"
+        url = f"{self._address}{path}"
         try:
-            return read(self._answer(self._client, method, path, body, where))
+            return read(self._answer(self._client, method, path, body, url))
         except httpx.TimeoutException as err:
             self.close()
-            raise PeerError(f"{where} did not answer within {self._timeout_s:g} s") from err
+            raise PeerError(f"{url} did not answer within {self._timeout_s:g} s") from err
         except httpx.HTTPError as err:
             self.close()
-            raise PeerError(f"{where} could not be asked: {err or type(err).__name__}") from err
+            raise PeerError(f"{url} could not be queried: {err or type(err).__name__}") from err
         except (ValueError, RecursionError) as err:
             self.close()
-            raise PeerError(f"{where} answered with something that is not {what}") from err
+            raise PeerError(f"{url} answered with something that is not {what}") from err
         except PeerError:
             self.close()
             raise
 
-    def _answer(self, client: httpx.Client, method: str, path: str, body: Any, where: str) -> bytes:
+    def _answer(self, client: httpx.Client, method: str, path: str, body: Any, url: str) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
         with client.stream(method, path, json=body) as response:
             if response.status_code in {401, 403}:
-                raise PeerError(f"{where} does not let this user in (HTTP {response.status_code})")
+                raise PeerError(f"{url} denies access to this user (HTTP {response.status_code})")
             if response.status_code != 200:
-                raise PeerError(f"{where} answered HTTP {response.status_code} {response.reason_phrase}".rstrip())
+                raise PeerError(f"{url} answered HTTP {response.status_code} {response.reason_phrase}".rstrip())
             answer = bytearray()
             for chunk in response.iter_bytes():
                 answer += chunk
                 if len(answer) > MAX_ANSWER_BYTES:
-                    raise PeerError(f"{where} answered with more than {MAX_ANSWER_BYTES} bytes")
+                    raise PeerError(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
                 if time.monotonic() > deadline_s:
-                    raise PeerError(f"{where} did not finish its answer within {self._timeout_s:g} s")
+                    raise PeerError(f"{url} did not finish its answer within {self._timeout_s:g} s")
         return bytes(answer)

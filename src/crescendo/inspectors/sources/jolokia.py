@@ -1,10 +1,10 @@
 """How are many managed beans of a Java broker read with one request?
 
-Jolokia answers a list of reads with a list of results. A bean or an attribute that is not there is that one result's
-error, kept as a text; only when nothing could be read has the look failed.
+Jolokia answers a list of reads with a list of results. A missing bean or attribute is an error of that one result, kept
+as a text; the inspection fails only when nothing could be read.
 
-Some attributes are whole tables or long lists, and dear to the broker. So it reads everything at first and once in a
-while, to see texts and what is new, and in between only what can become a number.
+Some attributes are whole tables or long lists, and expensive for the broker. So it reads everything at first and
+periodically, to see texts and new attributes, and in between only what can become a number.
 """
 
 import re
@@ -21,8 +21,8 @@ Attributes = Mapping[str, Any]
 
 _OPTIONS = {"ignoreErrors": "true", "maxDepth": "4", "maxCollectionSize": "1000", "canonicalNaming": "false"}
 _PROPERTY = re.compile(r'([^=,:*?]+)=("(?:\\.|[^"\\])*"|[^,]*)')
-_FULL_EVERY = 12  # looks
-# Jolokia checks where a request comes from, to keep web pages out; what is asked from this machine says so.
+_FULL_READ_EVERY = 12  # inspections
+# Jolokia checks the origin of a request, to keep web pages out; ours come from this machine.
 _HEADERS = MappingProxyType({"Origin": "http://localhost"})
 
 
@@ -33,15 +33,15 @@ class Jolokia:
         self._http = Http(url, headers=_HEADERS)
         self._path = (self._http.path or default_path) + "/"
         self._numbers: dict[str, list[str]] = {}  # our name for beans -> their attributes that are numbers
-        self._looks = 0
+        self._inspections = 0
 
-    def read(self, beans: Mapping[str, str], look: Inspection) -> dict[str, dict[str, Attributes]]:
-        """Read beans by our names for them; a name with a pattern gives several. Full bean name -> attributes."""
-        in_full = self._looks % _FULL_EVERY == 0
+    def read(self, beans: Mapping[str, str], inspection: Inspection) -> dict[str, dict[str, Attributes]]:
+        """Read beans by our names for them; a pattern matches several. Returns name -> full bean name -> attributes."""
+        in_full = self._inspections % _FULL_READ_EVERY == 0
         requests = [self._request(name, bean, in_full) for name, bean in beans.items()]
         answer = self._http.post(self._path, requests)
         if not isinstance(answer, list) or len(answer) != len(requests):
-            raise PeerError("Jolokia did not answer with one result for each bean it was asked for")
+            raise PeerError("Jolokia did not answer with one result per requested bean")
         found: dict[str, dict[str, Attributes]] = {}
         failures = []
         for (name, bean), request, result in zip(beans.items(), requests, answer, strict=True):
@@ -52,11 +52,11 @@ class Jolokia:
                     self._numbers[name] = _numbers_in(found[name])
             else:
                 error = result.get("error", "no value") if isinstance(result, dict) else "no result"
-                look.texts["jolokia", name] = text_of(error)
+                inspection.texts["jolokia", name] = text_of(error)
                 failures.append(text_of(error))
         if not found:
-            raise PeerError(f"Jolokia could read nothing: {failures[0] if failures else 'it was asked for nothing'}")
-        self._looks += 1
+            raise PeerError(f"Jolokia could read nothing: {failures[0] if failures else 'nothing was requested'}")
+        self._inspections += 1
         return found
 
     def _request(self, name: str, bean: str, in_full: bool) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Jolokia:
 
 
 def properties_of(bean: str) -> dict[str, str]:
-    """The key properties of a bean's name, without the quotes some brokers put around values."""
+    """The key properties of a bean's name, without the quotes that some brokers add."""
     _, _, listed = bean.partition(":")
     found = {}
     for key, value in _PROPERTY.findall(listed):

@@ -1,13 +1,13 @@
-"""What does a Java virtual machine say about itself, whichever collector it runs?
+"""What does a Java virtual machine report about itself, whichever collector it runs?
 
-Heap and non-heap, the memory areas under one name for every collector, the operating system's load, descriptors,
-memory and swap, threads and collections. Areas it does not know keep the name the machine gives them.
+Heap and non-heap, the memory areas under the same name for every collector, the operating system's load, descriptors,
+memory and swap, threads and collections. Unknown areas keep the name that the JVM gives them.
 """
 
 import re
 from collections.abc import Mapping
 
-from crescendo.inspectors.attributes import number_of, take
+from crescendo.inspectors.attributes import add_attributes, number_of
 from crescendo.inspectors.base import Inspection, Reading
 from crescendo.inspectors.sources.jolokia import Attributes, properties_of
 
@@ -27,24 +27,26 @@ _AREAS = (
 _THREADS = ("ThreadCount", "PeakThreadCount", "DaemonThreadCount", "TotalStartedThreadCount")
 
 
-def take_jvm(look: Inspection, found: Mapping[str, Mapping[str, Attributes]]) -> None:
-    """Add what the beans of `BEANS` said. Any of them may be missing."""
+def add_jvm(inspection: Inspection, found: Mapping[str, Mapping[str, Attributes]]) -> None:
+    """Add the readings of the beans of `BEANS`. Any of them may be missing."""
     for memory in found.get("memory", {}).values():
         for attribute, area in (("HeapMemoryUsage", "heap"), ("NonHeapMemoryUsage", "non-heap")):
-            _take_usage(look, area, memory.get(attribute))
+            _add_usage(inspection, area, memory.get(attribute))
     for bean, pool in found.get("pools", {}).items():
         area = area_of(properties_of(bean).get("name", ""))
-        _take_usage(look, area, pool.get("Usage"))
+        _add_usage(inspection, area, pool.get("Usage"))
     for system in found.get("os", {}).values():
-        take(look, "os", {name: value for name, value in system.items() if name != "ObjectName"})
+        add_attributes(inspection, "os", {name: value for name, value in system.items() if name != "ObjectName"})
         opened, limit = (number_of(system.get(f"{name}FileDescriptorCount")) for name in ("Open", "Max"))
         if opened is not None and limit is not None:
-            look.readings.append(Reading("os", "FreeFileDescriptorCount", limit - opened))
+            inspection.readings.append(Reading("os", "FreeFileDescriptorCount", limit - opened))
     for bean, collector in found.get("collectors", {}).items():
         entity = f"collector/{properties_of(bean).get('name', '')}"
-        take(look, entity, {name: collector.get(name) for name in ("CollectionCount", "CollectionTime")})
+        add_attributes(
+            inspection, entity, {name: collector.get(name) for name in ("CollectionCount", "CollectionTime")}
+        )
     for threads in found.get("threads", {}).values():
-        take(look, "threads", {name: threads.get(name) for name in _THREADS})
+        add_attributes(inspection, "threads", {name: threads.get(name) for name in _THREADS})
 
 
 def area_of(pool: str) -> str:
@@ -55,6 +57,6 @@ def area_of(pool: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", pool.lower()).strip("-")
 
 
-def _take_usage(look: Inspection, area: str, usage: object) -> None:
+def _add_usage(inspection: Inspection, area: str, usage: object) -> None:
     if isinstance(usage, dict):
-        take(look, f"memory/{area}", usage)
+        add_attributes(inspection, f"memory/{area}", usage)

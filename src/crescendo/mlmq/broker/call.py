@@ -1,9 +1,9 @@
 """Where has one request spent its time?
 
-A call is one request on its way through the broker. Every tier ends where the next one begins, so the tiers always add
-up to the whole: receive (first byte to last), queue (until a worker asks for a connection), pool (until it has one),
-database, send (until its socket takes the answer), and wait: what a dequeue spent waiting for a message because it was
-asked to. Reads no clock itself.
+A call is one request in flight through the broker. Every tier ends where the next one begins, so the tiers always add
+up to the total: receive (first byte to last), queue (until a worker asks for a connection), pool (until it has one),
+database, send (until its socket takes the answer), and wait: the time a dequeue waited for a message at its client's
+request. Reads no clock itself.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class Call:
     """One request, its connection, and its tiers so far."""
 
     __slots__ = (
-        "answer", "before", "connection", "database_ns", "deadline_ns", "keys", "mark_ns", "number",
+        "answer", "arrivals_before", "connection", "database_ns", "deadline_ns", "keys", "mark_ns", "number",
         "pool_ns", "queue_ns", "receive_ns", "request", "send_ns", "wait_ns", "wants_times",
     )  # fmt: skip
 
@@ -30,7 +30,7 @@ class Call:
         self,
         connection: "ClientConnection",
         number: int,
-        request: Request | None,  # None: a frame that could not be read
+        request: Request | None,  # None: an unreadable frame
         first_byte_ns: int,
         received_ns: int,
         wants_times: bool = False,
@@ -44,7 +44,9 @@ class Call:
         self.mark_ns = received_ns
         self.answer: Answer | None = None
         self.keys: Mapping[int, bool] = {}
-        self.before: tuple[int, int] | None = None  # what had come when the database was asked; None: it never was
+        self.arrivals_before: tuple[int, int] | None = (
+            None  # arrival counts before the database query; None: never queried
+        )
         self.deadline_ns = 0
         if isinstance(request, Dequeue) and request.wait_ms:
             self.keys = waiting_keys(request)
@@ -71,7 +73,7 @@ class Call:
         self.mark_ns = now_ns
 
     def times(self) -> Times:
-        """As they travel with the answer."""
+        """The tiers as they are sent with the answer."""
         return Times(self.receive_ns, self.queue_ns, self.pool_ns, self.database_ns, self.send_ns, self.wait_ns)
 
     @property
@@ -80,12 +82,12 @@ class Call:
 
 
 def client_key(client: int) -> int:
-    """Under this key wait the dequeues of one client: only they can see what is meant for it alone."""
+    """The key under which dequeues of one client wait: only they can see messages addressed to it."""
     return -client
 
 
 def waiting_keys(request: Dequeue) -> dict[int, bool]:
-    """Under which keys a dequeue waits, and whether it is choosy there: any message may not suit it."""
+    """The keys under which a dequeue waits, each with whether it is selective: not every message matches it."""
     query = request.query
-    choosy = query.queue is None or query.sender is not None or query.context is not None
-    return {query.queue or ANY_QUEUE: choosy, client_key(request.client): True}
+    selective = query.queue is None or query.sender is not None or query.context is not None
+    return {query.queue or ANY_QUEUE: selective, client_key(request.client): True}

@@ -1,7 +1,7 @@
-"""Which command has somebody written into the command file?
+"""Which command has the operator written into the command file?
 
-The file is looked at now and then; when it has changed since the last look, its first line is the command. What was in
-it before the broker started does not count: yesterday's `shutdown` must not end today's broker. Carries nothing out.
+The file is polled; when it has changed since the last poll, its first line is the command. Content from before the
+broker started does not count: yesterday's `shutdown` must not end today's broker. Executes nothing.
 """
 
 from pathlib import Path
@@ -14,18 +14,18 @@ _MAX_BYTES = 256
 
 
 class CommandFile:
-    """A file that is polled. It need not exist."""
+    """A polled file. It need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen = self._state()
+        self._last_state = self._state()
 
-    def look(self) -> str | None:
-        """The word written since the last look, whether it is a command or not; None when nothing is new."""
+    def poll(self) -> str | None:
+        """The first line written since the last poll, valid command or not; None when nothing is new."""
         state = self._state()
-        if state == self._seen:
+        if state == self._last_state:
             return None
-        self._seen = state
+        self._last_state = state
         if state is None:
             return None
         try:

@@ -1,6 +1,6 @@
-"""What can somebody without a client of ours ask the broker over HTTP?
+"""What can an HTTP client ask the broker?
 
-Two pages: `/health` (200 while it serves, 503 with the reason otherwise) and `/metrics` (OpenMetrics). One request a
+Two pages: `/health` (200 while it serves, 503 with the reason otherwise) and `/metrics` (OpenMetrics). One request per
 connection, only GET and HEAD, only small requests, only on the loopback interface. Changes nothing.
 """
 
@@ -15,7 +15,7 @@ from crescendo.model.errors import ConfigError
 Page = Callable[[], tuple[int, str, str]]  # status, content type, body
 _MAX_REQUEST_BYTES = 8192
 _TIMEOUT_S = 5.0
-_MAX_VISITORS = 64
+_MAX_CONNECTIONS = 64
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 
@@ -25,12 +25,12 @@ class HttpEndpoints:
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
-        self._visitors: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
         self.address = ""
 
     async def start(self, host: str, port: int) -> None:
         try:
-            self._server = await asyncio.start_server(self._visit, host, port, limit=_MAX_REQUEST_BYTES)
+            self._server = await asyncio.start_server(self._serve_request, host, port, limit=_MAX_REQUEST_BYTES)
         except OSError as err:
             raise ConfigError(
                 f"http: {host}:{port} cannot be listened on: {err.strerror or err}; choose another"
@@ -40,35 +40,35 @@ class HttpEndpoints:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-            for visitor in list(self._visitors):
-                visitor.cancel()
-            await asyncio.gather(*self._visitors, return_exceptions=True)
+            for request in list(self._requests):
+                request.cancel()
+            await asyncio.gather(*self._requests, return_exceptions=True)
             await self._server.wait_closed()
 
-    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._visitors) >= _MAX_VISITORS:
+        if task is None or len(self._requests) >= _MAX_CONNECTIONS:
             writer.close()
             return
-        self._visitors.add(task)
-        task.add_done_callback(self._visitors.discard)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            pass  # a visitor that does not ask gets no answer
+            pass  # no complete request, no answer
         finally:
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
     def _answer(self, head: bytes) -> bytes:
-        words = head.split(b"\r\n", 1)[0].split()
-        if len(words) != 3:
+        fields = head.split(b"\r\n", 1)[0].split()
+        if len(fields) != 3:
             return _response(400, "text/plain", "not an HTTP request\n")
-        method, path = words[0], words[1].decode(errors="replace").partition("?")[0]
+        method, path = fields[0], fields[1].decode(errors="replace").partition("?")[0]
         if method not in {b"GET", b"HEAD"}:
             return _response(405, "text/plain", "only GET and HEAD\n")
         page = self._pages.get(path)

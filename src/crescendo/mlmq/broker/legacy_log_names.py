@@ -1,7 +1,7 @@
-"""What did the seed call our requests, answers and statements in its performance logs?
+"""What did the original MLMQ call our requests, answers and statements in its performance logs?
 
-Only names, so that logs of both can be read by one analyser. Where the seed had no such thing the name is ours, in its
-manner. Writes nothing.
+Only names, so that one analyser can read the logs of both. Where the original had no counterpart the name is ours, in
+its style. Writes nothing.
 """
 
 from typing import Final

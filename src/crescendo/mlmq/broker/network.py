@@ -1,8 +1,8 @@
-"""How do requests come in from one client and answers go back, without its pace hurting anybody else?
+"""How do requests arrive from one client and answers return, without its pace affecting other clients?
 
-Reads are bounded: who has too many requests unanswered is not read from until some are answered. Writes are bounded:
-answers that a socket does not take wait in the response queue, and who makes it overflow, or reads nothing for too
-long, is closed. Decides what is refused at the door; serves nothing itself.
+Reads are bounded: a client with too many unanswered requests is not read from until some are answered. Writes are
+bounded: answers that a socket does not take wait in the response queue, and a client that makes it overflow, or reads
+nothing for too long, is closed. Decides what is refused on arrival; serves nothing itself.
 """
 
 import asyncio
@@ -21,130 +21,130 @@ _REQUEST_KINDS = frozenset(REQUESTS.values())
 class BrokerCallbacks(Protocol):
     """What a connection needs from its broker."""
 
-    read_buffer: bytearray  # one for all: it is empty again before anybody else reads
+    read_buffer: bytearray  # shared by all connections: emptied before the next one reads
     pipeline: int
     write_buffer_bytes: int
     send_timeout_s: float
 
-    def refusal_at_the_door(self) -> Refused | None: ...
+    def refusal_if_draining(self) -> Refused | None: ...
     def submit(self, call: Call) -> bool: ...
     def served(self, call: Call, answer: Answer) -> None: ...
     def admit(self, connection: "ClientConnection") -> bool: ...
-    def gone(self, connection: "ClientConnection") -> None: ...
-    def broken(self) -> None: ...
-    def may_wait_for_socket(self) -> bool: ...
-    def socket_waits(self, change: int) -> None: ...
+    def connection_closed(self, connection: "ClientConnection") -> None: ...
+    def count_broken_client(self) -> None: ...
+    def response_queue_has_room(self) -> bool: ...
+    def change_unsent(self, change: int) -> None: ...
 
 
 class ClientConnection(asyncio.BufferedProtocol):
     """One client."""
 
-    def __init__(self, house: BrokerCallbacks) -> None:
-        self._house = house
+    def __init__(self, broker: BrokerCallbacks) -> None:
+        self._broker = broker
         self._codec = Codec(TYPES)
         self._transport: asyncio.Transport | None = None
         self._first_byte_ns = 0
         self._unanswered = 0
         self._reading = True
-        self._slow: asyncio.TimerHandle | None = None  # set while the socket takes nothing
+        self._send_timer: asyncio.TimerHandle | None = None  # running while the socket takes nothing
         self._unsent: deque[Call] = deque()
         self.closing = False  # no answer will be sent any more
-        self.parked: set[Call] = set()  # those of its dequeues that wait for a message
+        self.parked: set[Call] = set()  # its dequeues that wait for a message
 
-    # --- the transport's side
+    # --- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(self._house.write_buffer_bytes)
-        if not self._house.admit(self):
-            text = "this broker has as many clients as it may have; try another one"
-            self._say_goodbye(0, Refused(Refusal.OVERLOADED, text))
+        self._transport.set_write_buffer_limits(self._broker.write_buffer_bytes)
+        if not self._broker.admit(self):
+            text = "this broker has reached its limit of clients; try another one"
+            self._refuse_and_close(0, Refused(Refusal.OVERLOADED, text))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
         self._transport = None
-        self._forget_unsent()
-        self._house.gone(self)
+        self._discard_unsent()
+        self._broker.connection_closed(self)
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        return self._house.read_buffer
+        return self._broker.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         now_ns = monotonic_ns()
         if not self._codec.buffered_bytes:
             self._first_byte_ns = now_ns
-        with memoryview(self._house.read_buffer) as view:
+        with memoryview(self._broker.read_buffer) as view:
             self._codec.receive(view[:nbytes])
         self._take_frames(now_ns)
 
     def eof_received(self) -> bool:
-        return False  # who has stopped asking wants no answers any more
+        return False  # a client that has stopped sending wants no more answers
 
     def pause_writing(self) -> None:
-        self._slow = asyncio.get_running_loop().call_later(self._house.send_timeout_s, self._break_off)
+        self._send_timer = asyncio.get_running_loop().call_later(self._broker.send_timeout_s, self._abort_broken)
 
     def resume_writing(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
-        while self._unsent and self._slow is None:
-            self._house.socket_waits(-1)
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
+        while self._unsent and self._send_timer is None:
+            self._broker.change_unsent(-1)
             self._write(self._unsent.popleft())
-        self._read_on()
+        self._resume_reading()
 
-    # --- the broker's side
+    # --- called by the broker
 
     def answer(self, call: Call, answer: Answer) -> None:
-        """Send it, now or when the socket takes it. A client that is gone gets nothing."""
+        """Send it, now or when the socket takes it. A disconnected client gets nothing."""
         if self.closing:
             return
         call.answer = answer
-        if self._slow is None:
+        if self._send_timer is None:
             self._write(call)
             if not self._reading:
-                self._read_on()
-        elif self._house.may_wait_for_socket():
-            self._house.socket_waits(1)
+                self._resume_reading()
+        elif self._broker.response_queue_has_room():
+            self._broker.change_unsent(1)
             self._unsent.append(call)
         else:
-            self._break_off()
+            self._abort_broken()
 
     @property
     def idle(self) -> bool:
-        """Everything asked was answered, and the kernel has it all."""
+        """Every request is answered, and the kernel has all the bytes."""
         return self._unanswered == 0 and (self._transport is None or self._transport.get_write_buffer_size() == 0)
 
     def close(self) -> None:
-        """Send what was written, then close."""
+        """Flush, then close."""
         self.closing = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         self.closing = True
-        self._forget_unsent()
+        self._discard_unsent()
         if self._transport is not None:
             self._transport.abort()
 
-    # --- inside
+    # --- private
 
     def _take_frames(self, now_ns: int) -> None:
-        house, codec = self._house, self._codec
+        broker, codec = self._broker, self._codec
         while not self.closing:
-            if self._unanswered >= house.pipeline:
-                self._stop_reading()
+            if self._unanswered >= broker.pipeline:
+                self._pause_reading()
                 return
             try:
                 frame = codec.next_frame()
             except FrameError as err:
-                house.broken()
+                broker.count_broken_client()
                 reason = Refusal.TOO_LARGE if err.too_large else Refusal.INVALID
-                self._say_goodbye(err.request or 0, Refused(reason, str(err)))
+                self._refuse_and_close(err.request or 0, Refused(reason, str(err)))
                 return
             if frame is None:
                 return
             self._take(frame, now_ns)
-            self._first_byte_ns = now_ns  # what follows in this piece came with this piece
+            self._first_byte_ns = now_ns  # further frames of this chunk arrived with it
 
     def _take(self, frame: Frame | Unreadable, now_ns: int) -> None:
         if isinstance(frame, Unreadable):
@@ -153,13 +153,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             refused: Refused | None = Refused(reason, frame.text)
         elif type(frame.value) not in _REQUEST_KINDS:
             call = Call(self, frame.request, None, self._first_byte_ns, now_ns)
-            refused = Refused(Refusal.UNKNOWN_KIND, "an answer is no request")
+            refused = Refused(Refusal.UNKNOWN_KIND, "an answer is not a request")
         else:
             call = Call(self, frame.request, frame.value, self._first_byte_ns, now_ns, frame.wants_times)
-            refused = refusal_of(frame.value) or self._house.refusal_at_the_door()
+            refused = refusal_of(frame.value) or self._broker.refusal_if_draining()
         self._unanswered += 1
-        if refused is None and not self._house.submit(call):
-            refused = Refused(Refusal.OVERLOADED, "too many requests wait; ask again later")
+        if refused is None and not self._broker.submit(call):
+            refused = Refused(Refusal.OVERLOADED, "too many requests are waiting; ask again later")
         if refused is not None:
             self.answer(call, refused)
 
@@ -170,34 +170,36 @@ class ClientConnection(asyncio.BufferedProtocol):
         times = call.times() if call.wants_times else None
         self._transport.write(self._codec.encode(call.number, call.answer, times=times))
         self._unanswered -= 1
-        self._house.served(call, call.answer)
+        self._broker.served(call, call.answer)
 
-    def _stop_reading(self) -> None:
+    def _pause_reading(self) -> None:
         if self._reading and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
 
-    def _read_on(self) -> None:
-        if self._reading or self.closing or self._unanswered >= self._house.pipeline:
+    def _resume_reading(self) -> None:
+        if self._reading or self.closing or self._unanswered >= self._broker.pipeline:
             return
         self._reading = True
-        self._take_frames(monotonic_ns())  # what was read before we stopped
+        self._take_frames(monotonic_ns())  # frames that were read before the pause
         if self._reading and self._transport is not None:
             self._transport.resume_reading()
 
-    def _say_goodbye(self, number: int, refused: Refused) -> None:
+    def _refuse_and_close(self, number: int, refused: Refused) -> None:
         if self._transport is not None:
             self._transport.write(self._codec.encode(number, refused))
-            self._slow = self._slow or asyncio.get_running_loop().call_later(self._house.send_timeout_s, self.abort)
+            self._send_timer = self._send_timer or asyncio.get_running_loop().call_later(
+                self._broker.send_timeout_s, self.abort
+            )
         self.close()
 
-    def _break_off(self) -> None:
-        self._house.broken()
+    def _abort_broken(self) -> None:
+        self._broker.count_broken_client()
         self.abort()
 
-    def _forget_unsent(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
-        self._house.socket_waits(-len(self._unsent))
+    def _discard_unsent(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
+        self._broker.change_unsent(-len(self._unsent))
         self._unsent.clear()

@@ -1,11 +1,11 @@
-"""How does a broker learn of messages that were sent through another one?
+"""How does a broker learn of messages that were sent through another broker?
 
-Over PostgreSQL's LISTEN and NOTIFY, on one connection of its own and outside the transactions that store messages:
-NOTIFY inside them would make their commits queue behind each other. What arrives while a notice is under way goes into
-the next one. Notices may get lost with the connection; the poll of waiting dequeues finds what they would have told.
+Over PostgreSQL's LISTEN and NOTIFY, on a separate connection and outside the transactions that store messages: NOTIFY
+inside them would serialise their commits. Arrivals during a notification go into the next one. Notices may be lost with
+the connection; the poll of waiting dequeues finds the messages they announced.
 
-Every broker says now and then that it is there, and one that has heard of no other for some time tells nobody anything:
-notices would cost a lonely broker a tenth of its time. A newcomer asks, and is answered at once.
+Every broker sends heartbeats, and a broker that has heard no other for some time sends no notices: they would cost a
+lone broker a tenth of its time. A new broker asks, and the others answer at once.
 """
 
 import asyncio
@@ -20,87 +20,87 @@ from typing import Any
 import asyncpg
 
 CHANNEL = "crescendo_mlmq_sent"
-_MAX_KEYS = 250  # 8,000 bytes are PostgreSQL's limit for a payload; an entry takes at most 31
+_MAX_KEYS = 250  # PostgreSQL limits a payload to 8,000 bytes; an entry takes at most 31
 _PAUSE_S = 0.002  # so that a busy broker sends at most 500 notices a second
 _RECONNECT_S = 0.5
-_SIGN_OF_LIFE_S = 1.0
+_HEARTBEAT_S = 1.0
 _ALONE_AFTER_S = 3.5
-_WHO_IS_THERE = "?"
+_HELLO = "?"
 
 log = logging.getLogger(__name__)
 
 Connect = Callable[[], Awaitable[Any]]
-Heard = Callable[[int, int], None]  # key of the waiting room, messages
+OnArrivals = Callable[[int, int], None]  # key of the waiting room, messages
 
 
 class Notices:
-    """Tells other brokers, and hears from them. Runs as one task until it is cancelled."""
+    """Notifies other brokers and listens to them. Runs as one task until it is cancelled."""
 
-    def __init__(self, connect: Connect, heard: Heard, missed: Callable[[], None]) -> None:
-        """`missed` is called when notices may have come while nobody listened."""
+    def __init__(self, connect: Connect, on_arrivals: OnArrivals, on_gap: Callable[[], None]) -> None:
+        """`on_gap` is called when notices may have been missed."""
         self._connect = connect
-        self._heard = heard
-        self._missed = missed
+        self._on_arrivals = on_arrivals
+        self._on_gap = on_gap
         self._name = secrets.token_hex(4)
         self._pending: Counter[int] = Counter()
-        self._news = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._alone = False
-        self._heard_s = 0.0
+        self._last_heard_s = 0.0
 
-    def tell(self, key: int, messages: int) -> None:
-        """Messages arrived that nobody waited for here. Never blocks."""
+    def notify(self, key: int, messages: int) -> None:
+        """Messages arrived that no dequeue waited for here. Never blocks."""
         if self._alone:
             return
         if len(self._pending) < _MAX_KEYS or key in self._pending:
             self._pending[key] += messages
-            self._news.set()
+            self._wake_up.set()
 
     async def run(self) -> None:
         while True:
             try:
                 await self._session()
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as err:
-                log.debug("notices between brokers pause: %s", err)
+                log.debug("notices between brokers are interrupted: %s", err)
             await asyncio.sleep(_RECONNECT_S)
 
     async def _session(self) -> None:
         connection = await self._connect()
         try:
-            await connection.execute("SET synchronous_commit = off")  # a notice has nothing to keep
+            await connection.execute("SET synchronous_commit = off")  # a notice stores nothing
             await connection.add_listener(CHANNEL, self._on_notice)
-            await self._converse(connection)
+            await self._exchange_notices(connection)
         finally:
             with contextlib.suppress(Exception):
                 connection.terminate()
 
-    async def _converse(self, connection: Any) -> None:
-        self._heard_s = spoken_s = monotonic()  # until we know better there are others
+    async def _exchange_notices(self, connection: Any) -> None:
+        self._last_heard_s = last_sent_s = monotonic()  # assume that there are others until proven otherwise
         self._alone = False
-        self._missed()
-        words = _WHO_IS_THERE
+        self._on_gap()
+        content = _HELLO
         while True:
-            await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{self._name} {words}")
-            if monotonic() - spoken_s > _ALONE_AFTER_S:
-                self._missed()  # we were held up, and others may have taken us for gone
-            spoken_s = monotonic()
+            await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{self._name} {content}")
+            if monotonic() - last_sent_s > _ALONE_AFTER_S:
+                self._on_gap()  # we stalled, and others may have stopped notifying us
+            last_sent_s = monotonic()
             await asyncio.sleep(_PAUSE_S)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_SIGN_OF_LIFE_S):
-                    await self._news.wait()
-            self._news.clear()
-            self._alone = monotonic() - self._heard_s > _ALONE_AFTER_S
-            told, self._pending = self._pending, Counter()
-            words = ",".join(f"{key}:{count}" for key, count in told.items())
+                async with asyncio.timeout(_HEARTBEAT_S):
+                    await self._wake_up.wait()
+            self._wake_up.clear()
+            self._alone = monotonic() - self._last_heard_s > _ALONE_AFTER_S
+            arrivals, self._pending = self._pending, Counter()
+            content = ",".join(f"{key}:{count}" for key, count in arrivals.items())
 
     def _on_notice(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        name, _, words = str(payload).partition(" ")
+        name, _, content = str(payload).partition(" ")
         if name == self._name:
             return
-        self._heard_s, self._alone = monotonic(), False
-        if words == _WHO_IS_THERE:
-            self._news.set()  # whatever we say next is an answer
+        self._last_heard_s, self._alone = monotonic(), False
+        if content == _HELLO:
+            self._wake_up.set()  # whatever we send next is an answer
             return
-        for entry in words.split(","):
+        for entry in content.split(","):
             key, _, count = entry.partition(":")
-            with contextlib.suppress(ValueError):  # anybody may send a notice; what is none of ours is ignored
-                self._heard(int(key), max(int(count), 1))
+            with contextlib.suppress(ValueError):  # any client of the database may notify; foreign payloads are ignored
+                self._on_arrivals(int(key), max(int(count), 1))

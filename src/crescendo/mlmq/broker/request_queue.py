@@ -1,9 +1,9 @@
-"""What waits for a worker, what does a worker take, and who is turned away?
+"""Which requests wait for a worker, which does a worker take, and which are shed?
 
-A bounded queue with a lane for each kind of statement. A worker takes everything that waits in one lane, up to a limit,
-in one go: that is where batches come from, for one lane is one statement. While a lane is being served what comes next
-gathers in it, unless it is enough for a full batch of its own: many small statements cost far more than few large ones.
-It never blocks who puts: a full queue says no, and the caller says "overloaded".
+A bounded queue with a lane for each kind of statement. A worker takes all requests of one lane, up to a limit: that is
+where batches come from, because one lane is one statement. While a lane is being served, new requests gather in it,
+unless they make a full batch: many small statements cost far more than a few large ones. `put` never blocks: a full
+queue returns False, and the caller answers "overloaded".
 """
 
 import asyncio
@@ -23,15 +23,15 @@ class RequestQueue(Generic[T]):
         self.batch = batch
         self._waiting = 0
         self._arrivals = 0
-        self._lanes: dict[Any, deque[tuple[int, T]]] = {}  # with the order of arrival
-        self._served: dict[Any, int] = {}  # how many workers are at it
+        self._lanes: dict[Any, deque[tuple[int, T]]] = {}  # with the arrival number
+        self._served: dict[Any, int] = {}  # how many workers serve it
         self._takers: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
         return self._waiting
 
     def put(self, item: T, lane: Any = None) -> bool:
-        """False: full, and nothing was done."""
+        """False: full, and the item was not added."""
         if self._waiting >= self.limit:
             return False
         self._arrivals += 1
@@ -45,9 +45,9 @@ class RequestQueue(Generic[T]):
         return True
 
     async def take(self) -> tuple[Any, list[T]]:
-        """What waits in the lane that has waited longest, at most a batch; sleeps while there is none.
+        """The items of the lane that has waited longest, at most a batch; sleeps while there is none.
 
-        Whoever takes calls `done` with the lane afterwards, and then takes again.
+        The worker calls `done` with the lane afterwards, and then takes again.
         """
         while (lane := self._next()) is _NONE:
             taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -55,7 +55,7 @@ class RequestQueue(Generic[T]):
             try:
                 await taker
             except asyncio.CancelledError:
-                # The wake-up that came with the cancellation belongs to somebody else now.
+                # Pass on the wake-up that raced with the cancellation.
                 if taker.done() and not taker.cancelled():
                     self._wake_one()
                 raise
@@ -64,11 +64,11 @@ class RequestQueue(Generic[T]):
         self._waiting -= len(taken)
         self._served[lane] = self._served.get(lane, 0) + 1
         if self._takers and self._next() is not _NONE:
-            self._wake_one()  # what is left is for the next one
+            self._wake_one()  # the rest is for the next worker
         return lane, taken
 
     def done(self, lane: Any) -> None:
-        """What was taken from this lane has been served."""
+        """The items taken from this lane have been served."""
         self._served[lane] -= 1
 
     def _next(self) -> Any:

@@ -1,8 +1,8 @@
 """What is a broker made of, and how does it start, drain and end?
 
-Network, request queue, workers, pool, waiting room, notices, journal and HTTP face, put together. It keeps no state
-that matters: everything is in the database, so any number of brokers can serve the same one. Reads no signals and no
-files; whoever runs it does.
+Network, request queue, workers, pool, waiting room, notices, request log and HTTP endpoints, put together. It keeps no
+durable state: everything is in the database, so any number of brokers can serve the same one. Handles no signals and
+reads no files; its caller does.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from time import monotonic
 from crescendo.mlmq.broker import database_pool
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.http_endpoints import HttpEndpoints, json_page
-from crescendo.mlmq.broker.journal import RequestLog
 from crescendo.mlmq.broker.metrics import CONTENT_TYPE, Metrics
 from crescendo.mlmq.broker.network import ClientConnection
 from crescendo.mlmq.broker.notices import Notices
+from crescendo.mlmq.broker.request_log import RequestLog
 from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.settings import BrokerSettings, address_of
 from crescendo.mlmq.broker.store import Store
@@ -32,15 +32,15 @@ _CLOSING = Refused(Refusal.CLOSING, "this broker is shutting down; ask another o
 
 
 class Broker:
-    """One middleware instance. `start`, then `drain`, then `close`."""
+    """One broker. `start`, then `drain`, then `close`."""
 
     def __init__(self, settings: BrokerSettings, database_url: str) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.journal = RequestLog(self.metrics)
+        self.request_log = RequestLog(self.metrics)
         self.queue: RequestQueue[Call] = RequestQueue(settings.request_queue, settings.batch)
         self.store = Store(database_url, settings)
-        self.workers = Workers(self.queue, settings.waiting, self.store, self.journal)
+        self.workers = Workers(self.queue, settings.waiting, self.store, self.request_log)
         self.connections: set[ClientConnection] = set()
         self.port = 0
         self.http = HttpEndpoints({"/health": self._health, "/metrics": self._metrics})
@@ -55,15 +55,17 @@ class Broker:
         self._draining = False
 
     async def start(self) -> None:
-        """Serve, once the database is there and its schema is ours."""
+        """Start serving once the database is available and its schema matches."""
         try:
             await self.store.open()
             await self._listen()
         except BaseException:
             await self.close()
             raise
-        notices = Notices(lambda: database_pool.connect(self._database_url), self.workers.wake, self.workers.doubt)
-        self.workers.tell_others = notices.tell
+        notices = Notices(
+            lambda: database_pool.connect(self._database_url), self.workers.wake, self.workers.forget_empty_queues
+        )
+        self.workers.notify_others = notices.notify
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(self.workers.work()) for _ in range(self.settings.workers)]
         self._tasks += [
@@ -72,14 +74,14 @@ class Broker:
             loop.create_task(self.store.watch()),
             loop.create_task(self.store.forget_receipts()),
         ]
-        self._measure()
+        self._register_gauges()
 
     @property
     def address(self) -> str:
         return f"{address_of('listen', self.settings.listen)[0]}:{self.port}"
 
     async def drain(self) -> bool:
-        """Take nothing new, finish what was taken. False: it took too long, and something was left."""
+        """Accept nothing new and finish the accepted requests. False: some were not finished in time."""
         self._draining = True
         if self._server is not None:
             self._server.close()
@@ -92,7 +94,7 @@ class Broker:
         return True
 
     async def close(self) -> None:
-        """End everything at once."""
+        """Stop everything now."""
         self._draining = True
         if self._server is not None:
             self._server.close()
@@ -103,7 +105,7 @@ class Broker:
             connection.close() if connection.idle else connection.abort()
         await self.http.close()
         await self.store.close()
-        failure = self.journal.close_log()
+        failure = self.request_log.close_log()
         if failure:
             log.warning("%s", failure)
         if self._server is not None:
@@ -111,9 +113,9 @@ class Broker:
                 async with asyncio.timeout(_POOL_CLOSE_S):
                     await self._server.wait_closed()
 
-    # --- what connections need
+    # --- called by connections
 
-    def refusal_at_the_door(self) -> Refused | None:
+    def refusal_if_draining(self) -> Refused | None:
         return _CLOSING if self._draining else None
 
     def submit(self, call: Call) -> bool:
@@ -123,7 +125,7 @@ class Broker:
         return False
 
     def served(self, call: Call, answer: Answer) -> None:
-        self.journal.served(call, answer)
+        self.request_log.served(call, answer)
 
     def admit(self, connection: ClientConnection) -> bool:
         if len(self.connections) >= self.settings.clients:
@@ -131,25 +133,25 @@ class Broker:
             return False
         self.connections.add(connection)
         self.metrics.clients_seen += 1
-        self.journal.clients(len(self.connections))
+        self.request_log.clients(len(self.connections))
         return True
 
-    def gone(self, connection: ClientConnection) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         self.workers.forget(connection.parked)
         connection.parked.clear()
         self.connections.discard(connection)
-        self.journal.clients(len(self.connections))
+        self.request_log.clients(len(self.connections))
 
-    def broken(self) -> None:
+    def count_broken_client(self) -> None:
         self.metrics.broken_clients += 1
 
-    def may_wait_for_socket(self) -> bool:
+    def response_queue_has_room(self) -> bool:
         return self.unsent < self.settings.response_queue
 
-    def socket_waits(self, change: int) -> None:
+    def change_unsent(self, change: int) -> None:
         self.unsent += change
 
-    # --- inside
+    # --- private
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -160,10 +162,10 @@ class Broker:
             text = err.strerror or str(err)
             raise ConfigError(f"listen: {host}:{port} cannot be listened on: {text}; choose another port") from err
         self.port = self._server.sockets[0].getsockname()[1]
-        self.journal.open_log(self.settings, self.port)
+        self.request_log.open_log(self.settings, self.port)
         await self.http.start(*address_of("http", self.settings.http))
 
-    def _measure(self) -> None:
+    def _register_gauges(self) -> None:
         gauge = self.metrics.gauge
         gauge("clients", "Clients connected now.", lambda: len(self.connections))
         gauge("request_queue", "Requests that wait for a worker.", lambda: len(self.queue))

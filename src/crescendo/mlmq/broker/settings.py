@@ -1,7 +1,7 @@
-"""How is one broker set up?
+"""How is one broker configured?
 
-The knobs of the seed's middleware and the limits it lacked, read from one YAML file. A value outside its range or a
-key nobody knows is a sentence that names the file, the field and the cure. Starts nothing, connects to nothing.
+The settings of the original middleware and the limits it lacked, read from one YAML file. A value out of range or an
+unknown key is an error that names the file, the field and the cure. Starts nothing, connects to nothing.
 """
 
 import difflib
@@ -24,14 +24,14 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything a broker can be told. Every key has a default that serves."""
+    """All settings of a broker. Every key has a working default."""
 
     listen: str = DEFAULT_LISTEN
-    http: str = f"{HOST}:0"  # health and metrics; port 0 is a free one
+    http: str = f"{HOST}:0"  # health and metrics; port 0 picks a free port
     database: str = ""  # postgresql://…; empty: an embedded server
-    data: str = ""  # where the embedded server keeps its data; empty: a directory that goes with the broker
+    data: str = ""  # data directory of the embedded server; empty: a temporary one
 
-    # Few, because what waits while they are busy shares the next statement: more workers make smaller batches.
+    # Few, because requests that wait while they are busy share the next statement: more workers make smaller batches.
     workers: Annotated[int, Meta(ge=1, le=1000)] = 2
     connections: Annotated[int, Meta(ge=1, le=1000)] = 2  # to the database
     request_queue: Count = 1000  # requests that may wait for a worker; more are answered "overloaded"
@@ -42,17 +42,17 @@ class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     waiting: Count = 10_000  # dequeues that may wait for a message
 
     read_buffer: Size = Size(64 * 1024)
-    write_buffer: Size = Size(64 * 1024)  # bytes the kernel has not taken yet before answers wait in the response queue
-    poll: Duration = Duration(100_000_000)  # how often waiting dequeues look for what no wake-up told them
-    send_timeout: Duration = Duration(30 * 10**9)  # a client that does not read for so long is closed
-    database_timeout: Duration = Duration(30 * 10**9)  # one statement, and the database's absence at the start
+    write_buffer: Size = Size(64 * 1024)  # unsent bytes before answers wait in the response queue
+    poll: Duration = Duration(100_000_000)  # how often waiting dequeues query without a wake-up
+    send_timeout: Duration = Duration(30 * 10**9)  # a client that does not read for this long is closed
+    database_timeout: Duration = Duration(30 * 10**9)  # one statement; also the wait at startup
     drain_timeout: Duration = Duration(10 * 10**9)
-    forget_after: Duration = Duration(24 * 3600 * 10**9)  # how long a silent client may still repeat its last request
+    forget_after: Duration = Duration(24 * 3600 * 10**9)  # how long an idle client may still repeat its last request
 
     command_file: str = ""
     command_poll: Duration = Duration(10**9)
     performance_log: str = ""  # a directory; empty: no log
-    performance_unit: Literal["ms", "us"] = "ms"  # the seed wrote milliseconds
+    performance_unit: Literal["ms", "us"] = "ms"  # as in the original
 
     def __post_init__(self) -> None:
         for field in ("listen", "http"):
@@ -72,13 +72,13 @@ def address_of(field: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if host not in _LOOPBACK or not (port.isascii() and port.isdigit() and int(port) < 65536):
         raise ValueError(
-            f"{field}: {text!r} is no loopback address; write for example {DEFAULT_LISTEN}, port 0 is free"
+            f"{field}: {text!r} is not a loopback address; write for example {DEFAULT_LISTEN}, port 0 picks a free one"
         )
     return HOST, int(port)
 
 
 def load_settings(path: Path | None, overrides: dict[str, Any]) -> BrokerSettings:
-    """What the file says, and over it what the command line says."""
+    """The settings of the file, overridden by those of the command line."""
     document: Any = {}
     if path is not None:
         try:
@@ -97,17 +97,17 @@ def _check(document: dict[str, Any], where: str) -> BrokerSettings:
     try:
         return msgspec.convert(document, BrokerSettings, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{where}: {_sentence(str(err))}") from err
+        raise ConfigError(f"{where}: {_readable(str(err))}") from err
 
 
-def _sentence(complaint: str) -> str:
-    """msgspec names the place at the end; a person wants it first, and with the nearest key that exists."""
-    text, _, place = complaint.partition(" - at `$")
+def _readable(message: str) -> str:
+    """msgspec names the field last; put it first, and suggest the nearest existing key."""
+    text, _, path = message.partition(" - at `$")
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
     if unknown:
         known = [field.name for field in msgspec.structs.fields(BrokerSettings)]
         near = difflib.get_close_matches(unknown[1], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
         return f"{unknown[1]}: no such key; {hint}"
-    field = place.strip("`.")
+    field = path.strip("`.")
     return f"{field}: {text[:1].lower()}{text[1:]}" if field else text

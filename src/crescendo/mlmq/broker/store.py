@@ -1,8 +1,8 @@
-"""How does a broker reach its database, and how does it know whether it is there?
+"""How does a broker reach its database, and how does it know whether the database is available?
 
-A pool of D connections and MLMQ's storage on it. The schema is checked before the first request; afterwards a look a
-second tells whether the database answers, so that the health page recovers without traffic. Retries no request: its
-client does, because only the client knows whether it still wants the answer.
+A pool of D connections and MLMQ's storage on it. The schema is checked before the first request; afterwards one check
+per second tells whether the database answers, so that the health page recovers without traffic. Retries no request:
+the client does, because only the client knows whether it still wants the answer.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from crescendo.mlmq.broker.database_pool import connect, open_pool, patiently
+from crescendo.mlmq.broker.database_pool import connect, open_pool, retry_until_available
 from crescendo.mlmq.broker.settings import BrokerSettings
-from crescendo.mlmq.storage import Database, Served, StorageAway, check_schema, initialise
-from crescendo.mlmq.storage.failures import translated
+from crescendo.mlmq.storage import Database, Served, StorageUnavailable, check_schema, initialise
+from crescendo.mlmq.storage.failures import translated_errors
 from crescendo.model.errors import CrescendoError
 from crescendo.wire.mlmq.operations import Request
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 _CLOSE_S = 5.0
 _HOUSEKEEPING_S = 3600.0
 
@@ -37,11 +37,11 @@ class Store:
 
     @property
     def in_use(self) -> int:
-        """Connections that serve a statement now."""
+        """Connections that are serving a statement now."""
         return 0 if self.pool is None else int(self.pool.get_size() - self.pool.get_idle_size())
 
     async def open(self) -> None:
-        """Connect, waiting for a database that is away, and make sure that its schema is ours."""
+        """Connect, waiting for an unavailable database, and check its schema."""
         timeout_s = self._settings.database_timeout / 1e9
         self.pool = await open_pool(self._url, self._settings.connections, timeout_s, timeout_s)
         async with self.pool.acquire() as connection:
@@ -57,45 +57,45 @@ class Store:
             self.pool.terminate()
 
     async def serve(self, requests: Sequence[Request]) -> Served:
-        """Answers to requests of one kind."""
+        """Answer requests of one kind."""
         if self._database is None:
-            raise StorageAway("the database was never reached")
+            raise StorageUnavailable("the database was never reached")
         try:
             served = await self._database.serve(requests)
-        except StorageAway as err:
-            self._reach(False, str(err))
+        except StorageUnavailable as err:
+            self._set_reached(False, str(err))
             raise
-        self._reach(True)
+        self._set_reached(True)
         return served
 
     async def watch(self) -> None:
-        """Know whether the database answers, also when nobody asks for anything."""
+        """Check whether the database answers, even without traffic."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
             try:
-                with translated():
+                with translated_errors():
                     connection = await connect(self._url)
                     try:
                         while True:
                             await connection.fetchval("SELECT 1", timeout=self._settings.database_timeout / 1e9)
-                            self._reach(True)
-                            await asyncio.sleep(_LOOK_S)
+                            self._set_reached(True)
+                            await asyncio.sleep(_CHECK_S)
                     finally:
                         connection.terminate()
-            except StorageAway as err:
-                self._reach(False, str(err))
+            except StorageUnavailable as err:
+                self._set_reached(False, str(err))
 
     async def forget_receipts(self) -> None:
-        """Now and then drop what silent clients left behind."""
+        """Periodically drop the receipts of idle clients."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             if self._database is not None:
                 try:
                     await self._database.forget_receipts(self._settings.forget_after / 1e9)
                 except CrescendoError as err:
-                    log.warning("receipts were not tidied up: %s", err)
+                    log.warning("old receipts were not deleted: %s", err)
 
-    def _reach(self, reached: bool, why: str = "") -> None:
+    def _set_reached(self, reached: bool, why: str = "") -> None:
         if reached != self.reached:
             self.reached = reached
             if reached:
@@ -105,7 +105,7 @@ class Store:
 
 
 async def prepare(url: str, settings: BrokerSettings) -> int:
-    """Give the database our schema, or bring it up to date. Returns how many migrations were applied."""
+    """Create or migrate the schema. Returns how many migrations were applied."""
 
     async def attempt() -> int:
         connection = await connect(url)
@@ -114,4 +114,4 @@ async def prepare(url: str, settings: BrokerSettings) -> int:
         finally:
             await connection.close()
 
-    return await patiently(attempt, url, settings.database_timeout / 1e9)
+    return await retry_until_available(attempt, url, settings.database_timeout / 1e9)

@@ -1,7 +1,7 @@
-"""How is a running broker told to stop, or to say how it is?
+"""How does a running broker receive stop and diagnostic commands?
 
-By SIGTERM or SIGINT, or by a word in the command file. Both ways to stop drain first: what was taken is answered, then
-the broker ends. A second signal does not wait. Puts nothing together and serves nothing.
+By SIGTERM or SIGINT, or by a command in the command file. Both ways to stop drain first: accepted requests are
+answered, then the broker ends. A second signal stops it at once. Assembles nothing and serves nothing.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from crescendo.model.errors import LostError
 log = logging.getLogger(__name__)
 
 _WATCH_S = 1.0
-_MAX_TASKS = 200  # in a stack trace: a broker may have thousands of them, and the first ones tell
+_MAX_TASKS = 200  # in a stack trace: a broker may have thousands, and the first ones suffice
 
 
 async def supervise(
@@ -34,15 +34,15 @@ async def supervise(
     announce: Callable[[Broker], None],
     is_database_alive: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Serve until told to stop. False: something that was taken could not be finished in time.
+    """Serve until a stop command. False: some accepted requests could not be finished in time.
 
-    `is_database_alive` is asked now and then when the database is ours to watch.
+    `is_database_alive` is polled when the database is embedded.
     """
-    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop, stop_now = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop_by_signal, number, stop, hurry)
-    # Before anybody is told that we serve: what is written from then on counts.
+        loop.add_signal_handler(number, _stop_by_signal, number, stop, stop_now)
+    # Before the broker announces itself: commands count from then on.
     commands = CommandFile(Path(settings.command_file)) if settings.command_file else None
     broker = Broker(settings, database_url)
     starting = loop.create_task(broker.start())
@@ -50,7 +50,7 @@ async def supervise(
     watching: asyncio.Task[None] | None = None
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():  # told to stop while the database was awaited
+        if not starting.done():  # stopped while waiting for the database
             return True
         starting.result()
         announce(broker)
@@ -58,7 +58,7 @@ async def supervise(
         await asyncio.wait({watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             watching.result()
-        return await _drain(broker, hurry)
+        return await _drain(broker, stop_now)
     finally:
         tasks = [task for task in (starting, stopping, watching) if task is not None]
         for task in tasks:
@@ -67,16 +67,16 @@ async def supervise(
         await broker.close()
 
 
-async def _drain(broker: Broker, hurry: asyncio.Event) -> bool:
+async def _drain(broker: Broker, stop_now: asyncio.Event) -> bool:
     loop = asyncio.get_running_loop()
-    draining, hurrying = loop.create_task(broker.drain()), loop.create_task(hurry.wait())
-    await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+    draining, stopping_now = loop.create_task(broker.drain()), loop.create_task(stop_now.wait())
+    await asyncio.wait({draining, stopping_now}, return_when=asyncio.FIRST_COMPLETED)
     drained = draining.done() and draining.result()
-    for task in (draining, hurrying):
+    for task in (draining, stopping_now):
         task.cancel()
-    await asyncio.gather(draining, hurrying, return_exceptions=True)
+    await asyncio.gather(draining, stopping_now, return_exceptions=True)
     if not drained:
-        log.warning("ended before everything was answered")
+        log.warning("ended before every request was answered")
     return drained
 
 
@@ -86,17 +86,17 @@ async def _watch(
     while True:
         await asyncio.sleep(poll_s if commands else _WATCH_S)
         if not is_database_alive():
-            raise LostError("the embedded PostgreSQL has ended; start the broker again and it recovers its data")
-        word = commands.look() if commands else None
-        if word is not None:
-            obey(word, stop)
+            raise LostError("the embedded PostgreSQL has ended; restart the broker to recover its data")
+        command = commands.poll() if commands else None
+        if command is not None:
+            handle_command(command, stop)
 
 
-def obey(word: str, stop: asyncio.Event) -> None:
-    """Carry out one command. A word that is none is logged, and nothing else happens."""
-    match word:
+def handle_command(command: str, stop: asyncio.Event) -> None:
+    """Execute one command. An unknown one is logged and ignored."""
+    match command:
         case command_file.SHUTDOWN:
-            log.info("shutdown: told by the command file")
+            log.info("shutdown: requested by the command file")
             stop.set()
         case command_file.LOG_STACK_TRACE:
             log.info("stack traces\n%s", stack_traces())
@@ -104,11 +104,11 @@ def obey(word: str, stop: asyncio.Event) -> None:
             memory = psutil.Process().memory_info()
             log.info("memory: resident %d KiB, virtual %d KiB", memory.rss // 1024, memory.vms // 1024)
         case _:
-            log.warning("%r is no command; known: %s", word, ", ".join(command_file.COMMANDS))
+            log.warning("%r is not a command; known: %s", command, ", ".join(command_file.COMMANDS))
 
 
 def stack_traces() -> str:
-    """Where every thread and every task is now."""
+    """The stack of every thread and every task."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():
@@ -118,12 +118,12 @@ def stack_traces() -> str:
         frames = [f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}" for frame in task.get_stack()]
         parts.append("\n".join([f"task {task.get_name()}:", *frames]))
     if len(tasks) > _MAX_TASKS:
-        parts.append(f"and {len(tasks) - _MAX_TASKS} tasks more")
+        parts.append(f"and {len(tasks) - _MAX_TASKS} more tasks")
     return "\n".join(parts)
 
 
-def _stop_by_signal(number: signal.Signals, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+def _stop_by_signal(number: signal.Signals, stop: asyncio.Event, stop_now: asyncio.Event) -> None:
     if stop.is_set():
-        hurry.set()
-    log.info("%s: %s", number.name, "ending at once" if hurry.is_set() else "draining")
+        stop_now.set()
+    log.info("%s: %s", number.name, "ending at once" if stop_now.is_set() else "draining")
     stop.set()

@@ -1,9 +1,9 @@
-"""Which dequeues wait for a message, and whom does a new one wake?
+"""Which dequeues wait for a message, and which does a new message wake?
 
-A dequeue that found nothing may stay here until its time is over; no worker is held meanwhile. It waits under one or
-more keys (a queue, a client). A message wakes as many plain dequeues under its key as there are messages, the longest
-waiting first, and every choosy one, because only the database knows whether the message suits it. Asks no database and
-answers nobody.
+A dequeue that found nothing may stay here until its wait time is over; it holds no worker. It waits under one or more
+keys (a queue, a client). Messages wake as many plain dequeues under their key as there are messages, longest waiting
+first, and every selective one, because only the database knows whether the message matches it. Queries no database and
+sends no answer.
 """
 
 import asyncio
@@ -17,79 +17,79 @@ _REMEMBERED_KEYS = 10_000
 
 
 class WaitingRoom(Generic[T]):
-    """At most `limit` wait. `expired` is called with everybody whose time is over."""
+    """At most `limit` items wait. `expired` is called with each item whose wait time is over."""
 
     def __init__(self, limit: int, expired: Callable[[T], None]) -> None:
         self.limit = limit
         self._expired = expired
-        self._by_key: dict[int, dict[T, bool]] = {}  # in order of arrival; True: choosy
-        self._places: dict[T, tuple[Mapping[int, bool], asyncio.TimerHandle]] = {}
+        self._by_key: dict[int, dict[T, bool]] = {}  # in order of arrival; True: selective
+        self._parked: dict[T, tuple[Mapping[int, bool], asyncio.TimerHandle]] = {}
         self._arrivals: Counter[int] = Counter()
-        self._forgotten = 0
+        self._forgotten_arrivals = 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._parked)
 
     @property
     def full(self) -> bool:
-        return len(self._places) >= self.limit
+        return len(self._parked) >= self.limit
 
-    def arrived(self, key: int) -> int:
-        """How many messages have come under this key. It may grow without any.
+    def arrivals(self, key: int) -> int:
+        """How many messages have arrived under this key. It may grow without an arrival.
 
-        Read it before asking the database: else a message that comes between the empty look and the parking would wake
-        nobody.
+        Read it before querying the database: otherwise a message that arrives between the empty query and the parking
+        would wake no dequeue.
         """
-        return self._forgotten + self._arrivals.get(key, 0)
+        return self._forgotten_arrivals + self._arrivals.get(key, 0)
 
     def park(self, item: T, keys: Mapping[int, bool], wait_s: float) -> None:
-        """Let it wait under these keys, each with whether it is choosy there. The caller has checked `full`."""
-        for key, choosy in keys.items():
-            self._by_key.setdefault(key, {})[item] = choosy
+        """Let it wait under these keys, each with whether it is selective there. The caller has checked `full`."""
+        for key, selective in keys.items():
+            self._by_key.setdefault(key, {})[item] = selective
         timer = asyncio.get_running_loop().call_later(max(wait_s, 0.0), self._expire, item)
-        self._places[item] = keys, timer
+        self._parked[item] = keys, timer
 
     def wake(self, key: int, messages: int, unclaimed: int | None = None) -> tuple[list[T], int]:
-        """Messages have come. Who is to look, and how many of them no plain dequeue here waited for.
+        """Messages have arrived. Returns the items to wake, and how many messages no plain dequeue here waited for.
 
-        `unclaimed` says how many of them nobody has got yet; else none.
+        `unclaimed` is how many of them have not been handed out yet; by default all.
         """
         if len(self._arrivals) >= _REMEMBERED_KEYS:
-            self._forgotten += sum(self._arrivals.values()) + 1  # every number changes, so nobody misses a message
+            self._forgotten_arrivals += sum(self._arrivals.values()) + 1  # every count changes, so no message is missed
             self._arrivals.clear()
         self._arrivals[key] += messages
         left = messages if unclaimed is None else unclaimed
         woken = self.claim(key, left)
-        plain = sum(not choosy for _, choosy in woken)
+        plain = sum(not selective for _, selective in woken)
         return [item for item, _ in woken], left - plain
 
     def claim(self, key: int, messages: int) -> list[tuple[T, bool]]:
-        """Take out who would look if so many messages came, each with whether it is choosy."""
+        """Remove the items that this many messages would wake, each with whether it is selective."""
         waiting = self._by_key.get(key)
         if not waiting:
             return []
         claimed: list[tuple[T, bool]] = []
-        for item, choosy in waiting.items():
-            if choosy or messages > 0:
-                claimed.append((item, choosy))
-                messages -= not choosy
+        for item, selective in waiting.items():
+            if selective or messages > 0:
+                claimed.append((item, selective))
+                messages -= not selective
         for item, _ in claimed:
-            self.leave(item)
+            self.remove(item)
         return claimed
 
-    def oldest(self, most: int) -> list[T]:
-        """Take out those who have waited longest since they last looked, so that they look again."""
-        chosen = [item for _, item in zip(range(most), self._places, strict=False)]
+    def take_oldest(self, count: int) -> list[T]:
+        """Remove the items that have waited longest since their last query, so that they query again."""
+        chosen = [item for _, item in zip(range(count), self._parked, strict=False)]
         for item in chosen:
-            self.leave(item)
+            self.remove(item)
         return chosen
 
-    def leave(self, item: T) -> bool:
-        """False: it was not here."""
-        place = self._places.pop(item, None)
-        if place is None:
+    def remove(self, item: T) -> bool:
+        """False: it was not waiting."""
+        parked = self._parked.pop(item, None)
+        if parked is None:
             return False
-        keys, timer = place
+        keys, timer = parked
         timer.cancel()
         for key in keys:
             waiting = self._by_key[key]
@@ -99,5 +99,5 @@ class WaitingRoom(Generic[T]):
         return True
 
     def _expire(self, item: T) -> None:
-        if self.leave(item):
+        if self.remove(item):
             self._expired(item)

@@ -1,7 +1,7 @@
-"""How does a plain program use MLMQ?
+"""How does a blocking program use MLMQ?
 
-Every method of the asynchronous client, waiting for its result. The event loop behind it is private and runs only
-while a method does, so there is no thread; use one client from one thread. Adds no meaning of its own.
+Every method of the asynchronous client, blocking until its result. The event loop behind it is private and runs only
+during a method call, so there is no thread; use one client from one thread. Adds no semantics of its own.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""How does a request get its answer although connections break and brokers come and go?
+"""How does a request get its answer although connections break and brokers restart?
 
-It is asked again, of the next broker in the list, after a growing pause, until there is an answer or its time is over.
-Only requests that are safe to repeat may be given here. Knows no operation's meaning beyond which refusals pass.
+It is sent again, to the next broker in the list, after a growing pause, until there is an answer or its time is over.
+Only for requests that are safe to repeat. Knows nothing about operations except which refusals are transient.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ from collections.abc import Collection, Sequence
 from time import monotonic
 
 from crescendo.mlmq.client.backoff import Backoff
-from crescendo.mlmq.client.errors import UNKNOWN, UnansweredError
+from crescendo.mlmq.client.errors import OUTCOME_UNKNOWN, UnansweredError
 from crescendo.mlmq.client.link import BrokerLink, Reply, connect
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.mlmq.operations import Refusal, Refused, Request
 
-# Another broker, or the same one a little later, may do better.
-PASSING = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.CLOSING, Refusal.INTERNAL})
+# A retry may succeed, on another broker or a little later.
+TRANSIENT = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.CLOSING, Refusal.INTERNAL})
 _CONNECT_TIMEOUT_S = 2.0
 
 
 class Caller:
-    """One client's way to its brokers: one link at a time."""
+    """One client's connection to its brokers: one link at a time."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Caller:
         for broker in brokers:
             host, _, port = broker.rpartition(":")
             if not host or not (port.isascii() and port.isdigit()):
-                raise ConfigError(f"brokers: {broker!r} is no address; write host:port, for example 127.0.0.1:8099")
+                raise ConfigError(f"brokers: {broker!r} is not an address; write host:port, for example 127.0.0.1:8099")
         self._brokers = tuple(brokers)
         self._next = first % len(self._brokers)
         self._attempt_timeout_s = attempt_timeout_s
         self._backoff = backoff or Backoff()
-        self._chance = random.Random()  # noqa: S311 - spreads clients in time, keeps no secret
+        self._random = random.Random()  # noqa: S311 - jitter, not a secret
         self._wants_times = wants_times
-        self._asked_again = PASSING - frozenset(impatient_of) if patient else frozenset()
+        self._retried = TRANSIENT - frozenset(impatient_of) if patient else frozenset()
         self._link: BrokerLink | None = None
         self._connecting: asyncio.Lock | None = None
         self.connects = 0
@@ -57,18 +57,18 @@ class Caller:
 
     @property
     def broker(self) -> str | None:
-        """Whom we are connected to."""
+        """The broker we are connected to."""
         return self._link.broker if self._link is not None and self._link.open else None
 
     async def call(self, request: Request, timeout_s: float, wait_s: float = 0.0) -> tuple[Reply, int]:
-        """The answer, and how many attempts it took. `wait_s` is what the broker may wait before it answers.
+        """The answer, and how many attempts it took. `wait_s` is how long the broker may wait before it answers.
 
-        A refusal that may pass is no answer; a lasting one is. UnansweredError when the time is over.
+        A transient refusal is retried; a permanent one is the answer. UnansweredError when the time is over.
         """
         deadline_s = monotonic() + timeout_s
         attempts = 0
-        perhaps_served = False  # an attempt was lost: that the next one was shed does not mean that nothing was done
-        why = "no broker was tried"
+        maybe_served = False  # after a lost attempt, a shed retry does not mean that nothing was done
+        last_failure = "no broker was tried"
         while True:
             attempts += 1
             left_s = deadline_s - monotonic()
@@ -76,24 +76,26 @@ class Caller:
             try:
                 if link is None or not link.open:
                     link = await self._connected(left_s)
-                lost, perhaps_served = perhaps_served, True
+                lost, maybe_served = maybe_served, True
                 reply = await link.ask(request, min(self._attempt_timeout_s + wait_s, max(left_s, 0.0)))
                 refused = reply.answer if isinstance(reply.answer, Refused) else None
-                if refused is None or refused.reason not in (PASSING if lost else self._asked_again):
+                if refused is None or refused.reason not in (TRANSIENT if lost else self._retried):
                     return reply, attempts
-                perhaps_served = lost or refused.reason in UNKNOWN
-                why = f"{link.broker}: {refused.reason.name.lower()}: {refused.text}"
+                maybe_served = lost or refused.reason in OUTCOME_UNKNOWN
+                last_failure = f"{link.broker}: {refused.reason.name.lower()}: {refused.text}"
                 if refused.reason is Refusal.CLOSING:
-                    link.close("left because its broker closes")
+                    link.close("closed because its broker is shutting down")
             except TimeoutError:
-                why = f"{link.broker if link else 'the broker'} did not answer in time"
+                last_failure = f"{link.broker if link else 'the broker'} did not answer in time"
                 if link is not None and monotonic() < deadline_s:
-                    link.close("given up: no answer in time")  # others on it are asked again elsewhere, too
+                    link.close("given up: no answer in time")  # its other requests are retried elsewhere, too
             except PeerError as err:
-                why = str(err)
-            pause_s = self._backoff.pause_s(attempts, self._chance)
+                last_failure = str(err)
+            pause_s = self._backoff.pause_s(attempts, self._random)
             if monotonic() + pause_s >= deadline_s:
-                raise UnansweredError(f"{type(request).__name__}: no answer within {timeout_s:g} s; last: {why}")
+                raise UnansweredError(
+                    f"{type(request).__name__}: no answer within {timeout_s:g} s; last: {last_failure}"
+                )
             await asyncio.sleep(pause_s)
 
     async def connect(self, timeout_s: float) -> None:
@@ -106,7 +108,7 @@ class Caller:
                 return
             except PeerError as err:
                 failures += 1
-                pause_s = self._backoff.pause_s(failures, self._chance)
+                pause_s = self._backoff.pause_s(failures, self._random)
                 if monotonic() + pause_s >= deadline_s:
                     raise PeerError(f"no broker within {timeout_s:g} s; last: {err}") from err
                 await asyncio.sleep(pause_s)
@@ -119,11 +121,11 @@ class Caller:
     async def _connected(self, left_s: float) -> BrokerLink:
         if self._connecting is None:
             self._connecting = asyncio.Lock()
-        async with self._connecting:  # many requests may find the link broken; one connects for all
+        async with self._connecting:  # many requests may find the link broken; one of them reconnects
             if self._link is not None and self._link.open:
                 return self._link
             broker = self._brokers[self._next]
-            self._next = (self._next + 1) % len(self._brokers)  # where to go when this one fails, now or later
+            self._next = (self._next + 1) % len(self._brokers)  # the next candidate if this one fails, now or later
             self._link = await connect(broker, min(_CONNECT_TIMEOUT_S, max(left_s, 0.05)), self._wants_times)
             self.connects += 1
             return self._link

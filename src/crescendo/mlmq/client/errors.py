@@ -1,16 +1,16 @@
-"""What can go wrong with a request, in the words of whoever made it?
+"""Which errors can a request of a client end with?
 
-Two errors of the client, both kinds of those that all of Crescendo uses. Decides nothing.
+Two errors of the client, both derived from the errors of Crescendo. Decides nothing.
 """
 
 from crescendo.model.errors import LostError, PeerError
 from crescendo.wire.mlmq.operations import Refusal, Refused
 
-UNKNOWN = frozenset({Refusal.UNAVAILABLE, Refusal.INTERNAL})
+OUTCOME_UNKNOWN = frozenset({Refusal.UNAVAILABLE, Refusal.INTERNAL})
 
 
 class RefusedError(PeerError):
-    """A broker answered, and the answer was no. Nothing was stored and nothing was taken, unless it could not tell."""
+    """A broker refused the request. Nothing was stored or taken, unless the outcome is unknown."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(f"{refused.reason.name.lower().replace('_', ' ')}: {refused.text}")
@@ -18,12 +18,12 @@ class RefusedError(PeerError):
 
     @property
     def outcome_unknown(self) -> bool:
-        """Whether the broker lost its database on the way: the request may have been served all the same."""
-        return self.reason in UNKNOWN
+        """Whether the broker lost its database meanwhile: the request may have been served nevertheless."""
+        return self.reason in OUTCOME_UNKNOWN
 
 
 class UnansweredError(LostError):
-    """No broker answered in time, so nobody knows whether the request was served.
+    """No broker answered in time, so it is unknown whether the request was served.
 
-    A dequeue that ends like this loses nothing: the next one with the same query asks for the same answer again.
+    A dequeue that ends like this loses nothing: the next one with the same query requests the same answer again.
     """

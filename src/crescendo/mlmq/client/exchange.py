@@ -1,7 +1,7 @@
-"""How long did one request take, and where did the time go?
+"""How long did one request take, and in which tiers?
 
-The broker tells its own tiers with the answer; what is left of the client's time is the network: the way there and
-back, and both machines' share of it. Measures nothing itself.
+The broker sends its own tiers with the answer; the rest of the client's time is the network: both directions, and the
+share of both machines in it. Measures nothing itself.
 """
 
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from crescendo.wire.mlmq.codec import Times
 
 
 class Exchange(NamedTuple):
-    """One request of a client, from asking to knowing."""
+    """One request of a client, from sending it to knowing its outcome."""
 
     kind: str
     outcome: str  # ok, empty, unanswered, or the refusal
     asked_ns: int
     ended_ns: int
     attempts: int
-    times: Times | None  # of the attempt that was answered; None when nobody answered
+    times: Times | None  # of the answered attempt; None without an answer
 
     @property
     def duration_ns(self) -> int:
@@ -25,7 +25,7 @@ class Exchange(NamedTuple):
 
     @property
     def network_ns(self) -> int | None:
-        """None when the request was asked more than once: then nobody knows what the lost attempts spent where."""
+        """None after a retry: the tiers of the lost attempts are unknown."""
         if self.times is None or self.attempts != 1:
             return None
         return self.duration_ns - sum(self.times)

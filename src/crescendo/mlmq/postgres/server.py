@@ -1,8 +1,8 @@
-"""How does the embedded PostgreSQL start, and how does it end?
+"""How does the embedded PostgreSQL start and stop?
 
-It starts in a directory of its own, durable, reachable over a private socket (and over a loopback port if one is
-named), with a password that was made for it. It ends with a fast shutdown, or an immediate one when that takes too
-long, and with us when we are killed: then the next start recovers. Makes no tables.
+It runs in a directory of its own, durable, reachable over a private socket (and over a loopback port if one is named),
+with a generated password. It stops with a fast shutdown, or an immediate one when that takes too long. It dies with its
+parent process; the next start then recovers. Creates no tables.
 """
 
 import os
@@ -26,7 +26,7 @@ IMMEDIATE_STOP_S: Final = 5.0
 MAX_CONNECTIONS: Final = 100
 _POLL_S = 0.02
 _STATUS_LINE = 7  # of postmaster.pid, as pg_ctl reads it
-# Backends of a killed server take a moment to notice; until then PostgreSQL refuses to start beside them.
+# Backends of a killed server take a moment to exit; until then PostgreSQL refuses to start beside them.
 _STILL_ENDING = ("pre-existing shared memory block", "lock file")
 
 
@@ -38,10 +38,10 @@ def start(
     on_fork: Callable[[], None] | None = None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> "Server":
-    """Start it and return when it serves. Without a directory its data are gone when it stops.
+    """Start it and return when it is serving. Without a directory its data are deleted when it stops.
 
-    `on_fork` runs in the child before PostgreSQL does; give what makes it die with its parent. Call from the main
-    thread: the kernel takes the end of the thread that forked for the end of the parent.
+    `on_fork` runs in the child before PostgreSQL does; pass what makes it die with its parent. Call from the main
+    thread: to the kernel, the parent dies when the forking thread ends.
     """
     if port is not None:
         choose_ports(("postgres",), {"postgres": port})
@@ -67,7 +67,7 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that must live for the database to serve; None when it was stopped."""
+        """The pid of the postmaster; None after `stop`."""
         return self._process.pid if self._process else None
 
     @property
@@ -75,33 +75,33 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def url(self, database: str = "postgres") -> str:
-        """For asyncpg. Holds the password."""
-        who = f"postgresql://{USER}:{quote(self._cluster.password, safe='')}"
+        """A URL for asyncpg. Contains the password."""
+        credentials = f"postgresql://{USER}:{quote(self._cluster.password, safe='')}"
         name = quote(database, safe="")
         if self._port is not None:
-            return f"{who}@{HOST}:{self._port}/{name}"
-        return f"{who}@/{name}?host={quote(str(self._cluster.socket), safe='/')}&port={SOCKET_PORT}"
+            return f"{credentials}@{HOST}:{self._port}/{name}"
+        return f"{credentials}@/{name}?host={quote(str(self._cluster.socket), safe='/')}&port={SOCKET_PORT}"
 
     def launch(self, on_fork: Callable[[], None] | None, deadline_s: float) -> None:
-        """Start the process, again while those of a killed predecessor are still ending."""
+        """Start the process; retry while processes of a killed predecessor are still ending."""
         while True:
-            self._clear_leftovers()
+            self._remove_stale_files()
             self._process = self._spawn(on_fork)
             if self._await_readiness(deadline_s):
                 return
-            failure = self._cluster.failure(f"PostgreSQL ended with code {self._process.returncode} before it served")
-            # Not only in its last words: those may be the predecessor's, which writes to the same file.
-            said = self._cluster.log.read_text(errors="replace")
-            if time.monotonic() > deadline_s or not any(words in said for words in _STILL_ENDING):
+            failure = self._cluster.failure(f"PostgreSQL ended with code {self._process.returncode} before it was up")
+            # Search the whole log: its last lines may come from the predecessor, which writes to the same file.
+            log_text = self._cluster.log.read_text(errors="replace")
+            if time.monotonic() > deadline_s or not any(message in log_text for message in _STILL_ENDING):
                 raise failure
             time.sleep(_POLL_S * 10)
 
     def stop(self) -> None:
-        """End it, in the gentlest way that works, and leave the directory to others. Twice is as good as once."""
+        """End it, in the gentlest way that works, and unlock the directory. Safe to call twice."""
         process, self._process = self._process, None
         if process is not None:
-            for number, patience_s in ((signal.SIGINT, FAST_STOP_S), (signal.SIGQUIT, IMMEDIATE_STOP_S)):
-                if _ends(process, number, patience_s):
+            for number, timeout_s in ((signal.SIGINT, FAST_STOP_S), (signal.SIGQUIT, IMMEDIATE_STOP_S)):
+                if _ends(process, number, timeout_s):
                     break
             else:
                 process.kill()
@@ -113,7 +113,7 @@ class Server:
         program = cluster.binaries / "postgres"
         try:
             cluster.log.write_bytes(b"")
-            with cluster.log.open("ab") as log:  # appended: a killed predecessor's backends may still have words to say
+            with cluster.log.open("ab") as log:  # append: backends of a killed predecessor may still write
                 return subprocess.Popen(
                     [str(program), "-D", str(cluster.data), *self._options()],
                     stdin=subprocess.DEVNULL,
@@ -139,34 +139,34 @@ class Server:
             "unix_socket_permissions": "0700",
             "max_connections": self._max_connections,
             "password_encryption": "scram-sha-256",
-            # Durable, whatever a configuration file in the directory says.
+            # Durable, regardless of any configuration file in the directory.
             "fsync": "on",
             "synchronous_commit": "on",
             "full_page_writes": "on",
             # Every statement is short: compiling one costs more than running it.
             "jit": "off",
-            # Queues turn over fast, and a scan over the dead is a slow dequeue.
+            # Queues turn over fast, and scanning dead rows makes dequeues slow.
             "autovacuum_naptime": "10s",
         }
-        return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
 
     def _await_readiness(self, deadline_s: float) -> bool:
-        """Until it says in its own pid file that it serves. False: it has ended."""
+        """Wait until its pid file says that it is ready. False: it has exited."""
         process = self._process
         while process is not None and process.poll() is None:
             lines = _pid_file(self._cluster.data)
             if len(lines) > _STATUS_LINE and lines[0] == str(process.pid) and lines[_STATUS_LINE].strip() == "ready":
                 return True
             if time.monotonic() > deadline_s:
-                raise self._cluster.failure("PostgreSQL did not serve in time")
+                raise self._cluster.failure("PostgreSQL was not ready in time")
             time.sleep(_POLL_S)
         return False
 
-    def _clear_leftovers(self) -> None:
-        """Lock files outlive a crash, and the number in them may by now be a zombie's or anybody's.
+    def _remove_stale_files(self) -> None:
+        """Lock files survive a crash, and the pid in them may now belong to a zombie or to an unrelated process.
 
-        PostgreSQL cannot tell, we can: a server and its backends work in their data directory. While one does, all
-        stays, because PostgreSQL finds its predecessor's backends by these files.
+        PostgreSQL cannot tell, but we can: a server and its backends run in their data directory. While one does, the
+        files stay, because PostgreSQL uses them to find its predecessor's backends.
         """
         data = self._cluster.data
         working = [process.pid for process in psutil.process_iter() if _works_in(process, data)]
@@ -192,10 +192,10 @@ def _works_in(process: psutil.Process, data: Path) -> bool:
         return False
 
 
-def _ends(process: subprocess.Popen[bytes], number: signal.Signals, patience_s: float) -> bool:
+def _ends(process: subprocess.Popen[bytes], number: signal.Signals, timeout_s: float) -> bool:
     process.send_signal(number)
     try:
-        process.wait(patience_s)
+        process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         return False
     return True

@@ -1,8 +1,8 @@
-"""How does a batch of requests get its answers from PostgreSQL, and how long did that take?
+"""How does a batch of requests get its answers from PostgreSQL, and how long does that take?
 
-One statement on one connection for a batch of one kind, or of sends and dequeues, unless it breaks the limits of a
-statement: then it becomes several, in order. The pool is the caller's. Starts no transaction, keeps no state, waits for
-no message.
+One statement on one connection for a batch of one kind, or of sends and dequeues. A batch beyond the limits of a
+statement becomes several, in order. The pool is the caller's. Starts no transaction, keeps no state, waits for no
+message.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from crescendo.mlmq.storage import messages, registrations, send_and_dequeue
-from crescendo.mlmq.storage.failures import translated
+from crescendo.mlmq.storage.failures import translated_errors
 from crescendo.wire.mlmq.operations import (
     MAX_BATCH,
     Acknowledge,
@@ -48,7 +48,7 @@ _SERVE: dict[type, _Serve] = {
 
 
 class Served(NamedTuple):
-    """A batch and what it cost."""
+    """The answers to a batch and what they cost."""
 
     answers: list[Answer]
     pool_wait_ns: int
@@ -56,7 +56,7 @@ class Served(NamedTuple):
 
 
 class QueueLength(NamedTuple):
-    """What lies in one queue."""
+    """How many messages one queue holds."""
 
     queue: int
     name: str
@@ -65,7 +65,7 @@ class QueueLength(NamedTuple):
 
 
 class Database:
-    """Everything a broker asks the storage for. Errors are those of `failures`."""
+    """Everything a broker needs from the storage. Errors are those of `failures`."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -107,9 +107,9 @@ class Database:
         return await self.serve(requests)
 
     async def serve(self, requests: Sequence[Request]) -> Served:
-        """Answers to requests of one kind, or to sends and then dequeues, in their order."""
+        """Answer requests of one kind, or sends and then dequeues, in order."""
         asked_ns = time.monotonic_ns()
-        with translated():
+        with translated_errors():
             async with self._pool.acquire() as connection:
                 got_ns = time.monotonic_ns()
                 answers = await answer(connection, requests)
@@ -117,28 +117,28 @@ class Database:
         return Served(answers, got_ns - asked_ns, served_ns - got_ns)
 
     async def queue_lengths(self, max_queues: int = 100) -> list[QueueLength]:
-        """The longest queues. Counts every message there is: for inspectors, not for clients."""
-        with translated():
+        """The longest queues. Counts every message: for inspectors, not for clients."""
+        with translated_errors():
             rows = await self._pool.fetch("SELECT * FROM mlmq.queue_lengths($1)", max_queues)
         return [QueueLength(*row) for row in rows]
 
     async def forget_receipts(self, older_than_s: float) -> int:
-        """Drop what silent sessions left behind. A repetition that comes later than this is served as new."""
-        with translated():
+        """Drop the receipts of idle sessions. A repetition that arrives later than this is served as a new request."""
+        with translated_errors():
             return int(await self._pool.fetchval("SELECT mlmq.forget_receipts($1)", older_than_s))
 
 
 async def answer(connection: Any, requests: Sequence[Request]) -> list[Answer]:
-    """The same on a connection that the caller holds, to measure by itself. Raises what `failures` makes of errors."""
+    """The same on a connection of the caller, which measures by itself. Raises the errors of `failures`."""
     answers: list[Answer] = []
-    with translated():
+    with translated_errors():
         for batch in statements_of(requests):
             answers += await _SERVE[type(batch[0])](connection, batch)
     return answers
 
 
 def statements_of(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
-    """Cut where a statement would be too large, and before a slot that the statement already uses."""
+    """Split where a statement would be too large, and before a slot that the statement already uses."""
     start = rows = 0
     used: set[tuple[int, int]] = set()
     for at, request in enumerate(requests):

@@ -1,7 +1,7 @@
-"""How do requests about messages become statements, and rows answers?
+"""How do requests about messages become statements, and rows become answers?
 
-One statement a batch; answers in the order of the requests. Within one batch no slot may appear twice and the rows are
-limited: the caller sees to both. Decides nothing: the procedures have.
+One statement per batch; answers in the order of the requests. Within one batch no slot may appear twice and the number
+of rows is limited: the caller ensures both. Decides nothing: the procedures do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from crescendo.wire.mlmq.operations import (
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NOTHING = Messages()
+_NO_MESSAGES = Messages()
 _ALL_HELD = Settled()
 _STALE = Refused(Refusal.STALE, "a later request has used this slot")
 
@@ -50,7 +50,7 @@ async def dequeue(connection: Any, requests: Sequence[Dequeue]) -> list[Answer]:
 
 
 def send_columns(requests: Sequence[Send]) -> Iterator[tuple[Any, ...]]:
-    """As `send_many` takes them: one row a message."""
+    """The arguments of `send_many`: one row per message."""
     rows = []
     for ord_, request in enumerate(requests):
         once = request.once
@@ -68,7 +68,7 @@ def send_columns(requests: Sequence[Send]) -> Iterator[tuple[Any, ...]]:
 
 
 def dequeue_columns(requests: Sequence[Dequeue]) -> Iterator[tuple[Any, ...]]:
-    """As `dequeue_many` takes them."""
+    """The arguments of `dequeue_many`."""
     asked = []
     for request in requests:
         once = request.once
@@ -124,7 +124,7 @@ def _query_of(request: Peek | Dequeue) -> tuple[Any, ...]:
 
 
 def sent(requests: Sequence[Send], rows: Sequence[Any]) -> list[Answer]:
-    """What `send_many` says of these requests."""
+    """Answers from the rows of `send_many`."""
     found: list[Answer | None] = [None] * len(requests)
     for ord_, status, ids, context in rows:
         found[ord_] = _refused_send(status, requests[ord_]) if status else Sent(tuple(ids), context)
@@ -132,7 +132,7 @@ def sent(requests: Sequence[Send], rows: Sequence[Any]) -> list[Answer]:
 
 
 def answers(requests: Sequence[Peek | Dequeue], rows: Sequence[Any]) -> list[Answer]:
-    """What is shown or handed out. Rows of one request come in the order in which it is to see them."""
+    """Answers from the rows of peeks and dequeues. The rows of one request are in its order."""
     found: list[list[Message]] = [[] for _ in requests]
     refused: dict[int, Answer] = {}
     for ord_, status, id_, queue, sender, receiver, priority, context, sent_at, delivery, content in rows:
@@ -144,7 +144,7 @@ def answers(requests: Sequence[Peek | Dequeue], rows: Sequence[Any]) -> list[Ans
             continue
         found[at].append(message_of(id_, queue, sender, receiver, priority, context, sent_at, delivery, content))
     return [
-        refused[at] if at in refused else Messages(tuple(messages)) if messages else _NOTHING
+        refused[at] if at in refused else Messages(tuple(messages)) if messages else _NO_MESSAGES
         for at, messages in enumerate(found)
     ]
 
@@ -157,9 +157,9 @@ def message_of(
 
 
 def microseconds(moment: datetime) -> int:
-    """Since 1970, to the last one: a float would lose it."""
-    since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    """Since 1970, exactly: a float would lose the last digit."""
+    elapsed = moment - _EPOCH
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
 
 def _settled(requests: Sequence[Acknowledge | Extend], rows: Sequence[Any]) -> list[Answer]:
@@ -170,7 +170,7 @@ def _settled(requests: Sequence[Acknowledge | Extend], rows: Sequence[Any]) -> l
         for one in request.deliveries:
             key = (request.client, one.message, one.delivery)
             if key in held:
-                held.discard(key)  # named twice: the first ended it
+                held.discard(key)  # named twice: the first one settles it
             else:
                 gone.append(one)
         answers.append(Settled(tuple(gone)) if gone else _ALL_HELD)
@@ -181,8 +181,8 @@ def _refused_send(status: int, request: Send) -> Refused:
     if status == Refusal.STALE:
         return _STALE
     if status == Refusal.NO_SUCH_CLIENT:
-        who = f"{request.client} or its receiver {request.receiver}" if request.receiver else f"{request.client}"
-        return Refused(Refusal.NO_SUCH_CLIENT, f"there is no client {who}; nothing was sent")
+        clients = f"{request.client} or its receiver {request.receiver}" if request.receiver else f"{request.client}"
+        return Refused(Refusal.NO_SUCH_CLIENT, f"there is no client {clients}; nothing was sent")
     named = ", ".join(map(str, request.queues[:5]))
     return Refused(Refusal.NO_SUCH_QUEUE, f"not all of the queues exist ({named}); nothing was sent to any of them")
 

@@ -1,6 +1,6 @@
-"""How do requests about clients and queues become statements, and rows answers?
+"""How do requests about clients and queues become statements, and rows become answers?
 
-One statement a batch; answers in the order of the requests. Decides nothing: the procedures have.
+One statement per batch; answers in the order of the requests. Decides nothing: the procedures do.
 """
 
 from collections.abc import Sequence
@@ -84,8 +84,8 @@ async def lookup_queue(connection: Any, requests: Sequence[LookupQueue]) -> list
     )
     found: dict[int, Answer] = {ord_: QueueFound(*rest) for ord_, *rest in rows}
     for at, request in enumerate(requests, 1):
-        what = f"{request.name!r}" if request.client is None else f"of client {request.client}"
-        found.setdefault(at, Refused(Refusal.NO_SUCH_QUEUE, f"there is no queue {what}"))
+        text = f"{request.name!r}" if request.client is None else f"of client {request.client}"
+        found.setdefault(at, Refused(Refusal.NO_SUCH_QUEUE, f"there is no queue {text}"))
     return _in_order(found, len(requests))
 
 
@@ -94,16 +94,16 @@ def no_such_client(client: int) -> Refused:
 
 
 def refused_reader(status: int, client: int, queue: int | None) -> Refused:
-    """Why a client may not do that with a queue."""
+    """Why a client may not use a queue in this way."""
     if status == Refusal.NO_SUCH_CLIENT:
         return no_such_client(client)
     if status == Refusal.NO_SUCH_QUEUE:
         return Refused(Refusal.NO_SUCH_QUEUE, f"there is no queue {queue}")
-    return Refused(Refusal(status), f"queue {queue} is another client's")
+    return Refused(Refusal(status), f"queue {queue} belongs to another client")
 
 
 def _name_taken(name: str) -> Refused:
-    return Refused(Refusal.NAME_TAKEN, f"{name!r} is the name of something else; clients and queues share their names")
+    return Refused(Refusal.NAME_TAKEN, f"{name!r} is already taken; clients and queues share one namespace")
 
 
 def _in_order(answers: dict[int, Answer], count: int) -> list[Answer]:

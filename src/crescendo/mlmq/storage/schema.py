@@ -1,8 +1,8 @@
-"""Is this database ours, and how does it become so?
+"""Does this database have our schema, and how is the schema created?
 
-Migrations are numbered files that are applied once, in order, all in one transaction, under a lock: however many
-brokers start at once, one does it and the others find it done. A file that was applied is never changed; its hash is
-kept to prove it. Deletes nothing.
+Migrations are numbered files, applied once, in order, all in one transaction, under a lock: however many brokers start
+at once, one applies them and the others find them applied. An applied file is never changed; its stored hash proves it.
+Deletes nothing.
 """
 
 import hashlib
@@ -10,13 +10,13 @@ import re
 from importlib import resources
 from typing import Any, Final, NamedTuple
 
-from crescendo.mlmq.storage.failures import INIT_HINT, translated
+from crescendo.mlmq.storage.failures import INIT_HINT, translated_errors
 from crescendo.model.errors import ConfigError
 
 OLDEST_POSTGRESQL: Final = 13
-_LOCK = (0x4D4C, 0x4D51)  # of the two-number kind, which slots never use
+_LOCK = (0x4D4C, 0x4D51)  # a two-number lock; slots use one-number locks only
 _NAME = re.compile(r"(\d{3})_[a-z_]+\.sql")
-_BOOK = """
+_MIGRATION_TABLE = """
 CREATE SCHEMA IF NOT EXISTS mlmq;
 CREATE TABLE IF NOT EXISTS mlmq.migration (
     number integer PRIMARY KEY,
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS mlmq.migration (
 
 
 class Migration(NamedTuple):
-    """One file."""
+    """One migration file."""
 
     number: int
     text: str
@@ -38,7 +38,7 @@ class Migration(NamedTuple):
 
 
 def migrations() -> list[Migration]:
-    """All of them, in order."""
+    """All migrations, in order."""
     found = []
     for file in resources.files(__package__).joinpath("migrations").iterdir():
         if match := _NAME.fullmatch(file.name):
@@ -47,17 +47,17 @@ def migrations() -> list[Migration]:
 
 
 async def initialise(connection: Any) -> int:
-    """Bring the schema up to date. Returns how many migrations were applied: 0 when it was already."""
-    with translated():
+    """Create or migrate the schema. Returns how many migrations were applied: 0 if it was up to date."""
+    with translated_errors():
         _check_server(connection)
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1, $2)", *_LOCK)
             if await connection.fetchval("SHOW transaction_read_only") == "on":
                 raise ConfigError(
-                    "the database is read-only and cannot get a schema; name a primary, or make it writable"
+                    "the database is read-only, so no schema can be created; use a primary, or make it writable"
                 )
             if await _applied(connection) is None:
-                await connection.execute(_BOOK)
+                await connection.execute(_MIGRATION_TABLE)
             due = _due(await _applied(connection) or {})
             for migration in due:
                 await connection.execute(migration.text)
@@ -68,15 +68,15 @@ async def initialise(connection: Any) -> int:
 
 
 async def check_schema(connection: Any) -> None:
-    """Raise ConfigError unless the schema is exactly the one this program was written for."""
-    with translated():
+    """Raise ConfigError unless the schema is exactly the one this program needs."""
+    with translated_errors():
         _check_server(connection)
         applied = await _applied(connection)
     if applied is None:
-        raise ConfigError(f"the database has no schema of MLMQ's: {INIT_HINT}")
+        raise ConfigError(f"the database has no MLMQ schema: {INIT_HINT}")
     if due := _due(applied):
         raise ConfigError(
-            f"the database's schema is at version {max(applied, default=0)} and this program needs "
+            f"the database's schema is at version {max(applied, default=0)}, but this program needs "
             f"{due[-1].number}: {INIT_HINT}"
         )
 
@@ -88,24 +88,24 @@ def _check_server(connection: Any) -> None:
 
 
 async def _applied(connection: Any) -> dict[int, str] | None:
-    """Number and hash of what was applied; None when nobody has ever initialised this database."""
+    """Number and hash of each applied migration; None when the database was never initialised."""
     if await connection.fetchval("SELECT to_regclass('mlmq.migration')") is None:
         return None
     return {row["number"]: row["sha256"] for row in await connection.fetch("SELECT number, sha256 FROM mlmq.migration")}
 
 
 def _due(applied: dict[int, str]) -> list[Migration]:
-    """What is still to be applied, after making sure that what was applied is what we have."""
+    """The migrations still to apply, after checking that the applied ones are ours."""
     ours = {migration.number: migration for migration in migrations()}
     newest = max(ours)
     if applied and max(applied) > newest:
         raise ConfigError(
-            f"the database's schema is at version {max(applied)} and this program knows {newest}: use a newer crescendo"
+            f"the database's schema is at version {max(applied)}, this program knows {newest}: use a newer crescendo"
         )
     for number, sha256 in sorted(applied.items()):
         if number not in ours or ours[number].sha256 != sha256:
             raise ConfigError(
-                f"migration {number} of the database is not the one this program brings: use the crescendo that made "
+                f"migration {number} of the database is not the one in this program: use the crescendo that created "
                 f"the database, or another database"
             )
     return [migration for number, migration in sorted(ours.items()) if number not in applied]

@@ -1,8 +1,8 @@
 """How do sends and dequeues share one statement and one commit?
 
-Sends come first, so the dequeues see what was sent; and a dequeue that wants what is sent is handed it in the statement
-that stores it, if nothing else lies there. Nearly all batches are plain: one procedure of two queries serves them. It
-serves all of a batch or nothing, so whatever is out of the ordinary is for the general procedure, which can do
+Sends come first, so the dequeues see the sent messages. A dequeue that matches a sent message is handed it in the
+statement that stores it, if its queue holds nothing else. Nearly all batches are plain: one procedure of two queries
+serves them. It serves all of a batch or nothing, so any other batch goes to the general procedure, which can do
 everything and costs three times as much.
 """
 
@@ -18,14 +18,14 @@ _PLAIN: Final = """SELECT * FROM mlmq.exchange_plain(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)"""
 _GENERAL: Final = """SELECT * FROM mlmq.exchange_many(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"""
-_CONTEXT = 5  # where the general procedure tells it, after what it says of every request
-_NOTHING = Messages()
+_CONTEXT = 5  # its column in the rows of the general procedure, after the common ones
+_NO_MESSAGES = Messages()
 _NO_SENDS: Final = ((),) * 11
 _NO_DEQUEUES: Final = ((),) * 8
 
 
 async def exchange(connection: Any, requests: Sequence[Send | Dequeue]) -> list[Answer]:
-    """Answers to sends and then dequeues, in their order."""
+    """Answer sends and then dequeues, in order."""
     sends = [request for request in requests if isinstance(request, Send)]
     dequeues = [request for request in requests if isinstance(request, Dequeue)]
     if all(map(_is_plain_send, sends)) and all(map(_is_plain_dequeue, dequeues)):
@@ -37,22 +37,22 @@ async def exchange(connection: Any, requests: Sequence[Send | Dequeue]) -> list[
     return await _general(connection, sends, dequeues)
 
 
-def takers_of(sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[int | None]:
-    """For each send the dequeue that is to be handed it, by its place; each gets what it would choose among them."""
-    waiting: dict[int, list[int]] = defaultdict(list)  # queue, or minus the client whose own queue it may be
+def match_dequeues(sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[int | None]:
+    """For each send, the position of the dequeue that is handed it; each dequeue gets the message it would choose."""
+    waiting: dict[int, list[int]] = defaultdict(list)  # queue, or minus the client for its own queue
     for at, request in enumerate(dequeues):
         waiting[request.query.queue or 0].append(at)
         waiting[-request.client].append(at)
     takers: list[int | None] = [None] * len(sends)
     served: set[int] = set()
-    # The highest priority first, and of the same priority what came first.
+    # Highest priority first; within one priority, in order of arrival.
     for at in sorted(range(len(sends)), key=lambda at: -sends[at].priority):
         send = sends[at]
-        for place in waiting.get(send.queues[0] if send.queues else -(send.receiver or 0), ()):
-            context = dequeues[place].query.context
-            if place not in served and (context is None or context == send.context):
-                takers[at] = place
-                served.add(place)
+        for position in waiting.get(send.queues[0] if send.queues else -(send.receiver or 0), ()):
+            context = dequeues[position].query.context
+            if position not in served and (context is None or context == send.context):
+                takers[at] = position
+                served.add(position)
                 break
     return takers
 
@@ -63,7 +63,7 @@ def _is_plain_send(request: Send) -> bool:
 
 
 def _is_plain_dequeue(request: Dequeue) -> bool:
-    """The first message of one queue, for good."""
+    """The first message of one queue, without a lease."""
     query = request.query
     return (
         request.once is not None
@@ -76,28 +76,28 @@ def _is_plain_dequeue(request: Dequeue) -> bool:
 
 
 async def _plain(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[Answer]:
-    takers = takers_of(sends, dequeues)
+    takers = match_dequeues(sends, dequeues)
     onces = [one.once for one in sends] + [one.once for one in dequeues]
     keys = sorted(once.session * MAX_SLOTS + once.slot for once in onces if once is not None)
-    moment, places, sent, contexts, handed_over, found_places, found = await connection.fetchrow(
+    moment, send_positions, sent, contexts, handed_over, found_positions, found = await connection.fetchrow(
         _PLAIN, keys, *_send_columns(sends, takers), *_dequeue_columns(dequeues)
     )
-    answers: list[Any] = [_NOTHING] * (len(sends) + len(dequeues))
-    for place, id_, context in zip(places or (), sent or (), contexts or (), strict=True):
-        answers[place - 1] = Sent((id_,), context)
+    answers: list[Any] = [_NO_MESSAGES] * (len(sends) + len(dequeues))
+    for position, id_, context in zip(send_positions or (), sent or (), contexts or (), strict=True):
+        answers[position - 1] = Sent((id_,), context)
     if handed_over:
-        handed, sent_us = set(handed_over), messages.microseconds(moment)
+        handed_positions, sent_us = set(handed_over), messages.microseconds(moment)
         for at, (send, taker) in enumerate(zip(sends, takers, strict=True)):
-            if taker is not None and taker + 1 in handed:
+            if taker is not None and taker + 1 in handed_positions:
                 (id_,), context = answers[at].messages, answers[at].context
                 queue = dequeues[taker].query.queue
                 message = Message(
                     id_, queue or 0, send.client, send.receiver, send.priority, context, sent_us, 1, send.content
                 )
                 answers[len(sends) + taker] = Messages((message,))
-    for place, message in zip(found_places or (), found or (), strict=True):
+    for position, message in zip(found_positions or (), found or (), strict=True):
         if message is not None:
-            answers[len(sends) + place - 1] = Messages((messages.message_of(*message),))
+            answers[len(sends) + position - 1] = Messages((messages.message_of(*message),))
     return answers
 
 
@@ -121,7 +121,7 @@ def _send_columns(sends: Sequence[Send], takers: Sequence[int | None]) -> Any:
 def _dequeue_columns(dequeues: Sequence[Dequeue]) -> Any:
     if not dequeues:
         return _NO_DEQUEUES
-    asked: dict[int | None, int] = defaultdict(int)  # how many ask for the first message of a queue
+    asked: dict[int | None, int] = defaultdict(int)  # how many dequeues want the first message of a queue
     rows = []
     for request in dequeues:
         query, once = request.query, request.once

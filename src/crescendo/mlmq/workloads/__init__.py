@@ -1,1 +1,1 @@
-"""The workloads of MLMQ's seed: clients that relay, ask, answer, produce and consume, and account for every message."""
+"""The original MLMQ's workloads: clients that relay, request, respond, produce or consume, and count every message."""

@@ -1,47 +1,47 @@
-"""Has everything that was stored arrived, once?
+"""Was every stored message received, exactly once?
 
-Keeps what is under way: from before a message is sent until it is both acknowledged and received. A message that comes
-again without saying so is a violation; so is one that was stored in a queue that was seen empty later, and that never
-came. What cannot be told, because nobody answered or nobody looked, is unresolved. Counts, and keeps the first
-sentences of each; reads no clock and asks nobody.
+Tracks messages in flight: from before a message is sent until it is both acknowledged and received. An unmarked
+duplicate is a violation; so is a message that was stored in a queue, never received, and not there when the queue was
+later seen empty. What cannot be decided, because an answer is missing or the queue was not polled again, is unresolved.
+Counts, and keeps the first texts of each; reads no clock and queries nothing.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-SENTENCES = 20
+MAX_TEXTS = 20
 Message = tuple[int, int]  # sender, number
 
 
 class ConservationFindings:
-    """What was found wrong, and what could not be told: how many, and the first of them in words."""
+    """Violations and unresolved messages: how many, and texts for the first of them."""
 
     def __init__(self) -> None:
         self.violations = 0
         self.unresolved = 0
-        self.violated: list[str] = []
-        self.untold: list[str] = []
+        self.violation_texts: list[str] = []
+        self.unresolved_texts: list[str] = []
 
-    def violate(self, sentence: str) -> None:
+    def add_violation(self, text: str) -> None:
         self.violations += 1
-        if len(self.violated) < SENTENCES:
-            self.violated.append(sentence)
+        if len(self.violation_texts) < MAX_TEXTS:
+            self.violation_texts.append(text)
 
-    def leave_open(self, sentence: str) -> None:
+    def add_unresolved(self, text: str) -> None:
         self.unresolved += 1
-        if len(self.untold) < SENTENCES:
-            self.untold.append(sentence)
+        if len(self.unresolved_texts) < MAX_TEXTS:
+            self.unresolved_texts.append(text)
 
 
 @dataclass(slots=True)
-class _Flight:
-    place: Hashable
+class _InFlight:
+    destination: Hashable
     stored_ns: int | None = None
     received: bool = False
 
 
-class ReceivedTokens:
-    """Which numbers of one sender have come: all below a mark, and some above it."""
+class ReceivedSeqs:
+    """Which sequence numbers of one sender were received: all below a watermark, and some above it."""
 
     __slots__ = ("_above", "_below")
 
@@ -61,66 +61,66 @@ class ReceivedTokens:
 
 
 class ConservationAccount:
-    """The messages of all clients in this process. `shared` places are emptied by other processes as well."""
+    """The messages of all clients in this process. `shared` destinations are also consumed by other processes."""
 
     def __init__(self, findings: ConservationFindings, shared: frozenset[Hashable] = frozenset()) -> None:
         self._findings = findings
         self._shared = shared
-        self._flights: dict[Message, _Flight] = {}
-        self._arrivals: dict[int, ReceivedTokens] = {}
+        self._in_flight: dict[Message, _InFlight] = {}
+        self._received: dict[int, ReceivedSeqs] = {}
         self._empty_ns: dict[Hashable, int] = {}
 
     @property
-    def under_way(self) -> int:
-        return len(self._flights)
+    def in_flight(self) -> int:
+        return len(self._in_flight)
 
-    def sending(self, message: Message, place: Hashable) -> None:
-        """Before it leaves: it may arrive before its sender hears that it was stored."""
-        self._flights[message] = _Flight(place)
+    def sending(self, message: Message, destination: Hashable) -> None:
+        """Call before sending: it may be received before its sender knows that it was stored."""
+        self._in_flight[message] = _InFlight(destination)
 
     def refused(self, message: Message) -> None:
-        """It was not stored, and that is certain."""
-        del self._flights[message]
+        """It was certainly not stored."""
+        del self._in_flight[message]
 
     def stored(self, message: Message, now_ns: int) -> None:
-        flight = self._flights[message]
-        flight.stored_ns = now_ns
-        if flight.received or flight.place in self._shared:
-            del self._flights[message]
+        entry = self._in_flight[message]
+        entry.stored_ns = now_ns
+        if entry.received or entry.destination in self._shared:
+            del self._in_flight[message]
 
-    def received(self, message: Message, place: Hashable, redelivered: bool) -> bool:
-        """Whether it came for the first time, as far as can be told here."""
-        if place in self._shared:
-            return True  # the others have their part of it; who sees all parts together is the ledger
-        if not self._arrivals.setdefault(message[0], ReceivedTokens()).take(message[1]):
+    def received(self, message: Message, destination: Hashable, redelivered: bool) -> bool:
+        """Whether it was received for the first time, as far as this process knows."""
+        if destination in self._shared:
+            return True  # other processes receive the rest; only the ledger sees them all
+        if not self._received.setdefault(message[0], ReceivedSeqs()).take(message[1]):
             if not redelivered:
-                self._findings.violate(f"message {message[1]} of sender {message[0]} came twice")
+                self._findings.add_violation(f"message {message[1]} of sender {message[0]} arrived twice")
             return False
-        flight = self._flights.get(message)
-        if flight is not None:
-            flight.received = True
-            if flight.stored_ns is not None:
-                del self._flights[message]
+        entry = self._in_flight.get(message)
+        if entry is not None:
+            entry.received = True
+            if entry.stored_ns is not None:
+                del self._in_flight[message]
         return True
 
-    def empty(self, place: Hashable, asked_ns: int) -> None:
-        """Somebody asked then whether anything was left there, and nothing was."""
-        self._empty_ns[place] = max(asked_ns, self._empty_ns.get(place, 0))
+    def empty(self, destination: Hashable, asked_ns: int) -> None:
+        """A request sent at that time found the destination empty."""
+        self._empty_ns[destination] = max(asked_ns, self._empty_ns.get(destination, 0))
 
-    def emptied_ns(self, place: Hashable) -> int:
-        """When a place was last known to be empty; 0 for never."""
-        return self._empty_ns.get(place, 0)
+    def emptied_ns(self, destination: Hashable) -> int:
+        """When a destination was last known to be empty; 0 for never."""
+        return self._empty_ns.get(destination, 0)
 
     def close(self) -> None:
-        """Judge what is still under way, now that nobody will look again."""
-        for (sender, number), flight in self._flights.items():
-            name = f"message {number} of sender {sender} to {flight.place}"
-            if flight.received:
-                continue  # it arrived, so it was stored, whatever its sender heard
-            if flight.stored_ns is None:
-                self._findings.leave_open(f"{name} was never answered")
-            elif self.emptied_ns(flight.place) > flight.stored_ns:
-                self._findings.violate(f"{name} was stored, and never came")
+        """Judge the messages still in flight: no client will poll again."""
+        for (sender, number), entry in self._in_flight.items():
+            name = f"message {number} of sender {sender} to {entry.destination}"
+            if entry.received:
+                continue  # it was received, so it was stored, even if its sender got no answer
+            if entry.stored_ns is None:
+                self._findings.add_unresolved(f"{name} was never answered")
+            elif self.emptied_ns(entry.destination) > entry.stored_ns:
+                self._findings.add_violation(f"{name} was stored and never received")
             else:
-                self._findings.leave_open(f"{name} was stored, and nobody looked there again")
-        self._flights.clear()
+                self._findings.add_unresolved(f"{name} was stored, but its queue was not polled again")
+        self._in_flight.clear()

@@ -1,7 +1,7 @@
-"""What is one process of clients asked to do?
+"""What is one client process assigned?
 
-The payload of its SET note: everything it needs to know, checked when it arrives. Clients are numbered through all
-groups; the number says which broker a client uses, and which connections of the recording it is.
+The payload of its SET note: everything it needs to know, validated on arrival. Clients are numbered across all groups;
+the number determines a client's broker and its connections in the recording.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from crescendo.model.experiment import Experiment, to_document
 
 
 class WorkloadAssignment(NotePayload, frozen=True):
-    """A process's share of the clients."""
+    """The clients of one process."""
 
     peer: str
     run_dir: str
@@ -21,7 +21,7 @@ class WorkloadAssignment(NotePayload, frozen=True):
     brokers: list[str]
     experiment: dict[str, Any]
     process: int
-    first_sender: int  # the numbers of client 0 in the recording; the others follow
+    first_sender: int  # the connection numbers of client 0 in the recording; the others follow
     first_receiver: int
 
 
@@ -31,7 +31,7 @@ def workload_assignment(
     return WorkloadAssignment(peer, run_dir, tag, brokers, to_document(experiment), process, *first)
 
 
-def posts_of(assignment: WorkloadAssignment, experiment: Experiment) -> Iterator[ClientIdentity]:
+def client_identities(assignment: WorkloadAssignment, experiment: Experiment) -> Iterator[ClientIdentity]:
     """The clients of this process."""
     before = 0
     for group in experiment.clients:

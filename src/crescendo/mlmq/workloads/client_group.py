@@ -1,8 +1,8 @@
-"""How do all clients of one process come together, play their parts and go home?
+"""How do all clients of one process connect, run and close?
 
-They connect, register and find their queues before the run begins; each then begins when its turn in the ramp has come.
-When the time is over nothing new is begun and what is under way is brought home; what is not home when the drain is
-over is left open. Then the books are closed, and the clients are removed from the brokers again.
+They connect, register and find their queues before the run starts; each then starts at its time in the ramp. At the end
+of the run nothing new is started and messages in flight are received; what is still in flight after the drain is
+unresolved. Then the account is closed, and the clients are deregistered from the brokers.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from crescendo.model.mlmq_clients import QUEUE_KINDS, ClientKind
 from crescendo.wire.mlmq.operations import Refusal
 
 R = TypeVar("R")
-_STEP_S = 0.05
-_TOGETHER = 64  # that connect at the same time
+_POLL_S = 0.05
+_MAX_CONCURRENT_CONNECTS = 64
 _PREPARE_TIMEOUT_S = 15.0
-_LEAVE_TIMEOUT_S = 1.5
-_LATE_NS = 200_000_000
+_CLOSE_TIMEOUT_S = 1.5
+_GRACE_NS = 200_000_000
 
 
 class ClientRole(Protocol):
-    """What a client does from its beginning to its end."""
+    """What a client does from start to end."""
 
-    async def live(self, actor: Actor) -> None: ...
+    async def run(self, actor: Actor) -> None: ...
 
 
 class ClientGroup:
@@ -44,7 +44,7 @@ class ClientGroup:
 
     def __init__(
         self,
-        posts: Iterable[ClientIdentity],
+        identities: Iterable[ClientIdentity],
         brokers: list[str],
         tag: int,
         experiment: Experiment,
@@ -52,64 +52,64 @@ class ClientGroup:
     ) -> None:
         self.findings = ConservationFindings()
         self._experiment = experiment
-        self._journal = recording
-        self._several = experiment.peers.clients > 1
+        self._recording = recording
+        self._many_processes = experiment.peers.clients > 1
         shared: set[Hashable] = set()
-        if self._several:
+        if self._many_processes:
             shared = {f"queue {group.queue}" for group in experiment.clients if group.kind in QUEUE_KINDS}
         self.account = ConservationAccount(self.findings, frozenset(shared))
         self._queues: dict[str, PublicQueue] = {}
-        self._parts: dict[Hashable, ClientRole] = {}
+        self._roles: dict[Hashable, ClientRole] = {}
         self._tag = tag
-        self.actors = [Actor(post, brokers, tag, recording, self.account) for post in posts]
-        self._playing = [(actor, self._part_of(actor)) for actor in self.actors]
-        self._hours = WorkloadTimes(0, 0, 0, 0)
+        self.actors = [Actor(identity, brokers, tag, recording, self.account) for identity in identities]
+        self._assigned_roles = [(actor, self._role_of(actor)) for actor in self.actors]
+        self._times = WorkloadTimes(0, 0, 0, 0)
 
-    async def assemble(self) -> None:
-        """Connect and register everybody, and find the queues. Raises what a broker refuses, or that none is there."""
-        gate = asyncio.Semaphore(_TOGETHER)
+    async def connect(self) -> None:
+        """Connect and register all clients, and create the queues. Raises when a broker refuses or none answers."""
+        limit = asyncio.Semaphore(_MAX_CONCURRENT_CONNECTS)
 
-        async def enter(actor: Actor) -> None:
-            async with gate:
+        async def register(actor: Actor) -> None:
+            async with limit:
                 actor.client.timeout_s = _PREPARE_TIMEOUT_S
                 await actor.client.init()
-                await _patiently(actor.client.register)
+                await _retry_while_shed(actor.client.register)
 
-        await asyncio.gather(*map(enter, self.actors))
+        await asyncio.gather(*map(register, self.actors))
         for name, queue in self._queues.items():
-            made = await _patiently(partial(self.actors[0].client.create_queue, f"{name}-{self._tag:08x}"))
-            queue.id = made.queue
+            created = await _retry_while_shed(partial(self.actors[0].client.create_queue, f"{name}-{self._tag:08x}"))
+            queue.id = created.queue
 
-    async def perform(self, t0_ns: int, should_stop: Callable[[], bool], each_step: Callable[[int], None]) -> bool:
-        """Play until everybody is over. Whether nobody asked to stop before that."""
-        self._hours = self._hours_from(t0_ns)
+    async def run(self, t0_ns: int, should_stop: Callable[[], bool], each_step: Callable[[int], None]) -> bool:
+        """Run until every client has ended. False: stopped early."""
+        self._times = self._times_from(t0_ns)
         for actor in self.actors:
-            actor.hours = self._hours
-            actor.recording = True
-        pending = {asyncio.create_task(self._live(actor, part)) for actor, part in self._playing}
-        undisturbed = True
+            actor.times = self._times
+            actor.is_recording = True
+        pending = {asyncio.create_task(self._run_role(actor, role)) for actor, role in self._assigned_roles}
+        completed = True
         while pending:
-            done, pending = await asyncio.wait(pending, timeout=_STEP_S)
+            done, pending = await asyncio.wait(pending, timeout=_POLL_S)
             for task in done:
                 if not task.cancelled():
-                    task.result()  # a fault of ours must not look like a quiet client
+                    task.result()  # a bug must not look like an idle client
             now_ns = time.monotonic_ns()
             each_step(now_ns)
-            if undisturbed and should_stop():
-                undisturbed = False
-            if not undisturbed or now_ns > self._hours.over_ns + _LATE_NS:
+            if completed and should_stop():
+                completed = False
+            if not completed or now_ns > self._times.over_ns + _GRACE_NS:
                 for task in pending:
                     task.cancel()
         for queue in self._queues.values():
-            queue.close(self._hours)
+            queue.close(self._times)
         self.account.close()
-        return undisturbed
+        return completed
 
-    async def leave(self) -> None:
-        """Take the clients and their queues off the brokers, as far as that is quick, and hang up."""
+    async def close(self) -> None:
+        """Deregister the clients and delete their queues, as far as that is fast, and disconnect."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
-                await asyncio.gather(*map(self._go, self.actors), return_exceptions=True)
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await asyncio.gather(*map(self._deregister, self.actors), return_exceptions=True)
         for actor in self.actors:
             await actor.client.close()
 
@@ -117,59 +117,59 @@ class ClientGroup:
     def connects(self) -> int:
         return sum(actor.client.connects for actor in self.actors)
 
-    async def _go(self, actor: Actor) -> None:
-        actor.recording = False
-        actor.client.timeout_s = _LEAVE_TIMEOUT_S
-        if actor is self.actors[0] and not self._several:  # others may still be at the queue
+    async def _deregister(self, actor: Actor) -> None:
+        actor.is_recording = False
+        actor.client.timeout_s = _CLOSE_TIMEOUT_S
+        if actor is self.actors[0] and not self._many_processes:  # other processes may still use the queue
             for queue in self._queues.values():
-                await _patiently(partial(actor.client.delete_queue, queue.id))
-        await _patiently(actor.client.deregister)
+                await _retry_while_shed(partial(actor.client.delete_queue, queue.id))
+        await _retry_while_shed(actor.client.deregister)
 
-    async def _live(self, actor: Actor, part: ClientRole) -> None:
-        begins_ns = self._hours.t0_ns + actor.group.begins_ns(actor.post.index)
+    async def _run_role(self, actor: Actor, role: ClientRole) -> None:
+        start_ns = self._times.t0_ns + actor.group.begins_ns(actor.identity.index)
         try:
-            await asyncio.sleep(max(min(begins_ns, self._hours.end_ns) - time.monotonic_ns(), 0) / 1e9)
-            await part.live(actor)
+            await asyncio.sleep(max(min(start_ns, self._times.end_ns) - time.monotonic_ns(), 0) / 1e9)
+            await role.run(actor)
         except UnansweredError:
-            pass  # the time is over; the account knows what was under way
+            pass  # the deadline has passed; the account knows what was in flight
         except CrescendoError as err:
-            self.findings.leave_open(f"{actor.name} ended before its time: {err}")
+            self.findings.add_unresolved(f"{actor.name} ended early: {err}")
         finally:
-            if isinstance(part, PublicQueue):
-                part.ended(actor)
+            if isinstance(role, PublicQueue):
+                role.ended(actor)
 
-    def _hours_from(self, t0_ns: int) -> WorkloadTimes:
+    def _times_from(self, t0_ns: int) -> WorkloadTimes:
         phases = self._experiment.phases
         end_ns = t0_ns + int(phases.warmup) + int(phases.measure.duration or 0)
-        # Consumers in other processes wait until producers have given up, and all must be over before the drain is.
+        # Consumers in other processes wait until producers have given up, and all must end before the drain does.
         return WorkloadTimes(t0_ns, end_ns, end_ns + int(phases.drain) // 2, end_ns + int(phases.drain) * 4 // 5)
 
-    def _part_of(self, actor: Actor) -> ClientRole:
-        group, index = actor.group, actor.post.index
+    def _role_of(self, actor: Actor) -> ClientRole:
+        group, index = actor.group, actor.identity.index
         if group.kind in QUEUE_KINDS:
             queue = self._queues.get(group.queue)
             if queue is None:
-                queue = PublicQueue(group.queue, self.account, self.findings, shared=self._several)
+                queue = PublicQueue(group.queue, self.account, self.findings, shared=self._many_processes)
                 self._queues[group.queue] = queue
             queue.add(actor)
             return queue
         if group.kind == ClientKind.PAIRED:
-            pair = self._parts.setdefault((group.name, index // 2), Paired(self.findings))
+            pair = self._roles.setdefault((group.name, index // 2), Paired(self.findings))
             if isinstance(pair, Paired):
                 pair.add(actor)
             return pair
         if group.kind == ClientKind.ONE_WAY:
-            return self._parts.setdefault(group.name, OneWay(group.name, self.findings, self._experiment.seed))
-        return self._parts.setdefault(group.name, SimpleSend(self.findings))
+            return self._roles.setdefault(group.name, OneWay(group.name, self.findings, self._experiment.seed))
+        return self._roles.setdefault(group.name, SimpleSend(self.findings))
 
 
-async def _patiently(ask: Callable[[], Awaitable[R]]) -> R:
-    """What is not measured may be shed as often as it likes, for as long as anybody would wait."""
+async def _retry_while_shed(request: Callable[[], Awaitable[R]]) -> R:
+    """Requests outside the measurement are retried when shed, up to a limit."""
     deadline_s = time.monotonic() + _PREPARE_TIMEOUT_S
     while True:
         try:
-            return await ask()
+            return await request()
         except RefusedError as err:
             if err.reason is not Refusal.OVERLOADED or time.monotonic() > deadline_s:
                 raise
-            await asyncio.sleep(_STEP_S)
+            await asyncio.sleep(_POLL_S)

@@ -1,8 +1,8 @@
-"""What is in the content of a message that a workload sends?
+"""What does the content of a workload message consist of?
 
-First the stamp that every payload of Crescendo begins with, so that the ledger knows the message; then two counters of
-the workload's own: which stream of messages it belongs to (a token, a pair), and its number there. Packs and unpacks;
-what a number should have been is judged elsewhere.
+First the stamp that every Crescendo payload begins with, so that the ledger recognises the message; then two counters
+of the workload: the stream it belongs to (a token, a pair), and its number there. Packs and unpacks; the numbers are
+judged elsewhere.
 """
 
 import struct
@@ -13,7 +13,7 @@ from crescendo.model.payload import STAMP_BYTES
 from crescendo.wire.stamp import MAGIC, ONE_STAMP
 
 _COUNTERS = struct.Struct(">QQ")
-_FILLING = b"."
+_PADDING = b"."
 
 
 class MessageContent(NamedTuple):
@@ -26,16 +26,16 @@ class MessageContent(NamedTuple):
     number: int
 
 
-def pack(parcel: MessageContent, tag: int, size: int) -> bytes:
-    # A closed loop has no schedule: a message is meant to leave when it leaves.
-    stamp = ONE_STAMP.pack(MAGIC, parcel.sender, tag, parcel.seq, parcel.sent_ns, parcel.sent_ns)
-    return (stamp + _COUNTERS.pack(parcel.stream, parcel.number)).ljust(size, _FILLING)
+def pack(content: MessageContent, tag: int, size: int) -> bytes:
+    # A closed loop has no schedule: the intended time is the send time.
+    stamp = ONE_STAMP.pack(MAGIC, content.sender, tag, content.seq, content.sent_ns, content.sent_ns)
+    return (stamp + _COUNTERS.pack(content.stream, content.number)).ljust(size, _PADDING)
 
 
-def unpack(content: bytes, tag: int, size: int) -> MessageContent | None:
-    """None for what no client of this run has sent, or what is not as it was sent."""
-    if len(content) < STAMP_BYTES + COUNTER_BYTES:
+def unpack(payload: bytes, tag: int, size: int) -> MessageContent | None:
+    """None for a payload that no client of this run has sent, or that was altered."""
+    if len(payload) < STAMP_BYTES + COUNTER_BYTES:
         return None
-    magic, sender, stamped, seq, _, sent_ns = ONE_STAMP.unpack_from(content)
-    parcel = MessageContent(sender, seq, sent_ns, *_COUNTERS.unpack_from(content, STAMP_BYTES))
-    return parcel if (magic, stamped) == (MAGIC, tag) and content == pack(parcel, tag, size) else None
+    magic, sender, stamped_tag, seq, _, sent_ns = ONE_STAMP.unpack_from(payload)
+    content = MessageContent(sender, seq, sent_ns, *_COUNTERS.unpack_from(payload, STAMP_BYTES))
+    return content if (magic, stamped_tag) == (MAGIC, tag) and payload == pack(content, tag, size) else None

@@ -1,7 +1,7 @@
-"""How do two clients ask and answer?
+"""How do two clients exchange requests and responses?
 
-The first sends a request and waits for the answer that carries the request's context; then it asks again. The second
-answers whatever it is asked. Each knows which number must come next. The answerer is there for as long as the asker is.
+The first sends a request and waits for the answer that carries the request's context; then it sends the next. The
+second answers every request. Each knows which number must come next. The responder stays as long as the requester.
 """
 
 from crescendo.mlmq.client import Query
@@ -11,7 +11,7 @@ from crescendo.mlmq.workloads.counters import PairCounter
 
 
 class Paired:
-    """One pair. The client with the even place in its group asks."""
+    """One pair. The client with the even index in its group is the requester."""
 
     def __init__(self, findings: ConservationFindings) -> None:
         self._findings = findings
@@ -19,11 +19,11 @@ class Paired:
         self._over = False
 
     def add(self, actor: Actor) -> None:
-        self._members[self._asks(actor)] = actor
+        self._members[self._is_requester(actor)] = actor
         self._pair = PairCounter(f"{actor.group.name}/{self._number(actor)}", self._findings)
 
-    async def live(self, actor: Actor) -> None:
-        if not self._asks(actor):
+    async def run(self, actor: Actor) -> None:
+        if not self._is_requester(actor):
             await self._answer(actor)
             return
         try:
@@ -35,50 +35,52 @@ class Paired:
         partner, stream, priority = self._members[False], self._number(actor), actor.group.priority
         client = actor.client
         while not actor.draining:
-            number = self._pair.asks()
+            number = self._pair.next_request()
             context = await actor.send(
-                partner.place,
+                partner.destination,
                 stream,
                 number,
-                lambda content: client.send_request_to_client(partner.client.id, content, priority),
+                lambda payload: client.send_request_to_client(partner.client.id, payload, priority),
             )
             if context is None:
-                self._pair.takes_back()
+                self._pair.undo_request()
                 return
             await actor.pause()
             query = Query(queue=client.own_queue, context=context)
-            while (taken := await actor.take(query, actor.place)) is None:
+            while (taken := await actor.take(query, actor.destination)) is None:
                 await actor.pause()
-            message, parcel = taken
-            self._pair.is_own(parcel.stream, parcel.number, stream)
+            message, content = taken
+            self._pair.check_answer(content.stream, content.number, stream)
             if message.sender != partner.client.id:
-                self._findings.violate(f"{actor.name} was answered by client {message.sender}, not by its partner")
+                self._findings.add_violation(
+                    f"{actor.name} got an answer from client {message.sender}, not from its partner"
+                )
             await actor.pause()
 
     async def _answer(self, actor: Actor) -> None:
         partner, stream, priority = self._members[True], self._number(actor), actor.group.priority
         client, query = actor.client, Query(queue=actor.client.own_queue)
         while not self._over:
-            taken = await actor.take(query, actor.place)
+            taken = await actor.take(query, actor.destination)
             await actor.pause()
-            if taken is None or not self._pair.is_next(taken[1].stream, taken[1].number, stream):
+            if taken is None or not self._pair.check_request(taken[1].stream, taken[1].number, stream):
                 continue
-            message, parcel = taken
+            message, content = taken
             context = message.context
             if context is None:
-                self._findings.violate(f"{actor.name} was asked {parcel.number} without a context")
+                self._findings.add_violation(f"{actor.name} got request {content.number} without a context")
                 continue
 
-            async def respond(content: bytes, asker: int = message.sender, context: int = context) -> object:
-                return await client.send_response_to_client(asker, context, content, priority)
+            async def respond(payload: bytes, requester: int = message.sender, context: int = context) -> object:
+                return await client.send_response_to_client(requester, context, payload, priority)
 
-            await actor.send(partner.place, parcel.stream, parcel.number, respond)
+            await actor.send(partner.destination, content.stream, content.number, respond)
             await actor.pause()
 
     @staticmethod
-    def _asks(actor: Actor) -> bool:
-        return actor.post.index % 2 == 0
+    def _is_requester(actor: Actor) -> bool:
+        return actor.identity.index % 2 == 0
 
     @staticmethod
     def _number(actor: Actor) -> int:
-        return actor.post.index // 2
+        return actor.identity.index // 2

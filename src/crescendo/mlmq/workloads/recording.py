@@ -1,9 +1,9 @@
-"""What do clients leave in the recording?
+"""What do clients write to the recording?
 
 A row for every message sent, acknowledged and received, so that the ledger, the rates and the latencies are those of
-any other load; and a span for every request: the seed's `CSndReq`, with how it ended, and with its tiers where they are
-asked for. Rows are gathered and handed over together, because one by one they would cost as much as the requests.
-Counts what the statistics tell. Judges nothing.
+any other load; and a span for every request: the original's `CSndReq`, with its outcome, and with its tiers where they
+are recorded. Rows are buffered and written together, because one by one they would cost as much as the requests.
+Counts the values of the statistics. Judges nothing.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from crescendo.record.writer import RowSink
 OK, EMPTY, OVERLOADED, TIMEOUT, ERROR = "ok", "empty", "overloaded", "timeout", "error"
 REQUEST = "CSndReq"
 TIERS = ("receive", "queue wait", "pool wait", "database", "send", "wait for a message")
-"""In the order of the times that a broker tells. A tier is called by its request, a slash and its own name."""
+"""In the order of the times that a broker reports. The action of a tier is its request, a slash and its own name."""
 
 _NAMES = {kind.__name__: name.removesuffix("Request") for kind, name in REQUESTS.items()}
 _FIRST_ATTEMPT = 1
@@ -30,7 +30,7 @@ _FLUSH_ROWS = 4096
 
 
 class Span(NamedTuple):
-    """One request of one client, judged."""
+    """One request of one client, with its outcome."""
 
     t_ns: int
     source: str
@@ -39,8 +39,8 @@ class Span(NamedTuple):
     outcome: str
 
 
-def judged(exchange: Exchange, timeout_ns: int) -> tuple[str, int]:
-    """How a request ended, and how long it took apart from the wait that it asked for."""
+def classify(exchange: Exchange, timeout_ns: int) -> tuple[str, int]:
+    """The outcome of a request, and its duration without the wait that it requested."""
     waited_ns = exchange.times.wait_ns if exchange.times is not None else 0
     duration_ns = exchange.duration_ns - waited_ns
     if exchange.outcome in {OK, EMPTY}:
@@ -51,7 +51,7 @@ def judged(exchange: Exchange, timeout_ns: int) -> tuple[str, int]:
 
 
 class WorkloadRecording:
-    """Gathers rows for one process."""
+    """Buffers the rows of one process."""
 
     def __init__(self, log: RowSink) -> None:
         self._log = log
@@ -61,43 +61,45 @@ class WorkloadRecording:
         self._spans: dict[str, list[Span]] = {}
         self._tiers: dict[str, list[tuple[Any, ...]]] = {}
         self._arrivals: Counter[int] = Counter()
-        self._highest: dict[tuple[int, int], int] = {}  # receiver, sender: the latest number that came
+        self._highest: dict[tuple[int, int], int] = {}  # receiver, sender: the highest number received
         self.outcomes: Counter[str] = Counter()
-        self.sent = self.stored = self.received = self.strange = 0
+        self.sent = self.stored = self.received = self.unreadable = 0
         self.durations = Distribution()
-        self._gathered = 0
+        self._buffered_rows = 0
 
-    def leave(self, parcel: MessageContent, size: int, stored_ns: int | None) -> None:
-        """A message was sent, and stored unless nobody knows."""
+    def record_sent(self, content: MessageContent, size: int, stored_ns: int | None) -> None:
+        """A message was sent; `stored_ns` is None when it is unknown whether it was stored."""
         self.sent += 1
-        self._sent.append((parcel.sender, parcel.seq, parcel.sent_ns, size))
+        self._sent.append((content.sender, content.seq, content.sent_ns, size))
         if stored_ns is not None:
             self.stored += 1
-            self._settled.append((parcel.sender, parcel.seq, parcel.sent_ns, stored_ns))
-        self._gather()
+            self._settled.append((content.sender, content.seq, content.sent_ns, stored_ns))
+        self._count_row()
 
-    def arrive(self, receiver: int, parcel: MessageContent | None, size: int, redelivered: bool, now_ns: int) -> None:
-        """A message was received; one that cannot be read is corrupt."""
+    def record_received(
+        self, receiver: int, content: MessageContent | None, size: int, redelivered: bool, now_ns: int
+    ) -> None:
+        """A message was received; an unreadable one is corrupt."""
         arrival = self._arrivals[receiver]
         self._arrivals[receiver] += 1
-        if parcel is None:
-            self.strange += 1
+        if content is None:
+            self.unreadable += 1
             self._received.append((receiver, 0, 0, 0, now_ns, arrival, size, int(Flag.CORRUPT)))
         else:
             self.received += 1
             flags = Flag.REDELIVERED if redelivered else Flag(0)
-            if parcel.seq < self._highest.get((receiver, parcel.sender), 0):
+            if content.seq < self._highest.get((receiver, content.sender), 0):
                 flags |= Flag.OUT_OF_ORDER
             else:
-                self._highest[receiver, parcel.sender] = parcel.seq
+                self._highest[receiver, content.sender] = content.seq
             self._received.append(
-                (receiver, parcel.sender, parcel.seq, parcel.sent_ns, now_ns, arrival, size, int(flags))
+                (receiver, content.sender, content.seq, content.sent_ns, now_ns, arrival, size, int(flags))
             )
-        self._gather()
+        self._count_row()
 
-    def request(self, source: str, exchange: Exchange, timeout_ns: int, breakup: bool) -> None:
+    def record_request(self, source: str, exchange: Exchange, timeout_ns: int, breakup: bool) -> None:
         """A request ended."""
-        outcome, duration_ns = judged(exchange, timeout_ns)
+        outcome, duration_ns = classify(exchange, timeout_ns)
         self.outcomes[outcome] += 1
         self.durations.add_one(duration_ns)
         kind = _NAMES[exchange.kind]
@@ -106,11 +108,11 @@ class WorkloadRecording:
         if breakup and exchange.times is not None and (network_ns := exchange.network_ns) is not None:
             row = (exchange.ended_ns, source, useful, outcome, network_ns, *exchange.times)
             self._tiers.setdefault(kind, []).append(row)
-        self._gather()
+        self._count_row()
 
     def flush(self) -> None:
-        """Hand over what was gathered."""
-        self._gathered = 0
+        """Write the buffered rows."""
+        self._buffered_rows = 0
         if self._sent:
             sender, seq, sent_ns, size = _columns(self._sent)
             self._log.append(SENT, len(seq), sender, seq, _FIRST_ATTEMPT, sent_ns, sent_ns, size)
@@ -150,9 +152,9 @@ class WorkloadRecording:
             "",
         )
 
-    def _gather(self) -> None:
-        self._gathered += 1
-        if self._gathered >= _FLUSH_ROWS:
+    def _count_row(self) -> None:
+        self._buffered_rows += 1
+        if self._buffered_rows >= _FLUSH_ROWS:
             self.flush()
 
 

@@ -1,7 +1,7 @@
-"""How does one client alone send so many messages, and take them back?
+"""How does one client alone send N messages and take them back?
 
-All of them to its own queue, one after the other, then all of them out again: nobody else is in the way, so what a send
-takes and what a receive takes stand apart. They come back in the order in which they left.
+All of them to its own queue, one after the other, then all of them out again: no other client interferes, so the cost
+of a send and the cost of a receive are separate. They must be received in the order in which they were sent.
 """
 
 from crescendo.mlmq.client import Query
@@ -10,33 +10,33 @@ from crescendo.mlmq.workloads.actor import Actor
 
 
 class SimpleSend:
-    """What each client of such a group does."""
+    """The role of each client of such a group."""
 
     def __init__(self, findings: ConservationFindings) -> None:
         self._findings = findings
 
-    async def live(self, actor: Actor) -> None:
+    async def run(self, actor: Actor) -> None:
         sent = await self._send(actor)
         query, due = Query(queue=actor.client.own_queue), 0
         while due < sent:
-            taken = await actor.take(query, actor.place)
+            taken = await actor.take(query, actor.destination)
             await actor.pause()
             if taken is None:
                 continue
             if taken[1].number != due:
-                self._findings.violate(f"{actor.name} got its message {taken[1].number} where {due} was due")
+                self._findings.add_violation(f"{actor.name} received message {taken[1].number}, expected {due}")
             due += 1
 
     @staticmethod
     async def _send(actor: Actor) -> int:
-        """How many were stored."""
+        """Send all messages; returns how many were stored."""
         client, priority, sent = actor.client, actor.group.priority, 0
         while sent < (actor.group.messages or 0) and not actor.draining:
             stored = await actor.send(
-                actor.place,
-                actor.post.index,
+                actor.destination,
+                actor.identity.index,
                 sent,
-                lambda content: client.send_message_to_client(client.id, content, priority),
+                lambda payload: client.send_message_to_client(client.id, payload, priority),
             )
             sent += stored is not None
             await actor.pause()

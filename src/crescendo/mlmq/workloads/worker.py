@@ -1,7 +1,7 @@
-"""How does a process of clients live from its first note to its last?
+"""How does a client process run, from its first note to its last?
 
-As senders do: it begins at the moment all share, has an end of its own, and says how it went when the recording is
-closed. The event loop runs only while there is something to do on it.
+Like a sender: it starts at the common start time, ends by itself, and reports its statistics when the recording is
+closed. The event loop runs only while there is work for it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
 from crescendo.control.peer_loop import PeerLoop
 from crescendo.load.engine.statistics import RateMeter
-from crescendo.mlmq.workloads.assignment import WorkloadAssignment, posts_of
+from crescendo.mlmq.workloads.assignment import WorkloadAssignment, client_identities
 from crescendo.mlmq.workloads.client_group import ClientGroup
 from crescendo.mlmq.workloads.recording import EMPTY, ERROR, OK, OVERLOADED, TIMEOUT, WorkloadRecording
 from crescendo.model.errors import LostError
@@ -29,16 +29,16 @@ _OUTCOMES = {OK: "useful", EMPTY: "empty", OVERLOADED: "overloaded", TIMEOUT: "t
 
 
 class ClientWorker(PeerLoop):
-    """One peer process and its clients. To the conductor it is a sender: it begins at t0 and has an end of its own."""
+    """One peer process and its clients. To the conductor it is a sender: it starts at t0 and ends by itself."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer)
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._recorder: Recorder | None = None
-        self._journal: WorkloadRecording | None = None
-        self._company: ClientGroup | None = None
-        self._begun: tuple[int, float] | None = None  # the clock, and the CPU time that was spent by then
-        self._pulse = RateMeter(time.monotonic_ns())
+        self._recording: WorkloadRecording | None = None
+        self._group: ClientGroup | None = None
+        self._started: tuple[int, float] | None = None  # the clock, and the CPU time spent by then
+        self._rate_meter = RateMeter(time.monotonic_ns())
         self._reported_ns = 0
 
     def run(self) -> None:
@@ -49,24 +49,24 @@ class ClientWorker(PeerLoop):
         given = WorkloadAssignment.from_payload(assignment)
         experiment = experiment_from(given.experiment)
         self._recorder = Recorder(Path(given.run_dir), given.peer)
-        self._journal = WorkloadRecording(self._recorder)
-        posts = posts_of(given, experiment)
-        self._company = ClientGroup(posts, given.brokers, given.tag, experiment, self._journal)
-        self._runner.run(self._company.assemble())
+        self._recording = WorkloadRecording(self._recorder)
+        identities = client_identities(given, experiment)
+        self._group = ClientGroup(identities, given.brokers, given.tag, experiment, self._recording)
+        self._runner.run(self._group.connect())
 
     def _start(self, t0_ns: int) -> None:
-        company = self._company
-        if company is None:
+        group = self._group
+        if group is None:
             return
-        self._begun = t0_ns, time.process_time()
-        undisturbed = self._runner.run(company.perform(t0_ns, self.should_stop, self._step))
-        self._tell(company, undisturbed)
+        self._started = t0_ns, time.process_time()
+        completed = self._runner.run(group.run(t0_ns, self.should_stop, self._step))
+        self._record_findings(group, completed)
         self._shut_down()
         if self._stop_request is None:
             self._peer.finish(self._statistics)
 
     def _step(self, now_ns: int) -> None:
-        recorder, recording = self._recorder, self._journal
+        recorder, recording = self._recorder, self._recording
         if recorder is None or recording is None or now_ns - self._reported_ns < _REPORT_NS:
             return
         self._reported_ns = now_ns
@@ -75,44 +75,44 @@ class ClientWorker(PeerLoop):
         self._statistics = self._measured(now_ns)
         self._peer.report(self._statistics)
 
-    def _tell(self, company: ClientGroup, undisturbed: bool) -> None:
-        """Say what the books show, in an event and in the last statistics."""
-        found = company.findings
-        if not undisturbed:
-            found.leave_open("the clients were stopped before their time was over")
-        if self._recorder is None or self._journal is None:
+    def _record_findings(self, group: ClientGroup, completed: bool) -> None:
+        """Record the findings, in an event and in the last statistics."""
+        findings = group.findings
+        if not completed:
+            findings.add_unresolved("the clients were stopped early")
+        if self._recorder is None or self._recording is None:
             raise LostError("no recording to write to")
-        self._journal.flush()
+        self._recording.flush()
         now_ns = time.monotonic_ns()
         detail = {
-            "violations": found.violations,
-            "violated": found.violated,
-            "unresolved": found.unresolved,
-            "untold": found.untold,
+            "violations": findings.violations,
+            "violated": findings.violation_texts,
+            "unresolved": findings.unresolved,
+            "untold": findings.unresolved_texts,
         }
         source = self._peer.identity.id
         self._recorder.append(EVENTS, 1, now_ns, source, "conservation", json.dumps(detail))
         self._statistics = self._measured(now_ns)
 
     def _measured(self, now_ns: int) -> Statistics:
-        recording, company = self._journal, self._company
-        if recording is None or company is None or self._begun is None:
+        recording, group = self._recording, self._group
+        if recording is None or group is None or self._started is None:
             return Statistics(t_ns=now_ns)
-        rate, cores = self._pulse.sample(now_ns, recording.sent)
-        cpu_s = time.process_time() - self._begun[1]
+        rate, cores = self._rate_meter.sample(now_ns, recording.sent)
+        cpu_s = time.process_time() - self._started[1]
         values = {
             "requests": recording.outcomes.total(),
             **{name: recording.outcomes[outcome] for outcome, name in _OUTCOMES.items()},
             "stored": recording.stored,
             "received": recording.received,
-            "unreadable": recording.strange,
-            "violations": company.findings.violations,
-            "unresolved": company.findings.unresolved,
-            "under_way": company.account.under_way,
-            "clients": len(company.actors),
-            "connects": company.connects,
+            "unreadable": recording.unreadable,
+            "violations": group.findings.violations,
+            "unresolved": group.findings.unresolved,
+            "under_way": group.account.in_flight,
+            "clients": len(group.actors),
+            "connects": group.connects,
             "cpu_seconds": cpu_s,
-            "busy_share": cpu_s / max((now_ns - self._begun[0]) / 1e9, 1e-9),
+            "busy_share": cpu_s / max((now_ns - self._started[0]) / 1e9, 1e-9),
         }
         p99_ns = recording.durations.fold(99.0)
         return Statistics(
@@ -120,9 +120,9 @@ class ClientWorker(PeerLoop):
         )
 
     def _shut_down(self) -> None:
-        company, self._company = self._company, None
+        group, self._group = self._group, None
         recorder, self._recorder = self._recorder, None
-        if company is not None:
-            self._runner.run(company.leave())
+        if group is not None:
+            self._runner.run(group.close())
         if recorder is not None:
             recorder.close()

@@ -153,7 +153,7 @@ class Mlmq:
         endpoints = {MLMQ: url_of(tuple(listen for listen, _ in addresses))}
         for number, (_, http) in enumerate(addresses, 1):
             endpoints[_ports_of(number)[1]] = f"http://{http}"
-        argv = (sys.executable, "-m", "crescendo.cli.brokers", str(directory / _PLAN))
+        argv = (sys.executable, "-m", "crescendo.mlmq.broker_group", str(directory / _PLAN))
         return Blueprint(
             files, (Launch(self.name, argv),), endpoints, secrets=frozenset({_PASSWORD}), external_dirs=(fallback_dir,)
         )  # fmt: skip

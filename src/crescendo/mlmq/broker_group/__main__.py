@@ -1,14 +1,14 @@
 """How does a group of MLMQ brokers run as one process of a system?
 
-`python -m crescendo.cli.brokers PLAN`, as `systems/kinds/mlmq.py` starts it. Not a verb: users start a broker with
-`crescendo broker`, and a whole system with `crescendo system up mlmq`. Decides nothing; the broker group does.
+`python -m crescendo.mlmq.broker_group PLAN`, as `systems/kinds/mlmq.py` starts it. Not a CLI command: users start one
+broker with `crescendo broker`, and a whole system with `crescendo system up mlmq`. Decides nothing; the group does.
 """
 
 import logging
 import sys
 from pathlib import Path
 
-from crescendo.mlmq.broker_group import read_plan, serve
+from crescendo.mlmq.broker_group.group import read_plan, serve
 from crescendo.model.errors import CrescendoError
 from crescendo.processes.die_with_parent import die_with_parent
 
