@@ -1,4 +1,4 @@
-"""What others than ourselves say of a broker: the operating system, and its own management by the standard library."""
+"""How the operating system and a broker's own management see the broker, without any of our code."""
 
 import json
 import tempfile
@@ -12,17 +12,17 @@ from urllib.parse import quote, urlsplit
 import psutil
 
 AWKWARD_PASSWORD = "a,b:c=d#e!f\\g$h${i}j&k<l>m\"n'o%p@q/r"
-"""Holds whatever property files, XML, JSON, Spring, JAAS and URLs give a meaning to."""
+"""Contains every character with a special meaning in property files, XML, JSON, Spring, JAAS and URLs."""
 
 
 def listening_addresses(pid: int) -> dict[int, str]:
-    """Port -> address, as the kernel has them."""
-    found = psutil.Process(pid).net_connections(kind="inet")
-    return {one.laddr.port: one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN}
+    """Port -> address, as the kernel reports them."""
+    sockets = psutil.Process(pid).net_connections(kind="inet")
+    return {found.laddr.port: found.laddr.ip for found in sockets if found.status == psutil.CONN_LISTEN}
 
 
 def traces_of(pid: int, directory: Path) -> list[str]:
-    """What is still there of a process that should be gone."""
+    """What is left of a process that should be gone."""
     left = [f"process {pid}"] if psutil.pid_exists(pid) else []
     left += [str(directory)] if directory.exists() else []
     left += [str(path) for path in Path(tempfile.gettempdir()).glob(f"hsperfdata_*/{pid}")]
@@ -30,11 +30,11 @@ def traces_of(pid: int, directory: Path) -> list[str]:
     return left
 
 
-def ask(url: str, path: str, *, user: str = "crescendo", password: str = AWKWARD_PASSWORD) -> tuple[int, Any]:
-    """The status and the JSON that the broker's management answers."""
-    where = urlsplit(url)
+def get_json(url: str, path: str, *, user: str = "crescendo", password: str = AWKWARD_PASSWORD) -> tuple[int, Any]:
+    """The status and the JSON of an answer of the broker's management."""
+    parts = urlsplit(url)
     request = urllib.request.Request(
-        f"http://{where.hostname}:{where.port}{where.path}" + quote(path, safe="/:=,*?&"),
+        f"http://{parts.hostname}:{parts.port}{parts.path}" + quote(path, safe="/:=,*?&"),
         headers={"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()},
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,4 +1,4 @@
-"""Who comes in through the TLS listeners of a system: foreign clients and our own, with all kinds of certificates."""
+"""Which clients may connect to the TLS listeners of a system: foreign ones and our own, with various certificates."""
 
 import stat
 from dataclasses import replace
@@ -10,48 +10,48 @@ import pytest
 from crescendo.client.amqp10 import Amqp10Client, pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.systems.instance import RunningInstance
-from secure_clients import BODY, doors_of, passed, stranger, why_not
+from secure_clients import BODY, pass_over_tls, refusal, self_signed, tls_listeners
 
 REQUIRED, OPTIONAL = {"client_certificates": "required"}, {"client_certificates": "optional"}
 
 
-def check_who_comes_in(
+def check_who_may_connect(
     instance: RunningInstance, tls: Any, schemes: set[str], directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who has the certificates comes in, and nobody else."""
-    unknown_ca, unknown_key = stranger(directory)
-    doors = {door.scheme: door for door in doors_of(instance)}
-    assert set(doors) == schemes
-    for door in doors.values():
-        assert passed(door) == BODY
+    """Clients with the right certificates may connect, and no others."""
+    unknown_ca, unknown_key = self_signed(directory)
+    listeners = {listener.scheme: listener for listener in tls_listeners(instance)}
+    assert set(listeners) == schemes
+    for listener in listeners.values():
+        assert pass_over_tls(listener) == BODY
         caplog.clear()
-        complaint = why_not(replace(door, ca=unknown_ca))
-        assert complaint
-        assert "verify failed" in complaint + caplog.text  # stomp.py says it in its log only
-    door = next(iter(doors.values()))  # what clients must show is the same for all listeners
-    assert bool(why_not(door.nameless)) == (tls == REQUIRED)
-    assert bool(why_not(replace(door, certificate=unknown_ca, key=unknown_key))) == isinstance(tls, dict)
-    if "amqps" in doors:
-        _our_client_says_the_same(instance, unknown_ca, required=tls == REQUIRED)
-    _keys_are_ours_alone(instance)
+        reason = refusal(replace(listener, ca=unknown_ca))
+        assert reason
+        assert "verify failed" in reason + caplog.text  # stomp.py only logs it
+    listener = next(iter(listeners.values()))  # all listeners require the same of their clients
+    assert bool(refusal(listener.without_certificate)) == (tls == REQUIRED)
+    assert bool(refusal(replace(listener, certificate=unknown_ca, key=unknown_key))) == isinstance(tls, dict)
+    if "amqps" in listeners:
+        _check_our_client(instance, unknown_ca, required=tls == REQUIRED)
+    _check_key_files(instance)
 
 
-def _our_client_says_the_same(instance: RunningInstance, unknown_ca: Path, *, required: bool) -> None:
+def _check_our_client(instance: RunningInstance, unknown_ca: Path, *, required: bool) -> None:
     url = instance.endpoints["amqps"]
     pass_a_message(url, "tls-proof", 30.0)
     with pytest.raises(PeerError, match="certificate verify failed: "):
         Amqp10Client(url.partition("?")[0] + f"?ca={unknown_ca}", 30.0)
-    nameless = url.partition("&cert=")[0]
+    without_certificate = url.partition("&cert=")[0]
     if required:
         with pytest.raises(PeerError, match=r"(certificate required|bad certificate|handshake failure|closed)"):
-            Amqp10Client(nameless, 30.0)
+            Amqp10Client(without_certificate, 30.0)
     else:
-        Amqp10Client(nameless, 30.0).close()
+        Amqp10Client(without_certificate, 30.0).close()
 
 
-def _keys_are_ours_alone(instance: RunningInstance) -> None:
-    papers = sorted((instance.directory / "tls").iterdir())
-    assert {stat.S_IMODE(path.stat().st_mode) for path in papers} == {0o600}
-    # The authority's own key is nowhere, and none of the others is in what everybody may see.
+def _check_key_files(instance: RunningInstance) -> None:
+    files = sorted((instance.directory / "tls").iterdir())
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    # The authority's own key is not on disk, and no other key is in the public facts.
     assert not list(instance.directory.rglob("ca.key"))
     assert "PRIVATE KEY" not in str(instance.facts)

@@ -1,4 +1,4 @@
-"""Clients that other people wrote, each sending to a broker and receiving from it. They know nothing of our codecs."""
+"""Third-party clients that send to a broker and receive from it. They share nothing with our codecs."""
 
 import queue
 import uuid
@@ -14,11 +14,11 @@ from proton.utils import BlockingConnection
 
 import stomp
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Capability(LinkOption):
-    """Says at the broker's end of a link that it is a queue or a topic."""
+    """Declares the terminus at the broker's end of a link a queue or a topic."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -34,9 +34,9 @@ class Capability(LinkOption):
 def through_amqp10(
     url: str, address: str, bodies: Sequence[str], *, receivers: int = 1, capability: str, presettled: bool = False
 ) -> list[list[str]]:
-    """Send with Proton, and return what each receiver got. On a topic everyone gets all, on a queue they share.
+    """Send with Proton, and return what each receiver got: on a topic all messages, on a queue a share of them.
 
-    A router has no place for a message, and accepts none before its receiver does: to it one must send pre-settled.
+    A router stores no messages and accepts none before its receiver does, so messages to it must be pre-settled.
     """
     options = [Capability(capability)]
     connection = _proton(url)
@@ -47,15 +47,15 @@ def through_amqp10(
         ]
         sender = connection.create_sender(address, options=[*options, AtMostOnce()] if presettled else options)
         for body in bodies:
-            sender.send(Message(body=body, durable=True), timeout=PATIENCE_S)
-        got: list[list[str]] = []
+            sender.send(Message(body=body, durable=True), timeout=TIMEOUT_S)
+        received: list[list[str]] = []
         for link in links:
-            got.append([])
+            received.append([])
             for _ in range(len(bodies) if capability == "topic" else len(bodies) // receivers):
-                got[-1].append(link.receive(timeout=PATIENCE_S).body)
+                received[-1].append(link.receive(timeout=TIMEOUT_S).body)
                 if not presettled:
                     link.accept()
-        return got
+        return received
     finally:
         connection.close()
 
@@ -66,75 +66,75 @@ def send_amqp10(url: str, address: str, bodies: Sequence[str]) -> None:
     try:
         sender = connection.create_sender(address)
         for body in bodies:
-            sender.send(Message(body=body, durable=True), timeout=PATIENCE_S)
+            sender.send(Message(body=body, durable=True), timeout=TIMEOUT_S)
     finally:
         connection.close()
 
 
 def through_stomp(url: str, destination: str, bodies: Sequence[str]) -> list[str]:
     """Send and receive with stomp.py."""
-    where = urlsplit(url)
-    arrived: queue.Queue[str] = queue.Queue()
+    parts = urlsplit(url)
+    received_bodies: queue.Queue[str] = queue.Queue()
 
     class Listener(stomp.ConnectionListener):  # type: ignore[misc]
         def on_message(self, frame: Any) -> None:
-            arrived.put(frame.body)
+            received_bodies.put(frame.body)
 
-    connection = stomp.Connection12([(where.hostname, where.port)])
+    connection = stomp.Connection12([(parts.hostname, parts.port)])
     connection.set_listener("", Listener())
-    connection.connect(*_credentials(where), wait=True)
+    connection.connect(*_credentials(parts), wait=True)
     try:
         connection.subscribe(destination, id="1", ack="auto")
         for body in bodies:
             connection.send(destination, body, headers={"persistent": "true"})
-        return [arrived.get(timeout=PATIENCE_S) for _ in bodies]
+        return [received_bodies.get(timeout=TIMEOUT_S) for _ in bodies]
     finally:
         connection.disconnect()
 
 
 def through_mqtt(url: str, topic: str, bodies: Sequence[str]) -> list[str]:
     """Publish and receive with paho."""
-    where = urlsplit(url)
+    parts = urlsplit(url)
     subscribed: queue.Queue[bool] = queue.Queue()
-    arrived: queue.Queue[str] = queue.Queue()
+    received_bodies: queue.Queue[str] = queue.Queue()
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=uuid.uuid4().hex)
-    client.username_pw_set(*_credentials(where))
+    client.username_pw_set(*_credentials(parts))
     client.on_connect = lambda *_: client.subscribe(topic, qos=1)
     client.on_subscribe = lambda *_: subscribed.put(True)
-    client.on_message = lambda _client, _data, message: arrived.put(message.payload.decode())
-    client.connect(where.hostname or "", where.port or 0)
+    client.on_message = lambda _client, _data, message: received_bodies.put(message.payload.decode())
+    client.connect(parts.hostname or "", parts.port or 0)
     client.loop_start()
     try:
-        subscribed.get(timeout=PATIENCE_S)
+        subscribed.get(timeout=TIMEOUT_S)
         for body in bodies:
             client.publish(topic, body, qos=1)
-        return [arrived.get(timeout=PATIENCE_S) for _ in bodies]
+        return [received_bodies.get(timeout=TIMEOUT_S) for _ in bodies]
     finally:
         client.disconnect()
         client.loop_stop()
 
 
 def through_amqp091(url: str, name: str, bodies: Sequence[str]) -> list[str]:
-    """Publish to a queue that is there, and get from it, with pika."""
-    where = urlsplit(url)
-    credentials = pika.PlainCredentials(*_credentials(where))
-    with pika.BlockingConnection(pika.ConnectionParameters(where.hostname, where.port, "/", credentials)) as connection:
+    """Publish to an existing queue and get from it, with pika."""
+    parts = urlsplit(url)
+    credentials = pika.PlainCredentials(*_credentials(parts))
+    with pika.BlockingConnection(pika.ConnectionParameters(parts.hostname, parts.port, "/", credentials)) as connection:
         channel = connection.channel()
         channel.tx_select()
         for body in bodies:
             channel.basic_publish("", name, body.encode(), mandatory=True)
         channel.tx_commit()
-        got = [channel.basic_get(name, auto_ack=True)[2].decode() for _ in bodies]
+        received = [channel.basic_get(name, auto_ack=True)[2].decode() for _ in bodies]
         channel.tx_commit()
-        return got
+        return received
 
 
 def _proton(url: str) -> BlockingConnection:
-    where = urlsplit(url)
-    user, password = _credentials(where)
+    parts = urlsplit(url)
+    user, password = _credentials(parts)
     return BlockingConnection(
-        f"amqp://{where.hostname}:{where.port}",
-        timeout=PATIENCE_S,
+        f"amqp://{parts.hostname}:{parts.port}",
+        timeout=TIMEOUT_S,
         user=user or None,
         password=password or None,
         allowed_mechs="PLAIN" if user else "ANONYMOUS",
@@ -142,5 +142,5 @@ def _proton(url: str) -> BlockingConnection:
     )
 
 
-def _credentials(where: SplitResult) -> tuple[str, str]:
-    return unquote(where.username or ""), unquote(where.password or "")
+def _credentials(parts: SplitResult) -> tuple[str, str]:
+    return unquote(parts.username or ""), unquote(parts.password or "")

@@ -1,4 +1,4 @@
-"""A kind of system whose program is a few lines of Python, to see what the engine does with programs that misbehave."""
+"""A kind of system whose program is a few lines of Python, to test how instances handle programs that misbehave."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class PlainKind:
         return self.find(None, None)
 
     def plan(self, settings: Any, _found: Installation, directory: Path, ports: Mapping[str, int]) -> Blueprint:
-        # The system's interpreter: the one of the virtual environment may be out of reach for other accounts.
+        # The system's interpreter: other accounts may not be able to reach that of the virtual environment.
         argv = ("/usr/bin/python3", "-c", self._program, str(ports["amqp"]), str(directory))
         files = {"secret.txt": settings.password, "deep/down/file.txt": "x"}
         url = f"amqp://{settings.user}:{settings.password}@127.0.0.1:{ports['amqp']}"
@@ -40,4 +40,4 @@ class PlainKind:
 
     def probe(self, endpoints: Mapping[str, str], _settings: Any) -> None:
         if not accepts(urlsplit(endpoints["amqp"]).port or 0):
-            raise PeerError("nobody listens")
+            raise PeerError("no process listens")

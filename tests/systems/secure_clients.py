@@ -1,4 +1,4 @@
-"""Clients that other people wrote, over TLS: each passes one message, with the certificates it is given."""
+"""Third-party clients over TLS: each passes one message, with the certificates it is given."""
 
 import contextlib
 import gc
@@ -25,16 +25,16 @@ from proton.utils import BlockingConnection
 import stomp
 from crescendo.systems.instance import RunningInstance
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 HOST = "127.0.0.1"
 BODY = "through tls"
-_LONG_AGO, _LONG_HENCE = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_VALID_FROM, _VALID_UNTIL = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 SCHEMES = ("amqps", "amqp091s", "stomp+ssl", "mqtts")
 
 
 @dataclass(frozen=True)
-class Door:
-    """Where a listener is, who may come in, and what to trust and show."""
+class TlsListener:
+    """A TLS listener: its port, its user, the CA to trust and the certificate to present."""
 
     scheme: str
     port: int
@@ -45,8 +45,8 @@ class Door:
     key: Path | None = None
 
     @property
-    def nameless(self) -> "Door":
-        """The same, with nothing to show."""
+    def without_certificate(self) -> "TlsListener":
+        """The same, without a client certificate."""
         return replace(self, certificate=None, key=None)
 
     @property
@@ -57,8 +57,8 @@ class Door:
         return context
 
 
-def doors_of(instance: RunningInstance) -> list[Door]:
-    """The TLS listeners, read from the URLs alone: they are all that a client gets."""
+def tls_listeners(instance: RunningInstance) -> list[TlsListener]:
+    """The TLS listeners, from the URLs alone: a client gets nothing else."""
     found = []
     for scheme in SCHEMES:
         if scheme in instance.endpoints:
@@ -66,20 +66,20 @@ def doors_of(instance: RunningInstance) -> list[Door]:
             files = {name: Path(values[0]) for name, values in parse_qs(parts.query).items()}
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
             found.append(
-                Door(scheme, parts.port or 0, user, password, files["ca"], files.get("cert"), files.get("key"))
+                TlsListener(scheme, parts.port or 0, user, password, files["ca"], files.get("cert"), files.get("key"))
             )
     return found
 
 
-def stranger(directory: Path, host: str = HOST) -> tuple[Path, Path]:
-    """A certificate that nobody but itself has signed, and its key."""
+def self_signed(directory: Path, host: str = HOST) -> tuple[Path, Path]:
+    """A self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stranger")])
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    with_dates = made.not_valid_before(_LONG_AGO).not_valid_after(_LONG_HENCE)
+    draft = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    with_dates = draft.not_valid_before(_VALID_FROM).not_valid_after(_VALID_UNTIL)
     signed = with_dates.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    place = x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))])
-    signed = signed.add_extension(place, critical=False)
+    host_name = x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))])
+    signed = signed.add_extension(host_name, critical=False)
     certificate, secret = directory / "stranger.pem", directory / "stranger.key"
     certificate.write_bytes(signed.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     secret.write_bytes(
@@ -88,106 +88,110 @@ def stranger(directory: Path, host: str = HOST) -> tuple[Path, Path]:
     return certificate, secret
 
 
-def passed(door: Door) -> str:
-    """Send one message with the client of that protocol and return what came back. Raises when it is not let in."""
-    return {"amqps": _proton, "amqp091s": _pika, "stomp+ssl": _stomp, "mqtts": _paho}[door.scheme](door)
+def pass_over_tls(listener: TlsListener) -> str:
+    """Send one message with the client of that protocol and return the received one. Raises when it is refused."""
+    return {"amqps": _proton, "amqp091s": _pika, "stomp+ssl": _stomp, "mqtts": _paho}[listener.scheme](listener)
 
 
-def why_not(door: Door) -> str:
-    """The client's complaint; empty when there is none."""
-    complaint = ""
+def refusal(listener: TlsListener) -> str:
+    """The client's error; empty when there is none."""
+    error = ""
     with warnings.catch_warnings():
-        # Some of these clients forget their socket when they are refused. Ours uses no socket of this class.
+        # Some of these clients leak their socket when they are refused. Ours uses no socket of this class.
         warnings.filterwarnings("ignore", "unclosed <ssl.SSLSocket", ResourceWarning)
         try:
-            passed(door)
+            pass_over_tls(listener)
         except Exception as err:
-            complaint = repr(err)
+            error = repr(err)
         gc.collect()
-    return complaint
+    return error
 
 
-def _proton(door: Door) -> str:
+def _proton(listener: TlsListener) -> str:
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
-    domain.set_trusted_ca_db(str(door.ca))
-    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME, str(door.ca))
-    if door.certificate is not None:
-        domain.set_credentials(str(door.certificate), str(door.key), None)
-    who = {"user": door.user, "password": door.password, "allowed_mechs": "PLAIN"} if door.user else {}
-    # Proton compares names only, never addresses.
-    how = {"ssl_domain": domain, "sni": "localhost", "reconnect": False, "timeout": PATIENCE_S}
-    connection = BlockingConnection(f"amqps://{HOST}:{door.port}", **how, **who)
+    domain.set_trusted_ca_db(str(listener.ca))
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME, str(listener.ca))
+    if listener.certificate is not None:
+        domain.set_credentials(str(listener.certificate), str(listener.key), None)
+    credentials = (
+        {"user": listener.user, "password": listener.password, "allowed_mechs": "PLAIN"} if listener.user else {}
+    )
+    # Proton compares host names only, never addresses.
+    options = {"ssl_domain": domain, "sni": "localhost", "reconnect": False, "timeout": TIMEOUT_S}
+    connection = BlockingConnection(f"amqps://{HOST}:{listener.port}", **options, **credentials)
     try:
         address = f"tls-{uuid.uuid4().hex}"
         receiver, sender = connection.create_receiver(address), connection.create_sender(address)
-        sender.send(Message(body=BODY.encode(), inferred=True), timeout=PATIENCE_S)
-        message = receiver.receive(timeout=PATIENCE_S)  # its body is a view that lives no longer than it does
+        sender.send(Message(body=BODY.encode(), inferred=True), timeout=TIMEOUT_S)
+        message = receiver.receive(timeout=TIMEOUT_S)  # its body is a view that is valid as long as the message
         receiver.accept()
         return bytes(message.body).decode()
     finally:
         connection.close()
 
 
-def _pika(door: Door) -> str:
+def _pika(listener: TlsListener) -> str:
     parameters = pika.ConnectionParameters(
         HOST,
-        door.port,
+        listener.port,
         "/",
-        pika.PlainCredentials(door.user, door.password),
-        ssl_options=pika.SSLOptions(door.context, HOST),
-        socket_timeout=PATIENCE_S,
+        pika.PlainCredentials(listener.user, listener.password),
+        ssl_options=pika.SSLOptions(listener.context, HOST),
+        socket_timeout=TIMEOUT_S,
     )
     with pika.BlockingConnection(parameters) as connection:
         channel = connection.channel()
         name = channel.queue_declare(f"tls-{uuid.uuid4().hex}", auto_delete=True).method.queue
         channel.basic_publish("", name, BODY.encode())
-        _, _, body = next(channel.consume(name, auto_ack=True, inactivity_timeout=PATIENCE_S))
+        _, _, body = next(channel.consume(name, auto_ack=True, inactivity_timeout=TIMEOUT_S))
         return str(body.decode())
 
 
-def _stomp(door: Door) -> str:
-    news: queue.Queue[str] = queue.Queue()
+def _stomp(listener: TlsListener) -> str:
+    answers: queue.Queue[str] = queue.Queue()
 
     class Listener(stomp.ConnectionListener):  # type: ignore[misc]
         def on_connected(self, _frame: Any) -> None:
-            news.put("connected")
+            answers.put("connected")
 
         def on_disconnected(self) -> None:
-            news.put("disconnected")
+            answers.put("disconnected")
 
         def on_message(self, frame: Any) -> None:
-            news.put(frame.body)
+            answers.put(frame.body)
 
-    how = {"vhost": "/", "reconnect_attempts_max": 1, "timeout": PATIENCE_S}
-    connection = stomp.Connection12([(HOST, door.port)], **how)
-    connection.set_ssl([(HOST, door.port)], key_file=door.key, cert_file=door.certificate, ca_certs=door.ca)
+    options = {"vhost": "/", "reconnect_attempts_max": 1, "timeout": TIMEOUT_S}
+    connection = stomp.Connection12([(HOST, listener.port)], **options)
+    connection.set_ssl(
+        [(HOST, listener.port)], key_file=listener.key, cert_file=listener.certificate, ca_certs=listener.ca
+    )
     connection.set_listener("", Listener())
-    connection.connect(door.user, door.password, wait=False)  # waiting, it would not notice that it was refused
-    if news.get(timeout=PATIENCE_S) != "connected":
+    connection.connect(listener.user, listener.password, wait=False)  # with wait=True it would not notice a refusal
+    if answers.get(timeout=TIMEOUT_S) != "connected":
         raise ConnectionError("disconnected")
     try:
         destination = f"/queue/tls-{uuid.uuid4().hex}"
         connection.subscribe(destination, id="1", ack="auto")
         connection.send(destination, BODY)
-        return news.get(timeout=PATIENCE_S)
+        return answers.get(timeout=TIMEOUT_S)
     finally:
         connection.disconnect()
 
 
-def _paho(door: Door) -> str:
-    news: queue.Queue[str] = queue.Queue()
+def _paho(listener: TlsListener) -> str:
+    answers: queue.Queue[str] = queue.Queue()
     topic = f"tls/{uuid.uuid4().hex}"
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=uuid.uuid4().hex)
-    client.username_pw_set(door.user, door.password)
-    client.tls_set_context(door.context)
+    client.username_pw_set(listener.user, listener.password)
+    client.tls_set_context(listener.context)
     client.on_connect = lambda *_: client.subscribe(topic, qos=1)
     client.on_subscribe = lambda *_: client.publish(topic, BODY, qos=1)
-    client.on_message = lambda _client, _data, message: news.put(message.payload.decode())
-    client.on_disconnect = lambda _client, _data, _flags, reason, _properties: news.put(f"disconnected: {reason}")
-    client.connect(HOST, door.port)
+    client.on_message = lambda _client, _data, message: answers.put(message.payload.decode())
+    client.on_disconnect = lambda _client, _data, _flags, reason, _properties: answers.put(f"disconnected: {reason}")
+    client.connect(HOST, listener.port)
     client.loop_start()
     try:
-        answer = news.get(timeout=PATIENCE_S)
+        answer = answers.get(timeout=TIMEOUT_S)
     finally:
         client.on_disconnect = None
         with contextlib.suppress(OSError):

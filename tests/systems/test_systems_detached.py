@@ -1,4 +1,4 @@
-"""Do systems that are started by hand stay, and does nothing of them remain afterwards?"""
+"""Do systems that are started by hand keep running, and does `down` remove every trace of them?"""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from crescendo.systems.install.packages import POLICY, _nothing_starts
+from crescendo.systems.install.packages import POLICY, _services_disabled
 
 CRESCENDO = str(Path(sys.executable).with_name("crescendo"))
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -31,11 +31,11 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def crescendo(state: Path) -> Iterator[Command]:
-    """`crescendo system …` with a state directory of its own, which must be empty in the end."""
+    """`crescendo system …` with its own state directory, which must be empty at the end."""
 
-    def call(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    def call(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # type: ignore[call-overload, no-any-return]
-            [CRESCENDO, "system", *words],
+            [CRESCENDO, "system", *arguments],
             env=_environment(state),
             capture_output=True,
             text=True,
@@ -48,11 +48,15 @@ def crescendo(state: Path) -> Iterator[Command]:
     if (state / "systems").is_dir() and list((state / "systems").iterdir()):
         assert call("down", "--all").returncode == 0
     assert not (state / "systems").exists() or list((state / "systems").iterdir()) == []
-    left = [process for process in psutil.process_iter() if process.pid not in before and str(state) in _words(process)]
+    left = [
+        process
+        for process in psutil.process_iter()
+        if process.pid not in before and str(state) in _command_and_environment(process)
+    ]
     assert left == []
 
 
-def test_two_of_a_kind_stay_side_by_side_until_they_are_taken_down(crescendo: Command, state: Path) -> None:
+def test_two_of_a_kind_run_side_by_side_until_they_are_stopped(crescendo: Command, state: Path) -> None:
     first, second = (json.loads(crescendo("up", "mosquitto", "--json").stdout) for _ in range(2))
     assert (first["name"], second["name"]) == ("mosquitto", "mosquitto-2")
     for started in (first, second):
@@ -79,8 +83,8 @@ def test_a_taken_name_is_refused_with_the_cure(crescendo: Command) -> None:
     assert crescendo("up", "loopback", "--name", "mine").returncode == 0
     second = crescendo("up", "loopback", "--name", "mine")
     assert second.returncode == 2
-    assert "--name mine: there is one of that name; crescendo system down mine ends it" in second.stderr
-    assert crescendo("status", "mine").returncode == 0  # the first one did not notice
+    assert "--name mine: a system of that name exists; crescendo system down mine stops it" in second.stderr
+    assert crescendo("status", "mine").returncode == 0  # the first one is not affected
 
 
 def test_its_log_can_be_read_and_followed(crescendo: Command, state: Path) -> None:
@@ -102,7 +106,7 @@ def test_its_log_can_be_read_and_followed(crescendo: Command, state: Path) -> No
         assert follower.wait(10) == 0
 
 
-def test_a_system_that_died_is_shown_dead_and_goes_down(crescendo: Command) -> None:
+def test_a_system_that_died_is_shown_as_dead_and_can_be_taken_down(crescendo: Command) -> None:
     started = json.loads(crescendo("up", "loopback", "--json").stdout)
     os.kill(started["pid"], signal.SIGKILL)
     _until(lambda: not _runs(started["pid"]))
@@ -111,19 +115,19 @@ def test_a_system_that_died_is_shown_dead_and_goes_down(crescendo: Command) -> N
     assert crescendo("down", "loopback").stdout == "loopback is down\n"
 
 
-def test_a_number_that_now_belongs_to_somebody_else_is_left_alone(crescendo: Command, state: Path) -> None:
+def test_a_reused_pid_is_left_alone(crescendo: Command, state: Path) -> None:
     started = json.loads(crescendo("up", "loopback", "--json").stdout)
     os.kill(started["pid"], signal.SIGKILL)
-    with subprocess.Popen(["sleep", "600"], start_new_session=True) as innocent:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as unrelated:
         record = state / "systems/loopback/instance.json"
-        record.write_text(record.read_text().replace(f'"pid":{started["pid"]}', f'"pid":{innocent.pid}'))
+        record.write_text(record.read_text().replace(f'"pid":{started["pid"]}', f'"pid":{unrelated.pid}'))
         assert crescendo("down", "loopback").returncode == 0
-        assert innocent.poll() is None
-        innocent.kill()
+        assert unrelated.poll() is None
+        unrelated.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_an_up_that_is_ended_halfway_leaves_nothing_that_down_does_not_find(
+def test_an_interrupted_up_leaves_nothing_that_down_does_not_find(
     crescendo: Command, state: Path, number: signal.Signals
 ) -> None:
     up = subprocess.Popen(
@@ -146,11 +150,11 @@ def test_an_up_that_is_ended_halfway_leaves_nothing_that_down_does_not_find(
     assert not any(_runs(pid) for pid in pids)
 
 
-# -- what a person gets wrong ----------------------------------------------------------------------------------------
+# -- mistakes of users -----------------------------------------------------------------------------------------------
 
 
 def refused(answer: subprocess.CompletedProcess[str], state: Path) -> str:
-    """One sentence, exit code 2, nothing left."""
+    """The last line of stderr; checks for exit code 2, no traceback and no leftovers."""
     assert answer.returncode == 2, answer
     assert answer.stdout == ""
     assert "Traceback" not in answer.stderr
@@ -161,42 +165,44 @@ def refused(answer: subprocess.CompletedProcess[str], state: Path) -> str:
 def test_a_taken_port_is_refused(crescendo: Command, state: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        sentence = refused(crescendo("up", "rabbitmq", "--port", f"management={port}"), state)
-    assert sentence.startswith(f"crescendo: port management={port}: another program has it")
+        message = refused(crescendo("up", "rabbitmq", "--port", f"management={port}"), state)
+    assert message.startswith(f"crescendo: port management={port}: another program has it")
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "message"),
     [
         (["up", "rabitmq"], "no system is called 'rabitmq'; known: "),
         (["up", "mosquitto", "--set", "persistence"], "--set persistence: write key=value"),
         (["up", "mosquitto", "--set", "memory=[", "--set", "user=x"], "--set memory: the value is no YAML"),
         (["up", "mosquitto", "--port", "mqtt"], "--port mqtt: write name=number"),
-        (["up", "mosquitto", "--name", "../evil"], "'../evil' is no name for a system"),
-        (["up", "mosquitto", "--home", "/"], "/ holds no program called mosquitto"),
-        (["down", "../evil"], "'../evil' is no name for a system"),
+        (["up", "mosquitto", "--name", "../evil"], "'../evil' is not a valid system name"),
+        (["up", "mosquitto", "--home", "/"], "there is no program called mosquitto in /"),
+        (["down", "../evil"], "'../evil' is not a valid system name"),
         (["down"], "name the systems to take down, or give --all"),
         (["status", "nobody"], "no system is called nobody; known: none is up"),
         (["logs", "nobody"], "no system is called nobody; known: none is up"),
     ],
 )
-def test_a_mistake_is_one_sentence(crescendo: Command, state: Path, words: list[str], sentence: str) -> None:
-    assert sentence in refused(crescendo(*words), state)
+def test_a_mistake_is_refused_with_one_line(
+    crescendo: Command, state: Path, arguments: list[str], message: str
+) -> None:
+    assert message in refused(crescendo(*arguments), state)
 
 
-def test_a_state_directory_that_cannot_be_made_is_named(crescendo: Command, state: Path) -> None:
+def test_a_state_directory_that_cannot_be_created_is_named(crescendo: Command, state: Path) -> None:
     state.touch()
-    sentence = refused(crescendo("up", "loopback"), state)
+    message = refused(crescendo("up", "loopback"), state)
     state.unlink()
-    assert "cannot be written: Not a directory; name another with CRESCENDO_STATE" in sentence
+    assert "cannot be written: Not a directory; name another with CRESCENDO_STATE" in message
 
 
 def test_without_permission_nothing_is_started(crescendo: Command, state: Path) -> None:
     state.mkdir(mode=0o500)
-    # Root may write everywhere, unless that very capability is taken away.
-    mortal = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    words = [*mortal, CRESCENDO, "system", "up", "loopback"]
-    answer = subprocess.run(words, env=_environment(state), capture_output=True, text=True, check=False)
+    # Root may write everywhere, unless it loses that capability.
+    unprivileged = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    command = [*unprivileged, CRESCENDO, "system", "up", "loopback"]
+    answer = subprocess.run(command, env=_environment(state), capture_output=True, text=True, check=False)
     assert "cannot be written: Permission denied; name another with CRESCENDO_STATE" in refused(answer, state)
 
 
@@ -224,14 +230,14 @@ def test_the_list_names_every_kind_with_what_is_installed(crescendo: Command) ->
     assert all(kind in text for kind in rows)
 
 
-def test_installing_what_is_there_changes_nothing(crescendo: Command) -> None:
+def test_installing_an_installed_system_changes_nothing(crescendo: Command) -> None:
     answer = crescendo("install", "mosquitto", "--json")
     assert json.loads(answer.stdout)["origin"].startswith("package mosquitto ")
 
 
 def test_a_missing_program_is_named_with_the_cure(state: Path) -> None:
     code = (
-        "from crescendo.systems import installations; installations._SBIN = ('/nowhere',); "
+        "from crescendo.systems.install import packages; packages._SBIN = ('/nowhere',); "
         "import sys; sys.argv = ['crescendo', 'system', 'up', 'mosquitto']; from crescendo.cli.main import main; main()"
     )
     environment = {**_environment(state), "PATH": "/nowhere"}
@@ -240,7 +246,7 @@ def test_a_missing_program_is_named_with_the_cure(state: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [None, "#!/bin/sh\nexit 0\n"])
-def test_packages_start_nothing_while_they_are_installed_and_the_policy_is_put_back(
+def test_packages_start_no_service_during_installation_and_the_policy_is_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
 ) -> None:
     policy = tmp_path / POLICY.name
@@ -248,7 +254,7 @@ def test_packages_start_nothing_while_they_are_installed_and_the_policy_is_put_b
     if before is not None:
         policy.write_text(before)
         policy.chmod(0o755)
-    with contextlib.suppress(KeyboardInterrupt), _nothing_starts():
+    with contextlib.suppress(KeyboardInterrupt), _services_disabled():
         assert subprocess.run([policy, "mosquitto", "start"], check=False).returncode == 101
         raise KeyboardInterrupt
     assert (policy.read_text() if policy.exists() else None) == before
@@ -272,14 +278,14 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """A zombie that init has not collected yet does not."""
+    """Whether the process runs. A zombie that init has not reaped yet does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def _words(process: psutil.Process) -> str:
+def _command_and_environment(process: psutil.Process) -> str:
     try:
         return " ".join([*process.cmdline(), *process.environ().values()])
     except (psutil.Error, OSError):

@@ -1,4 +1,4 @@
-"""Whatever a program does, is it started cleanly and does nothing of it remain?"""
+"""Whatever a program does, is it started cleanly and removed without a trace?"""
 
 import os
 import pwd
@@ -33,19 +33,19 @@ def running(kind: PlainKind, tmp_path: Path, **options: object) -> RunningInstan
 
 
 @pytest.fixture
-def it(tmp_path: Path) -> Iterator[RunningInstance]:
+def instance(tmp_path: Path) -> Iterator[RunningInstance]:
     instance = running(PlainKind(), tmp_path)
     yield instance
     instance.stop()
 
 
-def test_files_are_for_our_eyes_only(it: RunningInstance) -> None:
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [it.directory, *it.directory.rglob("*")]}
+def test_files_are_readable_by_their_owner_only(instance: RunningInstance) -> None:
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [instance.directory, *instance.directory.rglob("*")]}
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
-    assert modes[it.directory / "secret.txt"] == modes[it.directory / "deep/down/file.txt"] == 0o600
+    assert modes[instance.directory / "secret.txt"] == modes[instance.directory / "deep/down/file.txt"] == 0o600
 
 
-def test_a_program_sees_little_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_gets_a_minimal_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_PASSWORD", "hunter2")
     instance = running(PlainKind(), tmp_path)
     try:
@@ -56,15 +56,15 @@ def test_a_program_sees_little_of_our_environment(tmp_path: Path, monkeypatch: p
     assert environment["HOME"] == str(tmp_path / "it")
 
 
-def test_facts_and_words_of_the_command_line_hold_no_secret(it: RunningInstance) -> None:
-    secret = (it.directory / "secret.txt").read_text()
+def test_facts_and_command_line_contain_no_secret(instance: RunningInstance) -> None:
+    secret = (instance.directory / "secret.txt").read_text()
     assert len(secret) >= 12
-    assert secret in it.url
-    assert secret not in str(it.facts)
-    assert secret not in " ".join(psutil.Process(it.pid).cmdline())
+    assert secret in instance.url
+    assert secret not in str(instance.facts)
+    assert secret not in " ".join(psutil.Process(instance.pid).cmdline())
 
 
-def test_a_program_that_dies_is_noticed_at_once_and_quoted_without_its_password(tmp_path: Path) -> None:
+def test_a_program_that_exits_is_noticed_at_once_and_its_log_is_quoted_without_the_password(tmp_path: Path) -> None:
     program = "import sys; sys.exit('bad luck with ' + open(sys.argv[2] + '/secret.txt').read() + ' today')"
     began_s = time.monotonic()
     with pytest.raises(ConfigError, match=r"program ended with exit code 1 .*bad luck with \*\*\* today"):
@@ -74,23 +74,23 @@ def test_a_program_that_dies_is_noticed_at_once_and_quoted_without_its_password(
     assert "bad luck" in (tmp_path / "kept" / "program.log").read_text()
 
 
-def test_a_program_that_never_serves_and_will_not_end_is_ended_with_its_children(
+def test_a_program_that_never_serves_and_ignores_sigterm_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instance_module, "STOP_GRACE_S", 0.3)
     pids: list[int] = []
 
-    def look(_instance: RunningInstance) -> None:
-        pids.extend(_pids_in(tmp_path / "it" / "pids") if _instance.processes else [])
+    def collect_pids(instance: RunningInstance) -> None:
+        pids.extend(_pids_in(tmp_path / "it" / "pids") if instance.processes else [])
 
     with pytest.raises(ConfigError, match="did not serve within 1 s"):
-        running(PlainKind(STUBBORN + "time.sleep(600)"), tmp_path, timeout_s=1, on_launch=look)
+        running(PlainKind(STUBBORN + "time.sleep(600)"), tmp_path, timeout_s=1, on_launch=collect_pids)
     assert len(pids) == 2
     assert not any(_runs(pid) for pid in pids)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_child_that_outlives_its_program_is_ended_too(tmp_path: Path) -> None:
+def test_a_child_that_outlives_its_program_is_killed_too(tmp_path: Path) -> None:
     instance = running(PlainKind(STUBBORN + SERVE), tmp_path)
     program, orphan = _pids_in(tmp_path / "it" / "pids")
     assert program == instance.pid
@@ -100,12 +100,12 @@ def test_a_child_that_outlives_its_program_is_ended_too(tmp_path: Path) -> None:
     assert not _runs(orphan)
 
 
-def test_a_frozen_program_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_program_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instance_module, "STOP_GRACE_S", 0.3)
     instance = running(PlainKind(), tmp_path)
     os.kill(instance.pid, signal.SIGSTOP)
     instance.stop()
-    instance.stop()  # twice is once
+    instance.stop()  # safe to call twice
     assert not _runs(instance.pid)
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +125,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_there_is_neither_used_nor_removed(tmp_path: Path) -> None:
+def test_an_existing_directory_is_neither_used_nor_removed(tmp_path: Path) -> None:
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "precious").touch()
     with pytest.raises(ConfigError, match="File exists"):
@@ -133,7 +133,7 @@ def test_a_directory_that_is_there_is_neither_used_nor_removed(tmp_path: Path) -
     assert (tmp_path / "it" / "precious").exists()
 
 
-def test_a_program_that_is_not_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = PlainKind()
     plan = kind.plan
 
@@ -153,12 +153,12 @@ def test_a_program_that_is_not_there_is_one_sentence(tmp_path: Path, monkeypatch
 
 @pytest.fixture
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A file system of a given number of megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}m", "tmpfs", place], check=True)
-    yield place
-    subprocess.run(["umount", place], check=True)
+    """A file system with the given size in megabytes."""
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}m", "tmpfs", mount_point], check=True)
+    yield mount_point
+    subprocess.run(["umount", mount_point], check=True)
 
 
 @as_root
@@ -173,33 +173,33 @@ def test_a_full_disk_is_named_before_anything_starts(small_disk: Path) -> None:
 @pytest.mark.parametrize("small_disk", [60], indirect=True)
 def test_a_disk_that_fills_up_during_the_start_is_named(small_disk: Path) -> None:
     program = "import sys; f = open(sys.argv[2] + '/data/journal', 'wb', 0)\nwhile True: f.write(bytes(2**20))"
-    with pytest.raises(ConfigError, match=r"the disk of .* is full, and it said nothing"):
+    with pytest.raises(ConfigError, match=r"the disk of .* is full, and its log is empty"):
         running(PlainKind(program), small_disk)
     assert list(small_disk.iterdir()) == []
 
 
 @as_root
-def test_a_program_that_asks_for_an_account_runs_as_it_and_owns_its_directory(tmp_path: Path) -> None:
+def test_a_program_with_an_account_runs_as_it_and_owns_its_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nobody may not enter"):
-        running(PlainKind(user="nobody"), tmp_path)  # pytest's directories are ours alone
+        running(PlainKind(user="nobody"), tmp_path)  # only we can enter pytest's directories
     assert list(tmp_path.iterdir()) == []
-    place = Path(f"/tmp/crescendo-test-{os.getpid()}")  # noqa: S108 - one that every account can reach
-    instance = start(PlainKind(user="nobody"), {}, directory=place, on_fork=die_with_parent())
+    directory = Path(f"/tmp/crescendo-test-{os.getpid()}")  # noqa: S108 - every account can reach it
+    instance = start(PlainKind(user="nobody"), {}, directory=directory, on_fork=die_with_parent())
     try:
         uid = pwd.getpwnam("nobody").pw_uid
         assert set(psutil.Process(instance.pid).uids()) == {uid}
-        assert (place / "secret.txt").stat().st_uid == uid
-        assert psutil.Process(instance.pid).environ()["HOME"] == str(place)
+        assert (directory / "secret.txt").stat().st_uid == uid
+        assert psutil.Process(instance.pid).environ()["HOME"] == str(directory)
     finally:
         instance.stop()
-    assert not place.exists()
+    assert not directory.exists()
 
 
 def _pids_in(path: Path) -> list[int]:
     deadline_s = time.monotonic() + 10
     while time.monotonic() < deadline_s:
-        if path.exists() and len(words := path.read_text().split()) == 2:
-            return [int(word) for word in words]
+        if path.exists() and len(pids := path.read_text().split()) == 2:
+            return [int(pid) for pid in pids]
         time.sleep(0.02)
     pytest.fail(f"{path} was never written")
 

@@ -16,12 +16,12 @@ from crescendo.systems.settings import settings_of
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "words"),
+    ("kind", "settings", "message"),
     [
         (
             "rabbitmq",
             {"usr": "x"},
-            "system.settings.usr: rabbitmq knows no such setting; did you mean user? known: user",
+            "system.settings.usr: rabbitmq has no such setting; did you mean user? known: user",
         ),
         ("rabbitmq", {"threads": 0}, "system.settings.threads: Expected `int` >= 1"),
         ("rabbitmq", {"memory": "much"}, "system.settings.memory: 'much' is not a size"),
@@ -33,47 +33,45 @@ from crescendo.systems.settings import settings_of
             "system.settings.protocols: rabbitmq does not speak 'http'; it speaks amqp",
         ),
         ("rabbitmq", {"protocols": []}, "system.settings.protocols: name at least one of amqp, amqp091, stomp, mqtt"),
-        ("rabbitmq", {"persistence": False}, "system.settings.persistence: rabbitmq decides it for each queue"),
-        ("rabbitmq", {"user": ""}, "system.settings.user: rabbitmq lets nobody in without a name"),
+        ("rabbitmq", {"persistence": False}, "system.settings.persistence: in rabbitmq it is a property of each queue"),
+        ("rabbitmq", {"user": ""}, "system.settings.user: rabbitmq refuses clients without a user name"),
         ("mosquitto", {"queues": ["q"]}, "system.settings.queues: mosquitto has topics only"),
         ("mosquitto", {"threads": 2}, "system.settings.threads: mosquitto runs on one thread"),
-        ("mosquitto", {"user": "a:b"}, "system.settings.user: mosquitto wants a name without colons"),
+        ("mosquitto", {"user": "a:b"}, "system.settings.user: mosquitto needs a name without colons"),
         ("mosquitto", {"protocols": ["amqp"]}, "system.settings.protocols: mosquitto does not speak 'amqp'"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_before_anything_exists(
-    tmp_path: Path, kind: str, settings: dict[str, Any], words: str
+def test_a_setting_that_cannot_be_honoured_is_refused_before_anything_exists(
+    tmp_path: Path, kind: str, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ConfigError) as mistake:
+    with pytest.raises(ConfigError) as error:
         start(system_of(kind), settings, directory=tmp_path / "it")
-    assert str(mistake.value).startswith(words)
+    assert str(error.value).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "words"),
+    ("kind", "options", "message"),
     [
-        ("rabbitmq", {"version": "9.9"}, "rabbitmq: version 9.9 is not here, "),
-        ("mosquitto", {"version": "9.9"}, "mosquitto: version 9.9 is not here, "),
+        ("rabbitmq", {"version": "9.9"}, "rabbitmq: version 9.9 is not installed, "),
+        ("mosquitto", {"version": "9.9"}, "mosquitto: version 9.9 is not installed, "),
         ("loopback", {"version": "9.9"}, "the loopback relay is part of Crescendo"),
-        ("rabbitmq", {"home": Path("/")}, "/ is no home of RabbitMQ"),
-        ("mosquitto", {"home": Path("/")}, "/ holds no program called mosquitto"),
+        ("rabbitmq", {"home": Path("/")}, "/ is not a RabbitMQ home"),
+        ("mosquitto", {"home": Path("/")}, "there is no program called mosquitto in /"),
         ("loopback", {"home": Path("/")}, "the loopback relay is part of Crescendo and has no home"),
     ],
 )
-def test_an_installation_that_is_not_there_is_named(
-    tmp_path: Path, kind: str, options: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ConfigError) as mistake:
+def test_a_missing_installation_is_named(tmp_path: Path, kind: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         start(system_of(kind), {}, directory=tmp_path / "it", **options)
-    assert str(mistake.value).startswith(words)
+    assert str(error.value).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
 # -- ports -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["127.0.0.1", "0.0.0.0"])  # noqa: S104 - whoever listens everywhere has it here too
+@pytest.fixture(params=["127.0.0.1", "0.0.0.0"])  # noqa: S104 - a listener on all interfaces takes the port here too
 def taken(request: pytest.FixtureRequest) -> Iterator[int]:
     with socket.create_server((request.param, 0)) as listener:
         yield listener.getsockname()[1]
@@ -90,7 +88,7 @@ def test_a_port_that_the_kind_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 65_536, 10**9])
-def test_a_number_that_is_no_port_is_refused(number: int) -> None:
+def test_an_invalid_port_number_is_refused(number: int) -> None:
     with pytest.raises(ConfigError, match="a port is a number from 1 to 65535"):
         choose_ports(("amqp",), {"amqp": number})
 
@@ -109,7 +107,7 @@ def test_free_ports_can_be_listened_on() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch", "mlmq"}))
-def test_the_facts_show_the_configuration_and_no_secret(name: str, tmp_path: Path) -> None:
+def test_the_facts_contain_the_configuration_and_no_secret(name: str, tmp_path: Path) -> None:
     kind = system_of(name)
     given = {"user": "somebody", "password": "pa55-w0rd-of-this-test"}
     settings = settings_of(kind, given)

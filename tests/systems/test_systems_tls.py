@@ -1,4 +1,4 @@
-"""Do systems with TLS let in whoever has the right certificates, as foreign clients see it, and nobody else?"""
+"""Do systems with TLS accept foreign clients with the right certificates, and no others?"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from certified import OPTIONAL, REQUIRED, check_who_comes_in
+from certified import OPTIONAL, REQUIRED, check_who_may_connect
 from crescendo.client.amqp10 import Amqp10Client, pass_a_message
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
-from secure_clients import BODY, doors_of, passed, stranger
+from secure_clients import BODY, pass_over_tls, self_signed, tls_listeners
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def running(kind: str, directory: Path, tls: Any, **settings: Any) -> Iterator[R
     assert not directory.exists()
 
 
-# Artemis and Broker-J are asked the same where they stand for everything else, in test_systems_java_brokers.py.
+# The same check for Artemis and Broker-J is in test_systems_java_brokers.py, where they run anyway.
 @pytest.mark.parametrize(
     ("kind", "tls", "schemes"),
     [
@@ -36,21 +36,21 @@ def running(kind: str, directory: Path, tls: Any, **settings: Any) -> Iterator[R
         ("loopback", REQUIRED, {"amqps"}),
     ],
 )
-def test_who_has_the_certificates_comes_in_and_nobody_else(
+def test_only_clients_with_the_right_certificates_may_connect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, tls: Any, schemes: set[str]
 ) -> None:
     with running(kind, tmp_path / "a place" / "instance", tls) as instance:
-        check_who_comes_in(instance, tls, schemes, tmp_path, caplog)
+        check_who_may_connect(instance, tls, schemes, tmp_path, caplog)
 
 
-def test_who_has_the_certificates_comes_into_rabbitmq_and_nobody_else(
+def test_only_clients_with_the_right_certificates_may_connect_to_rabbitmq(
     secure_rabbitmq: RunningInstance, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     schemes = {"amqps", "amqp091s", "stomp+ssl", "mqtts"}
-    check_who_comes_in(secure_rabbitmq, OPTIONAL, schemes, tmp_path, caplog)
+    check_who_may_connect(secure_rabbitmq, OPTIONAL, schemes, tmp_path, caplog)
 
 
-def test_plain_listeners_stay_and_the_endpoints_say_which_is_which(tmp_path: Path) -> None:
+def test_plain_listeners_stay_and_endpoints_name_both(tmp_path: Path) -> None:
     with running("loopback", tmp_path / "it", True) as instance:
         assert set(instance.endpoints) == {"amqp", "amqps"}
         pass_a_message(instance.endpoints["amqp"], "plain", 30.0)
@@ -62,17 +62,17 @@ def test_plain_listeners_stay_and_the_endpoints_say_which_is_which(tmp_path: Pat
         assert not (instance.directory / "tls").exists()
 
 
-def test_certificates_that_a_person_gives_are_used(tmp_path: Path) -> None:
-    certificate, key = stranger(tmp_path)  # signed by itself, so it is its own authority
+def test_given_certificates_are_used(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)  # so it is its own authority
     given = {"certificate": str(certificate), "key": str(key), "ca": str(certificate)}
     with running("mosquitto", tmp_path / "it", given) as instance:
-        (door,) = doors_of(instance)
-        assert door.ca.read_bytes() == certificate.read_bytes()
-        assert passed(door) == BODY
+        (listener,) = tls_listeners(instance)
+        assert listener.ca.read_bytes() == certificate.read_bytes()
+        assert pass_over_tls(listener) == BODY
 
 
-def test_a_certificate_for_another_place_is_refused_before_anything_is_started(tmp_path: Path) -> None:
-    certificate, key = stranger(tmp_path, host="10.1.2.3")
+def test_a_certificate_for_another_host_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path, host="10.1.2.3")
     given = {"certificate": str(certificate), "key": str(key), "ca": str(certificate)}
     with pytest.raises(ConfigError, match=r"^system\.settings\.tls: certificate verify failed: IP address mismatch"):
         start(system_of("artemis"), {"tls": given}, directory=tmp_path / "it")
@@ -80,7 +80,7 @@ def test_a_certificate_for_another_place_is_refused_before_anything_is_started(t
 
 
 @pytest.mark.parametrize(
-    ("kind", "tls", "words"),
+    ("kind", "tls", "message"),
     [
         ("rabbitmq", "yes", "system.settings.tls: Expected `bool | object`, got `str`"),
         ("rabbitmq", {"certificate": "c.pem"}, "system.settings.tls: certificate, key and ca go together"),
@@ -89,18 +89,20 @@ def test_a_certificate_for_another_place_is_refused_before_anything_is_started(t
         (
             "rabbitmq",
             {"certificate": "c.pem", "key": "k.pem", "ca": "ca.pem", **REQUIRED},
-            "system.settings.tls: with client_certificates the load needs one",
+            "system.settings.tls: with client_certificates the load needs a certificate",
         ),
         (
             "mosquitto",
             {"certificate": "/nowhere/c.pem", "key": "k.pem", "ca": "ca.pem"},
             "system.settings.tls: cert: /nowhere/c.pem cannot be read: No such file",
         ),
-        ("mosquitto", OPTIONAL, "system.settings.tls: mosquitto asks every client for a certificate or none"),
+        ("mosquitto", OPTIONAL, "system.settings.tls: mosquitto requires a certificate from every client or from none"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_exists(tmp_path: Path, kind: str, tls: Any, words: str) -> None:
-    with pytest.raises(ConfigError) as mistake:
+def test_tls_settings_that_cannot_be_honoured_are_refused_before_anything_exists(
+    tmp_path: Path, kind: str, tls: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
         start(system_of(kind), {"tls": tls}, directory=tmp_path / "it")
-    assert str(mistake.value).startswith(words)
+    assert str(error.value).startswith(message)
     assert list(tmp_path.iterdir()) == []

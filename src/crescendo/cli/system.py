@@ -97,7 +97,7 @@ def down(names: Sequence[str], everything: bool) -> int:
 
 def status(names: Sequence[str], as_json: bool) -> int:
     """0 when everything that was asked for is up, otherwise 1."""
-    records = detached.standing()
+    records = detached.all_systems()
     if names:
         known = {record.name: record for record in records}
         for name in names:
@@ -123,7 +123,7 @@ def _health(records: Sequence[detached.DetachedSystem]) -> int:
 def logs(name: str, follow: bool) -> int:
     paths = [path for path in detached.logs_of(name) if path.is_file()]
     try:
-        _print_logs(paths, lambda: follow and detached.named(name) is not None)
+        _print_logs(paths, lambda: follow and detached.find_system(name) is not None)
     except KeyboardInterrupt:
         return 0  # this is how following ends
     except BrokenPipeError:

@@ -28,7 +28,7 @@ from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.postgres.cluster import UNPRIVILEGED
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.systems.instance_dir import remove_instance_dir
-from crescendo.systems.unix_account import unprivileged
+from crescendo.systems.unix_account import unprivileged_account
 
 OnFork = Callable[[], None] | None
 _CONNECTIONS_BESIDE_THE_POOL = 3  # of each broker: for notices, for watching, and one to spare
@@ -101,7 +101,7 @@ def _reachable(places: list[str]) -> Path:
         place = Path(text)
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            unprivileged(UNPRIVILEGED if os.geteuid() == 0 else None, place)
+            unprivileged_account(UNPRIVILEGED if os.geteuid() == 0 else None, place)
         except OSError as err:
             refusal = ConfigError(f"{place} cannot hold a database: {err.strerror}")
         except ConfigError as err:

@@ -1,6 +1,6 @@
-"""How is a child process ended when its parent dies?
+"""How does a child process end when its parent dies?
 
-The kernel is asked to kill the child when its parent dies (PR_SET_PDEATHSIG). Starts nothing itself."""
+It asks the kernel to kill it when its parent dies (PR_SET_PDEATHSIG). Starts nothing itself."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """What a child must run between fork and exec. Resolved before the fork, because after it little is safe."""
+    """A callable for the child to run between fork and exec. Resolved before the fork: few calls are safe after it."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl
@@ -20,7 +20,7 @@ def die_with_parent() -> Callable[[], None] | None:
 
     def ask_kernel() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # the parent died before we could ask
+        if os.getppid() != parent:  # the parent died before the prctl
             os._exit(1)
 
     return ask_kernel

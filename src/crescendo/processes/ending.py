@@ -1,7 +1,7 @@
 """How are the processes of an instance ended, including the ones they started?
 
-Each process is asked with SIGTERM first and killed after a grace period. Descendants are found by the token that they
-inherit in their environment, because children outlive parents. No other process is ever signalled."""
+Each process gets SIGTERM first and SIGKILL after a grace period. Descendants are found by the token that they inherit
+in their environment, because children can outlive their parents. Never signals any other process."""
 
 import contextlib
 import os
@@ -14,19 +14,15 @@ import psutil
 from crescendo.processes.ref import ProcessRef, is_alive
 
 TOKEN = "CRESCENDO_INSTANCE"  # noqa: S105 - the name of a variable
-
-
 _POLL_S = 0.02
-
-
 _KILL_TIMEOUT_S = 5.0
 
 
 def end_all(processes: Sequence[ProcessRef], token: str, grace_s: float) -> None:
-    """End them one after the other, the last one first, and then whatever they have left behind."""
+    """End the processes one by one, the last first, and then kill the descendants that are left."""
     for process in reversed(processes):
         _end(process, grace_s)
-    left = _holders(token)
+    left = _processes_with(token)
     for straggler in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             straggler.kill()
@@ -34,17 +30,17 @@ def end_all(processes: Sequence[ProcessRef], token: str, grace_s: float) -> None
 
 
 def _end(process: ProcessRef, grace_s: float) -> None:
-    """Ask it to end, and after a while make it and its descendants."""
+    """Send SIGTERM; after the grace period, kill the process and its descendants."""
     if not is_alive(process):
         return
     _signal(process, signal.SIGTERM)
     if _ends_within(process, grace_s):
         return
-    family = _descendants(process)
+    descendants = _descendants(process)
     _signal(process, signal.SIGKILL)
-    for child in family:
+    for child in descendants:
         with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()  # psutil compares births too
+            child.kill()  # psutil compares start times too
     _ends_within(process, _KILL_TIMEOUT_S)
 
 
@@ -69,8 +65,8 @@ def _descendants(process: ProcessRef) -> list[psutil.Process]:
         return []
 
 
-def _holders(token: str) -> list[psutil.Process]:
-    """All processes that have inherited the token."""
+def _processes_with(token: str) -> list[psutil.Process]:
+    """Every process that inherited the token."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

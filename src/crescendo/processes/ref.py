@@ -1,7 +1,6 @@
-"""Which processes belong to an instance, and how do they all end?
+"""How is one process identified, even after its pid is reused?
 
-A process is known by its number and its birth, because numbers are used again; its offspring by a token that they
-inherit in their environment, because children outlive parents. Nothing else is ever signalled. Starts nothing.
+By its pid and its start time, because the kernel reuses pids. Starts and signals nothing.
 """
 
 import contextlib
@@ -15,25 +14,25 @@ _START_TIME = 19  # field 22 of /proc/PID/stat, counted after the name, which ma
 
 
 class ProcessRef(Struct, frozen=True):
-    """One process, once and for all."""
+    """One process, identified beyond the reuse of its pid."""
 
     name: str
     pid: int
-    birth: str  # ticks since the boot that is named with them: unlike a time of day, no clock change moves it
+    birth: str  # boot id and ticks since that boot: unlike a time of day, no clock change moves it
 
 
 def process_ref(name: str, pid: int) -> ProcessRef:
-    """Remember a process that lives now."""
+    """A reference to a process that is alive now."""
     return ProcessRef(name, pid, _birth(pid) or "never")
 
 
 def is_alive(process: ProcessRef) -> bool:
-    """Whether that very process still runs. A zombie does not."""
+    """Whether that same process still runs. A zombie does not count."""
     return _birth(process.pid) == process.birth
 
 
 def _birth(pid: int) -> str | None:
-    """None: there is no such process, or it is a zombie."""
+    """The start time; None when there is no such process or it is a zombie."""
     if sys.platform != "linux":
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)

@@ -1,7 +1,7 @@
 """What does every system under test have in common?
 
-A kind knows where its files are, and turns settings into a blueprint: files to write, processes to start, URLs it will
-serve at. That is pure. Starting, waiting, stopping and cleaning up are the same for all kinds and live in `instance`.
+A kind finds its installation and turns settings into a blueprint: files to write, processes to start, URLs to serve.
+That is pure. Starting, waiting, stopping and cleaning up are the same for all kinds and live in `instance`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ OnFork = Callable[[], None]
 
 USER = "crescendo"
 AMQP, AMQP091, STOMP, MQTT, MLMQ, MANAGEMENT = "amqp", "amqp091", "stomp", "mqtt", "mlmq", "management"
-"""Names of endpoints, which are also the URL schemes of the protocols. Management is http, or AMQP for routers."""
+"""Endpoint names, which are also the URL schemes of the protocols. Management is HTTP, or AMQP for routers."""
 
 
 class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How an instance speaks TLS. Files of PEM; without them a private authority is made for the instance."""
+    """How an instance serves TLS. PEM files; without them the instance gets a private certificate authority."""
 
     certificate: str | None = None
     key: str | None = None
@@ -29,22 +29,22 @@ class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     client_certificates: Literal["required", "optional"] | None = None
 
     def __post_init__(self) -> None:
-        given = [name is not None for name in (self.certificate, self.key, self.ca)]
+        given = [path is not None for path in (self.certificate, self.key, self.ca)]
         if any(given) and not all(given):
-            raise ValueError("certificate, key and ca go together; give all three, or none to have them made")
+            raise ValueError("certificate, key and ca go together; give all three, or none to have them generated")
         if all(given) and self.client_certificates is not None:
             raise ValueError(
-                "with client_certificates the load needs one that we can only make with an authority of our own; "
+                "with client_certificates the load needs a certificate that only our own authority can sign; "
                 "leave certificate, key and ca out"
             )
 
 
 class SystemSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a person may set about any broker. A kind that cannot honour one of these refuses it."""
+    """The settings that all kinds share. A kind that cannot honour one of them refuses it."""
 
     user: str = USER
     password: str | None = None  # None: a fresh random one for this instance
-    protocols: list[str] | None = None  # None: all that the kind speaks
+    protocols: list[str] | None = None  # None: all that the kind supports
     persistence: bool = True
     memory: Size | None = None
     threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
@@ -53,32 +53,32 @@ class SystemSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def secure(self) -> TlsSettings | None:
-        """How TLS is spoken; None when it is not."""
+        """The TLS settings; None when TLS is off."""
         if isinstance(self.tls, bool):
             return TlsSettings() if self.tls else None
         return self.tls
 
     @property
-    def further_ports(self) -> tuple[str, ...]:
-        """Listeners that these settings ask for beyond those that every instance of the kind has."""
+    def extra_ports(self) -> tuple[str, ...]:
+        """Listeners that these settings add to those that every instance of the kind has."""
         return ()
 
 
 @dataclass(frozen=True)
 class Installation:
-    """Files of one version of a system on this machine. The manifest names them."""
+    """One version of a system on this machine. The manifest records it."""
 
     version: str
     home: Path
     origin: str  # "package rabbitmq-server 3.10.8-1", "maven org.apache.activemq:apache-artemis:2.50.0", "given"
-    sha256: str | None = None  # of the archive it came from
+    sha256: str | None = None  # of the archive it was unpacked from
     java: Path | None = None  # the java command it runs on
     java_version: str | None = None
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One process of an instance. Never a shell, never a daemon: the pid we start is the process that serves."""
+    """One process of an instance. Never a shell or a daemon: the pid that we start is the process that serves."""
 
     name: str
     argv: tuple[str, ...]
@@ -90,15 +90,15 @@ class Launch:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """An instance before anything exists of it. Besides its files it finds empty data/, logs/ and tmp/."""
+    """The plan of an instance. Besides its files, its directory gets empty data/, logs/ and tmp/ directories."""
 
-    files: Mapping[str, str]  # path under the instance's directory -> text; may hold secrets, so mode 0600
-    launches: tuple[Launch, ...]  # started in this order, stopped in the opposite one
+    files: Mapping[str, str]  # path in the instance directory -> text; may hold secrets, so mode 0600
+    launches: tuple[Launch, ...]  # started in this order, stopped in reverse
     endpoints: Mapping[str, str]  # endpoint name -> URL with credentials
-    secrets: frozenset[str] = frozenset()  # those of the files that nobody needs to see afterwards
-    stores: bool = False  # whether TLS needs certificates in stores that Java reads, beside those in PEM
-    outside: tuple[str, ...] = ()  # directories elsewhere that it may have made; they go when it goes
-    serving: int = -1  # which launch is the system itself: its pid is the one that inspectors watch
+    secrets: frozenset[str] = frozenset()  # the files that the manifest must not show
+    needs_keystore: bool = False  # whether TLS needs PKCS 12 stores for Java, besides the PEM files
+    external_dirs: tuple[str, ...] = ()  # directories elsewhere that it may create; removed together with it
+    serving: int = -1  # index of the launch that is the system itself; inspectors watch its pid
 
 
 class SystemKind(Protocol):
@@ -107,23 +107,23 @@ class SystemKind(Protocol):
     name: str
     summary: str
     settings: type[SystemSettings]
-    ports: tuple[str, ...]  # the endpoints (and other listeners) that need a port of their own
-    declares: tuple[str, ...]  # the settings with names to be there from the start: queues, topics
+    ports: tuple[str, ...]  # the endpoints (and other listeners) that need their own port
+    declares: tuple[str, ...]  # the settings that name what must exist from the start: queues, topics
 
     def find(self, home: Path | None, version: str | None) -> Installation:
-        """The installation to use; ConfigError names the cure when there is none."""
+        """The installation to use. When there is none, the ConfigError names the cure."""
         ...
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
-        """Get it. Does nothing when it is there already."""
+        """Install the system. Does nothing when it is already installed."""
         ...
 
     def plan(self, settings: Any, installation: Installation, directory: Path, ports: Mapping[str, int]) -> Blueprint:
-        """Pure. `settings` is an instance of `self.settings` whose password is filled in."""
+        """Pure. `settings` is an instance of `self.settings` with the password filled in."""
         ...
 
     def probe(self, endpoints: Mapping[str, str], settings: Any) -> None:
-        """Show that it serves, or raise PeerError. Called again and again until it does."""
+        """Return when the system serves, else raise PeerError. Called repeatedly until it succeeds."""
         ...
 
 
@@ -132,12 +132,12 @@ class Instance(Protocol):
 
     @property
     def url(self) -> str:
-        """Where the load goes."""
+        """The URL for the load."""
         ...
 
     @property
     def endpoints(self) -> Mapping[str, str]:
-        """All its URLs, with credentials: hand them on, never write them down."""
+        """All URLs, with credentials: pass them on, but never write them to disk."""
         ...
 
     @property
@@ -147,9 +147,9 @@ class Instance(Protocol):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was started: kind, version, origin, checksum, JVM, pid, ports, settings. Holds no secrets."""
+        """What was started: kind, version, origin, checksum, JVM, pid, ports, settings. Contains no secrets."""
         ...
 
     def stop(self) -> None:
-        """End it and leave nothing; safe to call twice."""
+        """Stop the system and remove everything; safe to call twice."""
         ...

@@ -1,8 +1,8 @@
 """Where does the certificate of an instance come from?
 
-From an authority that lives for a moment: it signs one certificate for the system and one for its clients, both for the
-loopback interface, and its own key is never written anywhere. Also puts certificates into the stores that Java reads.
-Makes bytes; writes no file.
+From a short-lived authority: it signs one certificate for the system and one for its clients, both for the loopback
+interface, and its own key is never written anywhere. Also puts certificates into the PKCS 12 stores that Java reads.
+Produces bytes; writes no file.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from crescendo.model.errors import ConfigError
 
 _VALID = timedelta(days=365)
-_SKEW = timedelta(days=1)  # for clocks that are behind ours
+_SKEW = timedelta(days=1)  # for clients whose clock is behind ours
 
 
 class CertificatePair(NamedTuple):
@@ -29,18 +29,18 @@ class CertificatePair(NamedTuple):
 
 
 class Authority:
-    """One that signs a few certificates and is then forgotten."""
+    """Signs a few certificates; its key is kept in memory only."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named("Crescendo authority of one instance")
+        self._name = _common_name("Crescendo authority of one instance")
         own = self._draft(self._name, self._key.public_key())
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        own = own.add_extension(_usage(signs=False), critical=True)
+        own = own.add_extension(_usage(handshakes=False), critical=True)
         self.certificate = self._sign(own)
 
     def server(self, address: str, name: str) -> CertificatePair:
-        """For a system at this address and host name."""
+        """A certificate for a system at this address and host name."""
         hosts = [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName(name)]
         return self._pair("Crescendo system", ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(hosts))
 
@@ -49,9 +49,9 @@ class Authority:
 
     def _pair(self, name: str, purpose: ObjectIdentifier, *more: x509.ExtensionType) -> CertificatePair:
         key = ec.generate_private_key(ec.SECP256R1())
-        draft = self._draft(_named(name), key.public_key())
+        draft = self._draft(_common_name(name), key.public_key())
         draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        draft = draft.add_extension(_usage(signs=True), critical=True)
+        draft = draft.add_extension(_usage(handshakes=True), critical=True)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         for extension in (x509.ExtendedKeyUsage([purpose]), issuer, *more):
             draft = draft.add_extension(extension, critical=False)
@@ -82,28 +82,30 @@ def key_store(pair: CertificatePair, password: bytes) -> bytes:
     first, *chain = x509.load_pem_x509_certificates(pair.certificate)
     key = serialization.load_pem_private_key(pair.key, password=None)
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
-        raise ConfigError("system.settings.tls.key: Java takes RSA keys and those of elliptic curves from us; give one")
+        raise ConfigError(
+            "system.settings.tls.key: for a Java key store, only RSA and elliptic curve keys work; give one"
+        )
     protection = serialization.BestAvailableEncryption(password)
     return pkcs12.serialize_key_and_certificates(b"system", key, first, chain or None, protection)
 
 
 def trust_store(ca: bytes, password: bytes) -> bytes:
-    """Authorities, as the sort of PKCS 12 in which Java looks for them."""
-    found = enumerate(x509.load_pem_x509_certificates(ca))
-    entries = [pkcs12.PKCS12Certificate(certificate, f"ca{number}".encode()) for number, certificate in found]
+    """Certificate authorities, as the variant of PKCS 12 that Java accepts as a trust store."""
+    certificates = enumerate(x509.load_pem_x509_certificates(ca))
+    entries = [pkcs12.PKCS12Certificate(certificate, f"ca{number}".encode()) for number, certificate in certificates]
     return pkcs12.serialize_java_truststore(entries, serialization.BestAvailableEncryption(password))
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    """Of a key that signs handshakes, or of one that signs certificates."""
+def _usage(*, handshakes: bool) -> x509.KeyUsage:
+    """For a key that signs handshakes, or else for one that signs certificates."""
     return x509.KeyUsage(
-        digital_signature=signs,
-        key_cert_sign=not signs,
-        crl_sign=not signs,
+        digital_signature=handshakes,
+        key_cert_sign=not handshakes,
+        crl_sign=not handshakes,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,

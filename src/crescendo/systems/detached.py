@@ -1,8 +1,8 @@
-"""Which systems did somebody start to stay, and where are they?
+"""Which systems keep running after the command that started them, and where are they?
 
-Each has a directory of its name under the state directory, with a record of its processes beside its files. The record
-is there before the first process and follows every one, so that whatever happens to the command that starts a system,
-`down` finds all of it. Decides nothing about kinds.
+Each has a directory of its name under the state directory, with a record of its processes next to its files. The record
+exists before the first process and is updated after each one. So `down` finds every process, even when the command that
+started the system is killed. Decides nothing about kinds.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from crescendo.systems.instance_dir import LOGS, remove_instance_dir
 
 _RECORD, _FILES = "instance.json", "files"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_MOST = 100
+_MAX_PER_KIND = 100
 
 
 class DetachedSystem(Struct, frozen=True):
-    """What is known of a standing system. Holds credentials: mode 0600."""
+    """The record of a detached system. Holds credentials: mode 0600."""
 
     name: str
     kind: str
@@ -42,14 +42,14 @@ class DetachedSystem(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """up, dead (a process of it has ended), starting, or unfinished (who started it was ended meanwhile)."""
+        """up, dead (one of its processes has ended), starting, or unfinished (the starting command was killed)."""
         if not self.serving:
             return "starting" if is_alive(self.starter) else "unfinished"
         return "up" if all(is_alive(process) for process in self.processes) else "dead"
 
 
 def state_directory() -> Path:
-    """Where standing systems live: the state directory of this person."""
+    """Where detached systems live: under the user's state directory."""
     if own := os.environ.get("CRESCENDO_STATE"):
         return Path(own).absolute() / "systems"
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -65,17 +65,23 @@ def up(
     version: str | None = None,
     ports: Mapping[str, int] | None = None,
 ) -> DetachedSystem:
-    """Start a system that stays when we end."""
-    place = _claim(kind, name)
-    record = DetachedSystem(place.name, kind.name, process_ref("starter", os.getpid()))
+    """Start a system that keeps running when this process ends."""
+    directory = _claim_directory(kind, name)
+    record = DetachedSystem(directory.name, kind.name, process_ref("starter", os.getpid()))
 
-    def remember(instance: RunningInstance) -> None:
-        _write(place, msgspec.structs.replace(record, token=instance.token, processes=list(instance.processes)))
+    def record_processes(instance: RunningInstance) -> None:
+        _write(directory, msgspec.structs.replace(record, token=instance.token, processes=list(instance.processes)))
 
     try:
-        _write(place, record)
+        _write(directory, record)
         instance = start(
-            kind, settings, directory=place / _FILES, home=home, version=version, ports=ports, on_launch=remember
+            kind,
+            settings,
+            directory=directory / _FILES,
+            home=home,
+            version=version,
+            ports=ports,
+            on_launch=record_processes,
         )
         try:
             record = msgspec.structs.replace(
@@ -87,18 +93,18 @@ def up(
                 endpoints=dict(instance.endpoints),
                 facts=instance.facts,
             )
-            _write(place, record)
+            _write(directory, record)
         except BaseException:
             instance.stop()
             raise
     except BaseException:
-        remove_instance_dir(place)
+        remove_instance_dir(directory)
         raise
     return record
 
 
 def names() -> list[str]:
-    """Every name that is taken."""
+    """Every name in use."""
     try:
         return sorted(path.name for path in state_directory().iterdir() if path.is_dir())
     except FileNotFoundError:
@@ -109,44 +115,46 @@ def names() -> list[str]:
         ) from err
 
 
-def standing() -> list[DetachedSystem]:
-    """What is known of all of them, by name."""
-    return [record for name in names() if (record := named(name)) is not None]
+def all_systems() -> list[DetachedSystem]:
+    """The records of all detached systems, sorted by name."""
+    return [record for name in names() if (record := find_system(name)) is not None]
 
 
-def named(name: str) -> DetachedSystem | None:
-    """The one of that name, if there is one."""
-    return _read(state_directory() / _checked(name))
+def find_system(name: str) -> DetachedSystem | None:
+    """The record of that name; None when there is none."""
+    return _read(state_directory() / _checked_name(name))
 
 
 def down(name: str) -> bool:
-    """End it and leave nothing. False: there was nothing of that name."""
-    place = state_directory() / _checked(name)
-    record = _read(place)
+    """Stop the system and remove everything. False when there was nothing of that name."""
+    directory = state_directory() / _checked_name(name)
+    record = _read(directory)
     if record is not None:
         if record.state == "starting":
             raise ConfigError(f"{name} is being started by process {record.starter.pid}; wait for it, or interrupt it")
         if record.token:
             end_all(record.processes, record.token, STOP_GRACE_S)
-    there = place.exists()
-    remove_instance_dir(place)
-    return there
+    existed = directory.exists()
+    remove_instance_dir(directory)
+    return existed
 
 
 def logs_of(name: str) -> Sequence[Path]:
-    """The logs of its processes, the latest process first."""
-    record = named(name)
+    """The logs of its processes, most recently started first."""
+    record = find_system(name)
     if record is None:
-        known = ", ".join(other.name for other in standing()) or "none is up"
+        known = ", ".join(other.name for other in all_systems()) or "none is up"
         raise ConfigError(f"no system is called {name}; known: {known}")
     directory = state_directory() / name / _FILES / LOGS
     return [directory / f"{process.name}.log" for process in reversed(record.processes)]
 
 
-def _claim(kind: SystemKind, name: str | None) -> Path:
-    """A directory that nobody else has. Making it is the claim, so two of us cannot get the same."""
+def _claim_directory(kind: SystemKind, name: str | None) -> Path:
+    """Create a directory of its own for the system. mkdir is atomic, so two commands cannot claim the same name."""
     base = state_directory()
-    names = [_checked(name)] if name else [kind.name, *(f"{kind.name}-{number}" for number in range(2, _MOST))]
+    names = (
+        [_checked_name(name)] if name else [kind.name, *(f"{kind.name}-{number}" for number in range(2, _MAX_PER_KIND))]
+    )
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         for candidate in names:
@@ -156,36 +164,36 @@ def _claim(kind: SystemKind, name: str | None) -> Path:
     except OSError as err:
         raise ConfigError(f"{base} cannot be written: {err.strerror}; name another with CRESCENDO_STATE") from err
     if name:
-        raise ConfigError(f"--name {name}: there is one of that name; crescendo system down {name} ends it")
-    raise ConfigError(f"{_MOST} systems of the kind {kind.name} are up; crescendo system down --all ends them")
+        raise ConfigError(f"--name {name}: a system of that name exists; crescendo system down {name} stops it")
+    raise ConfigError(f"{_MAX_PER_KIND} systems of the kind {kind.name} are up; crescendo system down --all stops them")
 
 
-def _checked(name: str) -> str:
+def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for a system; use letters, digits, - and _, at most 64")
+        raise ConfigError(f"{name!r} is not a valid system name; use letters, digits, - and _, at most 64")
     return name
 
 
-def _write(place: Path, record: DetachedSystem) -> None:
-    """Whole or not at all: a reader never sees half a record."""
-    draft = place / f"{_RECORD}.tmp"
+def _write(directory: Path, record: DetachedSystem) -> None:
+    """Write atomically: a reader never sees half a record."""
+    draft = directory / f"{_RECORD}.tmp"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(msgspec.json.encode(record))
-        draft.replace(place / _RECORD)
+        draft.replace(directory / _RECORD)
     except OSError as err:
-        raise ConfigError(f"{place} cannot be written: {err.strerror}; name another with CRESCENDO_STATE") from err
+        raise ConfigError(f"{directory} cannot be written: {err.strerror}; name another with CRESCENDO_STATE") from err
 
 
-def _read(place: Path) -> DetachedSystem | None:
-    """None: there is nothing, or nothing yet."""
+def _read(directory: Path) -> DetachedSystem | None:
+    """The record; None when there is none, or none yet."""
     try:
-        return msgspec.json.decode((place / _RECORD).read_bytes(), type=DetachedSystem)
+        return msgspec.json.decode((directory / _RECORD).read_bytes(), type=DetachedSystem)
     except FileNotFoundError:
         return None
     except OSError as err:
-        raise ConfigError(f"{place / _RECORD} cannot be read: {err.strerror}") from err
+        raise ConfigError(f"{directory / _RECORD} cannot be read: {err.strerror}") from err
     except msgspec.DecodeError as err:
         raise ConfigError(
-            f"{place / _RECORD} is damaged ({err}); end its processes by hand and remove {place}"
+            f"{directory / _RECORD} is damaged ({err}); end its processes by hand and remove {directory}"
         ) from err

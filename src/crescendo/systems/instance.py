@@ -1,7 +1,8 @@
-"""How does a blueprint become a running system, and how does nothing of it remain?
+"""How does a blueprint become a running system, and how is it removed without a trace?
 
-The same for all kinds: files, processes, patience until the system has shown that it serves, and the way back. Whatever
-goes wrong on the way up, Ctrl-C included, takes everything down again before the error rises. Knows no kind by name.
+The same for all kinds: write the files, start the processes, wait until a probe succeeds, undo all of it at the end. A
+failure during the start, Ctrl-C included, stops and removes everything before the error is raised. Knows no kind by
+name.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from crescendo.systems.instance_dir import (
     remove_instance_dir,
 )
 from crescendo.systems.ports import accepts, choose_ports
-from crescendo.systems.settings import PROTOCOLS, public, settings_of
+from crescendo.systems.settings import PROTOCOLS, redacted_settings, settings_of
 from crescendo.systems.tls import probe_tls, secure_files, secure_ports
 
 START_TIMEOUT_S = 90.0
@@ -53,21 +54,24 @@ def start(
 ) -> "RunningInstance":
     """Start a system in a directory that does not exist yet, and return when it serves.
 
-    `on_launch` is told before the first and after each process, so that somebody knows of them should we be killed.
+    `on_launch` is called before the first process and after each one, so that the caller can record them in case this
+    process is killed.
     """
     checked = settings_of(kind, settings)
     installation = kind.find(home, version)
-    chosen = choose_ports((*kind.ports, *checked.further_ports, *secure_ports(kind, checked)), ports or {})
+    chosen = choose_ports((*kind.ports, *checked.extra_ports, *secure_ports(kind, checked)), ports or {})
     directory = directory.absolute()
     blueprint = kind.plan(checked, installation, directory, chosen)
-    create_instance_dir(directory, {**blueprint.files, **secure_files(checked, stores=blueprint.stores)})
+    create_instance_dir(
+        directory, {**blueprint.files, **secure_files(checked, needs_keystore=blueprint.needs_keystore)}
+    )
     instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s)
-    tell = on_launch or (lambda _: None)
+    notify = on_launch or (lambda _: None)
     try:
-        tell(instance)
+        notify(instance)
         for launch in blueprint.launches:
             instance.launch(launch, on_fork)
-            tell(instance)
+            notify(instance)
             instance.await_listener(launch, timeout_s)
         instance.await_service(timeout_s)
     except BaseException:
@@ -77,7 +81,7 @@ def start(
 
 
 class RunningInstance:
-    """A system that we have started."""
+    """A system that this process started."""
 
     def __init__(
         self,
@@ -115,25 +119,25 @@ class RunningInstance:
 
     @property
     def facts(self) -> dict[str, Any]:
-        found = self._installation
+        installation = self._installation
         facts: dict[str, Any] = {
             "kind": self._kind.name,
-            "version": found.version,
-            "origin": found.origin,
-            "home": str(found.home),
-            "sha256": found.sha256,
-            "java": str(found.java) if found.java else None,
-            "java_version": found.java_version,
+            "version": installation.version,
+            "origin": installation.origin,
+            "home": str(installation.home),
+            "sha256": installation.sha256,
+            "java": str(installation.java) if installation.java else None,
+            "java_version": installation.java_version,
             "pid": self.pid,
             "ports": dict(self._ports),
-            "settings": public(self._settings),
+            "settings": redacted_settings(self._settings),
             "commands": {launch.name: list(launch.argv) for launch in self._blueprint.launches},
             "configuration": self._configuration(),
         }
         return {key: value for key, value in facts.items() if value is not None}
 
     def _configuration(self) -> dict[str, str]:
-        """The files it was started with, as anybody may see them."""
+        """The configuration files, without secrets."""
         password = self._settings.password
         return {
             path: text.replace(password, "***") if password else text
@@ -142,7 +146,7 @@ class RunningInstance:
         }
 
     def launch(self, launch: Launch, on_fork: OnFork | None) -> None:
-        account = unix_account.unprivileged(launch.user, self.directory)
+        account = unix_account.unprivileged_account(launch.user, self.directory)
         try:
             with log_of(self.directory, launch.name).open("ab") as log:
                 process = subprocess.Popen(
@@ -165,24 +169,24 @@ class RunningInstance:
         self.processes.append(process_ref(launch.name, process.pid))
 
     def await_listener(self, launch: Launch, timeout_s: float) -> None:
-        """Where the next process needs this one, wait until it listens."""
+        """Wait until the process listens, where the next process needs it."""
         deadline_s = time.monotonic() + timeout_s
         while launch.listens_on is not None and not accepts(launch.listens_on):
-            self._complain_about_the_dead()
+            self._raise_if_ended()
             if time.monotonic() > deadline_s:
                 raise self._failure(f"{launch.name} did not listen within {timeout_s:.0f} s", launch.name)
             time.sleep(_POLL_S)
 
     def await_service(self, timeout_s: float) -> None:
-        """Until the kind's own proof succeeds."""
+        """Wait until the kind's own probe succeeds."""
         deadline_s = time.monotonic() + timeout_s
         while True:
-            self._complain_about_the_dead()
+            self._raise_if_ended()
             try:
                 self._kind.probe(self.endpoints, self._settings)
                 probe_tls(self.endpoints)
             except PeerError as err:
-                self._complain_about_the_dead()
+                self._raise_if_ended()
                 if time.monotonic() > deadline_s:
                     serving = self.processes[self._blueprint.serving].name
                     raise self._failure(f"it did not serve within {timeout_s:.0f} s ({err})", serving) from err
@@ -196,11 +200,11 @@ class RunningInstance:
             child.wait()
         if self._keep_logs is not None:
             move_logs(self.directory, self._keep_logs)
-        for directory in (*map(Path, self._blueprint.outside), self.directory):
+        for directory in (*map(Path, self._blueprint.external_dirs), self.directory):
             remove_instance_dir(directory)
 
     def crash(self) -> None:
-        """Kill it without warning; what it has on disk stays."""
+        """Kill the system without warning; its data on disk stays."""
         for child in self._children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -209,7 +213,7 @@ class RunningInstance:
             child.wait()
 
     def restart(self, *, on_fork: OnFork | None = None, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start it again after a crash, with the data it left and on the same ports."""
+        """Start the system again after a crash, with its data and on the same ports."""
         self._children.clear()
         self.processes.clear()
         for launch in self._blueprint.launches:
@@ -218,7 +222,7 @@ class RunningInstance:
         self.await_service(timeout_s)
 
     def _environment(self, launch: Launch) -> dict[str, str]:
-        """Little of ours, so that it behaves the same whoever starts it."""
+        """A minimal environment, so that the system behaves the same for every user."""
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
@@ -228,7 +232,7 @@ class RunningInstance:
             **launch.env,
         }
 
-    def _complain_about_the_dead(self) -> None:
+    def _raise_if_ended(self) -> None:
         for child, process in zip(self._children, self.processes, strict=True):
             code = child.poll()
             if code is not None:
@@ -236,10 +240,10 @@ class RunningInstance:
                 raise self._failure(f"{process.name} ended with {how} before it served", process.name)
 
     def _failure(self, what: str, name: str) -> ConfigError:
-        sentence = f"{self._kind.name} could not be started: {what}"
+        message = f"{self._kind.name} could not be started: {what}"
         if free_bytes(self.directory) < MIN_FREE_BYTES:
-            sentence += f"; the disk of {self.directory} is full"
-        words = last_log_lines(log_of(self.directory, name))
+            message += f"; the disk of {self.directory} is full"
+        lines = last_log_lines(log_of(self.directory, name))
         if self._settings.password:
-            words = words.replace(self._settings.password, "***")
-        return ConfigError(f"{sentence}; its last words: {words}" if words else f"{sentence}, and it said nothing")
+            lines = lines.replace(self._settings.password, "***")
+        return ConfigError(f"{message}; last log lines: {lines}" if lines else f"{message}, and its log is empty")

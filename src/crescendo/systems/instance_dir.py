@@ -1,7 +1,7 @@
-"""What lies in the directory of an instance?
+"""What is in the directory of an instance?
 
-Its files, which may hold secrets and are for our eyes only, and data/, logs/ and tmp/, which every instance has. It is
-made whole or not at all, and removed whole. Starts and stops nothing.
+Its files, which may hold secrets and are readable by their owner only, and data/, logs/ and tmp/, which every instance
+has. It is created completely or not at all, and removed completely. Starts and stops nothing.
 """
 
 import contextlib
@@ -13,41 +13,43 @@ from pathlib import Path
 from crescendo.model.errors import ConfigError
 
 MIN_FREE_BYTES = 50 * 10**6
-"""With less than this a broker stops taking messages, or ends, at a time of its own choice."""
+"""With less free space, a broker may block its senders or exit at any moment."""
 
 LOGS, DATA, TEMPORARY = "logs", "data", "tmp"
 
 
 def create_instance_dir(directory: Path, files: Mapping[str, str | bytes]) -> None:
-    """Make the directory, which must not be there yet, and write the files."""
+    """Create the directory, which must not exist yet, and write the files."""
     try:
         directory.mkdir(mode=0o700, parents=True)
     except OSError as err:
-        raise ConfigError(f"{directory} cannot be created: {err.strerror}; choose another place") from err
+        raise ConfigError(f"{directory} cannot be created: {err.strerror}; choose another directory") from err
     try:
         if free_bytes(directory) < MIN_FREE_BYTES:
-            left = f"{free_bytes(directory) / 1e6:.0f} MB left, and a system needs {MIN_FREE_BYTES / 1e6:.0f} MB"
-            raise ConfigError(f"the disk of {directory} is full: {left}; make room, or choose another place")
+            shortage = f"{free_bytes(directory) / 1e6:.0f} MB left, and a system needs {MIN_FREE_BYTES / 1e6:.0f} MB"
+            raise ConfigError(
+                f"the disk of {directory} is full: {shortage}; free some space, or choose another directory"
+            )
         for name in (LOGS, DATA, TEMPORARY):
             (directory / name).mkdir(mode=0o700)
         for name, content in files.items():
             _write(directory / name, content)
     except OSError as err:
         remove_instance_dir(directory)
-        raise ConfigError(f"{directory} cannot be written: {err.strerror}; choose another place") from err
+        raise ConfigError(f"{directory} cannot be written: {err.strerror}; choose another directory") from err
     except BaseException:
         remove_instance_dir(directory)
         raise
 
 
 def log_of(directory: Path, launch: str) -> Path:
-    """Where a process of the instance writes what it has to say."""
+    """The log file of one process of the instance."""
     return directory / LOGS / f"{launch}.log"
 
 
 def move_logs(directory: Path, target: Path) -> None:
-    """Keep what was said; a process that said nothing needs no file."""
-    with contextlib.suppress(OSError):  # a log that cannot be kept is no reason to fail what is over
+    """Keep the logs that are not empty."""
+    with contextlib.suppress(OSError):  # failing to keep a log must not fail a run that is over
         for log in sorted((directory / LOGS).iterdir()):
             if log.is_file() and log.stat().st_size:
                 target.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,7 @@ def move_logs(directory: Path, target: Path) -> None:
 
 
 def remove_instance_dir(directory: Path) -> None:
-    """Take the directory away, and say so when that is not possible."""
+    """Remove the directory; ConfigError when that is not possible."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:
@@ -71,6 +73,6 @@ def free_bytes(directory: Path) -> int:
 def _write(path: Path, content: str | bytes) -> None:
     for parent in reversed(path.parents):
         if not parent.exists():
-            parent.mkdir(mode=0o700)  # one by one, because the mode is not for parents that are made along the way
+            parent.mkdir(mode=0o700)  # one by one: with parents=True the mode would not apply to the parents
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)

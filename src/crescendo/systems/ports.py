@@ -1,7 +1,7 @@
 """On which ports of this machine may an instance listen?
 
-Free ones of the loopback interface, chosen below the range from which the kernel takes the ports of outgoing
-connections, so that no client takes one away between our look and the system's bind. Reserves nothing.
+Free ports of the loopback interface, below the kernel's range of ephemeral ports, so that no outgoing connection takes
+one between our check and the system's bind. Reserves nothing.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ _ATTEMPTS = 1_000
 
 
 def choose_ports(names: Sequence[str], wanted: Mapping[str, int]) -> dict[str, int]:
-    """A port for every name: the wanted one where a person named it, otherwise any that is free."""
+    """A port for every name: the requested one where there is one, otherwise any free port."""
     for name in wanted:
         if name not in names:
             raise ConfigError(f"port {name}={wanted[name]}: there is no port of that name; known: {', '.join(names)}")
-    with contextlib.ExitStack() as held:  # until all are chosen, so that no two are the same
+    with contextlib.ExitStack() as held:  # held until all are chosen, so that no two are the same
         chosen = {name: _take(name, wanted[name], held) for name in names if name in wanted}
         return {name: chosen[name] if name in chosen else _any_free(held) for name in names}
 
 
 def accepts(port: int, timeout_s: float = 0.2) -> bool:
-    """Whether somebody listens on that port."""
+    """Whether a process listens on that port."""
     try:
         with socket.create_connection((HOST, port), timeout_s):
             return True
@@ -43,7 +43,7 @@ def _take(name: str, port: int, held: contextlib.ExitStack) -> int:
     try:
         _bind(port, held)
     except OSError as err:
-        cure = "give another, or none to get any that is free"
+        cure = "give another, or none to get a free one"
         if err.errno == errno.EADDRINUSE:
             raise ConfigError(f"port {name}={port}: another program has it on {HOST}; {cure}") from err
         raise ConfigError(f"port {name}={port}: {os.strerror(err.errno or 0)}; {cure}") from err
@@ -56,13 +56,13 @@ def _any_free(held: contextlib.ExitStack) -> int:
         with contextlib.suppress(OSError):
             _bind(port, held)
             return port
-    raise ConfigError(f"no port between {_FIRST} and {_LAST} is free on {HOST}; end some programs that listen there")
+    raise ConfigError(f"no port between {_FIRST} and {_LAST} is free on {HOST}; stop some programs that listen there")
 
 
 def _bind(port: int, held: contextlib.ExitStack) -> None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # As servers do: connections of a former server that linger on the port do not count, a listener does.
+        # As servers do: connections of a former server in TIME_WAIT do not block the port, a listener does.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
         listener.listen(1)  # two sockets may share a bound port, but not a listening one

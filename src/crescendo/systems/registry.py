@@ -1,6 +1,6 @@
 """Which systems can be started? One line each.
 
-A kind's module is imported when the kind is asked for.
+A kind's module is imported when the kind is requested.
 """
 
 from importlib import import_module

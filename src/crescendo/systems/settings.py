@@ -1,7 +1,7 @@
-"""Are these settings such that this kind of system can honour every one of them?
+"""Can this kind of system honour every one of these settings?
 
-A person's words become the kind's own settings value, or a sentence that names the key and the cure. Nothing is
-ignored: what a kind cannot do, it refuses.
+The user's settings become the kind's own settings value, or an error that names the key and the cure. Nothing is
+ignored: a kind refuses what it cannot do.
 """
 
 import difflib
@@ -23,24 +23,24 @@ _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTAL
 
 
 def protocols_of(kind: SystemKind) -> tuple[str, ...]:
-    """What it speaks: every protocol has a port of its own name."""
+    """The protocols that the kind supports: each has a port of its own name."""
     return tuple(name for name in PROTOCOLS if name in kind.ports)
 
 
 def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:
-    """The settings of one instance, checked, with a password that nobody else knows where none was given."""
+    """The settings of one instance, checked, with a random password where none was given."""
     known = [field.name for field in msgspec.structs.fields(kind.settings)]
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
             raise ConfigError(
-                f"system.settings.{key}: {kind.name} knows no such setting; {hint}known: {', '.join(known)}"
+                f"system.settings.{key}: {kind.name} has no such setting; {hint}known: {', '.join(known)}"
             )
     try:
         settings = msgspec.convert(dict(given), kind.settings, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
-        raise ConfigError(_sentence(str(err))) from err
+        raise ConfigError(_error_message(str(err))) from err
     _check_protocols(kind, settings)
     if settings.password is None and settings.user:
         settings = msgspec.structs.replace(settings, password=secrets.token_urlsafe(12))
@@ -48,7 +48,7 @@ def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:
 
 
 def refuse(settings: SystemSettings, **reasons: str) -> None:
-    """For a kind's `__post_init__`: refuse what was set to something else than its default, and say why."""
+    """For a kind's `__post_init__`: refuse settings that differ from their default, with the reason."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(type(settings))}
     for name, why in reasons.items():
         value = getattr(settings, name)
@@ -58,20 +58,20 @@ def refuse(settings: SystemSettings, **reasons: str) -> None:
 
 
 def speaks(settings: SystemSettings, protocol: str) -> bool:
-    """Whether this instance is to speak the protocol; without a choice it speaks all that the kind does."""
+    """Whether this instance serves the protocol; by default it serves all that the kind supports."""
     return settings.protocols is None or protocol in settings.protocols
 
 
 def endpoint(scheme: str, settings: SystemSettings, port: int) -> str:
-    """The URL of a listener, with the credentials that open it."""
-    who = ""
+    """The URL of a listener, with credentials."""
+    userinfo = ""
     if settings.user:
-        who = f"{quote(settings.user, safe='')}:{quote(settings.password or '', safe='')}@"
-    return f"{scheme}://{who}{HOST}:{port}"
+        userinfo = f"{quote(settings.user, safe='')}:{quote(settings.password or '', safe='')}@"
+    return f"{scheme}://{userinfo}{HOST}:{port}"
 
 
-def public(settings: SystemSettings) -> dict[str, Any]:
-    """The settings as a manifest may hold them: without the password."""
+def redacted_settings(settings: SystemSettings) -> dict[str, Any]:
+    """The settings for the manifest: without the password."""
     document: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=format_unit)
     return {key: value for key, value in document.items() if key != "password"}
 
@@ -79,20 +79,20 @@ def public(settings: SystemSettings) -> dict[str, Any]:
 def _check_protocols(kind: SystemKind, settings: SystemSettings) -> None:
     if settings.protocols is None:
         return
-    can = protocols_of(kind)
+    supported = protocols_of(kind)
     if not settings.protocols:
-        raise ConfigError(f"system.settings.protocols: name at least one of {', '.join(can)}")
+        raise ConfigError(f"system.settings.protocols: name at least one of {', '.join(supported)}")
     for protocol in settings.protocols:
-        if protocol not in can:
+        if protocol not in supported:
             raise ConfigError(
-                f"system.settings.protocols: {kind.name} does not speak {protocol!r}; it speaks {', '.join(can)}"
+                f"system.settings.protocols: {kind.name} does not speak {protocol!r}; it speaks {', '.join(supported)}"
             )
 
 
-def _sentence(complaint: str) -> str:
-    """msgspec names the place at the end, `refuse` at the beginning; a person wants it at the beginning."""
-    match = _PATH.match(complaint)
-    what, path = (match["what"], match["path"]) if match else (complaint, None)
+def _error_message(error: str) -> str:
+    """Put the key first: msgspec names it at the end, `refuse` at the beginning."""
+    match = _PATH.match(error)
+    what, path = (match["what"], match["path"]) if match else (error, None)
     if path:
         return f"system.settings.{path}: {what}"
     key, colon, why = what.partition(": ")

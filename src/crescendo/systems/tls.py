@@ -1,8 +1,8 @@
-"""What does an instance with TLS need beside its other files, ports and endpoints?
+"""What does an instance with TLS need besides its other files, ports and endpoints?
 
-The same for all kinds: a port of its own for each protocol over TLS, certificates in the instance's directory (made for
-it, or copied from what a person gave), and endpoints whose URLs name what a client must trust and show. How a listener
-is written down is each kind's own business. The plain listeners stay.
+The same for all kinds: a separate port for each protocol over TLS, certificates in the instance's directory (generated,
+or copied from the user's files), and endpoints whose URLs name the CA to trust and the certificate to present. Each
+kind configures its own listeners. The plain listeners stay.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ from crescendo.systems.settings import endpoint, protocols_of, speaks
 CA, CERTIFICATE, KEY = "tls/ca.pem", "tls/server.pem", "tls/server.key"
 CLIENT_CERTIFICATE, CLIENT_KEY = "tls/client.pem", "tls/client.key"
 KEY_STORE, TRUST_STORE = "tls/server.p12", "tls/ca.p12"
-STORE_PASSWORD = "crescendo"  # noqa: S105 - Java wants one; what keeps the key is the mode of its file
+STORE_PASSWORD = "crescendo"  # noqa: S105 - Java requires one; the file mode protects the key
 VERSIONS = ("TLSv1.3", "TLSv1.2")
-_PROOF_TIMEOUT_S = 5.0
+_PROBE_TIMEOUT_S = 5.0
 
 
 def secure_ports(kind: SystemKind, settings: SystemSettings) -> tuple[str, ...]:
-    """The names of the listeners that TLS adds."""
+    """The port names of the listeners that TLS adds."""
     if settings.secure is None:
         return ()
     return tuple(SECURE_SCHEMES[name] for name in protocols_of(kind) if speaks(settings, name))
 
 
 def secure_endpoints(settings: SystemSettings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """Their URLs. A client needs nothing else to come in: the options say which files to read."""
+    """The URLs of the TLS listeners. A client needs nothing else: the options name the files to read."""
     if settings.secure is None:
         return {}
     files = {"ca": CA}
@@ -43,29 +43,29 @@ def secure_endpoints(settings: SystemSettings, directory: Path, ports: Mapping[s
     return {scheme: f"{endpoint(scheme, settings, ports[scheme])}?{options}" for scheme in schemes}
 
 
-def secure_files(settings: SystemSettings, *, stores: bool) -> dict[str, bytes]:
-    """What goes into the directory: path -> content. ConfigError when what a person gave cannot be used."""
+def secure_files(settings: SystemSettings, *, needs_keystore: bool) -> dict[str, bytes]:
+    """The files of the tls directory: path -> content. ConfigError when the user's files cannot be used."""
     tls = settings.secure
     if tls is None:
         return {}
-    if tls.certificate is not None and not stores:
-        return _given(tls)  # no need for the library
+    if tls.certificate is not None and not needs_keystore:
+        return _given_files(tls)  # needs no library
     try:
         from crescendo.systems import certificates
     except ImportError as err:
         raise ConfigError(
-            "system.settings.tls: certificates are made with the library cryptography, which is not installed; "
+            "system.settings.tls: the library cryptography, which makes the certificates, is not installed; "
             "pip install cryptography"
         ) from err
     if tls.certificate is not None:
-        files = _given(tls)
+        files = _given_files(tls)
     else:
         authority = certificates.Authority()
         server, client = authority.server(HOST, "localhost"), authority.client()
         files = {CA: authority.certificate, CERTIFICATE: server.certificate, KEY: server.key}
         if tls.client_certificates is not None:
             files |= {CLIENT_CERTIFICATE: client.certificate, CLIENT_KEY: client.key}
-    if stores:
+    if needs_keystore:
         password = STORE_PASSWORD.encode()
         pair = certificates.CertificatePair(files[CERTIFICATE], files[KEY])
         files[KEY_STORE] = certificates.key_store(pair, password)
@@ -74,17 +74,17 @@ def secure_files(settings: SystemSettings, *, stores: bool) -> dict[str, bytes]:
 
 
 def probe_tls(endpoints: Mapping[str, str]) -> None:
-    """Show that whoever has the right certificates comes in, or raise PeerError."""
+    """Complete a TLS handshake with the right certificates on every listener, or raise PeerError."""
     for scheme in SECURE_SCHEMES.values():
         if scheme in endpoints:
             url = endpoints[scheme]
-            connect(HOST, urlsplit(url).port or 0, tls=tls_of_url(url), timeout_s=_PROOF_TIMEOUT_S).close()
+            connect(HOST, urlsplit(url).port or 0, tls=tls_of_url(url), timeout_s=_PROBE_TIMEOUT_S).close()
 
 
-def _given(tls: TlsSettings) -> dict[str, bytes]:
+def _given_files(tls: TlsSettings) -> dict[str, bytes]:
     certificate, key, ca = (Path(name or "") for name in (tls.certificate, tls.key, tls.ca))
     try:
         rehearse(server_context(certificate, key, ca, None), client_context(Tls(ca=ca)), HOST)
-    except (ConfigError, PeerError) as err:  # otherwise a system would start, and nobody could come in
+    except (ConfigError, PeerError) as err:  # otherwise the system would start, and no client could connect
         raise ConfigError(f"system.settings.tls: {err}") from err
     return {CA: ca.read_bytes(), CERTIFICATE: certificate.read_bytes(), KEY: key.read_bytes()}

@@ -1,4 +1,4 @@
-"""Is the Java that a broker will run on found, and found out about, before anything starts?"""
+"""Is the Java of a broker found and checked before anything starts?"""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from crescendo.systems.install.java import with_java
 SOMEWHERE = Installation("1.0", Path("/opt/broker"), "given")
 
 
-def fake_java(home: Path, says: str) -> None:
+def fake_java(home: Path, output: str) -> None:
     (home / "bin").mkdir(parents=True)
-    (home / "bin" / "java").write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    (home / "bin" / "java").write_text(f"#!/bin/sh\necho '{output}' >&2\n")
     (home / "bin" / "java").chmod(0o755)
 
 
@@ -31,10 +31,10 @@ def test_an_old_java_is_refused_by_its_version(tmp_path: Path, monkeypatch: pyte
         with_java(SOMEWHERE, 17)
 
 
-def test_what_is_no_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_not_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path / "mute", "hello")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "mute"))
-    with pytest.raises(ConfigError, match="does not say its version"):
+    with pytest.raises(ConfigError, match="does not print its version"):
         with_java(SOMEWHERE, 17)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "empty"))
     with pytest.raises(ConfigError, match="cannot be run"):

@@ -1,4 +1,4 @@
-"""Is a release either here, whole and known, or not here at all?"""
+"""Is a release either installed completely, with its record, or not at all?"""
 
 import io
 import subprocess
@@ -16,7 +16,7 @@ from crescendo.systems.kinds.qpid_broker_j import RELEASE
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data directory of our own, and none of a person's brokers."""
+    """A separate data directory, without the user's own brokers."""
     monkeypatch.setenv("CRESCENDO_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("QPID_HOME", raising=False)
     return tmp_path / "data"
@@ -38,22 +38,22 @@ def archive(path: Path, **files: bytes) -> Path:
     return path
 
 
-def recorded(data: Path, version: str) -> Path:
-    """A release as an earlier installation has left it."""
-    place = data / "systems" / "qpid-broker-j" / version
-    given_home(place / "home", f"qpid-broker-core-{version}.jar")
-    (place / RECORD).write_bytes(msgspec.json.encode(InstallRecord(version, "maven g:a:v", "0" * 64)))
-    return place
+def installed(data: Path, version: str) -> Path:
+    """A release as an earlier installation left it."""
+    directory = data / "systems" / "qpid-broker-j" / version
+    given_home(directory / "home", f"qpid-broker-core-{version}.jar")
+    (directory / RECORD).write_bytes(msgspec.json.encode(InstallRecord(version, "maven g:a:v", "0" * 64)))
+    return directory
 
 
-def test_maven_brings_a_release_and_its_checksum_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maven_fetches_a_release_and_its_checksum_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums: list[str] = []
 
-    def summed(fetched: Path, target: Path) -> None:
+    def hash_and_unpack(fetched: Path, target: Path) -> None:
         sums.append(subprocess.run(["sha256sum", fetched], capture_output=True, text=True, check=True).stdout[:64])
         unpack(fetched, target)
 
-    monkeypatch.setattr(maven, "unpack", summed)
+    monkeypatch.setattr(maven, "unpack", hash_and_unpack)
     left = data / "systems" / "qpid-broker-j" / ".partial-of-a-killed-one"
     (left / "unpacked").mkdir(parents=True)
     steps: list[str] = []
@@ -63,20 +63,20 @@ def test_maven_brings_a_release_and_its_checksum_is_kept(data: Path, monkeypatch
     assert found.home.joinpath("lib", f"qpid-broker-core-{found.version}.jar").stat().st_size > 0
     assert sums == [found.sha256]
 
-    monkeypatch.setenv("PATH", "/nowhere")  # so that Maven cannot be asked again
+    monkeypatch.setenv("PATH", "/nowhere")  # so that Maven cannot run again
     assert RELEASE.install(None, steps.append) == found
     assert len(steps) == 2
 
 
-def test_a_version_that_nobody_published_is_one_sentence_and_nothing_else(data: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no Maven repository has .*:0\.0\.1 as tar\.gz; ask for another version"):
+def test_an_unpublished_version_is_refused_and_leaves_nothing(data: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no Maven repository has .*:0\.0\.1 as tar\.gz; request another version"):
         RELEASE.install("0.0.1", print)
     assert [path.name for path in data.rglob("qpid-broker-j/*")] == [".lock"]
 
 
 @pytest.mark.parametrize("version", ["../../etc", "9.2.1:jar", "-Dx"])
-def test_what_is_no_version_never_reaches_maven_or_the_disk(version: str, data: Path) -> None:
-    with pytest.raises(ConfigError, match="is no version"):
+def test_an_invalid_version_never_reaches_maven_or_the_disk(version: str, data: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a valid version"):
         RELEASE.install(version, print)
     assert not data.exists()
 
@@ -84,7 +84,7 @@ def test_what_is_no_version_never_reaches_maven_or_the_disk(version: str, data: 
 def test_a_failure_while_unpacking_leaves_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> Path:
         (partial,) = data.rglob(".partial-*")
-        (partial / "x.tar.gz").write_bytes(b"this is no archive")
+        (partial / "x.tar.gz").write_bytes(b"this is not an archive")
         return partial / "x.tar.gz"
 
     monkeypatch.setattr(maven, "fetch", broken)
@@ -94,10 +94,10 @@ def test_a_failure_while_unpacking_leaves_nothing(data: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/../../outside"])
-def test_an_archive_cannot_write_outside_its_place(name: str, tmp_path: Path) -> None:
+def test_an_archive_cannot_write_outside_its_target(name: str, tmp_path: Path) -> None:
     hostile = archive(tmp_path / "hostile.tar.gz", **{name: b"gotcha"})
     with pytest.raises(ConfigError, match="cannot be unpacked"):
-        unpack(hostile, tmp_path / "place")
+        unpack(hostile, tmp_path / "target")
     assert not (tmp_path / "outside").exists()
 
 
@@ -105,53 +105,53 @@ def test_an_archive_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(maven, "MAX_UNPACKED_BYTES", 1_000)
     big = archive(tmp_path / "big.tar.gz", first=bytes(600), second=bytes(600))
     with pytest.raises(ConfigError, match="more than"):
-        unpack(big, tmp_path / "place")
-    assert not (tmp_path / "place" / "second").exists()
+        unpack(big, tmp_path / "target")
+    assert not (tmp_path / "target" / "second").exists()
 
 
-def test_a_home_that_is_named_says_its_version_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_of_a_given_home_is_read_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = given_home(tmp_path / "qpid", "qpid-broker-core-8.0.6.jar", "guava-33.jar")
     assert (RELEASE.find(home, None).version, RELEASE.find(home, None).origin) == ("8.0.6", "given")
     monkeypatch.setenv("QPID_HOME", str(home))
     assert RELEASE.find(None, None).home == home
-    with pytest.raises(ConfigError, match=r"9\.2\.1 is not here, 8\.0\.6 is"):
+    with pytest.raises(ConfigError, match=r"9\.2\.1 is not installed, 8\.0\.6 is"):
         RELEASE.find(None, "9.2.1")
 
 
 @pytest.mark.parametrize("jars", [(), ("qpid-broker-core-1.0.jar", "qpid-broker-core-2.0.jar")])
-def test_a_directory_that_is_no_home_is_refused(jars: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no qpid-broker-j"):
+def test_a_directory_that_is_not_a_home_is_refused(jars: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a qpid-broker-j home"):
         RELEASE.find(given_home(tmp_path / "qpid", *jars), None)
 
 
-def test_what_is_not_here_is_said_with_the_command_that_gets_it() -> None:
+def test_the_error_for_a_missing_release_names_the_command_that_installs_it() -> None:
     with pytest.raises(ConfigError, match=r"run: crescendo system install qpid-broker-j --version 8\.0\.6,"):
         RELEASE.find(None, "8.0.6")
 
 
-def test_without_the_usual_version_the_newest_that_is_here_is_used(data: Path) -> None:
-    recorded(data, "8.0.6")
-    recorded(data, "8.0.10")
+def test_without_the_default_version_the_newest_installed_one_is_used(data: Path) -> None:
+    installed(data, "8.0.6")
+    installed(data, "8.0.10")
     assert RELEASE.find(None, None).version == "8.0.10"
     assert RELEASE.find(None, "8.0.6").version == "8.0.6"
-    recorded(data, RELEASE.default)
+    installed(data, RELEASE.default)
     assert RELEASE.find(None, None).version == RELEASE.default
 
 
 def test_a_damaged_record_is_named_with_its_cure(data: Path) -> None:
-    place = recorded(data, RELEASE.default)
-    (place / RECORD).write_text("{")
+    directory = installed(data, RELEASE.default)
+    (directory / RECORD).write_text("{")
     with pytest.raises(ConfigError, match=r"remove .* and install it again"):
         RELEASE.find(None, None)
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(data: Path) -> None:
+def test_a_data_directory_that_cannot_be_written_is_named(data: Path) -> None:
     data.write_text("a file where a directory should be")
     with pytest.raises(ConfigError, match="set CRESCENDO_DATA to another directory"):
         RELEASE.install(None, print)
 
 
-def test_releases_live_where_people_keep_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_releases_are_in_the_xdg_data_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CRESCENDO_DATA")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert data_directory() == tmp_path / "crescendo"

@@ -1,4 +1,4 @@
-"""Does ActiveMQ Classic get every setting into its files and its command?"""
+"""Do all settings of ActiveMQ Classic reach its files and its command?"""
 
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,16 @@ def test_every_setting_reaches_the_broker() -> None:
     assert broker.find(f"{CORE}persistenceAdapter") is None
     assert [queue.get("physicalName") for queue in broker.iter(f"{CORE}queue")] == ["orders", "a/b.c"]
     assert all("+nio:" in connector.get("uri", "") for connector in broker.iter(f"{CORE}transportConnector"))
-    assert any(word.endswith("SelectorManager.maximumPoolSize=3") for word in plan(threads=3).launches[0].argv)
+    assert any(option.endswith("SelectorManager.maximumPoolSize=3") for option in plan(threads=3).launches[0].argv)
     assert {"-Xms131072k", "-Xmx131072k"} <= set(plan(memory="128MiB").launches[0].argv)
 
 
-def test_only_the_protocols_that_were_asked_for_have_a_listener() -> None:
+def test_only_requested_protocols_have_a_listener() -> None:
     connectors = broker_xml(protocols=["stomp"]).iter(f"{CORE}transportConnector")
     assert [connector.get("uri") for connector in connectors] == ["stomp://127.0.0.1:7002"]
     assert set(plan(protocols=["stomp"]).endpoints) == {"stomp", "management"}
 
 
-def test_no_secret_is_a_word_of_the_command() -> None:
+def test_the_command_contains_no_secret() -> None:
     launch = plan(password="k33p-it").launches[0]
     assert "k33p-it" not in " ".join([*launch.argv, *launch.env.values()])

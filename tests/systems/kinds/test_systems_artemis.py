@@ -1,4 +1,4 @@
-"""Does Artemis get every setting into its files and its command?"""
+"""Do all settings of Artemis reach its files and its command?"""
 
 import re
 from pathlib import Path
@@ -34,24 +34,24 @@ def test_every_setting_reaches_the_broker() -> None:
     assert {"-Xms131072k", "-Xmx131072k"} <= set(plan(memory="128MiB").launches[0].argv)
 
 
-def test_only_the_protocols_that_were_asked_for_have_a_listener() -> None:
+def test_only_requested_protocols_have_a_listener() -> None:
     acceptors = broker_xml(protocols=["stomp"]).findall(f".//{CORE}acceptor")
     assert [acceptor.get("name") for acceptor in acceptors] == ["stomp"]
     assert set(plan(protocols=["stomp"]).endpoints) == {"stomp", "management"}
 
 
-def test_whatever_listens_listens_on_the_loopback_interface() -> None:
+def test_every_listener_is_on_the_loopback_interface() -> None:
     listeners = re.findall(r"(?:tcp|http)://([^/?\"]+:\d+)", "".join(plan().files.values()))
     assert sorted(listeners) == [f"127.0.0.1:{port}" for port in sorted(PORTS.values())]
 
 
-def test_no_secret_is_a_word_of_the_command() -> None:
+def test_the_command_contains_no_secret() -> None:
     launch = plan(password="k33p-it").launches[0]
     assert "k33p-it" not in " ".join([*launch.argv, *launch.env.values()])
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "key"),
     [
         ({"queues": ["a b"]}, "system.settings.queues"),
         ({"user": 'x" evil'}, "system.settings.user"),
@@ -60,6 +60,6 @@ def test_no_secret_is_a_word_of_the_command() -> None:
         ({"protocols": ["amqp091"]}, "system.settings.protocols"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(settings: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(complaint)):
+def test_an_unsupported_setting_is_refused_by_name(settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(key)):
         plan(**settings)

@@ -1,8 +1,8 @@
-"""Do the brokers on a JVM start as they were asked to, serve other people's clients, and leave nothing?
+"""Do the brokers on a JVM honour their settings, serve third-party clients, and leave nothing behind?
 
-Each is started once, with a password, a directory and settings that are awkward, and, ActiveMQ apart, with TLS beside
-the plain listeners: with `threads` that broker now and then loses the first bytes of a TLS connection, so its TLS is
-asked for in test_systems_tls.py. What files and commands say is tested without starting them, in the file of each kind.
+Each is started once, with an awkward password, directory and settings, and, except ActiveMQ, with TLS besides the plain
+listeners: with `threads` that broker sometimes loses the first bytes of a TLS connection, so test_systems_tls.py tests
+its TLS. The files and commands are tested without starting the brokers, in the test file of each kind.
 """
 
 import re
@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import pytest
 from proton import ConnectionException
 
-from broker_traces import AWKWARD_PASSWORD, ask, listening_addresses, traces_of
-from certified import OPTIONAL, REQUIRED, check_who_comes_in
+from broker_traces import AWKWARD_PASSWORD, get_json, listening_addresses, traces_of
+from certified import OPTIONAL, REQUIRED, check_who_may_connect
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 from foreign_clients import send_amqp10, through_amqp091, through_amqp10, through_mqtt, through_stomp
-from secure_clients import doors_of
+from secure_clients import tls_listeners
 
 BODIES = [f"message {number}" for number in range(20)]
 CLASSIC_ORDERS = "org.apache.activemq:type=Broker,brokerName=crescendo,destinationType=Queue,destinationName=orders"
@@ -30,7 +30,7 @@ ARTEMIS_ORDERS = 'org.apache.activemq.artemis:broker=*,component=addresses,addre
 
 @dataclass(frozen=True)
 class Case:
-    """In what the three differ."""
+    """The differences between the three brokers."""
 
     kind: str
     release: str
@@ -39,15 +39,15 @@ class Case:
     topic: str
     secure: set[str]
     others: dict[str, Callable[[RunningInstance], list[str]]]
-    """Protocol beside AMQP 1.0 -> what came back through it."""
+    """Protocol besides AMQP 1.0 -> the messages received through it."""
     orders: str
-    """Where the management counts the messages in a queue that was made beforehand."""
+    """Where the management counts the messages in a queue that was created at the start."""
     depths: Callable[[Any], list[int]]
     """All counts in the management's answer."""
-    welcome: str
-    """What whoever knows the password may read."""
-    writing: str | None = None
-    """What nobody may do through a management that is there to watch."""
+    readable: str
+    """A path that needs the password."""
+    forbidden: str | None = None
+    """An operation that the read-only management refuses."""
     refusals: set[int] = field(default_factory=lambda: {401})
 
 
@@ -69,7 +69,7 @@ CASES = [
         "org.apache.activemq:apache-activemq",
         {"threads": 4},
         None,
-        "topic://news",  # by its full name, else it would be a queue
+        "topic://news",  # the full name; a plain name would be a queue
         set(),
         {"stomp": _by_stomp, "mqtt": _by_mqtt},
         f"/read/{CLASSIC_ORDERS}/QueueSize",
@@ -117,7 +117,7 @@ def broker(case: Case, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     kind = system_of(case.kind)
     kind.install(None, print)
     settings = {"password": AWKWARD_PASSWORD, "queues": ["orders"], "memory": "256MiB", "tls": case.tls or False}
-    directory = tmp_path_factory.mktemp(case.kind) / "an instance"  # a space, which paths of people have too
+    directory = tmp_path_factory.mktemp(case.kind) / "an instance"  # with a space, as users' paths may have
     instance = start(kind, settings | case.settings, directory=directory, on_fork=die_with_parent())
     yield instance
     instance.stop()
@@ -130,41 +130,43 @@ def test_a_queue_gives_each_message_to_one_receiver(broker: RunningInstance) -> 
 
 
 def test_a_topic_gives_each_message_to_every_receiver(broker: RunningInstance, case: Case) -> None:
-    got = through_amqp10(broker.endpoints["amqp"], case.topic, BODIES, receivers=2, capability="topic")
-    assert got == [BODIES, BODIES]
+    received = through_amqp10(broker.endpoints["amqp"], case.topic, BODIES, receivers=2, capability="topic")
+    assert received == [BODIES, BODIES]
 
 
 def test_clients_of_the_other_protocols_are_served(broker: RunningInstance, case: Case) -> None:
     assert {name: through(broker) for name, through in case.others.items()} == dict.fromkeys(case.others, BODIES)
 
 
-def test_management_counts_what_lies_in_a_queue_made_beforehand(broker: RunningInstance, case: Case) -> None:
-    before = case.depths(ask(broker.endpoints["management"], case.orders)[1])
+def test_management_counts_the_messages_in_a_declared_queue(broker: RunningInstance, case: Case) -> None:
+    before = case.depths(get_json(broker.endpoints["management"], case.orders)[1])
     assert before
     assert set(before) == {0}
     send_amqp10(broker.endpoints["amqp"], "orders", BODIES)
-    assert len(BODIES) in case.depths(ask(broker.endpoints["management"], case.orders)[1])
+    assert len(BODIES) in case.depths(get_json(broker.endpoints["management"], case.orders)[1])
 
 
-def test_strangers_are_turned_away_and_whoever_watches_can_only_read(broker: RunningInstance, case: Case) -> None:
+def test_clients_without_credentials_are_refused_and_management_is_read_only(
+    broker: RunningInstance, case: Case
+) -> None:
     with pytest.raises(ConnectionException):
         send_amqp10(f"amqp://{urlsplit(broker.endpoints['amqp']).netloc.rpartition('@')[2]}", "orders", ["x"])
-    assert ask(broker.endpoints["management"], case.welcome)[0] == 200
-    assert ask(broker.endpoints["management"], case.welcome, password="wrong")[0] in case.refusals
-    if case.writing is not None:  # the management of Broker-J knows no such limit
-        assert ask(broker.endpoints["management"], case.writing)[1]["status"] == 403
+    assert get_json(broker.endpoints["management"], case.readable)[0] == 200
+    assert get_json(broker.endpoints["management"], case.readable, password="wrong")[0] in case.refusals
+    if case.forbidden is not None:  # the management of Broker-J has no such limit
+        assert get_json(broker.endpoints["management"], case.forbidden)[1]["status"] == 403
 
 
-def test_who_has_the_certificates_comes_in_and_nobody_else(
+def test_only_clients_with_the_right_certificates_may_connect(
     broker: RunningInstance, case: Case, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     if case.tls is None:
-        assert doors_of(broker) == []
+        assert tls_listeners(broker) == []
     else:
-        check_who_comes_in(broker, case.tls, case.secure, tmp_path, caplog)
+        check_who_may_connect(broker, case.tls, case.secure, tmp_path, caplog)
 
 
-def test_the_kernel_sees_it_listen_on_the_loopback_interface_only(broker: RunningInstance) -> None:
+def test_it_listens_on_the_loopback_interface_only(broker: RunningInstance) -> None:
     addresses = listening_addresses(broker.pid)
     assert set(addresses) == set(broker.facts["ports"].values())
     assert set(addresses.values()) == {"127.0.0.1"}
@@ -176,7 +178,7 @@ def test_the_facts_name_the_release_and_no_secret(broker: RunningInstance, case:
     assert AWKWARD_PASSWORD not in repr(broker.facts)
 
 
-def test_stopped_it_leaves_nothing(broker: RunningInstance) -> None:
+def test_a_stopped_broker_leaves_nothing(broker: RunningInstance) -> None:
     pid, directory = broker.pid, broker.directory
     broker.stop()
     assert traces_of(pid, directory) == []

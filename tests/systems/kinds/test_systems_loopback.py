@@ -15,7 +15,7 @@ from relay_client import RelayClient
 
 
 @pytest.mark.parametrize("password", ["simple", " two words ", "ü@:/%\n", ""])
-def test_it_serves_at_its_url_with_its_password_and_ends(tmp_path: Path, password: str) -> None:
+def test_it_serves_at_its_url_with_its_password_and_stops(tmp_path: Path, password: str) -> None:
     settings = {"user": "a user", "password": password}
     system = start(system_of("loopback"), settings, directory=tmp_path / "relay", on_fork=die_with_parent())
     try:
@@ -28,32 +28,32 @@ def test_it_serves_at_its_url_with_its_password_and_ends(tmp_path: Path, passwor
         pid = system.facts["pid"]
         assert psutil.pid_exists(pid)
         assert not password or password not in str(system.facts)
-        words = " ".join(psutil.Process(pid).cmdline())
-        assert not password.strip() or password.strip() not in words
+        command = " ".join(psutil.Process(pid).cmdline())
+        assert not password.strip() or password.strip() not in command
     finally:
         system.stop()
-        system.stop()  # twice is once
+        system.stop()  # safe to call twice
     assert not psutil.pid_exists(pid)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"user": "x"}, "user and password go together"),
-        ({"pasword": "x"}, "settings.pasword: loopback knows no such setting; did you mean password?"),
+        ({"pasword": "x"}, "settings.pasword: loopback has no such setting; did you mean password?"),
         ({"user": 5, "password": "x"}, "settings.user: Expected `str`"),
-        ({"queues": ["q"]}, "settings.queues: the loopback relay makes a queue when it is first used"),
+        ({"queues": ["q"]}, "settings.queues: the loopback relay creates a queue on first use"),
         ({"persistence": True}, "settings.persistence: the loopback relay keeps messages in memory only"),
         ({"protocols": ["mqtt"]}, "settings.protocols: loopback does not speak 'mqtt'; it speaks amqp"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_starts(
-    tmp_path: Path, settings: dict[str, object], words: str
+    tmp_path: Path, settings: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=r"system\.settings") as mistake:
+    with pytest.raises(ConfigError, match=r"system\.settings") as error:
         start(system_of("loopback"), settings, directory=tmp_path / "relay")
-    assert words in str(mistake.value)
+    assert message in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
 

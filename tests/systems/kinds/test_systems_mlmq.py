@@ -1,4 +1,4 @@
-"""Does MLMQ start as its settings say, keep its promises when it is killed, and leave nothing, secrets included?"""
+"""Does MLMQ honour its settings, keep its messages when it is killed, and leave neither files nor secrets behind?"""
 
 import json
 import time
@@ -21,13 +21,13 @@ from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.mlmq import MLMQ_SYSTEM
 from crescendo.systems.settings import settings_of
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 PASSWORD = "hush/:@ hush"
 PORTS = {"mlmq": 7001, "management": 7002, "mlmq-2": 7003, "management-2": 7004}
 
 
 def until(done: Callable[[], Any]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not done():
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
@@ -43,68 +43,70 @@ def broker_on(instance: RunningInstance, address: str) -> psutil.Process:
     for process in family(instance):
         if any(one.laddr.port == port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN):
             return process
-    raise AssertionError(f"nobody listens on {address}")
+    raise AssertionError(f"no process listens on {address}")
 
 
 @pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     """Two brokers that may be killed."""
     directory = tmp_path_factory.mktemp("a place with spaces") / "instance"
     settings = {"brokers": 2, "workers": 3, "performance_log": True}
     logs = directory.parent / "logs"
     instance = start(MLMQ_SYSTEM, settings, directory=directory, on_fork=die_with_parent(), keep_logs=logs)
     processes = family(instance)
-    aside = [Path(place) for place in json.loads((directory / "mlmq.json").read_text())["data"]]
-    assert any(place.exists() for place in aside)
+    data_dirs = [Path(path) for path in json.loads((directory / "mlmq.json").read_text())["data"]]
+    assert any(path.exists() for path in data_dirs)
     yield instance
     instance.stop()
     assert not directory.exists()
-    assert not any(place.exists() for place in aside)
+    assert not any(path.exists() for path in data_dirs)
     assert not [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     assert [path.read_text().split()[0] for path in logs.glob("broker_*.log")] == ["BrokerConfiguration"] * 2
 
 
-def test_it_is_a_farm_on_the_loopback_interface_and_says_what_it_is(mortal: RunningInstance) -> None:
-    facts = mortal.facts
+def test_it_is_a_broker_group_on_the_loopback_interface_and_its_facts_describe_it(killable: RunningInstance) -> None:
+    facts = killable.facts
     assert (facts["kind"], facts["settings"]["brokers"]) == ("mlmq", 2)
     assert "PostgreSQL of " in facts["origin"]
     assert {"mlmq", "management", "mlmq-2", "management-2"} == set(facts["ports"])
     plan = json.loads(facts["configuration"]["mlmq.json"])
     assert [broker["workers"] for broker in plan["brokers"]] == [3, 3]
-    listening = [one for process in family(mortal) for one in process.net_connections("inet") if one.status == "LISTEN"]
+    listening = [
+        one for process in family(killable) for one in process.net_connections("inet") if one.status == "LISTEN"
+    ]
     assert {one.laddr.ip for one in listening} == {"127.0.0.1"}
     assert {one.laddr.port for one in listening} == set(facts["ports"].values())
-    # The whole system hangs from the process that inspectors watch: the database too.
-    assert any("postgres" in process.name() for process in family(mortal))
+    # All processes, the database too, descend from the process that inspectors watch.
+    assert any("postgres" in process.name() for process in family(killable))
 
 
-def test_what_it_stored_outlives_a_crash_and_one_broker_outlives_the_other(mortal: RunningInstance) -> None:
-    first, second = brokers_of(mortal.url)
-    with Client("survivor", [first, second], timeout_s=PATIENCE_S) as client:
+def test_stored_messages_survive_a_crash_and_one_broker_survives_the_other(killable: RunningInstance) -> None:
+    first, second = brokers_of(killable.url)
+    with Client("survivor", [first, second], timeout_s=TIMEOUT_S) as client:
         client.register()
         queue = client.create_queue("crash").queue
         client.send_message(queue, b"still here")
-    mortal.crash()
+    killable.crash()
     with pytest.raises(PeerError):
-        pass_a_message(mortal.url, 1.0)
-    mortal.restart(on_fork=die_with_parent())
+        pass_a_message(killable.url, 1.0)
+    killable.restart(on_fork=die_with_parent())
     group = Group(address="queue://elsewhere", protocol="mlmq")
     receiver = MlmqReceiver(f"mlmq://{second}", group)
     until(lambda: list(receiver.pump()) == [] and receiver.ready)
     receiver.begin()
-    broker_on(mortal, second).kill()
+    broker_on(killable, second).kill()
     until(lambda: list(receiver.pump()) == [] and receiver.closed is not None)
     assert "clos" in str(receiver.closed) or "broke" in str(receiver.closed)
     receiver.close()
-    with Client("survivor", [second, first], timeout_s=PATIENCE_S) as client:
+    with Client("survivor", [second, first], timeout_s=TIMEOUT_S) as client:
         client.register()
-        message = client.dequeue_message(Query(queue=queue), wait_s=PATIENCE_S / 2)
+        message = client.dequeue_message(Query(queue=queue), wait_s=TIMEOUT_S / 2)
         assert message is not None
         assert message.content == b"still here"
-    assert psutil.pid_exists(mortal.pid)
+    assert psutil.pid_exists(killable.pid)
 
 
-def test_a_database_of_ones_own_is_used_left_alone_and_its_password_told_to_nobody(
+def test_a_given_database_is_used_and_left_alone_and_its_password_is_not_exposed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     server = postgres.start(max_connections=20, on_fork=die_with_parent())
@@ -114,15 +116,15 @@ def test_a_database_of_ones_own_is_used_left_alone_and_its_password_told_to_nobo
         password = (server.directory / "password").read_text().strip()
         settings = {"database": database, "password": password}
         directory = tmp_path_factory.mktemp("own") / "instance"
-        with pytest.raises(ConfigError) as said:
+        with pytest.raises(ConfigError) as error:
             start(
                 MLMQ_SYSTEM, {**settings, "password": PASSWORD}, directory=directory, on_fork=die_with_parent()
             )  # fmt: skip
-        assert "check the user and the password" in str(said.value)
-        assert PASSWORD not in str(said.value)
+        assert "check the user and the password" in str(error.value)
+        assert PASSWORD not in str(error.value)
         instance = start(MLMQ_SYSTEM, settings, directory=directory, on_fork=die_with_parent())
         try:
-            pass_a_message(instance.url, PATIENCE_S)
+            pass_a_message(instance.url, TIMEOUT_S)
             assert password not in json.dumps(instance.facts)
             assert all(password not in " ".join(process.cmdline()) for process in family(instance))
             assert not any("postgres" in process.name() for process in family(instance))
@@ -151,7 +153,7 @@ def test_a_plan_is_pure_and_names_every_broker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ({"brokers": 0}, "brokers"),
         ({"workers": 0}, "workers"),
@@ -168,9 +170,9 @@ def test_a_plan_is_pure_and_names_every_broker() -> None:
         ({"database": "postgresql://localhost/x", "password": "hush"}, "the password is for a user"),
     ],
 )
-def test_a_setting_it_cannot_honour_is_refused_with_a_cure(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError) as said:
+def test_a_setting_it_cannot_honour_is_refused_with_a_cure(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         settings_of(MLMQ_SYSTEM, given)
-    assert str(said.value).startswith("system.settings")
-    assert words in str(said.value)
-    assert "hush" not in str(said.value)
+    assert str(error.value).startswith("system.settings")
+    assert message in str(error.value)
+    assert "hush" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Does Mosquitto do what its settings say, as a foreign client sees it?"""
+"""Does Mosquitto honour its settings, as a third-party client sees it?"""
 
 import queue
 import subprocess
@@ -20,7 +20,7 @@ PASSWORD = " ü:#$ word "
 
 @pytest.fixture(scope="module")
 def special(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
-    """One with as many settings as possible away from their defaults."""
+    """An instance with as many settings as possible changed from their defaults."""
     settings = {"user": "ada", "password": PASSWORD, "persistence": False, "memory": "2MB"}
     directory = tmp_path_factory.mktemp("a place with spaces") / "instance"
     instance = start(MOSQUITTO, settings, directory=directory, on_fork=die_with_parent())
@@ -29,72 +29,72 @@ def special(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstanc
     assert not directory.exists()
 
 
-def heard(instance: RunningInstance, topic: str, *, user: str, password: str) -> str:
-    """Subscribe, publish where the topic is ours, and return the first payload, or why we were not let in."""
-    news: queue.Queue[str] = queue.Queue()
+def first_answer(instance: RunningInstance, topic: str, *, user: str, password: str) -> str:
+    """Subscribe, publish unless it is a $SYS topic, and return the first payload, or the reason of a refusal."""
+    answers: queue.Queue[str] = queue.Queue()
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
     if user:
         client.username_pw_set(user, password)
 
     def connected(_client: mqtt.Client, _userdata: object, _flags: object, reason: object, _properties: object) -> None:
         if str(reason) != "Success":
-            news.put(str(reason))
+            answers.put(str(reason))
         client.subscribe(topic, 1)
 
     client.on_connect = connected
     client.on_subscribe = lambda *_: None if topic.startswith("$") else client.publish(topic, b"hello", 1)
-    client.on_message = lambda _client, _userdata, message: news.put(message.payload.decode())
+    client.on_message = lambda _client, _userdata, message: answers.put(message.payload.decode())
     client.connect("127.0.0.1", urlsplit(instance.url).port or 0)
     client.loop_start()
     try:
-        return news.get(timeout=10)
+        return answers.get(timeout=10)
     finally:
         client.disconnect()
         client.loop_stop()
 
 
-def test_its_user_passes_a_message_and_nobody_else_comes_in(special: RunningInstance) -> None:
+def test_only_its_user_may_connect_and_pass_a_message(special: RunningInstance) -> None:
     assert unquote(urlsplit(special.url).password or "") == PASSWORD
-    assert heard(special, "news", user="ada", password=PASSWORD) == "hello"
+    assert first_answer(special, "news", user="ada", password=PASSWORD) == "hello"
     for user, password in (("ada", PASSWORD.strip()), ("bob", PASSWORD), ("", "")):
-        assert heard(special, "news", user=user, password=password) == "Not authorized"
+        assert first_answer(special, "news", user=user, password=password) == "Not authorized"
 
 
-def test_a_generated_password_lets_in_too(mosquitto: RunningInstance) -> None:
+def test_a_generated_password_works_too(mosquitto: RunningInstance) -> None:
     parts = urlsplit(mosquitto.url)
-    assert heard(mosquitto, "systems/news", user=parts.username or "", password=parts.password or "") == "hello"
+    assert first_answer(mosquitto, "systems/news", user=parts.username or "", password=parts.password or "") == "hello"
 
 
-def test_it_listens_on_loopback_only_and_tells_about_itself_every_second(special: RunningInstance) -> None:
+def test_it_listens_on_loopback_only_and_publishes_its_statistics(special: RunningInstance) -> None:
     listening = [found.laddr for found in psutil.Process(special.pid).net_connections() if found.status == "LISTEN"]
     assert [(address.ip, address.port) for address in listening] == [("127.0.0.1", special.facts["ports"]["mqtt"])]
     version = subprocess.run(["mosquitto", "-h"], capture_output=True, text=True, check=False).stdout.split()[2]
-    assert heard(special, "$SYS/broker/version", user="ada", password=PASSWORD) == f"mosquitto version {version}"
+    assert first_answer(special, "$SYS/broker/version", user="ada", password=PASSWORD) == f"mosquitto version {version}"
     assert special.facts["version"] == version
 
 
 @pytest.mark.parametrize("persistence", [True, False])
-def test_persistence_decides_whether_it_writes_its_messages(tmp_path: Path, persistence: bool) -> None:
+def test_persistence_decides_whether_it_writes_its_messages_to_disk(tmp_path: Path, persistence: bool) -> None:
     settings = {"persistence": persistence, "password": "word"}
     instance = start(MOSQUITTO, settings, directory=tmp_path / "it", on_fork=die_with_parent())
     try:
-        psutil.Process(instance.pid).terminate()  # it writes when it ends
+        psutil.Process(instance.pid).terminate()  # it writes on exit
         psutil.Process(instance.pid).wait(10)
         assert bool(list((tmp_path / "it" / "data").iterdir())) == persistence
     finally:
         instance.stop()
 
 
-def test_a_memory_limit_is_kept(special: RunningInstance) -> None:
-    """More than it may hold, retained: it gives the client up instead of growing."""
+def test_a_memory_limit_is_enforced(special: RunningInstance) -> None:
+    """A retained message beyond its limit: it disconnects the client instead of growing."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
     client.username_pw_set("ada", PASSWORD)
-    news: queue.Queue[str] = queue.Queue()
+    answers: queue.Queue[str] = queue.Queue()
     client.on_connect = lambda *_: client.publish("big", bytes(4_000_000), 1, retain=True)
-    client.on_publish = lambda *_: news.put("kept")
-    client.on_disconnect = lambda *_: news.put("given up")
+    client.on_publish = lambda *_: answers.put("kept")
+    client.on_disconnect = lambda *_: answers.put("disconnected")
     client.connect("127.0.0.1", special.facts["ports"]["mqtt"])
     client.loop_start()
-    assert news.get(timeout=10) == "given up"
+    assert answers.get(timeout=10) == "disconnected"
     client.disconnect()
     client.loop_stop()

@@ -1,4 +1,4 @@
-"""Does Qpid Broker-J get every setting into its files and its command?"""
+"""Do all settings of Qpid Broker-J reach its files and its command?"""
 
 import json
 import re
@@ -39,23 +39,23 @@ def test_every_setting_reaches_the_broker() -> None:
     assert {"-Xms131072k", "-Xmx131072k"} <= set(plan(memory="128MiB").launches[0].argv)
 
 
-def test_only_the_protocols_that_were_asked_for_have_a_listener() -> None:
+def test_only_requested_protocols_have_a_listener() -> None:
     broker, _ = document(protocols=["amqp091"])
     assert [(port["port"], port["protocols"]) for port in broker["ports"]] == [(7002, ["AMQP_0_9_1"]), (7003, ["HTTP"])]
     assert set(plan(protocols=["amqp091"]).endpoints) == {"amqp091", "management"}
 
 
-def test_whatever_listens_listens_on_the_loopback_interface() -> None:
+def test_every_listener_is_on_the_loopback_interface() -> None:
     assert {port["bindingAddress"] for port in document()[0]["ports"]} == {"127.0.0.1"}
 
 
-def test_no_secret_is_a_word_of_the_command() -> None:
+def test_the_command_contains_no_secret() -> None:
     launch = plan(password="k33p-it").launches[0]
     assert "k33p-it" not in " ".join([*launch.argv, *launch.env.values()])
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "key"),
     [
         ({"store": "JDBC"}, "system.settings.store"),
         ({"store": "DERBY", "persistence": False}, "system.settings.store"),
@@ -64,6 +64,6 @@ def test_no_secret_is_a_word_of_the_command() -> None:
         ({"topics": ["x"], "queues": ["x"]}, "system.settings.topics"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(settings: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(complaint)):
+def test_an_unsupported_setting_is_refused_by_name(settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(key)):
         plan(**settings)

@@ -1,6 +1,6 @@
-"""Does the router start as it was asked to, serve other people's clients, and leave nothing?
+"""Does the router honour its settings, serve third-party clients, and leave nothing behind?
 
-The tests of a running router need one: they run when qdrouterd is here, because not every distribution has it.
+The tests of a running router run only where qdrouterd is installed, because not every distribution has it.
 """
 
 import re
@@ -14,7 +14,7 @@ from broker_traces import listening_addresses, traces_of
 from crescendo.model.errors import ConfigError
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.base import Blueprint, Installation
-from crescendo.systems.install.packages import command
+from crescendo.systems.install.packages import find_command
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.qpid_dispatch import QPID_DISPATCH
 from crescendo.systems.settings import settings_of
@@ -23,7 +23,7 @@ from foreign_clients import through_amqp10
 SOMEWHERE = Installation("1.19.0", Path("/opt/sbin/qdrouterd"), "given")
 BODIES = [f"message {number}" for number in range(20)]
 
-needs_a_router = pytest.mark.skipif(command("qdrouterd") is None, reason="there is no qdrouterd on this machine")
+needs_a_router = pytest.mark.skipif(find_command("qdrouterd") is None, reason="there is no qdrouterd on this machine")
 
 
 def plan(**settings: Any) -> Blueprint:
@@ -32,7 +32,7 @@ def plan(**settings: Any) -> Blueprint:
 
 
 def sections(**settings: Any) -> list[tuple[str, dict[str, str]]]:
-    """The configuration as its manual describes it: a name, and attributes between braces."""
+    """The configuration in the format of its manual: a name, and attributes between braces."""
     text = plan(**settings).files["qdrouterd.conf"]
     return [
         (name, dict(re.findall(r"^\s*(\w+):\s*(\S+)$", body, re.MULTILINE)))
@@ -50,13 +50,13 @@ def test_every_setting_reaches_the_router() -> None:
     ]
 
 
-def test_it_has_one_listener_and_that_on_the_loopback_interface() -> None:
+def test_its_only_listener_is_on_the_loopback_interface() -> None:
     (listener,) = [attributes for name, attributes in sections() if name == "listener"]
     assert (listener["host"], listener["port"]) == ("127.0.0.1", "7001")
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "key"),
     [
         ({"user": "me"}, "system.settings.user"),
         ({"password": "secret"}, "system.settings.password"),
@@ -67,8 +67,8 @@ def test_it_has_one_listener_and_that_on_the_loopback_interface() -> None:
         ({"protocols": ["mqtt"]}, "system.settings.protocols"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(settings: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(complaint)):
+def test_an_unsupported_setting_is_refused_by_name(settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(key)):
         plan(**settings)
 
 
@@ -80,7 +80,7 @@ def test_without_a_router_the_error_names_the_packages_that_have_it(tmp_path: Pa
 @pytest.fixture(scope="module")
 def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     settings = {"queues": ["orders"], "topics": ["news"], "threads": 2}
-    directory = tmp_path_factory.mktemp("router") / "an instance"  # a space, which paths of people have too
+    directory = tmp_path_factory.mktemp("router") / "an instance"  # with a space, as users' paths may have
     instance = start(QPID_DISPATCH, settings, directory=directory, on_fork=die_with_parent())
     yield instance
     instance.stop()
@@ -93,17 +93,17 @@ def test_a_balanced_address_gives_each_message_to_one_receiver(router: RunningIn
 
 @needs_a_router
 def test_a_multicast_address_gives_each_message_to_every_receiver(router: RunningInstance) -> None:
-    got = through_amqp10(router.url, "news", BODIES, receivers=2, capability="topic", presettled=True)
-    assert got == [BODIES, BODIES]
+    received = through_amqp10(router.url, "news", BODIES, receivers=2, capability="topic", presettled=True)
+    assert received == [BODIES, BODIES]
 
 
 @needs_a_router
-def test_the_kernel_sees_it_listen_on_the_loopback_interface_only(router: RunningInstance) -> None:
+def test_it_listens_on_the_loopback_interface_only(router: RunningInstance) -> None:
     assert listening_addresses(router.pid) == {router.facts["ports"]["amqp"]: "127.0.0.1"}
 
 
 @needs_a_router
-def test_stopped_it_leaves_nothing(router: RunningInstance) -> None:
+def test_a_stopped_router_leaves_nothing(router: RunningInstance) -> None:
     pid, directory = router.pid, router.directory
     router.stop()
     assert traces_of(pid, directory) == []

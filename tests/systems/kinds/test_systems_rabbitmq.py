@@ -1,4 +1,4 @@
-"""Does RabbitMQ do what its settings say, as foreign clients see it?"""
+"""Does RabbitMQ honour its settings, as third-party clients see it?"""
 
 import os
 import queue
@@ -31,7 +31,7 @@ PASSWORD = " ü#'\"%{}\\ word"
 
 @pytest.fixture(scope="module")
 def special(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
-    """One with as many settings as possible away from their defaults, beside the shared one."""
+    """An instance with as many settings as possible changed from their defaults, besides the shared one."""
     settings = {
         "user": "ada lovelace",
         "password": PASSWORD,
@@ -55,7 +55,7 @@ def pika_of(instance: RunningInstance) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", parts.port, credentials=credentials))
 
 
-def ask(instance: RunningInstance, path: str) -> Any:
+def get_json(instance: RunningInstance, path: str) -> Any:
     return httpx.get(instance.endpoints["management"] + path, timeout=10).raise_for_status().json()
 
 
@@ -70,8 +70,8 @@ def test_pika_passes_a_message(rabbitmq: RunningInstance) -> None:
 
 def test_proton_passes_a_message(rabbitmq: RunningInstance) -> None:
     parts = urlsplit(rabbitmq.url)
-    who = {"user": parts.username, "password": parts.password, "allow_insecure_mechs": True}
-    connection = BlockingConnection(f"amqp://127.0.0.1:{parts.port}", timeout=10, **who)
+    credentials = {"user": parts.username, "password": parts.password, "allow_insecure_mechs": True}
+    connection = BlockingConnection(f"amqp://127.0.0.1:{parts.port}", timeout=10, **credentials)
     try:
         sender = connection.create_sender("systems-proton")
         receiver = connection.create_receiver("systems-proton")
@@ -83,11 +83,11 @@ def test_proton_passes_a_message(rabbitmq: RunningInstance) -> None:
 
 
 def test_stomp_py_passes_a_message(rabbitmq: RunningInstance) -> None:
-    arrived: queue.Queue[str] = queue.Queue()
+    received: queue.Queue[str] = queue.Queue()
 
     class Listener(stomp.ConnectionListener):  # type: ignore[misc]
         def on_message(self, frame: Any) -> None:
-            arrived.put(frame.body)
+            received.put(frame.body)
 
     parts = urlsplit(rabbitmq.endpoints["stomp"])
     connection = stomp.Connection([("127.0.0.1", parts.port)])
@@ -95,48 +95,48 @@ def test_stomp_py_passes_a_message(rabbitmq: RunningInstance) -> None:
     connection.connect(parts.username, parts.password, wait=True)
     connection.subscribe("/topic/systems-stomp", id="1")
     connection.send("/topic/systems-stomp", "hello", receipt="sent")
-    assert arrived.get(timeout=10) == "hello"
+    assert received.get(timeout=10) == "hello"
     connection.disconnect()
 
 
 def test_paho_passes_a_message(rabbitmq: RunningInstance) -> None:
-    arrived: queue.Queue[bytes] = queue.Queue()
+    received: queue.Queue[bytes] = queue.Queue()
     parts = urlsplit(rabbitmq.endpoints["mqtt"])
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
     client.username_pw_set(parts.username, parts.password)
     client.on_connect = lambda *_: client.subscribe("systems/paho", 1)
     client.on_subscribe = lambda *_: client.publish("systems/paho", b"hello", 1)
-    client.on_message = lambda _client, _userdata, message: arrived.put(message.payload)
+    client.on_message = lambda _client, _userdata, message: received.put(message.payload)
     client.connect("127.0.0.1", parts.port)
     client.loop_start()
-    assert arrived.get(timeout=10) == b"hello"
+    assert received.get(timeout=10) == b"hello"
     client.disconnect()
     client.loop_stop()
 
 
-def test_the_proof_leaves_no_queue_behind(rabbitmq: RunningInstance) -> None:
-    assert "crescendo-proof" not in [found["name"] for found in ask(rabbitmq, "/api/queues")]
+def test_the_probe_leaves_no_queue_behind(rabbitmq: RunningInstance) -> None:
+    assert "crescendo-proof" not in [found["name"] for found in get_json(rabbitmq, "/api/queues")]
 
 
-def test_it_is_the_process_that_we_started_and_listens_on_loopback_only(
+def test_its_pid_is_the_erlang_vm_and_it_listens_on_loopback_only(
     rabbitmq: RunningInstance, special: RunningInstance
 ) -> None:
     for instance in (rabbitmq, special):
         assert psutil.Process(instance.pid).name() == "beam.smp"
         listening = set()
         for process in instance.processes:
-            family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-            for connection in [found for member in family for found in member.net_connections()]:
+            processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+            for connection in [found for member in processes for found in member.net_connections()]:
                 if connection.status == psutil.CONN_LISTEN:
                     assert connection.laddr.ip in {"127.0.0.1", "::1"}
                     listening.add(connection.laddr.port)
-        wanted = set(instance.facts["ports"].values())
+        expected = set(instance.facts["ports"].values())
         if instance is special:
-            wanted = {instance.facts["ports"][name] for name in ("amqp091", "management", "epmd", "distribution")}
-        assert listening == wanted
+            expected = {instance.facts["ports"][name] for name in ("amqp091", "management", "epmd", "distribution")}
+        assert listening == expected
 
 
-def test_its_user_and_nobody_else_comes_in(special: RunningInstance) -> None:
+def test_only_its_user_may_connect(special: RunningInstance) -> None:
     pika_of(special).close()
     for user, password in (("guest", "guest"), ("ada lovelace", PASSWORD.strip()), ("ada lovelace", "")):
         wrong = pika.PlainCredentials(user, password)
@@ -146,34 +146,34 @@ def test_its_user_and_nobody_else_comes_in(special: RunningInstance) -> None:
 
 
 def test_its_queues_memory_and_threads_are_as_set(special: RunningInstance) -> None:
-    queues = {found["name"]: found["durable"] for found in ask(special, "/api/queues")}
+    queues = {found["name"]: found["durable"] for found in get_json(special, "/api/queues")}
     assert queues == {"perf": False, "a/b c": False}
     threads = [path.read_text() for path in Path(f"/proc/{special.pid}/task").glob("*/comm")]
     assert sum(re.fullmatch(r"1_scheduler|erts_sched_1", name.strip()) is not None for name in threads) == 1
     assert not any(re.fullmatch(r"2_scheduler|erts_sched_2", name.strip()) for name in threads)
     deadline_s = time.monotonic() + 20  # the node reports about itself every five seconds
-    while "mem_limit" not in (node := ask(special, "/api/nodes")[0]) and time.monotonic() < deadline_s:
+    while "mem_limit" not in (node := get_json(special, "/api/nodes")[0]) and time.monotonic() < deadline_s:
         time.sleep(0.2)
     assert node["mem_limit"] == 300_000_000
     assert set(special.endpoints) == {"amqp091", "management"}
     assert special.url == special.endpoints["amqp091"]
 
 
-def test_its_facts_say_what_was_started_and_no_secret(special: RunningInstance) -> None:
+def test_its_facts_describe_what_was_started_without_secrets(special: RunningInstance) -> None:
     facts = special.facts
-    assert facts["version"] == ask(special, "/api/overview")["rabbitmq_version"]
+    assert facts["version"] == get_json(special, "/api/overview")["rabbitmq_version"]
     assert facts["origin"].startswith("package rabbitmq-server ")
     assert facts["settings"]["memory"] == "300000000"
     assert "password" not in facts["settings"]
     assert PASSWORD.strip() not in str(facts)
-    words = " ".join(word for process in special.processes for word in psutil.Process(process.pid).cmdline())
-    assert PASSWORD.strip() not in words
+    commands = " ".join(part for process in special.processes for part in psutil.Process(process.pid).cmdline())
+    assert PASSWORD.strip() not in commands
 
 
 LAB = """
 import sys, time
 from pathlib import Path
-from crescendo.run.peer_process import die_with_parent
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import start
 from crescendo.systems.kinds.rabbitmq import RABBITMQ
 instance = start(RABBITMQ, {"protocols": ["amqp091"]}, directory=Path(sys.argv[1]), on_fork=die_with_parent())
@@ -185,13 +185,13 @@ time.sleep(600)
 def test_it_dies_with_the_lab_that_started_it(tmp_path: Path) -> None:
     lab = subprocess.Popen([sys.executable, "-c", LAB, str(tmp_path / "it")], stdout=subprocess.PIPE, text=True)
     with lab:
-        pids = [int(word) for word in lab.stdout.readline().split()] if lab.stdout else []
-        family = [child for pid in pids for child in psutil.Process(pid).children(recursive=True)]
+        pids = [int(pid) for pid in lab.stdout.readline().split()] if lab.stdout else []
+        descendants = [child for pid in pids for child in psutil.Process(pid).children(recursive=True)]
         os.kill(lab.pid, signal.SIGKILL)
     assert len(pids) == 2
     deadline_s = time.monotonic() + 10
-    while any(_runs(pid) for pid in [*pids, *(child.pid for child in family)]):
-        assert time.monotonic() < deadline_s, "something of it lives on"
+    while any(_runs(pid) for pid in [*pids, *(child.pid for child in descendants)]):
+        assert time.monotonic() < deadline_s, "a process of it is still running"
         time.sleep(0.05)
 
 

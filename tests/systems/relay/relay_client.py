@@ -1,4 +1,4 @@
-"""A client that does exactly what a test tells it: no credit, no settling and no good-bye of its own."""
+"""A client that does only what a test asks: it grants no credit, settles nothing and does not close by itself."""
 
 import select
 import socket
@@ -13,7 +13,7 @@ from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Deliveries, Detached, Event, Refused, Settled
 from crescendo.wire.amqp10.handshake import Credentials
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 
 
 class RelayClient:
@@ -59,7 +59,7 @@ class RelayClient:
         return [body for _, _, body in self.messages]
 
     def pump(self, wait_s: float = 0.01) -> None:
-        """Write what waits, read what is there."""
+        """Flush pending output, and read what has arrived."""
         flush(self.socket, self.connection.outgoing)
         if not select.select((self.socket,), (), (), wait_s)[0]:
             return
@@ -80,14 +80,14 @@ class RelayClient:
                 self.events.append(event)
         flush(self.socket, self.connection.outgoing)
 
-    def until(self, condition: Callable[[], Any], patience_s: float = PATIENCE_S) -> None:
-        deadline_s = time.monotonic() + patience_s
+    def until(self, condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
+        deadline_s = time.monotonic() + timeout_s
         while not condition():
-            assert time.monotonic() < deadline_s, "the relay did not do what was expected in time"
+            assert time.monotonic() < deadline_s, "the condition was not met in time"
             self.pump()
 
     def quiet(self, seconds: float = 0.15) -> None:
-        """Listen for a while in which nothing need happen."""
+        """Pump for a while without waiting for anything."""
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s:
             self.pump()
@@ -96,7 +96,7 @@ class RelayClient:
         return next((event.error for event in self.events if isinstance(event, Detached)), None)
 
     def die(self) -> None:
-        """Go away without a word, as a killed process does."""
+        """Disconnect without a close handshake, like a killed process."""
         if self.socket.fileno() >= 0:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not finish
             self.socket.close()

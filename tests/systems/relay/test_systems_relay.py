@@ -1,4 +1,4 @@
-"""Does the relay keep every message until somebody has settled it, and nobody's fault from anybody else?"""
+"""Does the relay keep every message until it is settled, and isolate the faults of its clients?"""
 
 import random
 import socket
@@ -54,7 +54,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def join(port: int) -> Iterator[Connect]:
-    """Makes clients of one relay."""
+    """Connects clients to one relay."""
     clients: list[RelayClient] = []
 
     def make() -> RelayClient:
@@ -70,7 +70,7 @@ def bodies(count: int, first: int = 0, size: int = 32) -> list[bytes]:
     return [number.to_bytes(8, "big").ljust(size, b".") for number in range(first, first + count)]
 
 
-def test_what_is_sent_arrives_in_order_and_is_accepted(join: Connect) -> None:
+def test_messages_are_delivered_in_order_and_accepted(join: Connect) -> None:
     sender, receiver = join(), join()
     receiver.receiver("q", credit=1000)
     sender.send(sender.sender("q"), *bodies(300), *bodies(10, 300, size=200), *bodies(10, 310))
@@ -92,17 +92,17 @@ def test_messages_wait_for_a_receiver_and_for_its_credit(join: Connect) -> None:
     assert receiver.bodies() == bodies(7)
 
 
-def test_credit_that_comes_together_with_the_link_is_used(join: Connect) -> None:
+def test_credit_that_arrives_together_with_the_attach_is_used(join: Connect) -> None:
     sender, receiver = join(), join()
     sender.send(sender.sender("q"), *bodies(20))
     sender.until(lambda: len(sender.settled) == 20)
     handle = receiver.connection.attach_receiver("eager", "q", settled=False)
-    receiver.connection.grant(handle, 100)  # in the same write: no later event will remind the relay
+    receiver.connection.grant(handle, 100)  # in the same write: no later event triggers delivery
     receiver.until(lambda: len(receiver.messages) == 20)
 
 
 @pytest.mark.parametrize("way", ["detach", "close", "die"])
-def test_messages_that_come_together_with_a_good_bye_are_delivered(join: Connect, way: str) -> None:
+def test_messages_that_arrive_together_with_the_close_are_delivered(join: Connect, way: str) -> None:
     sender, receiver = join(), join()
     receiver.receiver("q", settled=True, credit=100)
     handle = sender.sender("q")
@@ -143,7 +143,7 @@ def test_competing_consumers_share_a_queue(join: Connect) -> None:
     assert min(len(one.messages), len(other.messages)) >= 40  # fair, not alternating
 
 
-def test_a_topic_copies_to_everybody_who_is_there(join: Connect) -> None:
+def test_a_topic_copies_to_every_attached_receiver(join: Connect) -> None:
     sender, one, other, late = join(), join(), join(), join()
     for receiver in (one, other):
         receiver.receiver("news", topic=True, credit=1000)
@@ -158,7 +158,7 @@ def test_a_topic_copies_to_everybody_who_is_there(join: Connect) -> None:
     assert late.bodies() == bodies(5, 50)
 
 
-def test_a_queue_and_a_topic_of_one_name_are_two_things(join: Connect) -> None:
+def test_a_queue_and_a_topic_of_the_same_name_are_separate(join: Connect) -> None:
     sender, queue, topic = join(), join(), join()
     queue.receiver("name", credit=10)
     topic.receiver("name", topic=True, credit=10)
@@ -169,7 +169,7 @@ def test_a_queue_and_a_topic_of_one_name_are_two_things(join: Connect) -> None:
 
 
 @pytest.mark.parametrize("way", ["die", "detach", "end"])
-def test_what_a_receiver_left_unsettled_goes_to_the_next(join: Connect, way: str) -> None:
+def test_unsettled_messages_of_a_lost_receiver_go_to_the_next(join: Connect, way: str) -> None:
     sender, first, second = join(), join(), join()
     handle = first.receiver("q", credit=10)
     sender.send(sender.sender("q"), *bodies(10))
@@ -205,7 +205,7 @@ def test_settling_out_of_order_frees_only_what_was_settled(join: Connect) -> Non
     assert second.bodies() == [bodies(10)[n] for n in (0, 1, 5, 6, 9)]
 
 
-def test_released_messages_come_again_and_rejected_ones_do_not(join: Connect) -> None:
+def test_released_messages_are_redelivered_and_rejected_ones_are_not(join: Connect) -> None:
     sender, receiver = join(), join()
     handle = receiver.receiver("q", credit=4)
     sender.send(sender.sender("q"), *bodies(4))
@@ -250,7 +250,7 @@ def test_credit_is_withheld_at_the_depth_limit_and_granted_again(
     assert receiver.bodies() == bodies(sent)
 
 
-def test_a_subscriber_that_dies_does_not_stop_its_topic(join: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_that_dies_does_not_block_its_topic(join: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "DEPTH_LIMIT", 100)
     monkeypatch.setattr(routing, "CREDIT", 40)
     sender, stuck, awake = join(), join(), join()
@@ -267,7 +267,7 @@ def test_a_subscriber_that_dies_does_not_stop_its_topic(join: Connect, monkeypat
     sender.until(lambda: sender.connection.sendable(handle) > 0)
 
 
-def test_large_messages_cross_in_several_frames(join: Connect) -> None:
+def test_large_messages_are_sent_in_several_frames(join: Connect) -> None:
     sender, receiver = join(), join()
     receiver.receiver("q", credit=100)
     large = [random.Random(n).randbytes(200_000) for n in range(5)]
@@ -288,26 +288,26 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-def test_a_client_that_talks_nonsense_disturbs_nobody(join: Connect, port: int, garbage: bytes) -> None:
+def test_a_client_that_sends_garbage_affects_no_other(join: Connect, port: int, garbage: bytes) -> None:
     sender, receiver = join(), join()
     receiver.receiver("q", credit=1000)
     handle = sender.sender("q")
     sender.send(handle, *bodies(10))
-    with socket.create_connection(("127.0.0.1", port)) as stranger:
-        stranger.sendall(garbage)
+    with socket.create_connection(("127.0.0.1", port)) as intruder:
+        intruder.sendall(garbage)
         sender.send(handle, *bodies(10, 10))
     sender.send(handle, *bodies(10, 20))
     receiver.until(lambda: len(receiver.messages) == 30)
     assert receiver.bodies() == bodies(30)
 
 
-def test_clients_that_die_in_the_middle_of_things_disturb_nobody(join: Connect, port: int) -> None:
+def test_clients_that_die_at_any_moment_affect_no_other(join: Connect, port: int) -> None:
     sender, receiver = join(), join()
     handle = sender.sender("q")
-    dice = random.Random(3)
+    generator = random.Random(3)
     for number in range(15):
         victim = RelayClient(port)
-        victim.receiver("q", credit=dice.randrange(1, 20))
+        victim.receiver("q", credit=generator.randrange(1, 20))
         sender.send(handle, *bodies(10, number * 10))
         victim.pump(0)
         victim.die()
@@ -321,10 +321,10 @@ def test_a_link_without_an_address_is_refused_with_the_reason(join: Connect) -> 
     client.connection.attach_sender("x", "", settled=False)
     client.until(lambda: client.detach_reason() is not None)
     assert "needs an address" in (client.detach_reason() or "")
-    client.send(client.sender("q"), *bodies(1))  # the connection lives on
+    client.send(client.sender("q"), *bodies(1))  # the connection stays open
 
 
-def test_only_those_who_know_the_password_come_in_and_others_hear_why() -> None:
+def test_only_clients_with_the_password_may_connect_and_others_get_a_reason() -> None:
     for port in serve(Credentials("me", "secret word")):
         RelayClient(port, Credentials("me", "secret word")).die()
         for wrong in (Credentials("me", "secret"), Credentials("you", "secret word")):
@@ -342,7 +342,7 @@ def test_only_those_who_know_the_password_come_in_and_others_hear_why() -> None:
     st.lists(st.integers(1, 6), max_size=6),
     st.lists(st.tuples(st.integers(-2, 30), st.integers(-2, 30)), max_size=5),
 )
-def test_settled_deliveries_are_taken_like_single_ones_would_be(
+def test_settled_ranges_are_removed_as_single_deliveries_would_be(
     start: int, sizes: list[int], ranges: list[tuple[int, int]]
 ) -> None:
     unsettled: deque[tuple[int, np.ndarray]] = deque()

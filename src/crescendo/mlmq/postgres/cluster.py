@@ -26,7 +26,7 @@ from crescendo.mlmq.postgres.binaries import find
 from crescendo.model.errors import ConfigError
 from crescendo.processes.logs import last_log_lines
 from crescendo.systems.instance_dir import MIN_FREE_BYTES, free_bytes
-from crescendo.systems.unix_account import UnixAccount, closed_to, unprivileged
+from crescendo.systems.unix_account import UnixAccount, unprivileged_account, unreachable_parent
 
 USER: Final = "mlmq"
 UNPRIVILEGED: Final = "nobody"  # PostgreSQL refuses to run as root
@@ -97,11 +97,11 @@ class Cluster:
 
     def _hand_over(self) -> UnixAccount | None:
         if self._elsewhere is not None:
-            unprivileged(_account_for_root(), self._elsewhere)
-        return unprivileged(_account_for_root(), self.directory)
+            unprivileged_account(_account_for_root(), self._elsewhere)
+        return unprivileged_account(_account_for_root(), self.directory)
 
     def _within_reach(self, binaries: Path) -> Path:
-        if self.account is None or closed_to(self.account, binaries / "postgres") is None:
+        if self.account is None or unreachable_parent(self.account, binaries / "postgres") is None:
             return binaries
         programs = self.directory / _PROGRAMS
         shutil.rmtree(programs, ignore_errors=True)  # of another version, perhaps

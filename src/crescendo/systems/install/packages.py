@@ -1,7 +1,7 @@
-"""Where is a system that the distribution packages, and how does it get here?
+"""Where is a system that the distribution packages, and how is it installed?
 
-Looks it up with dpkg, installs it with apt-get when we are root and otherwise says what to install. A package that is
-installed for the lab must not start a service of its own: the hook that Debian has for this answers no meanwhile.
+Finds it with dpkg, and installs it with apt-get as root; otherwise the error says what to install. A package that is
+installed for the lab must not start its own service: Debian's policy-rc.d hook denies that during the installation.
 """
 
 import contextlib
@@ -15,26 +15,26 @@ from crescendo.model.errors import ConfigError
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 _DENY = "#!/bin/sh\nexit 101\n"  # 101: this action is forbidden by policy
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # daemons live here, and the PATH of most people does not reach it
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # daemons are here, which is not on the usual PATH
 _QUERY_TIMEOUT_S = 20
 _INSTALL_TIMEOUT_S = 900
-_LAST_WORDS_CHARS = 300
+_MAX_ERROR_CHARS = 300
 
 
-def command(name: str) -> Path | None:
-    """Where the command is, on the PATH or where daemons are."""
+def find_command(name: str) -> Path | None:
+    """The path of a command, on the PATH or in the directories of daemons."""
     found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(_SBIN))
     return Path(found) if found else None
 
 
-def home_from(variable: str) -> Path | None:
-    """The directory that the environment names, if it names one."""
+def home_from_environment(variable: str) -> Path | None:
+    """The directory that the environment variable names; None when it is not set."""
     value = os.environ.get(variable)
     return Path(value) if value else None
 
 
 def package_version(package: str) -> str | None:
-    """The version of the package that is installed; None when none is, or this is no Debian."""
+    """The installed version of the package; None when it is not installed or there is no dpkg."""
     if shutil.which("dpkg-query") is None:
         return None
     answer = subprocess.run(
@@ -49,40 +49,42 @@ def package_version(package: str) -> str | None:
 
 
 def how_to_install(kind: str, package: str) -> str:
-    """The cure, for the end of a sentence."""
+    """The cure, for the end of an error message."""
     return f"try: crescendo system install {kind} (the package {package}), or name a directory with --home"
 
 
 def check_version(kind: str, found: str, wanted: str | None) -> None:
-    """Refuse another version than the one that was asked for; 3.10 is satisfied by 3.10.8."""
+    """Refuse a version other than the requested one; 3.10.8 satisfies 3.10."""
     if wanted is not None and found != wanted and not found.startswith((f"{wanted}.", f"{wanted}-")):
         raise ConfigError(
-            f"{kind}: version {wanted} is not here, {found} is; name the directory of another with --home"
+            f"{kind}: version {wanted} is not installed, {found} is; name the directory of another with --home"
         )
 
 
 def install_package(package: str, version: str | None, progress: Callable[[str], None]) -> None:
-    """Install it, and let it start nothing."""
+    """Install a package without starting its service."""
     named = package if version is None else f"{package}={version}"
     if shutil.which("apt-get") is None:
         raise ConfigError(f"this machine has no apt-get; install {package} with its own package manager")
     if os.geteuid() != 0:
-        raise ConfigError(f"only root may install packages; ask for: apt-get install --no-install-recommends {named}")
-    with _nothing_starts():
+        raise ConfigError(
+            f"only root may install packages; run as root: apt-get install --no-install-recommends {named}"
+        )
+    with _services_disabled():
         progress(f"installing the package {named}")
         if _apt_get("install", "--yes", "--no-install-recommends", named).returncode == 0:
             return
-        progress("fetching the list of packages, and trying again")  # a fresh machine has none, an old one an old one
+        progress("updating the package lists, and trying again")  # they may be missing or out of date
         _apt_get("update")
         answer = _apt_get("install", "--yes", "--no-install-recommends", named)
     if answer.returncode != 0:
-        words = " ".join(answer.stderr.split())[-_LAST_WORDS_CHARS:]
-        raise ConfigError(f"the package {named} could not be installed; apt-get says: {words}")
+        reason = " ".join(answer.stderr.split())[-_MAX_ERROR_CHARS:]
+        raise ConfigError(f"the package {named} could not be installed; apt-get says: {reason}")
 
 
 @contextlib.contextmanager
-def _nothing_starts() -> Iterator[None]:
-    """While this holds, no package starts its service. What was there before is put back."""
+def _services_disabled() -> Iterator[None]:
+    """Within this context no package starts its service. Restores the previous policy afterwards."""
     kept = POLICY.with_name(f"{POLICY.name}.kept-by-crescendo-{os.getpid()}") if POLICY.exists() else None
     if kept is not None:
         POLICY.rename(kept)

@@ -1,9 +1,8 @@
 """How is Apache ActiveMQ Classic started?
 
-As its own instance: a connector on the loopback interface for each protocol that was asked for, one user, KahaDB or
-memory for messages, Jolokia on a small web server of its own, and the JVM started directly, without its scripts. The
-console for people and the REST interface for messages stay away. Queues and topics are made when somebody first uses
-them.
+As a separate instance: a connector on the loopback interface for each requested protocol, one user, KahaDB or memory
+for messages, Jolokia on its own small web server, and the JVM started directly, without its scripts. The web console
+and the REST interface for messages are left out. Queues and topics are created on first use.
 """
 
 import hashlib
@@ -16,12 +15,12 @@ from crescendo.model.errors import PeerError
 from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, SystemSettings
 from crescendo.systems.install.java import (
-    PROOF,
-    PROOF_TIMEOUT_S,
+    PROBE_QUEUE,
+    PROBE_TIMEOUT_S,
     JavaSettings,
-    answer_of,
-    jvm,
-    property_text,
+    escape_property,
+    get_management,
+    jvm_command,
     with_java,
 )
 from crescendo.systems.install.maven import Release
@@ -46,11 +45,11 @@ _HEALTH = "/read/org.apache.activemq:type=Broker,brokerName=crescendo,service=He
 
 
 class ActiveMQSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What may be set about ActiveMQ Classic. With `threads`, that many serve all connections; without, one each."""
+    """Settings of ActiveMQ Classic. `threads` serve all connections; without it, each connection has its own."""
 
 
 class ActiveMQ:
-    """ActiveMQ Classic, from its Maven archive or where it lies already."""
+    """ActiveMQ Classic, from its Maven archive or an existing directory."""
 
     name = "activemq"
     summary = "Apache ActiveMQ Classic: AMQP 1.0, STOMP and MQTT on a JVM"
@@ -67,7 +66,7 @@ class ActiveMQ:
     def plan(
         self, settings: ActiveMQSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
-        spoken = [name for name in _PROTOCOLS if speaks(settings, name)]
+        protocols = [name for name in _PROTOCOLS if speaks(settings, name)]
         user, password = settings.user, settings.password or ""
         files = {
             "conf/activemq.xml": render(
@@ -75,28 +74,28 @@ class ActiveMQ:
                 settings=settings,
                 directory=directory,
                 home=installation.home,
-                connectors=_connectors(spoken, ports, settings),
-                stores=_stores(directory) if settings.secure is not None else None,
+                connectors=_connectors(protocols, ports, settings),
+                key_stores=_key_stores(directory) if settings.secure is not None else None,
                 web_port=ports[MANAGEMENT],
                 role=_ROLE,
-                proof=PROOF,
+                probe_queue=PROBE_QUEUE,
             ),
             "conf/login.config": render("login.config", module="org.apache.activemq.jaas.PropertiesLoginModule"),
-            "conf/users.properties": f"{property_text(user)} = {property_text(password)}\n",
-            "conf/groups.properties": f"{_ROLE} = {property_text(user)}\n",
-            "conf/web-users.properties": f"{property_text(user)} = {_jetty_password(password)}, {_ROLE}\n",
+            "conf/users.properties": f"{escape_property(user)} = {escape_property(password)}\n",
+            "conf/groups.properties": f"{_ROLE} = {escape_property(user)}\n",
+            "conf/web-users.properties": f"{escape_property(user)} = {_jetty_password(password)}, {_ROLE}\n",
             "conf/jolokia-access.xml": render("jolokia-access.xml"),
             "conf/log4j2.properties": render("log4j2.properties"),
         }
         launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints = {name: endpoint(name, settings, ports[name]) for name in protocols}
         endpoints |= secure_endpoints(settings, directory, ports)
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/api/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, stores=True)
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, needs_keystore=True)
 
     def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
-        # Its management comes up last, and inspectors look at once: it belongs to what must serve.
-        answer = answer_of(endpoints[MANAGEMENT], _HEALTH)
+        # The management interface starts last, and inspectors poll it at once: probe it too.
+        answer = get_management(endpoints[MANAGEMENT], _HEALTH)
         try:
             health = json.loads(answer).get("value")
         except (ValueError, AttributeError) as err:
@@ -104,7 +103,7 @@ class ActiveMQ:
         if health != "Good":
             raise PeerError(f"its health is {str(health)[:200]!r}, not 'Good'")
         if AMQP in endpoints:
-            pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
+            pass_a_message(endpoints[AMQP], PROBE_QUEUE, PROBE_TIMEOUT_S)
 
 
 def _with_java(installation: Installation) -> Installation:
@@ -112,24 +111,26 @@ def _with_java(installation: Installation) -> Installation:
     return with_java(installation, 17 if newer else MINIMUM_JAVA)
 
 
-def _connectors(spoken: list[str], ports: Mapping[str, int], settings: ActiveMQSettings) -> list[dict[str, str]]:
-    """One for each protocol, and one more for each over TLS."""
+def _connectors(protocols: list[str], ports: Mapping[str, int], settings: ActiveMQSettings) -> list[dict[str, str]]:
+    """One connector per protocol, and another per protocol for TLS."""
     connectors = []
-    for name in spoken:
+    for name in protocols:
         scheme = name if settings.threads is None else f"{name}+nio"
         connectors.append({"name": name, "uri": f"{scheme}://127.0.0.1:{ports[name]}"})
         if settings.secure is not None:
             secure = SECURE_SCHEMES[name]
             options = f"transport.enabledProtocols={','.join(VERSIONS)}"
             if settings.secure.client_certificates is not None:
-                asks = "needClientAuth" if settings.secure.client_certificates == "required" else "wantClientAuth"
-                options += f"&transport.{asks}=true"
-            # Never NIO: over TLS it has taken the first bytes of a connection for something else.
+                client_auth = (
+                    "needClientAuth" if settings.secure.client_certificates == "required" else "wantClientAuth"
+                )
+                options += f"&transport.{client_auth}=true"
+            # Never NIO: over TLS it has misread the first bytes of a connection.
             connectors.append({"name": secure, "uri": f"{name}+ssl://127.0.0.1:{ports[secure]}?{options}"})
     return connectors
 
 
-def _stores(directory: Path) -> dict[str, str]:
+def _key_stores(directory: Path) -> dict[str, str]:
     return {
         "key": (directory / KEY_STORE).as_uri(),
         "trust": (directory / TRUST_STORE).as_uri(),
@@ -138,7 +139,7 @@ def _stores(directory: Path) -> dict[str, str]:
 
 
 def _jetty_password(password: str) -> str:
-    # A digest, because the file has commas between its fields and a password may have one too.
+    # A digest, because commas separate the fields of the file, and a password may contain one.
     return "MD5:" + hashlib.md5(password.encode("ascii"), usedforsecurity=False).hexdigest()
 
 
@@ -153,7 +154,7 @@ def _argv(settings: ActiveMQSettings, installation: Installation, directory: Pat
         )
     )
     return (
-        *jvm(installation, settings, directory),
+        *jvm_command(installation, settings, directory),
         *pool,
         f"-Djava.security.auth.login.config={conf}/login.config",
         f"-Djolokia.conf={(conf / 'jolokia-access.xml').as_uri()}",

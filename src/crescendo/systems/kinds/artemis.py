@@ -1,8 +1,8 @@
 """How is Apache ActiveMQ Artemis started?
 
-As its own instance: an acceptor on the loopback interface for each protocol that was asked for, one user, one role, the
+As a separate instance: an acceptor on the loopback interface for each requested protocol, one user, one role, the
 console's web server for Jolokia, and the JVM started directly, without its scripts. Durable messages go to its journal
-through NIO. A plain name is an anycast queue, made when somebody first uses it.
+through NIO. A plain name is an anycast queue, created on first use.
 """
 
 import json
@@ -25,12 +25,12 @@ from crescendo.systems.base import (
     TlsSettings,
 )
 from crescendo.systems.install.java import (
-    PROOF,
-    PROOF_TIMEOUT_S,
+    PROBE_QUEUE,
+    PROBE_TIMEOUT_S,
     JavaSettings,
-    answer_of,
-    jvm,
-    property_text,
+    escape_property,
+    get_management,
+    jvm_command,
     with_java,
 )
 from crescendo.systems.install.maven import Release
@@ -55,7 +55,7 @@ _PERMISSIONS = (
 )
 _OPTIONS = {
     AMQP: {"protocols": "AMQP"},
-    # The names that STOMP clients use for queues and topics everywhere else.
+    # The prefixes that STOMP clients use for queues and topics with other brokers.
     STOMP: {"protocols": "STOMP", "anycastPrefix": "/queue/", "multicastPrefix": "/topic/"},
     MQTT: {"protocols": "MQTT"},
 }
@@ -63,11 +63,11 @@ _HEALTH = '/read/org.apache.activemq.artemis:broker="crescendo"/Started'
 
 
 class ArtemisSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What may be set about Artemis: `threads` are the I/O threads of each acceptor."""
+    """Settings of Artemis: `threads` are the I/O threads of each acceptor."""
 
 
 class Artemis:
-    """ActiveMQ Artemis, from its Maven archive or where it lies already."""
+    """ActiveMQ Artemis, from its Maven archive or an existing directory."""
 
     name = "artemis"
     summary = "Apache ActiveMQ Artemis: AMQP 1.0, STOMP and MQTT on a JVM"
@@ -84,16 +84,16 @@ class Artemis:
     def plan(
         self, settings: ArtemisSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
-        spoken = [name for name in _OPTIONS if speaks(settings, name)]
-        user, password = property_text(settings.user), property_text(settings.password or "")
+        protocols = [name for name in _OPTIONS if speaks(settings, name)]
+        user, password = escape_property(settings.user), escape_property(settings.password or "")
         files = {
             "etc/broker.xml": render(
                 "artemis-broker.xml",
                 settings=settings,
-                acceptors=_acceptors(spoken, ports, settings, directory),
+                acceptors=_acceptors(protocols, ports, settings, directory),
                 permissions=_PERMISSIONS,
                 role=_ROLE,
-                proof=PROOF,
+                probe_queue=PROBE_QUEUE,
             ),
             "etc/bootstrap.xml": render(
                 "artemis-bootstrap.xml", broker_xml=(directory / "etc/broker.xml").as_uri(), port=ports[MANAGEMENT]
@@ -108,30 +108,30 @@ class Artemis:
             "etc/log4j2.properties": render("log4j2.properties"),
         }
         launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints = {name: endpoint(name, settings, ports[name]) for name in protocols}
         endpoints |= secure_endpoints(settings, directory, ports)
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/console/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, stores=True)
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, needs_keystore=True)
 
     def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
-        # Its management comes up last, and inspectors look at once: it belongs to what must serve.
-        answer = answer_of(endpoints[MANAGEMENT], _HEALTH)
+        # The management interface starts last, and inspectors poll it at once: probe it too.
+        answer = get_management(endpoints[MANAGEMENT], _HEALTH)
         try:
             started = json.loads(answer).get("value")
         except (ValueError, AttributeError) as err:
             raise PeerError("its Jolokia did not answer in JSON") from err
         if started is not True:
-            raise PeerError("its Jolokia says that the broker has not started")
+            raise PeerError("its Jolokia reports that the broker has not started")
         if AMQP in endpoints:
-            pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
+            pass_a_message(endpoints[AMQP], PROBE_QUEUE, PROBE_TIMEOUT_S)
 
 
 def _acceptors(
-    spoken: list[str], ports: Mapping[str, int], settings: ArtemisSettings, directory: Path
+    protocols: list[str], ports: Mapping[str, int], settings: ArtemisSettings, directory: Path
 ) -> list[dict[str, str]]:
-    """One for each protocol, and one more for each over TLS."""
+    """One acceptor per protocol, and another per protocol for TLS."""
     acceptors = []
-    for name in spoken:
+    for name in protocols:
         options = dict(_OPTIONS[name])
         if settings.threads is not None:
             options["remotingThreads"] = str(settings.threads)
@@ -166,7 +166,7 @@ def _secure(tls: TlsSettings, directory: Path) -> dict[str, str]:
 def _argv(settings: ArtemisSettings, installation: Installation, directory: Path) -> tuple[str, ...]:
     home, etc = installation.home, directory / "etc"
     return (
-        *jvm(installation, settings, directory),
+        *jvm_command(installation, settings, directory),
         "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
         f"-Djava.security.auth.login.config={etc}/login.config",
         "-Dhawtio.realm=crescendo",

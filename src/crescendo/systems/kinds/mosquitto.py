@@ -1,7 +1,7 @@
 """How is Mosquitto configured, and when does it serve?
 
-A listener on the loopback interface for one user; it serves when a message has come back from it. Only MQTT: it has no
-queues to declare and one thread.
+One user, one listener on the loopback interface; it serves when it delivers a message that we publish. MQTT only: it
+has one thread and no queues to declare.
 """
 
 import base64
@@ -30,13 +30,13 @@ from crescendo.systems.tls import CA, CERTIFICATE, KEY, secure_endpoints
 
 PACKAGE = "mosquitto"
 _CONFIGURATION, _PASSWORDS = "mosquitto.conf", "passwords"
-_ITERATIONS = 101  # what mosquitto_passwd uses
-_PROOF_TOPIC, _PROOF_TIMEOUT_S = "crescendo/proof", 2.0
+_ITERATIONS = 101  # the default of mosquitto_passwd
+_PROBE_TOPIC, _PROBE_TIMEOUT_S = "crescendo/proof", 2.0
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
 
 
 class MosquittoSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of Mosquitto. What goes beyond `queued` for a slow subscriber, it drops; 0 is no limit."""
+    """Settings of Mosquitto. It drops messages beyond `queued` for a slow subscriber; 0 means no limit."""
 
     inflight: Annotated[int, Meta(ge=0, le=65_535)] = 20
     queued: Annotated[int, Meta(ge=0)] = 1000
@@ -45,12 +45,14 @@ class MosquittoSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=
         refuse(
             self,
             threads="mosquitto runs on one thread; leave it out",
-            queues="mosquitto has topics only, and makes them when they are used; leave it out",
+            queues="mosquitto has topics only, and creates them on first use; leave it out",
         )
         if not self.user or re.search(r"[:\s\x00]", self.user):
-            raise ValueError("user: mosquitto wants a name without colons and spaces")
+            raise ValueError("user: mosquitto needs a name without colons and spaces")
         if self.secure is not None and self.secure.client_certificates == "optional":
-            raise ValueError("tls: mosquitto asks every client for a certificate or none; write required, or nothing")
+            raise ValueError(
+                "tls: mosquitto requires a certificate from every client or from none; write required, or nothing"
+            )
 
 
 class Mosquitto:
@@ -63,11 +65,11 @@ class Mosquitto:
     declares = ()
 
     def find(self, home: Path | None, version: str | None) -> Installation:
-        program = home / "mosquitto" if home is not None else packages.command("mosquitto")
+        program = home / "mosquitto" if home is not None else packages.find_command("mosquitto")
         if program is None:
             raise ConfigError(f"mosquitto is not installed; {packages.how_to_install(self.name, PACKAGE)}")
         if not program.is_file():
-            raise ConfigError(f"{home} holds no program called mosquitto; --home names the directory it lies in")
+            raise ConfigError(f"there is no program called mosquitto in {home}; --home names its directory")
         found = _version_of(program)
         packages.check_version(self.name, found, version)
         package = packages.package_version(PACKAGE) if home is None else None
@@ -97,30 +99,30 @@ class Mosquitto:
         client.username_pw_set(unquote(parts.username or ""), unquote(parts.password or ""))
         try:
             client.connect(HOST, parts.port or 0)
-            _pass_a_message(client)
+            _pass_message(client)
         except OSError as err:
             raise PeerError(f"mosquitto does not listen on port {parts.port}: {err.strerror}") from err
         finally:
             client.disconnect()
 
 
-def _pass_a_message(client: mqtt.Client) -> None:
-    arrived: list[mqtt.MQTTMessage] = []
+def _pass_message(client: mqtt.Client) -> None:
+    received: list[mqtt.MQTTMessage] = []
 
     def subscribe(*_: Any) -> None:
-        client.subscribe(_PROOF_TOPIC, qos=1)
+        client.subscribe(_PROBE_TOPIC, qos=1)
 
     def publish(*_: Any) -> None:
-        client.publish(_PROOF_TOPIC, b"proof", qos=1)
+        client.publish(_PROBE_TOPIC, b"proof", qos=1)
 
-    def keep(_client: mqtt.Client, _userdata: Any, message: mqtt.MQTTMessage) -> None:
-        arrived.append(message)
+    def on_message(_client: mqtt.Client, _userdata: Any, message: mqtt.MQTTMessage) -> None:
+        received.append(message)
 
-    client.on_connect, client.on_subscribe, client.on_message = subscribe, publish, keep
-    deadline_s = time.monotonic() + _PROOF_TIMEOUT_S
-    while not arrived:
+    client.on_connect, client.on_subscribe, client.on_message = subscribe, publish, on_message
+    deadline_s = time.monotonic() + _PROBE_TIMEOUT_S
+    while not received:
         if client.loop(0.1) is not MQTTErrorCode.MQTT_ERR_SUCCESS or time.monotonic() > deadline_s:
-            raise PeerError("no message came back from mosquitto")
+            raise PeerError("mosquitto did not deliver the probe message")
 
 
 def _configuration(settings: MosquittoSettings, directory: Path, ports: Mapping[str, int]) -> str:
@@ -134,7 +136,7 @@ def _configuration(settings: MosquittoSettings, directory: Path, ports: Mapping[
         f"max_queued_messages {settings.queued}",
         "sys_interval 1",
         "log_dest stdout",
-        "user root",  # stay who we are, also when that is root: the directory is ours alone
+        "user root",  # keep our account, even root: only we can read the directory
     ]
     if settings.memory is not None:
         lines.append(f"memory_limit {int(settings.memory)}")
@@ -150,7 +152,7 @@ def _configuration(settings: MosquittoSettings, directory: Path, ports: Mapping[
 
 
 def _hashed(password: str, directory: Path) -> str:
-    """PBKDF2 with SHA-512, as mosquitto_passwd writes it. The salt comes from the directory, so that plan is pure."""
+    """PBKDF2 with SHA-512, as mosquitto_passwd writes it. The salt is derived from the directory: plan is pure."""
     salt = hashlib.sha256(str(directory).encode()).digest()[:12]
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
     return f"$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
@@ -163,7 +165,7 @@ def _version_of(program: Path) -> str:
         raise ConfigError(f"{program} cannot be run: {err}") from err
     match = _VERSION.search(answer.stdout)
     if match is None:
-        raise ConfigError(f"{program} does not say its version; is it mosquitto?")
+        raise ConfigError(f"{program} does not print its version; is it mosquitto?")
     return match[1]
 
 

@@ -1,9 +1,9 @@
 """How is Apache Qpid Broker-J started?
 
-From one JSON document that describes the whole broker and that it reads once: a listener for AMQP 1.0 and one for
-AMQP 0-9-1, both on the loopback interface, one user, one virtual host with its store, HTTP management with REST. What
-it learns later it keeps to itself. Queues are made when somebody first uses them. Topics are exchanges and must be
-named in the settings: from a client's plain name alone it would make a queue.
+From one JSON document that describes the whole broker: a listener for AMQP 1.0 and one for AMQP 0-9-1, both on the
+loopback interface, one user, one virtual host with its store, HTTP management with REST. The broker reads it once and
+never writes it back. Queues are created on first use. Topics are exchanges and must be named in the settings: from a
+client's plain name alone, the broker would create a queue.
 """
 
 import json
@@ -27,7 +27,15 @@ from crescendo.systems.base import (
     SystemSettings,
     TlsSettings,
 )
-from crescendo.systems.install.java import PROOF, PROOF_TIMEOUT_S, JavaSettings, answer_of, check_names, jvm, with_java
+from crescendo.systems.install.java import (
+    PROBE_QUEUE,
+    PROBE_TIMEOUT_S,
+    JavaSettings,
+    check_names,
+    get_management,
+    jvm_command,
+    with_java,
+)
 from crescendo.systems.install.maven import Release
 from crescendo.systems.settings import endpoint, speaks
 from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, secure_endpoints
@@ -44,11 +52,11 @@ RELEASE = Release(
 VIRTUAL_HOST = "default"
 _VERSIONS = {AMQP: ["AMQP_1_0"], AMQP091: ["AMQP_0_9_1"]}
 _MODEL_VERSION = "8.0"
-_PARTS = ("virtualhost", "port")
+_PROBED_OBJECTS = ("virtualhost", "port")
 
 
 class BrokerJSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What may be set about Broker-J: `threads` serve the connections, `store` keeps what is durable."""
+    """Settings of Broker-J: `threads` serve the connections, `store` keeps durable messages."""
 
     store: Literal["BDB", "DERBY"] = "BDB"
     topics: list[str] = msgspec.field(default_factory=list)
@@ -56,16 +64,16 @@ class BrokerJSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.threads == 1:
-            raise ValueError("threads: it needs at least 2, one that waits for the network and one that works")
+            raise ValueError("threads: it needs at least 2, a selector thread and a worker thread")
         check_names("topics", self.topics)
         for name in set(self.queues) & set(self.topics):
-            raise ValueError(f"topics: {name!r} is a queue already")
+            raise ValueError(f"topics: {name!r} is already a queue")
         if not self.persistence and self.store != "BDB":
             raise ValueError("store: without persistence there is no store; leave one of the two out")
 
 
 class BrokerJ:
-    """Qpid Broker-J, from its Maven archive or where it lies already."""
+    """Qpid Broker-J, from its Maven archive or an existing directory."""
 
     name = "qpid-broker-j"
     summary = "Apache Qpid Broker-J: AMQP 1.0 and 0-9-1 on a JVM"
@@ -82,12 +90,12 @@ class BrokerJ:
     def plan(
         self, settings: BrokerJSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
-        spoken = [name for name in _VERSIONS if speaks(settings, name)]
-        document = _broker(settings, directory, spoken, ports)
+        protocols = [name for name in _VERSIONS if speaks(settings, name)]
+        document = _broker(settings, directory, protocols, ports)
         launch = Launch(
             name=self.name,
             argv=(
-                *jvm(installation, settings, directory),
+                *jvm_command(installation, settings, directory),
                 "-classpath",
                 f"{installation.home}/lib/*",
                 "org.apache.qpid.server.Main",
@@ -97,33 +105,35 @@ class BrokerJ:
             ),
             env={"QPID_WORK": f"{directory}/data"},
         )
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in spoken}
+        endpoints = {name: endpoint(name, settings, ports[name]) for name in protocols}
         endpoints |= secure_endpoints(settings, directory, ports)
         endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
         files = {"broker.json": json.dumps(document, indent=2)}
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, stores=True)
+        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, needs_keystore=True)
 
     def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
-        # Its management comes up last, and inspectors look at once: it belongs to what must serve.
-        for what in _PARTS:
-            answer = answer_of(endpoints[MANAGEMENT], f"/api/latest/{what}")
+        # The management interface starts last, and inspectors poll it at once: probe it too.
+        for category in _PROBED_OBJECTS:
+            answer = get_management(endpoints[MANAGEMENT], f"/api/latest/{category}")
             try:
                 states = {part["name"]: part["state"] for part in json.loads(answer)}
             except (ValueError, TypeError, KeyError) as err:
-                raise PeerError("its REST interface did not answer as it should") from err
-            # One that could not open a port or a store carries on without it.
-            lame = [f"{name} is {state}" for name, state in states.items() if state != "ACTIVE"]
-            if lame or not states:
-                raise PeerError(f"not every {what} is active: {', '.join(lame)[:200] or 'there is none'}")
+                raise PeerError("its REST interface gave an unexpected answer") from err
+            # The broker starts even if it could not open a port or a store.
+            inactive = [f"{name} is {state}" for name, state in states.items() if state != "ACTIVE"]
+            if inactive or not states:
+                raise PeerError(f"not every {category} is active: {', '.join(inactive)[:200] or 'there is none'}")
         if AMQP in endpoints:
-            pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
+            pass_a_message(endpoints[AMQP], PROBE_QUEUE, PROBE_TIMEOUT_S)
 
 
-def _broker(settings: BrokerJSettings, directory: Path, spoken: list[str], ports: Mapping[str, int]) -> dict[str, Any]:
-    listeners = [_amqp_port(name, name, ports, settings) for name in spoken]
+def _broker(
+    settings: BrokerJSettings, directory: Path, protocols: list[str], ports: Mapping[str, int]
+) -> dict[str, Any]:
+    listeners = [_amqp_port(name, name, ports, settings) for name in protocols]
     if settings.secure is not None:
         secure = _secure(settings.secure)
-        listeners += [_amqp_port(SECURE_SCHEMES[name], name, ports, settings) | secure for name in spoken]
+        listeners += [_amqp_port(SECURE_SCHEMES[name], name, ports, settings) | secure for name in protocols]
     return {
         "name": "crescendo",
         "modelVersion": _MODEL_VERSION,
@@ -131,7 +141,7 @@ def _broker(settings: BrokerJSettings, directory: Path, spoken: list[str], ports
             {
                 "name": "users",
                 "type": "Plain",
-                # On the loopback interface a password in the clear is no secret told.
+                # On the loopback interface a plain-text password is not exposed.
                 "secureOnlyMechanisms": [],
                 "users": [{"name": settings.user, "type": "managed", "password": _literal(settings.password or "")}],
             }
@@ -167,11 +177,11 @@ def _broker(settings: BrokerJSettings, directory: Path, spoken: list[str], ports
                 "virtualHostInitialConfiguration": json.dumps(_virtual_host(settings, directory)),
             }
         ],
-        **(_stores(directory) if settings.secure is not None else {}),
+        **(_key_stores(directory) if settings.secure is not None else {}),
     }
 
 
-def _stores(directory: Path) -> dict[str, Any]:
+def _key_stores(directory: Path) -> dict[str, Any]:
     password = {"password": STORE_PASSWORD}
     key = {"name": "key", "type": "FileKeyStore", "keyStoreType": "PKCS12", "storeUrl": f"{directory / KEY_STORE}"}
     ca = {"name": "ca", "type": "FileTrustStore", "trustStoreType": "PKCS12", "storeUrl": f"{directory / TRUST_STORE}"}
@@ -181,8 +191,8 @@ def _stores(directory: Path) -> dict[str, Any]:
 def _secure(tls: TlsSettings) -> dict[str, Any]:
     listener: dict[str, Any] = {"transports": ["SSL"], "keyStore": "key"}
     if tls.client_certificates is not None:
-        asks = "needClientAuth" if tls.client_certificates == "required" else "wantClientAuth"
-        listener |= {"trustStores": ["ca"], asks: True}
+        client_auth = "needClientAuth" if tls.client_certificates == "required" else "wantClientAuth"
+        listener |= {"trustStores": ["ca"], client_auth: True}
     return listener
 
 
@@ -195,7 +205,7 @@ def _amqp_port(name: str, protocol: str, ports: Mapping[str, int], settings: Bro
         "protocols": _VERSIONS[protocol],
         "authenticationProvider": "users",
         "virtualhostaliases": [
-            # Clients that name their host or nothing get the one virtual host there is.
+            # Clients that name the host, or nothing, get the only virtual host.
             {"name": "byName", "type": "nameAlias"},
             {"name": "byDefault", "type": "defaultAlias"},
             {"name": "byHost", "type": "hostnameAlias"},
@@ -213,7 +223,7 @@ def _virtual_host(settings: BrokerJSettings, directory: Path) -> dict[str, Any]:
         "type": settings.store if settings.persistence else "Memory",
         "modelVersion": _MODEL_VERSION,
         "nodeAutoCreationPolicies": [
-            _policy(re.escape(PROOF), {"lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE"}),
+            _policy(re.escape(PROBE_QUEUE), {"lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE"}),
             _policy(_all_but(settings.topics), {}),
         ],
         "exchanges": [{"name": name, "type": "fanout", "durable": settings.persistence} for name in settings.topics],
@@ -228,7 +238,7 @@ def _virtual_host(settings: BrokerJSettings, directory: Path) -> dict[str, Any]:
 
 
 def _all_but(names: list[str]) -> str:
-    """A pattern for the names of queues. Without the exception a receiver on a topic would get a queue of its name."""
+    """A pattern for queue names. Without the exception, a receiver on a topic would create a queue of that name."""
     return f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*" if names else ".*"
 
 
@@ -247,12 +257,12 @@ def _rule(name: str, logger: str, level: str) -> dict[str, str]:
 
 
 def _selectors(threads: int) -> int:
-    """Some of the threads wait for the network: the broker wants at least one, and at least one that works."""
+    """The threads that wait for the network: the broker needs at least one, and at least one other that works."""
     return max(1, threads // 8)
 
 
 def _literal(text: str) -> str:
-    # Broker-J replaces ${name} in what it reads; a dollar twice is a dollar.
+    # Broker-J expands ${name} in its configuration; $$ is a literal dollar.
     return text.replace("$", "$$")
 
 

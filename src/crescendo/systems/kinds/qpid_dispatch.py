@@ -1,8 +1,8 @@
 """How is the Apache Qpid Dispatch router started?
 
-In the foreground, from a configuration file of its own, with one listener on the loopback interface. It keeps no
-messages, so it has neither queues nor a store: names given as queues or topics are addresses whose messages go to one
-of their receivers or to all. It is taken from the machine as it is, because its project publishes no binaries.
+In the foreground, from its own configuration file, with one listener on the loopback interface. It stores no messages,
+so it has neither queues nor a store: names given as queues are balanced addresses (one receiver per message), topics
+are multicast addresses (every receiver). The router must be on the machine already: its project publishes no binaries.
 """
 
 import re
@@ -16,22 +16,22 @@ import msgspec
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import AMQP, MANAGEMENT, Blueprint, Installation, Launch, SystemSettings
-from crescendo.systems.install.packages import check_version, command, package_version
+from crescendo.systems.install.packages import check_version, find_command, package_version
 from crescendo.systems.settings import endpoint, refuse
 from crescendo.systems.templates import render
 
-PROOF = "crescendo.proof"
-PROOF_TIMEOUT_S = 5.0
+PROBE_ADDRESS = "crescendo.proof"
+PROBE_TIMEOUT_S = 5.0
 CURE = (
     "install the package qpid-dispatch-router (Fedora, EPEL) or qdrouterd (Ubuntu up to 20.04), "
     "or point --home to where it was built"
 )
-_PACKAGE = "qdrouterd"  # its name where dpkg is asked; elsewhere the origin is what was found
+_PACKAGE = "qdrouterd"  # its name for dpkg; without dpkg the origin is "given"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}")
 
 
 class DispatchSettings(SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What may be set about a router: `threads` are its worker threads, `queues` balanced addresses."""
+    """Settings of the router: `threads` are its worker threads, `queues` are balanced addresses."""
 
     user: str = ""
     persistence: bool = False
@@ -40,25 +40,25 @@ class DispatchSettings(SystemSettings, frozen=True, forbid_unknown_fields=True, 
     topics: list[str] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        nobody = "the router lets everybody in, because its passwords live in a database of Cyrus SASL; leave it out"
+        no_accounts = "the router accepts every client, because its passwords need a Cyrus SASL database; leave it out"
         refuse(
             self,
-            user=nobody,
-            password=nobody,
-            persistence="a router keeps no messages; leave it out",
-            memory="a router has no limit of memory to set; leave it out",
-            tls="a router of ours listens without TLS; give the url of one that has it, or leave it out",
+            user=no_accounts,
+            password=no_accounts,
+            persistence="a router stores no messages; leave it out",
+            memory="a router has no memory limit; leave it out",
+            tls="a router that we start listens without TLS; give the url of one that has it, or leave it out",
         )
         for key, names in (("id", [self.id]), ("queues", self.queues), ("topics", self.topics)):
             for name in names:
                 if _NAME.fullmatch(name) is None:
                     raise ValueError(f"{key}: {name!r} has characters other than letters, digits and any of . _ / -")
         for name in set(self.queues) & set(self.topics):
-            raise ValueError(f"topics: {name!r} is a queue already")
+            raise ValueError(f"topics: {name!r} is already a queue")
 
 
 class Dispatch:
-    """The router, where the machine has it."""
+    """The router, where it is installed."""
 
     name = "qpid-dispatch"
     summary = "Apache Qpid Dispatch: an AMQP 1.0 router"
@@ -74,8 +74,8 @@ class Dispatch:
             raise ConfigError(f"{program} cannot be run: {err}; {CURE}") from err
         match = re.search(r"\d+\.\d+[0-9A-Za-z.-]*", answer.stdout)
         if answer.returncode != 0 or match is None:
-            complaint = (answer.stderr.strip().splitlines() or ["it does not say its version"])[-1]
-            raise ConfigError(f"{program} does not work: {complaint[:200]}; {CURE}")
+            reason = (answer.stderr.strip().splitlines() or ["it does not print its version"])[-1]
+            raise ConfigError(f"{program} does not work: {reason[:200]}; {CURE}")
         check_version(self.name, match[0], version)
         packaged = package_version(_PACKAGE) if home is None else None
         origin = f"package {_PACKAGE} {packaged}" if packaged else "given"
@@ -90,7 +90,7 @@ class Dispatch:
         launch = Launch(
             name=self.name,
             argv=(str(installation.home), "--config", f"{directory}/qdrouterd.conf"),
-            env={"PYTHONDONTWRITEBYTECODE": "1"},  # its Python part would write beside itself, where others live too
+            env={"PYTHONDONTWRITEBYTECODE": "1"},  # its Python part would write into the shared installation
         )
         url = endpoint(AMQP, settings, ports[AMQP])
         return Blueprint(
@@ -100,16 +100,16 @@ class Dispatch:
         )
 
     def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
-        pass_a_message(endpoints[AMQP], PROOF, PROOF_TIMEOUT_S)
+        pass_a_message(endpoints[AMQP], PROBE_ADDRESS, PROBE_TIMEOUT_S)
 
 
 def _program(home: Path | None) -> Path:
     if home is not None:
-        for place in (home / "sbin" / "qdrouterd", home / "bin" / "qdrouterd"):
-            if place.is_file():
-                return place.absolute()
+        for program in (home / "sbin" / "qdrouterd", home / "bin" / "qdrouterd"):
+            if program.is_file():
+                return program.absolute()
         raise ConfigError(f"there is no sbin/qdrouterd in {home}; {CURE}")
-    found = command("qdrouterd")
+    found = find_command("qdrouterd")
     if found is None:
         raise ConfigError(f"there is no qdrouterd on the PATH; {CURE}")
     return found.absolute()

@@ -1,8 +1,8 @@
 """How is RabbitMQ configured, and when does it serve?
 
 Every instance has its own port mapper (epmd), cookie, plugins and definitions, and listens on the loopback interface
-only. Nothing in /etc or /var is read or written. It serves when a message has come back over AMQP 1.0, or, without
-AMQP 1.0, when its own health check is content.
+only. It neither reads nor writes anything in /etc or /var. It serves when it delivers a message over AMQP 1.0, or,
+without AMQP 1.0, when its own health checks pass.
 """
 
 import re
@@ -36,7 +36,7 @@ PACKAGE = "rabbitmq-server"
 HOME_VARIABLE = "RABBITMQ_HOME"
 EPMD, DISTRIBUTION = "epmd", "distribution"
 _PACKAGED = Path("/usr/lib/rabbitmq/lib")
-_PROOF_QUEUE, _PROOF_TIMEOUT_S = "crescendo-proof", 5.0
+_PROBE_QUEUE, _PROBE_TIMEOUT_S = "crescendo-proof", 5.0
 _VERSION = re.compile(r"rabbit-(\d+(?:\.\d+)+)")
 
 
@@ -45,10 +45,10 @@ class RabbitMQSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         if not self.user:
-            raise ValueError("user: rabbitmq lets nobody in without a name")
+            raise ValueError("user: rabbitmq refuses clients without a user name")
         if not self.persistence and not self.queues:
-            # It is a queue that is durable, not the broker; one that a client declares is what the client wants.
-            raise ValueError("persistence: rabbitmq decides it for each queue, so name them: queues: [perf]")
+            # Durability belongs to a queue, not to the broker; a client that declares a queue decides it.
+            raise ValueError("persistence: in rabbitmq it is a property of each queue, so name them: queues: [perf]")
 
 
 class RabbitMQ:
@@ -58,22 +58,22 @@ class RabbitMQ:
     summary = "RabbitMQ, a broker in Erlang"
     settings = RabbitMQSettings
     ports = (AMQP, AMQP091, STOMP, MQTT, MANAGEMENT, EPMD, DISTRIBUTION)
-    declares = ()  # a queue is declared by its first user, who decides its durability
+    declares = ()  # the first client of a queue declares it and decides its durability
 
     def find(self, home: Path | None, version: str | None) -> Installation:
-        given = home or packages.home_from(HOME_VARIABLE)
-        place = given or max(_PACKAGED.glob("rabbitmq_server-*"), key=_numbers, default=None)
-        if place is None:
+        given = home or packages.home_from_environment(HOME_VARIABLE)
+        directory = given or max(_PACKAGED.glob("rabbitmq_server-*"), key=_version_key, default=None)
+        if directory is None:
             raise ConfigError(f"rabbitmq is not installed; {packages.how_to_install(self.name, PACKAGE)}")
-        if not _script(place).is_file():
-            raise ConfigError(f"{place} is no home of RabbitMQ: it holds no sbin/rabbitmq-server")
+        if not _script(directory).is_file():
+            raise ConfigError(f"{directory} is not a RabbitMQ home: there is no sbin/rabbitmq-server in it")
         for command in ("erl", "epmd"):
-            if packages.command(command) is None:
+            if packages.find_command(command) is None:
                 raise ConfigError(f"rabbitmq needs Erlang, and {command} is not on the PATH; install erlang-base")
-        found = _version_of(place)
+        found = _version_of(directory)
         packages.check_version(self.name, found, version)
         package = None if given else packages.package_version(PACKAGE)
-        return Installation(found, place, f"package {PACKAGE} {package}" if package else "given")
+        return Installation(found, directory, f"package {PACKAGE} {package}" if package else "given")
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
         try:
@@ -90,10 +90,10 @@ class RabbitMQ:
             DEFINITIONS: definitions(settings, directory),
             PLUGINS: plugins(settings),
             COOKIE: cookie(settings, directory),
-            ENVIRONMENT: "",  # instead of the one in /etc
+            ENVIRONMENT: "",  # replaces the one in /etc
         }
         mapper_env = {"ERL_EPMD_PORT": str(ports[EPMD]), "ERL_EPMD_ADDRESS": HOST}
-        mapper = Launch(EPMD, (str(packages.command("epmd") or "epmd"),), mapper_env, listens_on=ports[EPMD])
+        mapper = Launch(EPMD, (str(packages.find_command("epmd") or "epmd"),), mapper_env, listens_on=ports[EPMD])
         broker = Launch(
             self.name,
             (str(_script(installation.home)),),
@@ -105,13 +105,15 @@ class RabbitMQ:
         return Blueprint(files, (mapper, broker), endpoints, SECRETS)
 
     def probe(self, endpoints: Mapping[str, str], settings: RabbitMQSettings) -> None:
-        _ask(endpoints, "GET", "/api/health/checks/local-alarms")
-        _ask(endpoints, "GET", "/api/health/checks/virtual-hosts")
+        _request_management(endpoints, "GET", "/api/health/checks/local-alarms")
+        _request_management(endpoints, "GET", "/api/health/checks/virtual-hosts")
         if speaks(settings, AMQP):
             try:
-                pass_a_message(endpoints[AMQP], _PROOF_QUEUE, _PROOF_TIMEOUT_S)
+                pass_a_message(endpoints[AMQP], _PROBE_QUEUE, _PROBE_TIMEOUT_S)
             finally:
-                _ask(endpoints, "DELETE", f"/api/queues/%2F/{_PROOF_QUEUE}")  # inspectors shall not see it
+                _request_management(
+                    endpoints, "DELETE", f"/api/queues/%2F/{_PROBE_QUEUE}"
+                )  # so that inspectors do not see it
 
 
 def _environment(settings: RabbitMQSettings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
@@ -130,16 +132,16 @@ def _environment(settings: RabbitMQSettings, directory: Path, ports: Mapping[str
         "RABBITMQ_LOG_BASE": str(directory / "logs"),
         "RABBITMQ_LOGS": "-",
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": arguments,
-        # With input allowed the start script becomes the Erlang machine by exec, instead of waiting for it as a child
-        # that would survive it; that there is no input to read is then said to the machine itself.
+        # With input allowed, the start script execs the Erlang VM instead of waiting for it as a child, which would
+        # outlive the script. The VM itself is then started without input.
         "RABBITMQ_ALLOW_INPUT": "true",
         "RABBITMQ_SERVER_START_ARGS": "-noinput +Bi",
     }
 
 
-def _ask(endpoints: Mapping[str, str], method: str, path: str) -> None:
+def _request_management(endpoints: Mapping[str, str], method: str, path: str) -> None:
     try:
-        with httpx.stream(method, endpoints[MANAGEMENT] + path, timeout=_PROOF_TIMEOUT_S, trust_env=False) as answer:
+        with httpx.stream(method, endpoints[MANAGEMENT] + path, timeout=_PROBE_TIMEOUT_S, trust_env=False) as answer:
             if answer.status_code not in {200, 204, 404}:
                 raise PeerError(f"rabbitmq answers {answer.status_code} to {method} {path}")
     except httpx.HTTPError as err:
@@ -150,8 +152,8 @@ def _script(home: Path) -> Path:
     return home / "sbin" / "rabbitmq-server"
 
 
-def _numbers(home: Path) -> list[int]:
-    """For comparing: 3.9 comes before 3.10."""
+def _version_key(home: Path) -> list[int]:
+    """A sort key: 3.9 comes before 3.10."""
     return [int(number) for number in re.findall(r"\d+", home.name)]
 
 
@@ -159,7 +161,7 @@ def _version_of(home: Path) -> str:
     for plugin in sorted((home / "plugins").glob("rabbit-*")):
         if match := _VERSION.match(plugin.name):
             return match[1]
-    raise ConfigError(f"{home} is no home of RabbitMQ: there is no plugins/rabbit-VERSION to tell its version from")
+    raise ConfigError(f"{home} is not a RabbitMQ home: there is no plugins/rabbit-VERSION that names its version")
 
 
 RABBITMQ = RabbitMQ()

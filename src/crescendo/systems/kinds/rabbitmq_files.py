@@ -1,7 +1,7 @@
-"""What stands in the files of a RabbitMQ instance?
+"""What is in the configuration files of a RabbitMQ instance?
 
-Text from settings and ports. The user, the queues and their durability go into definitions, because JSON can quote any
-name and the password is there as a hash. Pure.
+Text from settings and ports. The user, the queues and their durability go into the definitions file, because JSON can
+quote any name and the password is stored as a hash. Pure.
 """
 
 import base64
@@ -19,7 +19,7 @@ from crescendo.systems.tls import CA, CERTIFICATE, KEY, VERSIONS
 CONFIGURATION, DEFINITIONS, PLUGINS = "rabbitmq.conf", "definitions.json", "enabled_plugins"
 ENVIRONMENT = "rabbitmq-env.conf"
 COOKIE = ".erlang.cookie"
-SECRETS = frozenset({DEFINITIONS, COOKIE})  # the hash of a password is one, too
+SECRETS = frozenset({DEFINITIONS, COOKIE})  # a password hash is a secret, too
 VIRTUAL_HOST = "/"
 
 
@@ -48,12 +48,12 @@ def _secure(settings: SystemSettings, directory: Path, ports: Mapping[str, int])
     tls = settings.secure
     if tls is None:
         return []
-    asked = tls.client_certificates is not None
+    verifies = tls.client_certificates is not None
     lines = [
         f"ssl_options.cacertfile = {directory / CA}",
         f"ssl_options.certfile = {directory / CERTIFICATE}",
         f"ssl_options.keyfile = {directory / KEY}",
-        f"ssl_options.verify = {'verify_peer' if asked else 'verify_none'}",
+        f"ssl_options.verify = {'verify_peer' if verifies else 'verify_none'}",
         f"ssl_options.fail_if_no_peer_cert = {'true' if tls.client_certificates == 'required' else 'false'}",
         *(f"ssl_options.versions.{number} = {name.lower()}" for number, name in enumerate(VERSIONS, 1)),
     ]
@@ -91,18 +91,18 @@ def definitions(settings: SystemSettings, directory: Path) -> str:
 
 
 def plugins(settings: SystemSettings) -> str:
-    """An Erlang term: the plugins that the protocols need, and always the one through which we manage it."""
-    wanted = {AMQP: "rabbitmq_amqp1_0", STOMP: "rabbitmq_stomp", MQTT: "rabbitmq_mqtt"}
-    names = ["rabbitmq_management", *(plugin for name, plugin in wanted.items() if speaks(settings, name))]
+    """An Erlang term: the plugins that the protocols need, and always the management plugin."""
+    by_protocol = {AMQP: "rabbitmq_amqp1_0", STOMP: "rabbitmq_stomp", MQTT: "rabbitmq_mqtt"}
+    names = ["rabbitmq_management", *(plugin for name, plugin in by_protocol.items() if speaks(settings, name))]
     return f"[{','.join(names)}].\n"
 
 
 def cookie(settings: SystemSettings, directory: Path) -> str:
-    """What nodes and tools show each other: only who knows the password and the place can guess it."""
+    """The shared secret of nodes and tools: derived from the password and the directory, because plan is pure."""
     return hashlib.sha256(f"{settings.password}\n{directory}".encode()).hexdigest()
 
 
 def _hashed(password: str, directory: Path) -> str:
-    """As RabbitMQ keeps it: a salt of four bytes before the SHA-256. The directory gives the salt: plan is pure."""
+    """RabbitMQ's format: a four-byte salt, then the SHA-256. The salt is derived from the directory: plan is pure."""
     salt = hashlib.sha256(str(directory).encode()).digest()[:4]
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()

@@ -1,6 +1,6 @@
 """How is the relay started, and when does it end?
 
-`python -m crescendo.systems.relay`: listens, says on which port, and serves until SIGTERM.
+`python -m crescendo.systems.relay`: listens, prints its port, and serves until SIGTERM.
 """
 
 import argparse
@@ -17,15 +17,15 @@ from crescendo.wire.amqp10.handshake import Credentials
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until told to stop. Credentials come in a file, never as words."""
+    """Serve until SIGTERM. Credentials come from a file, never from the command line."""
     parser = argparse.ArgumentParser(prog="crescendo.systems.relay")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--credentials", type=Path, help='a file with ["user", "password"] in it')
-    parser.add_argument("--tls-port", type=int, help="where to listen for TLS")
+    parser.add_argument("--credentials", type=Path, help='a file that contains ["user", "password"]')
+    parser.add_argument("--tls-port", type=int, help="the port for TLS")
     parser.add_argument("--certificate", type=Path)
     parser.add_argument("--key", type=Path)
-    parser.add_argument("--ca", type=Path, help="who signs the certificates of clients")
+    parser.add_argument("--ca", type=Path, help="the CA that signs the certificates of clients")
     parser.add_argument("--client-certificates", choices=("required", "optional"))
     options = parser.parse_args(arguments)
     secret = options.credentials and options.credentials.read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         relay.stopping = True
 
     signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the conductor's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the conductor handles Ctrl-C
     print(f"serving on port {listener.getsockname()[1]}", flush=True)
     try:
         relay.serve()

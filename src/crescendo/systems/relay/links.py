@@ -1,6 +1,6 @@
-"""Who sends to the relay, who receives from it, and what waits between them?
+"""Which clients send to the relay, which receive from it, and which messages are queued in between?
 
-The books of the relay: connections with their links, and queues of messages. They decide nothing.
+The state of the relay: connections with their links, and queues of messages. Makes no decisions.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ class RelayClient:
 
 @dataclass(eq=False)
 class Producer:
-    """A link on which somebody sends to us."""
+    """A link on which a client sends to the relay."""
 
     client: RelayClient
     handle: int
@@ -40,7 +40,7 @@ class Producer:
 
 @dataclass(eq=False)
 class Consumer:
-    """A link on which we send to somebody."""
+    """A link on which the relay sends to a client."""
 
     client: RelayClient
     handle: int
@@ -52,7 +52,7 @@ class Consumer:
 
 @dataclass(eq=False)
 class Queue:
-    """Messages that wait, in batches of equal size."""
+    """Queued messages, in batches whose messages have equal size."""
 
     waiting: deque[Octets] = field(default_factory=deque)
     depth: int = 0

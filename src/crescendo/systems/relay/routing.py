@@ -1,8 +1,8 @@
-"""Which message goes to whom, and who may send more?
+"""Which receiver gets a message, and which sender gets credit?
 
-A message to a queue goes to one of its receivers, in turns; a message to a topic to all of them. It is kept until its
-receiver has settled it, and offered again when that receiver gives it back or goes away. Senders get credit only while
-their queues are short. Knows connections but no sockets: whoever owns them says how a client is flushed.
+A message to a queue goes to one of its receivers, round-robin; a message to a topic to all of them. It is kept until
+its receiver settles it, and redelivered when that receiver releases it or disconnects. Senders get credit only while
+their queues are short. Knows connections but no sockets: the server passes in how to flush a client.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,28 +30,28 @@ class Routing:
         self._topics: dict[str, list[Queue]] = {}
 
     def serve(self, client: RelayClient) -> None:
-        """Credit or new messages: whatever came from this client, move what can move now."""
+        """After credit or new messages from this client: send every message that can be sent now."""
         for consumer in list(client.consumers.values()):
             self._dispatch(consumer.queue)
         for producer in list(client.producers.values()):
             for queue in list(producer.queues):
                 self._dispatch(queue)
-            self._top_up(producer)
+            self._top_up_credit(producer)
 
     # -- messages in ---------------------------------------------------------------------------------------------
 
-    def store(self, client: RelayClient, arrived: Deliveries) -> None:
-        producer = client.producers.get(arrived.handle)
+    def store(self, client: RelayClient, deliveries: Deliveries) -> None:
+        producer = client.producers.get(deliveries.handle)
         if producer is None:
-            raise PeerError("a message on a link where nobody sends")
-        bodies = arrived.bodies.copy()  # the view dies with the next read
+            raise PeerError("a message on a link that is not a sender's")
+        bodies = deliveries.bodies.copy()  # the view is valid until the next read only
         for queue in producer.queues:
             queue.put(bodies)
         producer.credit -= len(bodies)
-        if not arrived.settled:
-            client.connection.settle(int(arrived.ids[0]), int(arrived.ids[-1]))
+        if not deliveries.settled:
+            client.connection.settle(int(deliveries.ids[0]), int(deliveries.ids[-1]))
 
-    def _top_up(self, producer: Producer) -> None:
+    def _top_up_credit(self, producer: Producer) -> None:
         if producer.credit <= CREDIT // 2 and all(queue.depth < DEPTH_LIMIT for queue in producer.queues):
             producer.credit = CREDIT
             producer.client.connection.grant(producer.handle, CREDIT)
@@ -61,17 +61,17 @@ class Routing:
     def _dispatch(self, queue: Queue) -> None:
         was_full = queue.depth >= DEPTH_LIMIT
         for consumer in list(queue.consumers):
-            if queue.waiting and consumer in queue.consumers:  # sending to one may show that another is gone
-                queue.consumers.rotate(-1)  # the next one first next time: receivers share fairly
+            if queue.waiting and consumer in queue.consumers:  # sending to one may reveal that another has disconnected
+                queue.consumers.rotate(-1)  # round-robin: receivers share fairly
                 self._send(consumer)
         if was_full and queue.depth < DEPTH_LIMIT:
-            self._revive()
+            self._grant_waiting()
 
-    def _revive(self) -> None:
-        """A queue is short again, or gone: senders who had to wait for it get credit."""
+    def _grant_waiting(self) -> None:
+        """A queue is short again, or gone: grant credit to the senders that waited for it."""
         for client in list(self._clients.values()):
             for producer in list(client.producers.values()):
-                self._top_up(producer)
+                self._top_up_credit(producer)
             self._flush(client)
 
     def _send(self, consumer: Consumer) -> None:
@@ -104,12 +104,12 @@ class Routing:
         return batch
 
     def settle(self, client: RelayClient, settled: Settled) -> None:
-        """Forget the deliveries that were settled; offer those again that the receiver gave back."""
-        given_back = isinstance(settled.state, Released | Modified)
+        """Forget the settled deliveries; requeue those that the receiver released."""
+        released = isinstance(settled.state, Released | Modified)
         for consumer in client.consumers.values():
             for first, last in reversed(settled.stretches):
                 taken = take_settled(consumer.unsettled, first, last)
-                for bodies in reversed(taken) if given_back else ():
+                for bodies in reversed(taken) if released else ():
                     consumer.queue.put_back(bodies)
 
     # -- links ---------------------------------------------------------------------------------------------------
@@ -133,12 +133,12 @@ class Routing:
             queues = self._topics.setdefault(address, []) if topic else [self._queues.setdefault(address, Queue())]
             producer = Producer(client, handle, queues)
             client.producers[handle] = producer
-            self._top_up(producer)
+            self._top_up_credit(producer)
 
     def detach(self, client: RelayClient, handle: int) -> None:
         producer = client.producers.pop(handle, None)
         for queue in list(producer.queues) if producer is not None else ():
-            self._dispatch(queue)  # its last messages may have come together with its good-bye
+            self._dispatch(queue)  # its last messages may have arrived together with its detach
         consumer = client.consumers.pop(handle, None)
         if consumer is None:
             return
@@ -148,7 +148,7 @@ class Routing:
         for queues in self._topics.values():
             if consumer.queue in queues:
                 queues.remove(consumer.queue)
-                self._revive()
+                self._grant_waiting()
         self._dispatch(consumer.queue)
 
     def detach_all(self, client: RelayClient) -> None:

@@ -1,7 +1,8 @@
-"""Who is connected to the relay, and what have they to say?
+"""How does the relay serve its connections?
 
-One thread, one epoll: accepts clients, reads them, hands events to the routing, writes what waits, and sends signs of
-life. With TLS where a certificate is given. A client's fault costs that client its connection, nobody else anything.
+One thread, one epoll: accepts clients, reads from them, hands events to the routing, flushes pending output, and sends
+heartbeats. Serves TLS when it is given a certificate. A client's fault closes that client's connection and affects no
+other.
 """
 
 import contextlib
@@ -61,12 +62,12 @@ class Relay:
                 try:
                     if mask & ~select.EPOLLOUT:
                         self._read(client)
-                    self._serve_out(client)
+                    self._send_pending(client)
                 except PeerError:
-                    self._drop(client)  # a client's fault costs that client its connection, nobody else anything
+                    self._disconnect(client)  # a client's fault closes its own connection and affects no other
 
     def _send_heartbeats(self) -> None:
-        """Clients that asked for signs of life get one in half the time they are willing to wait."""
+        """Send a heartbeat after half the idle timeout to clients that requested one."""
         now_s = time.monotonic()
         for client in list(self._clients.values()):
             limit_s = client.connection.remote_idle_time_out_ms / 1000
@@ -76,7 +77,7 @@ class Relay:
 
     def close(self) -> None:
         for client in list(self._clients.values()):
-            self._drop(client)
+            self._disconnect(client)
         self._epoll.close()
         for listener, _ in self._listeners.values():
             shut(listener)
@@ -120,39 +121,39 @@ class Relay:
                 self._routing.detach_all(client)
             case Refused() | Closed():
                 client.transport.flush(client.connection.outgoing)
-                raise PeerError("gone")
+                raise PeerError("closed by the client")
             case _:
                 pass
 
-    def _serve_out(self, client: RelayClient) -> None:
-        """Credit, room in a socket or new messages: whatever came, move what can move now."""
-        if self._flush(client):  # first: messages are sent only where nothing else waits
-            self._watch_room(client, False)
+    def _send_pending(self, client: RelayClient) -> None:
+        """After credit, new messages or room in the socket: send every message that can be sent now."""
+        if self._flush(client):  # first: messages are sent only when no output is pending
+            self._watch_writable(client, False)
         self._routing.serve(client)
         self._flush(client)
 
     def _flush(self, client: RelayClient) -> bool:
-        """Write what waits; whether that was all.
+        """Write pending output; whether all of it was written.
 
-        Room is still watched for when it was all: messages that were held back meanwhile are woken by nothing else.
+        Keeps watching for room even then: no other event wakes messages that were held back meanwhile.
         """
         if client.connection.outgoing:
             client.written_s = time.monotonic()
         try:
             done = client.transport.flush(client.connection.outgoing)
         except PeerError:
-            self._drop(client)
+            self._disconnect(client)
             return False
         if not done:
-            self._watch_room(client, True)
+            self._watch_writable(client, True)
         return done
 
-    def _watch_room(self, client: RelayClient, wanted: bool) -> None:
+    def _watch_writable(self, client: RelayClient, wanted: bool) -> None:
         if wanted != client.writable_watched and client.transport.fileno() >= 0:
             self._epoll.modify(client.transport, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
             client.writable_watched = wanted
 
-    def _drop(self, client: RelayClient) -> None:
+    def _disconnect(self, client: RelayClient) -> None:
         number = client.transport.fileno()
         if self._clients.pop(number, None) is None:
             return

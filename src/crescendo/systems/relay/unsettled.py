@@ -1,7 +1,7 @@
 """Which deliveries has a receiver settled?
 
-Unsettled deliveries are batches in the order of sending, each with the id of its first; what a receiver settles is a
-stretch of ids, which may begin and end anywhere in them.
+Unsettled deliveries are batches in sending order, each with the id of its first delivery. A receiver settles a range of
+ids, which may begin and end inside a batch.
 """
 
 from collections import deque
@@ -12,14 +12,14 @@ _SERIAL = 0xFFFF_FFFF
 
 
 def take_settled(unsettled: deque[tuple[int, Octets]], first: int, last: int) -> list[Octets]:
-    """Take the deliveries first to last out of what is unsettled. Ids are serial numbers: they begin again at 2^32."""
+    """Remove the deliveries first to last from the unsettled ones. Ids are serial numbers that wrap at 2^32."""
     taken: list[Octets] = []
     kept: list[tuple[int, Octets]] = []
     while unsettled and _ahead(last, first) >= 0:
         start, bodies = unsettled.popleft()
         low, high = max(_ahead(first, start), 0), min(_ahead(last, start) + 1, len(bodies))
         if high <= 0:
-            unsettled.appendleft((start, bodies))  # it and all that follow lie behind what was settled
+            unsettled.appendleft((start, bodies))  # this batch and all later ones are after the settled range
             break
         if low > 0:
             kept.append((start, bodies[:low]))

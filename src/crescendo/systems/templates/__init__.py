@@ -1,7 +1,7 @@
-"""How do settings get into a configuration file of a system?
+"""How do settings get into the configuration files of a system?
 
-By the templates beside this file. In XML every value is escaped; in other formats the caller has made it safe. A name
-that the caller did not give is an error, never an empty string.
+Through the templates in this directory. XML values are escaped here; in other formats the caller escapes them. A
+missing value is an error, never an empty string.
 """
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -17,5 +17,5 @@ _ENVIRONMENT = Environment(
 
 
 def render(name: str, **values: object) -> str:
-    """The text of one file."""
+    """The text of one configuration file."""
     return _ENVIRONMENT.get_template(name).render(values)
