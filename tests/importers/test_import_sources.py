@@ -1,4 +1,4 @@
-"""Which files are refused, and does an import leave a whole recording or none?"""
+"""Which files are refused, and does an import leave a complete recording or none?"""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from crescendo.importers.format import ImportOptions
-from crescendo.importers.job import carry_out, order
+from crescendo.importers.job import plan_import, run_import
 from crescendo.importers.registry import FORMATS
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.job import analyze
@@ -18,29 +18,29 @@ from crescendo.record.manifest import read_manifest
 from crescendo.record.reader import open_recording
 from imported_runs import SAMPLES, Run
 
-FOREIGN = {"picture.png": b"\x89PNG\r\n\x1a\n" + bytes(100), "prose.txt": b"Dear reader,\nthis is no log.\n"}
+FOREIGN = {"picture.png": b"\x89PNG\r\n\x1a\n" + bytes(100), "prose.txt": b"Hello reader,\nthis is not a log.\n"}
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_foreign_file_is_refused_with_what_was_expected(form: str, name: str, tmp_path: Path) -> None:
+def test_a_foreign_file_is_refused_with_what_was_expected(format_name: str, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FOREIGN[name])
-    with pytest.raises(ConfigError, match=rf"{name}: is not of the format {form}; expected \w"):
-        order(form, [tmp_path / name], tmp_path / "run")
+    with pytest.raises(ConfigError, match=rf"{name}: is not of the format {format_name}; expected \w"):
+        plan_import(format_name, [tmp_path / name], tmp_path / "run")
     with pytest.raises(ConfigError, match="none of the 1 files in it"):
-        order(form, [tmp_path], tmp_path / "run")
+        plan_import(format_name, [tmp_path], tmp_path / "run")
 
 
-def test_mistakes_are_said_before_spark_starts(tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_spark_starts(tmp_path: Path) -> None:
     log = SAMPLES / "mlmq" / "test_log.log"
     with pytest.raises(ConfigError, match="no import format is called 'mlmq'; known: maestro, mlmq-log"):
-        order("mlmq", [log], tmp_path / "run")
+        plan_import("mlmq", [log], tmp_path / "run")
     with pytest.raises(ConfigError, match="no such file or directory"):
-        order("mlmq-log", [tmp_path / "nothing"], tmp_path / "run")
+        plan_import("mlmq-log", [tmp_path / "nothing"], tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "something").touch()
     with pytest.raises(ConfigError, match="choose another --out"):
-        order("mlmq-log", [log], tmp_path / "run")
+        plan_import("mlmq-log", [log], tmp_path / "run")
 
 
 def test_a_dat_file_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -48,13 +48,13 @@ def test_a_dat_file_of_another_version_is_refused(tmp_path: Path) -> None:
     content[11] = 9
     (tmp_path / "sender.dat").write_bytes(content)
     with pytest.raises(ConfigError, match="is not of the format maestro"):
-        order("maestro", [tmp_path / "sender.dat"], tmp_path / "run")
+        plan_import("maestro", [tmp_path / "sender.dat"], tmp_path / "run")
 
 
 def test_empty_files_make_an_empty_recording(importing: Run, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty.log").touch()
-    account = importing("amqperf", [tmp_path / "empty.log"], tmp_path / "run")
-    assert (account.tables, account.rejected, account.start_ns) == ({}, 0, None)
+    summary = importing("amqperf", [tmp_path / "empty.log"], tmp_path / "run")
+    assert (summary.tables, summary.rejected, summary.start_ns) == ({}, 0, None)
     assert not open_recording(tmp_path / "run").damaged
     assert analyze(tmp_path / "run", spark, lambda _: None).verdict.outcome.value == "invalid"
 
@@ -79,18 +79,18 @@ def test_the_same_files_give_the_same_recording(importing: Run, tmp_path: Path) 
 
 
 def test_an_interrupted_import_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    def interrupt(sentence: str) -> None:
-        if sentence.startswith("setting aside"):
+    def interrupt(step: str) -> None:
+        if step.startswith("setting aside"):
             raise KeyboardInterrupt
 
-    work = order("mlmq-log", [SAMPLES / "mlmq"], tmp_path / "run")
+    plan = plan_import("mlmq-log", [SAMPLES / "mlmq"], tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        carry_out(work, spark, ImportOptions(), interrupt)
+        run_import(plan, spark, ImportOptions(), interrupt)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_verb_prints_what_it_read(tmp_path: Path) -> None:
-    """In a process of its own, as a person calls it."""
+def test_the_command_prints_a_summary(tmp_path: Path) -> None:
+    """In a separate process, as a user runs it."""
     program = (
         "import sys; from pathlib import Path; from crescendo.cli.import_ import import_; "
         "sys.exit(import_('maestro', [Path(sys.argv[1])], Path(sys.argv[2]), '60s', '5ms', None, True))"
@@ -99,8 +99,8 @@ def test_the_verb_prints_what_it_read(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(SAMPLES / "maestro" / "file-03.hdr"), str(tmp_path / "run")],
         capture_output=True, text=True, check=True, timeout=170,
     )  # fmt: skip
-    said = json.loads(done.stdout)
-    assert said["tables"] == {"histograms": open_recording(tmp_path / "run").rows("histograms")}
-    assert said["sources"][0]["kind"] == "hdr"
+    printed = json.loads(done.stdout)
+    assert printed["tables"] == {"histograms": open_recording(tmp_path / "run").rows("histograms")}
+    assert printed["sources"][0]["kind"] == "hdr"
     assert "starting Spark" in done.stderr
     assert read_manifest(tmp_path / "run").clocks[0].bound_ns == 5_000_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crescendo.cli.terminal import Progress
 from crescendo.importers.format import ImportOptions
-from crescendo.importers.job import Imported, carry_out, order, summary_json
+from crescendo.importers.job import ImportSummary, plan_import, run_import, summary_json
 from crescendo.importers.parts import REJECTED
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
@@ -24,13 +24,13 @@ def import_(
         period_ns=_duration("--period", period, least_ns=1),
         clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, least_ns=0),
     )
-    work = order(form, paths, out)
+    work = plan_import(form, paths, out)
     use_java()
     with Progress() as progress:
         progress("starting Spark")
         spark = open_session(master)
         try:
-            account = carry_out(work, spark, options, progress)
+            account = run_import(work, spark, options, progress)
         finally:
             close_session(spark)
     if as_json:
@@ -50,7 +50,7 @@ def _duration(option: str, text: str, *, least_ns: int) -> int:
     return int(duration)
 
 
-def _print(account: Imported, out: Path) -> None:
+def _print(account: ImportSummary, out: Path) -> None:
     for source in account.sources[:_SHOWN]:
         aside = f", {source.rejected:,} rejected" if source.rejected else ""
         print(f"  {source.path}: {source.kind}, {source.records:,} read{aside}")

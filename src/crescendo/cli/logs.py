@@ -13,7 +13,7 @@ from typing import get_args
 from crescendo.cli.terminal import Progress
 from crescendo.importers.format import EMPTY, LINE, REASON, SOURCE, ImportOptions, ImportResult, SourceFile, Workspace
 from crescendo.importers.formats.mlmq_log import MLMQ_LOG
-from crescendo.importers.sources import Found, find, stage
+from crescendo.importers.sources import FoundFile, find_files, stage_files
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
 from crescendo.pipeline.logs.eps import as_eps
@@ -60,7 +60,7 @@ def logs(
     question = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
     if any(not name for name in types):
         raise ConfigError("--type: is empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
-    found, skipped = find([directory], MLMQ_LOG)
+    found, skipped = find_files([directory], MLMQ_LOG)
     use_java()
     with Progress() as progress:
         progress("starting Spark")
@@ -109,9 +109,9 @@ def _duration(option: str, text: str, least_ns: int) -> int:
     return int(duration)
 
 
-def read_logs(desk: Workspace, found: list[Found]) -> tuple[list[SourceFile], ImportResult]:
+def read_logs(desk: Workspace, found: list[FoundFile]) -> tuple[list[SourceFile], ImportResult]:
     desk.progress(f"looking through {len(found):,} files")
-    sources = stage(found, desk.folder / "sources")
+    sources = stage_files(found, desk.folder / "sources")
     filled = [source for source in sources if source.kind != EMPTY]
     if not filled:
         raise ConfigError(f"{found[0].path.parent}: all logs in it are empty; give a directory with logs of a run")

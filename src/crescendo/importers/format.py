@@ -1,7 +1,7 @@
-"""What does one foreign format say about its files, and what comes out of reading them?
+"""What does a foreign format declare about its files, and what is the result of reading them?
 
 The values that pass between the job and the formats. A format recognises its files by their first bytes and turns them
-into frames with the columns of the recording's tables; what it cannot read it hands over as rejects. Does nothing.
+into frames with the columns of the recording's tables; lines that it cannot read become rejects. Reads nothing itself.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from crescendo.record.manifest import ConnectionRecord, PeerRecord
 
 HOST = "imported"
-"""Where the rows were written, as far as an import can know."""
+"""The host of every imported row: the files do not say more."""
 
 GROUP = "imported"
 EMPTY = "empty"
-"""The kind of a file without a byte in it: it belongs to every format and holds nothing."""
+"""The kind of an empty file: it is valid in every format and has no rows."""
 
 SOURCE, LINE, REASON, TEXT = "source", "line", "reason", "text"
 REJECT_DDL = f"{SOURCE} INT, {LINE} BIGINT, {REASON} STRING, {TEXT} STRING"
@@ -28,31 +28,31 @@ Event = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file as it was found, and a plain copy of it under a name without surprises."""
+    """One file as it was found, and its uncompressed copy or link under a plain name."""
 
     number: int
     path: Path
-    label: str  # the end of its path, as much of it as tells it apart from the others
-    folder: str  # the same of the directory it lies in
+    label: str  # the shortest end of its path that distinguishes it from the other files
+    folder: str  # the same for its directory
     kind: str
     head: bytes
     octets: int
     sha256: str
     staged: Path
-    fault: str = ""  # why its end is missing, where a compressed file broke off
+    fault: str = ""  # why its end is missing, when a compressed file is damaged
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What only the person can know."""
+    """What only the user can know."""
 
-    period_ns: int = 60 * 10**9  # of sums over time, where a format has them
-    clock_bound_ns: int | None = None  # how far apart the clocks were; None: no better than the stamps' own resolution
+    period_ns: int = 60 * 10**9  # length of the periods of sums over time, where a format has them
+    clock_bound_ns: int | None = None  # how far apart the clocks were; None: the resolution of the stamps
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where the work is done: a session, a directory that disappears afterwards, and somebody to tell."""
+    """What an import works with: a Spark session, a temporary directory, and a callback for progress."""
 
     spark: SparkSession
     folder: Path
@@ -61,16 +61,16 @@ class Workspace:
 
 @dataclass
 class ImportResult:
-    """Rows for tables and lines set aside; nothing has been computed yet."""
+    """Rows for the tables and rejected lines, as frames that are not computed yet."""
 
     resolution_ns: int  # of the times in these files
     frames: list[tuple[str, DataFrame]] = field(default_factory=list)
     rejects: list[DataFrame] = field(default_factory=list)
-    records: dict[int, int] = field(default_factory=dict)  # source number -> lines or binary records in it
+    records: dict[int, int] = field(default_factory=dict)  # source number -> its lines or binary records
     connections: list[ConnectionRecord] = field(default_factory=list)
     peers: list[PeerRecord] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    caveats: list[str] = field(default_factory=list)  # what these files cannot tell
+    caveats: list[str] = field(default_factory=list)  # what these files do not contain
 
     def add(self, other: "ImportResult") -> None:
         self.resolution_ns = max(self.resolution_ns, other.resolution_ns)
@@ -86,23 +86,25 @@ class Format:
 
     name: str
     expected: str  # completes the sentence "expected …"
-    kind_of: Callable[[str, bytes], str | None]  # file name and first bytes -> kind, None when it is none of ours
+    kind_of: Callable[
+        [str, bytes], str | None
+    ]  # file name and first bytes -> kind; None when the file is not of this format
     read_sources: Callable[[Workspace, list[SourceFile], ImportOptions], ImportResult]
 
 
 def first_line(head: bytes) -> str:
-    """The first line that says anything."""
+    """The first line that is not blank."""
     lines = (line.strip() for line in head.decode("utf-8", "replace").splitlines())
     return next((line for line in lines if line), "")
 
 
-def peer(name: str, role: str) -> PeerRecord:
-    """A peer whose file is all that is left of it."""
+def peer_record(name: str, role: str) -> PeerRecord:
+    """The record of a peer that is known only by its file."""
     return PeerRecord(id=name, role=role, host=HOST, pid=0, ended="finished")
 
 
-def connection(number: int, role: str, name: str, destination: str) -> ConnectionRecord:
-    # No address may contain white space: the pipeline lists them line by line.
+def connection_record(number: int, role: str, name: str, destination: str) -> ConnectionRecord:
+    # An address must not contain white space: the pipeline lists one address per line.
     destination = "".join("_" if character.isspace() else character for character in destination)
     address = f"queue://{destination}"
     return ConnectionRecord(number, role, name, GROUP, address, destination, address if role == "receiver" else "")

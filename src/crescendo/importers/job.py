@@ -1,8 +1,8 @@
 """How do files of another tool become a recording?
 
-Everything is made in a hidden directory beside its place and renamed when it is whole, so that an import that was
-interrupted leaves nothing that could be taken for one. What the files do not hold is not made up: it is listed among
-the caveats. The same files give the same recording. Judges nothing: that is for the analysis.
+Everything is written to a hidden directory next to the target and renamed when it is complete, so that an interrupted
+import leaves nothing that looks like a recording. What the files do not contain is not invented: it is listed in the
+caveats. The same files give the same recording. Judges nothing: that is the job of the analysis.
 """
 
 import re
@@ -35,9 +35,9 @@ from crescendo.importers.format import (
     Workspace,
 )
 from crescendo.importers.lines import small_frame
-from crescendo.importers.parts import Parts, write_rejected
+from crescendo.importers.parts import PartsWriter, write_rejected
 from crescendo.importers.registry import format_of
-from crescendo.importers.sources import Found, find, stage
+from crescendo.importers.sources import FoundFile, find_files, stage_files
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.workload import MAX_CONNECTIONS
@@ -50,8 +50,8 @@ _MESSAGES = {SENT: ("intended_ns", "sent_ns"), RECEIVED: ("sent_ns", "received_n
 _OTHERS = {table: ("t_ns",) for table in (SPANS, RATES, HISTOGRAMS, READINGS)}
 
 
-class SourceAccount(Struct, frozen=True):
-    """What was found in one file."""
+class SourceSummary(Struct, frozen=True):
+    """What one file contained."""
 
     path: str
     kind: str
@@ -61,13 +61,13 @@ class SourceAccount(Struct, frozen=True):
     rejected: int
 
 
-class Imported(Struct, frozen=True):
+class ImportSummary(Struct, frozen=True):
     """What an import read and wrote."""
 
     run: str
     format: str
-    sources: list[SourceAccount]
-    skipped: list[str]  # files of a directory that are something else
+    sources: list[SourceSummary]
+    skipped: list[str]  # files of a directory that are not of the format
     tables: dict[str, int]  # table -> rows
     rejected: int
     start_ns: int | None
@@ -76,159 +76,161 @@ class Imported(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class ImportOrder:
-    """An import that can be carried out: its files are there and are what they should be."""
+class ImportPlan:
+    """An import that can run: its files exist and are of the format."""
 
-    form: Format
-    found: list[Found]
+    source_format: Format
+    found: list[FoundFile]
     skipped: list[Path]
     out: Path
     command: tuple[str, ...]
 
 
-def order(form: str, paths: list[Path], out: Path) -> ImportOrder:
-    """Refuse whatever can be refused before Spark is started."""
-    chosen = format_of(form)
+def plan_import(format_name: str, paths: list[Path], out: Path) -> ImportPlan:
+    """Check everything that can be checked before Spark starts."""
+    source_format = format_of(format_name)
     if not paths:
         raise ConfigError("nothing to import; name files or directories")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: is there already and not empty; choose another --out")
-        found, skipped = find(paths, chosen)
+            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
+        found, skipped = find_files(paths, source_format)
     except OSError as err:
         raise ConfigError(f"{err.filename or out}: cannot be read: {err.strerror or err}") from err
-    command = ("crescendo", "import", form, *map(str, paths), "--out", str(out))
-    return ImportOrder(chosen, found, skipped, out, command)
+    command = ("crescendo", "import", format_name, *map(str, paths), "--out", str(out))
+    return ImportPlan(source_format, found, skipped, out, command)
 
 
-def carry_out(work: ImportOrder, spark: SparkSession, options: ImportOptions, progress: Progress) -> Imported:
-    """Write the recording. Raises LostError when Spark gives up, and leaves nothing then."""
-    out = work.out.absolute()
+def run_import(plan: ImportPlan, spark: SparkSession, options: ImportOptions, progress: Progress) -> ImportSummary:
+    """Write the recording. Raises LostError when Spark fails; then nothing is left."""
+    out = plan.out.absolute()
     draft = out.parent / f".{out.name}.tmp"
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        account = _import(work, draft, spark, options, progress)
+        summary = _import(plan, draft, spark, options, progress)
         draft.rename(out)
     except OSError as err:
-        raise ConfigError(f"{work.out}: cannot be written: {err.strerror or err}") from err
+        raise ConfigError(f"{plan.out}: cannot be written: {err.strerror or err}") from err
     except (PySparkException, Py4JError) as err:
-        raise LostError(f"the import into {work.out} did not finish: {str(err).splitlines()[0]}") from err
+        raise LostError(f"the import into {plan.out} did not finish: {str(err).splitlines()[0]}") from err
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return account
+    return summary
 
 
 def _import(
-    work: ImportOrder, draft: Path, spark: SparkSession, options: ImportOptions, progress: Progress
-) -> Imported:
-    workshop = draft / ".workshop"
-    progress(f"looking through {len(work.found):,} files")
-    sources = stage(work.found, workshop / "sources")
+    plan: ImportPlan, draft: Path, spark: SparkSession, options: ImportOptions, progress: Progress
+) -> ImportSummary:
+    scratch = draft / ".workshop"
+    progress(f"checking {len(plan.found):,} files")
+    sources = stage_files(plan.found, scratch / "sources")
     progress(f"reading {sum(source.octets for source in sources):,} bytes")
-    yielded = _harvest(work.form, Workspace(spark, workshop, progress), sources, options)
-    if any(item.id >= MAX_CONNECTIONS for item in yielded.connections):
-        raise ConfigError(f"a recording has room for {MAX_CONNECTIONS:,} connections; import fewer files at a time")
-    parts = Parts(draft)
-    for table, frame in yielded.frames:
+    result = _read_all(plan.source_format, Workspace(spark, scratch, progress), sources, options)
+    if any(item.id >= MAX_CONNECTIONS for item in result.connections):
+        raise ConfigError(f"a recording can have {MAX_CONNECTIONS:,} connections; import fewer files at a time")
+    parts = PartsWriter(draft)
+    for table, frame in result.frames:
         progress(f"writing {table}")
         parts.write_frame(table, frame)
-    progress("setting aside what cannot be read")
-    rejected = write_rejected(draft, sources, yielded.rejects)
-    extent = parts.extent(_MESSAGES) or parts.extent(_OTHERS)
-    start_ns, end_ns = (extent[0], extent[1] + yielded.resolution_ns) if extent else (None, None)
+    progress("setting aside lines that cannot be read")
+    rejected = write_rejected(draft, sources, result.rejects)
+    time_range = parts.time_range(_MESSAGES) or parts.time_range(_OTHERS)
+    start_ns, end_ns = (time_range[0], time_range[1] + result.resolution_ns) if time_range else (None, None)
     parts.write_rows(
         EVENTS,
         [
             {"t_ns": start_ns or 0, "source": source, "kind": kind, "detail": detail}
-            for source, kind, detail in yielded.events
+            for source, kind, detail in result.events
         ],
     )
     parts.write_journal()
-    account = Imported(
-        run=work.out.absolute().name,
-        format=work.form.name,
+    summary = ImportSummary(
+        run=plan.out.absolute().name,
+        format=plan.source_format.name,
         sources=[
-            SourceAccount(
+            SourceSummary(
                 str(source.path),
                 source.kind,
                 source.octets,
                 source.sha256,
-                yielded.records.get(source.number, 0),
+                result.records.get(source.number, 0),
                 rejected.get(source.number, 0),
             )
             for source in sources
         ],
-        skipped=[str(path) for path in work.skipped],
+        skipped=[str(path) for path in plan.skipped],
         tables=parts.rows(),
         rejected=sum(rejected.values()),
         start_ns=start_ns,
         end_ns=end_ns,
-        caveats=yielded.caveats,
+        caveats=result.caveats,
     )
-    shutil.rmtree(workshop)
-    write_manifest(draft, _manifest(work, account, yielded, parts, options))
-    return account
+    shutil.rmtree(scratch)
+    write_manifest(draft, _manifest(plan, summary, result, parts, options))
+    return summary
 
 
-def _harvest(form: Format, workspace: Workspace, sources: list[SourceFile], options: ImportOptions) -> ImportResult:
-    filled = [source for source in sources if source.kind != EMPTY]
-    yielded = (
-        form.read_sources(workspace, filled, options)
-        if filled
+def _read_all(
+    source_format: Format, workspace: Workspace, sources: list[SourceFile], options: ImportOptions
+) -> ImportResult:
+    not_empty = [source for source in sources if source.kind != EMPTY]
+    result = (
+        source_format.read_sources(workspace, not_empty, options)
+        if not_empty
         else ImportResult(resolution_ns=1, caveats=["the files are empty"])
     )
-    torn = [
-        {SOURCE: source.number, LINE: yielded.records.get(source.number, 0) + 1, REASON: source.fault, TEXT: ""}
+    damaged = [
+        {SOURCE: source.number, LINE: result.records.get(source.number, 0) + 1, REASON: source.fault, TEXT: ""}
         for source in sources
         if source.fault
     ]
-    if torn:
-        yielded.rejects.append(small_frame(workspace.spark, REJECT_DDL, torn))
-    return yielded
+    if damaged:
+        result.rejects.append(small_frame(workspace.spark, REJECT_DDL, damaged))
+    return result
 
 
 def _manifest(
-    work: ImportOrder, account: Imported, yielded: ImportResult, parts: Parts, options: ImportOptions
+    plan: ImportPlan, summary: ImportSummary, result: ImportResult, parts: PartsWriter, options: ImportOptions
 ) -> Manifest:
-    bound_ns = yielded.resolution_ns if options.clock_bound_ns is None else options.clock_bound_ns
+    bound_ns = result.resolution_ns if options.clock_bound_ns is None else options.clock_bound_ns
     phases = []
-    if account.start_ns is not None and account.end_ns is not None:
-        phases = [Phase("measure", account.start_ns, account.end_ns)]
+    if summary.start_ns is not None and summary.end_ns is not None:
+        phases = [Phase("measure", summary.start_ns, summary.end_ns)]
     files = [
         f"{source.sha256}  {source.path}  ({source.kind}, {source.records:,} read, {source.rejected:,} rejected)"
-        for source in account.sources
+        for source in summary.sources
     ]
     return Manifest(
-        run=account.run,
+        run=summary.run,
         tag=0,
-        experiment=_stand_in(account, yielded),
-        command=list(work.command),
-        started_ns=account.start_ns or 0,
+        experiment=_placeholder_experiment(summary, result),
+        command=list(plan.command),
+        started_ns=summary.start_ns or 0,
         state=State.SEALED,
         versions={"crescendo": __version__, "pyspark": pyspark.__version__},
         system={
             "kind": "imported",
-            "format": work.form.name,
-            "caveats": account.caveats,
+            "format": plan.source_format.name,
+            "caveats": summary.caveats,
             "configuration": {"sources": "\n".join(files)},
         },
         clocks=[Clock(host=HOST, realtime_offset_ns=0, bound_ns=bound_ns)],
-        peers=yielded.peers,
-        connections=yielded.connections,
+        peers=result.peers,
+        connections=result.connections,
         phases=phases,
-        files=parts.listed,
+        files=parts.parts,
     )
 
 
-def _stand_in(account: Imported, yielded: ImportResult) -> dict[str, object]:
-    """The experiment that an analysis needs: who took part. Nobody knows a schedule, so the rate is unbounded.
+def _placeholder_experiment(summary: ImportSummary, result: ImportResult) -> dict[str, object]:
+    """The experiment that an analysis needs: its senders and receivers. The schedule is unknown, so the rate is 0.
 
-    With messages on both sides the usual checks apply; otherwise there is nothing that they could judge.
+    With messages on both sides the usual checks apply; otherwise there is nothing for them to judge.
     """
-    roles = [item.role for item in yielded.connections]
-    judged = {SENT, RECEIVED} <= account.tables.keys()
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", account.run)[:100]
+    roles = [item.role for item in result.connections]
+    has_messages = {SENT, RECEIVED} <= summary.tables.keys()
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", summary.run)[:100]
     document = {
         "name": name if re.match(r"[A-Za-z0-9]", name) else f"import-{name}"[:100],
         "system": {"kind": "imported"},
@@ -239,10 +241,10 @@ def _stand_in(account: Imported, yielded: ImportResult) -> dict[str, object]:
             "receivers": max(roles.count("receiver"), 1),
             "rate": 0,
         },
-        **({} if judged else {"checks": {}}),
+        **({} if has_messages else {"checks": {}}),
     }
     return to_document(experiment_from(document, source="import"))
 
 
-def summary_json(account: Imported) -> str:
-    return msgspec.json.encode(account).decode()
+def summary_json(summary: ImportSummary) -> str:
+    return msgspec.json.encode(summary).decode()

@@ -1,8 +1,8 @@
 """How do rows become parts of a recording?
 
-Spark writes them beside their place; each file is then hashed, named and listed like the part of any peer. Columns are
-put into the order and the types of the schema, and none may be null: a reader refuses anything else. A file without
-rows is no part. What was rejected goes into JSON lines that a person can read. Computes nothing.
+Spark writes them to a draft directory; each file is then hashed, named and listed like the part of any peer. Columns
+get the order and the types of the schema, and none may be null: a reader refuses anything else. A file without rows
+does not become a part. Rejected lines go into JSON lines that people can read. Computes nothing.
 """
 
 import shutil
@@ -28,36 +28,36 @@ PEER = "import"
 REJECTED = "rejected"
 
 
-class Parts:
-    """The parts of one recording while it is being made."""
+class PartsWriter:
+    """Writes the parts of one recording."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._numbers = dict.fromkeys(TABLES, 0)
-        self.listed: list[PartRecord] = []
+        self.parts: list[PartRecord] = []
 
     def write_journal(self) -> None:
         (self._run_dir / JOURNAL).mkdir()
-        lines = b"".join(msgspec.json.encode(part) + b"\n" for part in self.listed)
+        lines = b"".join(msgspec.json.encode(part) + b"\n" for part in self.parts)
         (self._run_dir / JOURNAL / f"{PEER}.jsonl").write_bytes(lines)
 
     def write_frame(self, table: str, frame: DataFrame) -> int:
         """Run the frame's job; returns its rows."""
         draft = self._run_dir / f".{table}.tmp"
         _as_recorded(table, frame).write.option("maxRecordsPerFile", PART_ROWS).parquet(str(draft))
-        rows = sum(self.enter(table, file) for file in sorted(draft.glob("*.parquet")))
+        rows = sum(self.add_file(table, file) for file in sorted(draft.glob("*.parquet")))
         shutil.rmtree(draft)
         return rows
 
     def write_rows(self, table: str, rows: list[dict[str, Any]]) -> None:
-        """A few rows that the driver has made itself."""
+        """Write a few rows from the driver."""
         if rows:
             file = self._run_dir / f".{table}.tmp"
             pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table)), file, compression="zstd")
-            self.enter(table, file)
+            self.add_file(table, file)
 
-    def enter(self, table: str, file: Path) -> int:
-        """Give a finished file its place and its name; returns its rows."""
+    def add_file(self, table: str, file: Path) -> int:
+        """Move a finished file into the recording and list it; returns its rows."""
         rows: int = pq.ParquetFile(file).metadata.num_rows
         if rows:
             path = f"{table}/{PEER}-{self._numbers[table]:05d}.parquet"
@@ -65,20 +65,20 @@ class Parts:
             (self._run_dir / table).mkdir(exist_ok=True)
             part = PartRecord(path, table, PEER, rows, file.stat().st_size, sha256_of(file))
             file.rename(self._run_dir / path)
-            self.listed.append(part)
+            self.parts.append(part)
         return rows
 
     def rows(self) -> dict[str, int]:
         """Table -> rows, for tables that have any."""
         counts: dict[str, int] = {}
-        for part in self.listed:
+        for part in self.parts:
             counts[part.table] = counts.get(part.table, 0) + part.rows
         return counts
 
-    def extent(self, columns: Mapping[str, tuple[str, ...]]) -> tuple[int, int] | None:
-        """The smallest and the largest value of these columns of these tables, from the footers of the parts."""
+    def time_range(self, columns: Mapping[str, tuple[str, ...]]) -> tuple[int, int] | None:
+        """The smallest and the largest value of these columns, from the Parquet footers of the parts."""
         found: list[int] = []
-        for part in self.listed:
+        for part in self.parts:
             metadata = pq.ParquetFile(self._run_dir / part.path).metadata
             names = [column.name for column in TABLES[part.table]]
             for group in range(metadata.num_row_groups):
@@ -89,7 +89,7 @@ class Parts:
 
 
 def write_rejected(run_dir: Path, sources: list[SourceFile], rejects: list[DataFrame]) -> dict[int, int]:
-    """Write `rejected/*.jsonl`; returns how many lines of each source were set aside."""
+    """Write `rejected/*.jsonl`; returns the number of rejected lines of each source."""
     if not rejects:
         return {}
     spark = rejects[0].sparkSession
@@ -99,7 +99,7 @@ def write_rejected(run_dir: Path, sources: list[SourceFile], rejects: list[DataF
         names = [{SOURCE: source.number, "file": str(source.path)} for source in sources]
         draft = run_dir / f".{REJECTED}.tmp"
         named = rows.join(F.broadcast(small_frame(spark, f"{SOURCE} INT, file STRING", names)), on=SOURCE, how="inner")
-        # In one piece, and in order: it is for people, and the same import gives the same file.
+        # One sorted partition: people read it, and the same import must give the same file.
         (
             named.repartition(1)
             .sortWithinPartitions(SOURCE, LINE)
@@ -118,14 +118,14 @@ def _as_recorded(table: str, frame: DataFrame) -> DataFrame:
     kinds = dict(column.split() for column in spark_ddl(table).split(", "))
     return frame.select(
         *(
-            F.coalesce(F.col(name), _absent(kind)).cast(kinds[name]).alias(name)
+            F.coalesce(F.col(name), _default(kind)).cast(kinds[name]).alias(name)
             for name, kind in ((column.name, column.kind) for column in TABLES[table])
         )
     )
 
 
-def _absent(kind: str) -> Column:
-    """What stands for a value that the source does not have. It also tells Spark that there are no nulls."""
+def _default(kind: str) -> Column:
+    """The default for a value that the source does not have. It also makes the column non-nullable for Spark."""
     if kind == TEXT_KIND:
         return F.lit("")
     return F.lit(float("nan")) if kind == F64 else F.lit(0)

@@ -10,7 +10,7 @@ from crescendo.importers.formats.perftest import PERFTEST
 from crescendo.importers.formats.quiver import QUIVER
 from crescendo.model.errors import ConfigError
 
-FORMATS = {form.name: form for form in (MAESTRO, MLMQ_LOG, AMQP_CSV, AMQPERF, GFTP, QUIVER, PERFTEST)}
+FORMATS = {found.name: found for found in (MAESTRO, MLMQ_LOG, AMQP_CSV, AMQPERF, GFTP, QUIVER, PERFTEST)}
 
 
 def format_of(name: str) -> Format:

@@ -1,6 +1,6 @@
-"""Do the logs of the other tools arrive whole, and are bad lines set aside without stopping anything?
+"""Are the logs of the other tools imported completely, and bad lines rejected without failing the import?
 
-Expected numbers come from the csv module, from arithmetic by hand, or from how the log was made.
+Expected numbers come from the csv module, from manual arithmetic, or from how the test made the log.
 """
 
 import csv
@@ -25,7 +25,7 @@ MS = 10**6
 T_MS = 1_400_000_000_000
 
 
-def test_spans_are_the_lines_of_performance_logs(importing: Run, tmp_path: Path) -> None:
+def test_lines_of_performance_logs_become_spans(importing: Run, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     shutil.copytree(SAMPLES / "mlmq", logs)
     (logs / "old.log").write_bytes(
@@ -40,7 +40,7 @@ def test_spans_are_the_lines_of_performance_logs(importing: Run, tmp_path: Path)
             b"half a li"
         )
     )
-    account = importing("mlmq-log", [logs], tmp_path / "run")
+    summary = importing("mlmq-log", [logs], tmp_path / "run")
     expected = []
     for path in sorted((SAMPLES / "mlmq").iterdir()):
         with path.open(newline="") as file:
@@ -67,14 +67,14 @@ def test_spans_are_the_lines_of_performance_logs(importing: Run, tmp_path: Path)
         (7, "1"),
         (8, "half a li"),
     ]
-    accounts = {Path(source.path).name: (source.records, source.rejected) for source in account.sources}
-    assert accounts == {"old.log": (8, 4), "test_log.log": (8, 0), "test2_log.log": (8, 0), "test3_log.log": (9, 0)}
+    counts = {Path(source.path).name: (source.records, source.rejected) for source in summary.sources}
+    assert counts == {"old.log": (8, 4), "test_log.log": (8, 0), "test2_log.log": (8, 0), "test3_log.log": (9, 0)}
     described = rows_of(run, "events", "SELECT detail FROM rows WHERE source = 'old.log' AND kind = 'configuration'")
     assert "DurationUnit[us]" in str(described)
 
 
-def test_the_numbers_of_lines_are_right_in_every_block(importing: Run, spark: SparkSession, tmp_path: Path) -> None:
-    """A file in many blocks: line n must be the n-th, wherever Spark cut the file."""
+def test_line_numbers_are_right_in_every_block(importing: Run, spark: SparkSession, tmp_path: Path) -> None:
+    """A file in many blocks: line n must be the n-th, wherever Spark splits the file."""
     lines = 20_000
     bad = {1 + number * 997 for number in range(1, 20)}
     text = [f"{n % 50};{T_MS + n};A" if n not in bad else f"line {n}" for n in range(1, lines + 1)]
@@ -82,21 +82,19 @@ def test_the_numbers_of_lines_are_right_in_every_block(importing: Run, spark: Sp
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "30000")
     try:
-        account = importing("mlmq-log", [tmp_path / "big.log"], tmp_path / "run")
+        summary = importing("mlmq-log", [tmp_path / "big.log"], tmp_path / "run")
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
-    assert account.tables == {"spans": lines - len(bad)}
+    assert summary.tables == {"spans": lines - len(bad)}
     assert [(row["line"], row["text"]) for row in rejected_lines(tmp_path / "run")] == [
         (number, f"line {number}") for number in sorted(bad)
     ]
 
 
-def test_a_consumers_log_proves_what_was_lost_and_overtaken(
-    importing: Run, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_losses_and_reordering_follow_from_a_consumers_log(importing: Run, spark: SparkSession, tmp_path: Path) -> None:
     order = [n for n in range(200) if n not in {50, 51, 120}]
     order[10], order[11] = order[11], order[10]
-    order.append(7)  # once more
+    order.append(7)  # a duplicate
     lines = [f"{n} {T_MS + 10 * n} {T_MS + 10 * n + 3}" for n in order]
     (tmp_path / "consumer.log").write_text("\n".join(["# sequence sent received", *lines, "201 soon later"]))
     importing("amqperf", [tmp_path / "consumer.log"], tmp_path / "run")
@@ -104,7 +102,7 @@ def test_a_consumers_log_proves_what_was_lost_and_overtaken(
     assert rows_of(run, "sent", "SELECT count(*), count(DISTINCT seq), min(seq), max(seq) FROM rows") == [
         (200, 200, 0, 199)
     ]
-    # Where nothing is known of a message, its time lies on the line between its neighbours'.
+    # The time of a missing message is interpolated between its neighbours.
     assert rows_of(run, "sent", "SELECT sent_ns FROM rows WHERE seq IN (50, 51, 120) ORDER BY seq") == [
         ((T_MS + 10 * n) * MS,) for n in (50, 51, 120)
     ]
@@ -122,20 +120,20 @@ def test_an_absurd_number_does_not_fill_the_disk(importing: Run, tmp_path: Path)
     (tmp_path / "consumer.log").write_text(
         f"1,{T_MS},{T_MS}\n2,{T_MS + 1},{T_MS + 1}\n{10**17},{T_MS + 2},{T_MS + 2}\n"
     )
-    account = importing("amqperf", [tmp_path / "consumer.log"], tmp_path / "run")
-    assert account.tables == {"sent": 3, "received": 3}
+    summary = importing("amqperf", [tmp_path / "consumer.log"], tmp_path / "run")
+    assert summary.tables == {"sent": 3, "received": 3}
 
 
 def test_acknowledgements_give_both_directions(importing: Run, tmp_path: Path) -> None:
     path = tmp_path / "QPID_latency_6_1024_2014-03-01_10.00.00.csv"
     rows = [f"{n},1,7,1,{T_MS + 10 * n},{T_MS + 10 * n + 3},{T_MS + 10 * n + 7}," for n in (1, 2, 3, 6)]
-    rows.insert(3, f"5,1,7,-1,0,{T_MS + 53},{T_MS + 57},")  # a warning: it arrived, nobody knows after how long
+    rows.insert(3, f"5,1,7,-1,0,{T_MS + 53},{T_MS + 57},")  # a warning: it arrived after an unknown time
     header = "Message ID,Producer ID,Consumer ID,Result,Sent time,Ack Sent Time,Ack Recv Time,"
     end = [f"-1,1,7,1,0,{T_MS},{T_MS},", "", "runtime,0.06,sec", "throughput,100.0,msgs/sec", "bandwidth,0.1,MB/sec"]
     path.write_text("\n".join([header, *rows, "4,1", *end]) + "\n")
     importing("amqp-csv", [path], tmp_path / "run")
     run = tmp_path / "run"
-    # 4 is a hole between 3 and 5; 5 is accounted for.
+    # 4 is a gap between 3 and 5; 5 arrived, so it is not a gap.
     assert rows_of(run, "sent", "SELECT seq, size FROM rows ORDER BY seq") == [(n, 1024) for n in (1, 2, 3, 4, 6)]
     assert rows_of(run, "received", "SELECT seq, received_ns - sent_ns FROM rows ORDER BY seq") == [
         (n, 3 * MS) for n in (1, 2, 3, 6)
@@ -144,7 +142,7 @@ def test_acknowledgements_give_both_directions(importing: Run, tmp_path: Path) -
     assert [row["text"] for row in rejected_lines(run)] == ["4,1"]
 
 
-def test_a_pair_of_quivers_arrows_is_joined_by_its_directory(importing: Run, tmp_path: Path) -> None:
+def test_quiver_files_of_one_directory_are_a_pair(importing: Run, tmp_path: Path) -> None:
     for name, shift in (("one", 0), ("two", 5)):
         folder = tmp_path / "pairs" / name
         folder.mkdir(parents=True)
@@ -155,9 +153,9 @@ def test_a_pair_of_quivers_arrows_is_joined_by_its_directory(importing: Run, tmp
         (folder / "receiver-transfers.csv.xz").write_bytes(lzma.compress(received.encode()))
     (tmp_path / "pairs/one/sender-summary.json").write_text('{"configuration": {"body_size": 100}}')
     (tmp_path / "pairs/one/sender-snapshots.csv").write_text("1,2,3,4,5,6,7,8\n")
-    account = importing("quiver", [tmp_path / "pairs"], tmp_path / "run")
+    summary = importing("quiver", [tmp_path / "pairs"], tmp_path / "run")
     run = tmp_path / "run"
-    assert [Path(path).name for path in account.skipped] == ["sender-snapshots.csv"]
+    assert [Path(path).name for path in summary.skipped] == ["sender-snapshots.csv"]
     assert rows_of(run, "sent", "SELECT sender, count(*), max(size) FROM rows GROUP BY sender ORDER BY sender") == [
         (0, 20, 100),
         (1, 20, 0),
@@ -170,13 +168,13 @@ def test_a_pair_of_quivers_arrows_is_joined_by_its_directory(importing: Run, tmp
     ]
 
 
-def test_transfers_without_numbers_have_the_times_that_quiver_summed_up(importing: Run, tmp_path: Path) -> None:
-    """Files as quiver itself left them; what to expect is in its own summaries."""
+def test_transfers_without_numbers_agree_with_quivers_own_summaries(importing: Run, tmp_path: Path) -> None:
+    """Files that quiver itself wrote; the expected values are in its own summaries."""
     sender, receiver = (
         json.loads((SAMPLES / f"quiver/{role}-summary.json").read_text())["results"] for role in ("sender", "receiver")
     )
-    account = importing("quiver", [SAMPLES / "quiver"], tmp_path / "run")
-    assert sorted(Path(path).name for path in account.skipped) == ["receiver-snapshots.csv", "sender-snapshots.csv"]
+    summary = importing("quiver", [SAMPLES / "quiver"], tmp_path / "run")
+    assert sorted(Path(path).name for path in summary.skipped) == ["receiver-snapshots.csv", "sender-snapshots.csv"]
     query = "SELECT count(*), min(seq), max(seq), min(sent_ns), max(sent_ns), min(size), max(size) FROM rows"
     count, first_ns, last_ns = sender["message_count"], sender["first_send_time"] * MS, sender["last_send_time"] * MS
     assert rows_of(tmp_path / "run", "sent", query) == [(count, 0, count - 1, first_ns, last_ns, 100, 100)]
@@ -193,7 +191,7 @@ def test_transfers_without_numbers_have_the_times_that_quiver_summed_up(importin
     assert [int(quartile_ns / MS) for quartile_ns in quartiles_ns] == receiver["latency_quartiles"]
 
 
-def test_messages_without_numbers_are_counted_past_a_line_that_is_set_aside(importing: Run, tmp_path: Path) -> None:
+def test_messages_without_numbers_are_counted_across_a_rejected_line(importing: Run, tmp_path: Path) -> None:
     (tmp_path / "sender-transfers.csv").write_text("".join(f"{T_MS + n},0\n" for n in range(9)))
     received = [f"{T_MS + n},{T_MS + n + 4}\n" for n in range(7)]
     received.insert(3, f"{T_MS},0\n")
@@ -205,28 +203,28 @@ def test_messages_without_numbers_are_counted_past_a_line_that_is_set_aside(impo
     assert rows_of(tmp_path / "run", "received", query) == [(n, (T_MS + n) * MS, 4 * MS, 0) for n in range(7)]
 
 
-def test_a_receiver_without_numbers_and_without_its_sender_says_what_was_sent(importing: Run, tmp_path: Path) -> None:
+def test_sent_messages_follow_from_a_receiver_without_numbers_or_sender(importing: Run, tmp_path: Path) -> None:
     (tmp_path / "receiver-transfers.csv").write_text("".join(f"{T_MS + n},{T_MS + n + 4}\n" for n in range(7)))
     importing("quiver", [tmp_path], tmp_path / "run")
     query = "SELECT seq, sent_ns FROM rows ORDER BY seq"
     assert rows_of(tmp_path / "run", "sent", query) == [(n, (T_MS + n) * MS) for n in range(7)]
 
 
-def test_two_versions_of_quiver_are_no_pair(importing: Run, tmp_path: Path) -> None:
+def test_files_of_two_quiver_versions_are_not_a_pair(importing: Run, tmp_path: Path) -> None:
     (tmp_path / "sender-transfers.csv").write_text(f"1,{T_MS}\n")
     (tmp_path / "receiver-transfers.csv").write_text(f"{T_MS},{T_MS + 1}\n")
-    with pytest.raises(ConfigError, match="two versions of quiver do not make a pair"):
+    with pytest.raises(ConfigError, match="two versions of quiver are not a pair"):
         importing("quiver", [tmp_path], tmp_path / "run")
 
 
-def test_of_a_torn_zstd_file_the_sound_part_is_read(importing: Run, tmp_path: Path) -> None:
+def test_the_intact_part_of_a_truncated_zstd_file_is_read(importing: Run, tmp_path: Path) -> None:
     whole = "".join(f"{T_MS + n},{T_MS + n * n % 1009}\n" for n in range(50_000)).encode()
-    packed = pa.Codec("zstd").compress(whole, asbytes=True)
-    (tmp_path / "receiver-transfers.csv.zst").write_bytes(packed[: len(packed) // 2])
+    compressed = pa.Codec("zstd").compress(whole, asbytes=True)
+    (tmp_path / "receiver-transfers.csv.zst").write_bytes(compressed[: len(compressed) // 2])
     importing("quiver", [tmp_path], tmp_path / "run")
     ((rows,),) = rows_of(tmp_path / "run", "received", "SELECT count(*) FROM rows")
     assert 0 < rows < 50_000
-    assert any("breaks off" in row["reason"] for row in rejected_lines(tmp_path / "run"))
+    assert any("truncated" in row["reason"] for row in rejected_lines(tmp_path / "run"))
 
 
 TRANSFER = (
@@ -253,14 +251,14 @@ def test_bytes_of_each_server_are_summed_by_period(importing: Run, tmp_path: Pat
         (begin_ns + 10 * 10**9, "server/one.example", 52.0),
         (begin_ns + 10 * 10**9, "server/two.example", float(2**40)),
     ]
-    # The fraction .2102 was printed by a server that does not pad: 2,102 µs.
+    # The fraction .2102 is from a server that does not pad: 2,102 µs.
     first = rows_of(run, "spans", "SELECT t_ns, duration_ns, outcome FROM rows WHERE value = 55")
     assert first == [(begin_ns + 3_002_102_000, 238_804_000, "226")]
     assert [row["line"] for row in rejected_lines(run)] == [5]
     assert "somebody" not in str(rows_of(run, "spans", "SELECT * FROM rows"))
 
 
-def test_rates_of_perftest_become_counts_of_its_periods(importing: Run, tmp_path: Path) -> None:
+def test_perftest_rates_become_counts_per_period(importing: Run, tmp_path: Path) -> None:
     names = [f"{which} {side} latency (µs)" for side in ("consumer", "confirm") for which in
              ("min", "median", "75th p.", "95th p.", "99th p.")]  # fmt: skip
     rates = ["published", "returned", "confirmed", "nacked", "received"]

@@ -1,4 +1,4 @@
-"""Do the files of Maestro arrive whole? Every expected number is worked out from the samples by other means."""
+"""Are the files of Maestro imported completely? Every expected number is computed from the samples without our code."""
 
 import csv
 import gzip
@@ -13,23 +13,23 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from pyspark.sql import SparkSession
 
-from crescendo.importers.job import Imported
+from crescendo.importers.job import ImportSummary
 from crescendo.model.histogram import percentile
 from crescendo.pipeline.job import analyze
 from crescendo.pipeline.source.ingest import readable_recording
 from imported_runs import SAMPLES, Run, rejected_lines, rows_of
 
 FILES = SAMPLES / "maestro"
-Maestro = tuple[Path, Imported]
+Maestro = tuple[Path, ImportSummary]
 
 
 def seconds(path: Path) -> list[tuple[int, int, int]]:
-    """Metadata, messages and microseconds of every record, taken apart by hand."""
+    """Metadata, messages and microseconds of every record, unpacked with struct."""
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return list(struct.iter_unpack(">iqq", content[20:]))
 
 
-def test_every_part_is_what_a_reader_expects(maestro: Maestro) -> None:
+def test_every_part_is_valid_for_a_reader(maestro: Maestro) -> None:
     recording = readable_recording(maestro[0])
     assert not recording.damaged
     assert {part.table for part in recording.parts} == {"rates", "histograms", "readings", "events"}
@@ -42,12 +42,12 @@ def test_counts_of_each_second_are_those_of_the_file(maestro: Maestro, name: str
     expected = seconds(FILES / name)
     query = "SELECT count(*), sum(messages), min(t_ns), max(t_ns) FROM rows WHERE peer = ?"
     found = rows_of(maestro[0], "rates", query, name)
-    micros = [us for _, _, us in expected]
-    assert found == [(len(expected), sum(n for _, n, _ in expected), min(micros) * 1000, max(micros) * 1000)]
+    times_us = [us for _, _, us in expected]
+    assert found == [(len(expected), sum(n for _, n, _ in expected), min(times_us) * 1000, max(times_us) * 1000)]
     roles = rows_of(maestro[0], "rates", "SELECT DISTINCT role FROM rows WHERE peer = ?", name)
     assert roles == [("sender",)]
-    account = {source.path.rsplit("/", 1)[-1]: source for source in maestro[1].sources}
-    assert account[name].records == len(expected)
+    sources = {source.path.rsplit("/", 1)[-1]: source for source in maestro[1].sources}
+    assert sources[name].records == len(expected)
 
 
 @pytest.mark.parametrize(("name", "percent"), [("file-03.hdr", 99.0), ("file-03.hdr", 50.0), ("file-01.hdr", 90.0)])
@@ -65,7 +65,7 @@ def test_percentiles_of_a_latency_log_agree_with_the_library(maestro: Maestro, n
     assert set(kinds) == {"transfer"}
     assert sorted(set(times)) == pytest.approx(starts, abs=1e6)
     found_ns = percentile(np.array(buckets), np.array(counts), percent)
-    # A bucket of ours is 1/256 wide, one of theirs 1/1000.
+    # Our buckets are 1/256 wide, theirs 1/1000.
     assert found_ns == pytest.approx(merged.get_value_at_percentile(percent) * 1000, rel=1 / 256 + 1 / 1000)
 
 
@@ -93,26 +93,29 @@ def test_readings_are_the_cells_of_the_sheets(
     assert cells
 
 
-def test_a_time_of_a_sheet_is_read_as_utc(maestro: Maestro) -> None:
+def test_the_times_of_sheets_are_read_as_utc(maestro: Maestro) -> None:
     with duckdb.connect() as engine:
         first = engine.execute("SELECT epoch_ns(TIMESTAMP '2018-03-21 10:03:01')").fetchall()
     assert rows_of(maestro[0], "readings", "SELECT min(t_ns) FROM rows WHERE entity = 'memory/heap'") == first
 
 
-def test_words_are_events_once_until_they_change(maestro: Maestro) -> None:
+def test_texts_become_events_only_when_they_change(maestro: Maestro) -> None:
     texts = [
         json.loads(str(text))
         for (text,) in rows_of(maestro[0], "events", "SELECT detail FROM rows WHERE kind = 'texts'")
     ]
     modes = [
-        words for entry in texts for entity, words in entry.items() if entity == "router/Router.A" and "mode" in words
+        values
+        for entry in texts
+        for entity, values in entry.items()
+        if entity == "router/Router.A" and "mode" in values
     ]
     assert modes == [{"mode": "standalone"}]
-    quoted = [words["properties"] for entry in texts for words in entry.values() if "properties" in words]
+    quoted = [values["properties"] for entry in texts for values in entry.values() if "properties" in values]
     assert [text.startswith("{product=QpidJMS, version=0.26.0") for text in quoted] == [True]
 
 
-def test_properties_are_kept_without_their_escapes(maestro: Maestro) -> None:
+def test_properties_are_unescaped(maestro: Maestro) -> None:
     rows = rows_of(maestro[0], "events", "SELECT source, detail FROM rows WHERE kind = 'properties' ORDER BY source")
     found = {source: json.loads(str(detail)) for source, detail in rows}
     assert found["test.properties"]["brokerUri"] == "amqp://some/queue"
@@ -120,7 +123,7 @@ def test_properties_are_kept_without_their_escapes(maestro: Maestro) -> None:
     assert found["inspector.properties"]["systemCpuCount"] == "4"
 
 
-def test_the_recording_says_where_it_comes_from(maestro: Maestro) -> None:
+def test_the_recording_names_its_origin(maestro: Maestro) -> None:
     system = readable_recording(maestro[0]).manifest.system
     assert (system["kind"], system["format"]) == ("imported", "maestro")
     listed = system["configuration"]["sources"].splitlines()
@@ -140,7 +143,7 @@ def test_counts_and_histograms_can_be_analysed_and_claim_no_ledger(maestro: Maes
 SENT = (
     'eta;ata\n"2017-10-19 13:19:32.661300","2017-10-19 13:19:32.661400"\n'
     '"2017-10-19 13:19:32.661500","2017-10-19 13:19:32.66159"\n'  # 661 ms and 59 µs, unpadded
-    "this is no time\n"
+    "this is not a time\n"
     '"2017-10-19 13:19:32.661700","2017-10-19 13:19:32.661900"\n'
 )
 RECEIVED = (
@@ -154,10 +157,10 @@ def test_messages_of_old_versions_become_messages(importing: Run, spark: SparkSe
     reports = tmp_path / "reports"
     reports.mkdir()
     (reports / "senderd-rate.csv.gz").write_bytes(gzip.compress(SENT.encode()))
-    # The end of the archive is missing: its rows are there all the same, and what is wrong is said.
+    # The end of the archive is missing: its rows are imported anyway, and the fault is reported.
     (reports / "receiverd-rate.csv.gz").write_bytes(gzip.compress(RECEIVED.encode())[:-8])
     (reports / "test.properties").write_text("messageSize=256\nbrokerUri=amqp\\://me\\:secret@host/queue\n")
-    account = importing("maestro", [reports], tmp_path / "run")
+    imported = importing("maestro", [reports], tmp_path / "run")
     assert rows_of(tmp_path / "run", "sent", "SELECT seq, intended_ns, sent_ns, size FROM rows ORDER BY seq") == [
         (0, SECOND_NS + 661_300_000, SECOND_NS + 661_400_000, 256),
         (1, SECOND_NS + 661_500_000, SECOND_NS + 661_059_000, 256),
@@ -170,21 +173,21 @@ def test_messages_of_old_versions_become_messages(importing: Run, spark: SparkSe
     rejected = rejected_lines(tmp_path / "run")
     assert [(Path(row["file"]).name, row["line"], row["text"]) for row in rejected] == [
         ("receiverd-rate.csv.gz", 4, ""),
-        ("senderd-rate.csv.gz", 4, "this is no time"),
+        ("senderd-rate.csv.gz", 4, "this is not a time"),
     ]
-    assert account.rejected == 2
+    assert imported.rejected == 2
     assert "secret" not in str(rows_of(tmp_path / "run", "events", "SELECT detail FROM rows"))
     summary = analyze(tmp_path / "run", spark, lambda _: None)
     assert (summary.total.sent, summary.total.delivered, summary.total.lost) == (3, 2, 1)
     assert [(row.kind, row.count, row.min_ns) for row in summary.latency] == [("transfer", 2, 45_249_000)]
 
 
-def test_a_torn_record_and_an_impossible_one_are_set_aside(importing: Run, tmp_path: Path) -> None:
+def test_incomplete_and_impossible_records_are_rejected(importing: Run, tmp_path: Path) -> None:
     header = b" maestro" + struct.pack(">iii", 1, 138, 2)
     records = [(0, 5, 10**15), (0, -3, 10**15), (0, 7, 0), (0, 2**40, 10**15 + 1)]
     content = header + b"".join(struct.pack(">iqq", *record) for record in records) + b"\x00\x01\x02"
     (tmp_path / "receiver.dat").write_bytes(content)
-    account = importing("maestro", [tmp_path / "receiver.dat"], tmp_path / "run")
+    imported = importing("maestro", [tmp_path / "receiver.dat"], tmp_path / "run")
     assert rows_of(tmp_path / "run", "rates", "SELECT role, messages FROM rows ORDER BY t_ns") == [
         ("receiver", 5),
         ("receiver", 2**40),
@@ -195,4 +198,4 @@ def test_a_torn_record_and_an_impossible_one_are_set_aside(importing: Run, tmp_p
         (3, struct.pack(">iqq", *records[2]).hex()),
         (5, "000102"),
     ]
-    assert (account.sources[0].records, account.sources[0].rejected) == (5, 3)
+    assert (imported.sources[0].records, imported.sources[0].rejected) == (5, 3)

@@ -1,9 +1,9 @@
-"""What did the federation study's benchmark write?
+"""How are the CSV files of the federation study's benchmark read?
 
-One line an acknowledged message: message, producer and consumer id, result, and three times in milliseconds since 1970:
-sent, acknowledgement sent (by the consumer, on receipt), acknowledgement received (by the producer). Then runtime,
-throughput and bandwidth, which follow from the messages and are not taken over. A message without an acknowledgement
-has no line: it is a hole between numbers.
+One line per acknowledged message: message, producer and consumer id, result, and three times in milliseconds since
+1970: sent, acknowledgement sent (by the consumer, on receipt), acknowledgement received (by the producer). The final
+lines (runtime, throughput, bandwidth) are derived from the messages and are not imported. A message without an
+acknowledgement has no line: it is a gap in the numbers.
 """
 
 import re
@@ -21,13 +21,13 @@ from crescendo.importers.format import (
     ImportResult,
     SourceFile,
     Workspace,
-    connection,
+    connection_record,
     first_line,
-    peer,
+    peer_record,
 )
-from crescendo.importers.lines import first_fault, parse_lines, skipped, small_frame
-from crescendo.importers.messages import in_order_of_arrival, sent_by
-from crescendo.importers.times import MS_NS, epoch_ms, whole
+from crescendo.importers.lines import first_fault, parse_lines, skip_when, small_frame
+from crescendo.importers.messages import inferred_sent, with_order_flags
+from crescendo.importers.times import MS_NS, epoch_ms, whole_number
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import MAX_CONNECTIONS
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
@@ -53,22 +53,26 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
         rejects=parsed.rejects,
         records=parsed.lines,
         caveats=[
-            "only acknowledged messages have a line: a number that is missing counts as lost, even if only its "
-            "acknowledgement was; numbers before the first and after the last line are not known",
-            "the time of receipt is the consumer's clock, the others are the producer's",
+            "only acknowledged messages have a line: a missing number counts as lost, even if only its acknowledgement "
+            "was; losses before the first and after the last line are not known",
+            "the receive time is from the consumer's clock, the others are from the producer's",
         ],
     )
-    senders = _numbered(result, parsed.rows, sources, "producer", "sender")
-    receivers = _numbered(result, parsed.rows, sources, "consumer", "receiver")
+    senders = _connection_numbers(result, parsed.rows, sources, "producer", "sender")
+    receivers = _connection_numbers(result, parsed.rows, sources, "consumer", "receiver")
     sizes = [{SOURCE: source.number, "size": _size(source)} for source in sources]
     rows = (
         parsed.rows.join(F.broadcast(senders), on=[SOURCE, "producer"], how="inner")
         .join(F.broadcast(receivers), on=[SOURCE, "consumer"], how="inner")
         .join(F.broadcast(small_frame(workspace.spark, f"{SOURCE} INT, size INT", sizes)), on=SOURCE, how="inner")
     )
-    told = rows.where(F.col("sent_ns").isNotNull())
-    received = told.withColumns({"intended_ns": F.col("sent_ns"), "arrival": F.col(LINE)})
-    result.frames = [(SENT, sent_by(rows)), (RECEIVED, in_order_of_arrival(received)), (SETTLED, _settled(told))]
+    with_send_time = rows.where(F.col("sent_ns").isNotNull())
+    received = with_send_time.withColumns({"intended_ns": F.col("sent_ns"), "arrival": F.col(LINE)})
+    result.frames = [
+        (SENT, inferred_sent(rows)),
+        (RECEIVED, with_order_flags(received)),
+        (SETTLED, _settled(with_send_time)),
+    ]
     return result
 
 
@@ -76,7 +80,7 @@ def with_acknowledgements(lines: DataFrame) -> DataFrame:
     text = F.regexp_replace(F.col(TEXT), r",\s*$", "")
     cells = F.split(text, r"\s*,\s*")
     cell = [F.get(cells, F.lit(index)) for index in range(7)]
-    seq, producer, consumer = whole(cell[0]), whole(cell[1], 9), whole(cell[2], 9)
+    seq, producer, consumer = whole_number(cell[0]), whole_number(cell[1], 9), whole_number(cell[2], 9)
     accepted = cell[3] == "1"
     sent_ns, received_ns, settled_ns = (epoch_ms(cell[index]) for index in (4, 5, 6))
     reason = first_fault(
@@ -89,11 +93,13 @@ def with_acknowledgements(lines: DataFrame) -> DataFrame:
     )
     return lines.withColumns(
         {
-            REASON: skipped(F.lower(text).startswith("message id,") | text.rlike(_TRAILER) | text.rlike(_END), reason),
+            REASON: skip_when(
+                F.lower(text).startswith("message id,") | text.rlike(_TRAILER) | text.rlike(_END), reason
+            ),
             "seq": seq,
             "producer": producer,
             "consumer": consumer,
-            # A warning of the consumer carries 0 instead of the time: it arrived, but nobody knows how long it took.
+            # A consumer's warning has 0 instead of the send time: the message arrived after an unknown time.
             "sent_ns": F.when(accepted, sent_ns),
             "received_ns": received_ns,
             "settled_ns": settled_ns,
@@ -108,8 +114,10 @@ def _settled(rows: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _numbered(result: ImportResult, rows: DataFrame, sources: list[SourceFile], key: str, role: str) -> DataFrame:
-    """Ids are unique in a file only. Gives each a number in the run, and lists its connection."""
+def _connection_numbers(
+    result: ImportResult, rows: DataFrame, sources: list[SourceFile], key: str, role: str
+) -> DataFrame:
+    """Number the ids, which are unique only within a file, and list their connections."""
     labels = {source.number: source.label for source in sources}
     found = rows.select(SOURCE, key).distinct().limit(MAX_CONNECTIONS + 1).collect()
     if len(found) > MAX_CONNECTIONS:
@@ -117,8 +125,8 @@ def _numbered(result: ImportResult, rows: DataFrame, sources: list[SourceFile], 
     table = []
     for number, row in enumerate(sorted(found, key=lambda row: (row[SOURCE], row[key]))):
         name = f"{key}-{row[key]}@{labels[row[SOURCE]]}"
-        result.connections.append(connection(number, role, name, labels[row[SOURCE]]))
-        result.peers.append(peer(name, role))
+        result.connections.append(connection_record(number, role, name, labels[row[SOURCE]]))
+        result.peers.append(peer_record(name, role))
         table.append({SOURCE: row[SOURCE], key: row[key], role: number})
     return small_frame(rows.sparkSession, f"{SOURCE} INT, {key} BIGINT, {role} INT", table)
 

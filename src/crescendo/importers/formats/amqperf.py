@@ -1,8 +1,8 @@
-"""What did amqperf's consumer log?
+"""How is the log of amqperf's consumer read?
 
-One line a message: its sequence number, when it was sent and when it arrived, separated by blanks, commas or
-semicolons. Times are moments since 1970 in seconds, milliseconds, microseconds or nanoseconds, told apart by their
-digits. One file is one producer and one consumer. What the producer sent follows from what arrived.
+One line per message: its sequence number, send time and receive time, separated by blanks, commas or semicolons. Times
+are seconds, milliseconds, microseconds or nanoseconds since 1970, distinguished by their number of digits. One file is
+one producer and one consumer. The sent messages are inferred from the received ones.
 """
 
 import re
@@ -18,64 +18,63 @@ from crescendo.importers.format import (
     ImportResult,
     SourceFile,
     Workspace,
-    connection,
-    peer,
+    connection_record,
+    peer_record,
 )
-from crescendo.importers.lines import first_fault, parse_lines, skipped
-from crescendo.importers.messages import arrivals, connected, in_order_of_arrival, sent_by
-from crescendo.importers.times import MS_NS, epoch, whole
+from crescendo.importers.lines import first_fault, parse_lines, skip_when
+from crescendo.importers.messages import inferred_sent, received_rows, with_connection, with_order_flags
+from crescendo.importers.times import MS_NS, epoch_by_digits, whole_number
 from crescendo.record.schema import RECEIVED, SENT
 
 LOG = "consumer"
 _TIME = r"(?:[0-9]{10}(?:\.[0-9]{1,9})?|[0-9]{13}|[0-9]{16}|[0-9]{19})"
 _LINE = re.compile(rf"\s*[0-9]+[\s,;]+{_TIME}[\s,;]+{_TIME}\s*")
-_WORDS = r"^\s*(#.*|[^0-9]+)$"
-"""A comment, or names of columns."""
+_NO_DATA = r"^\s*(#.*|[^0-9]+)$"
+"""A comment, or column names."""
 
 
 def kind_of(_name: str, head: bytes) -> str | None:
     lines = head.decode("utf-8", "replace").splitlines()
-    line = next((line for line in lines if line.strip() and not re.match(_WORDS, line)), "")
+    line = next((line for line in lines if line.strip() and not re.match(_NO_DATA, line)), "")
     return LOG if _LINE.fullmatch(line) else None
 
 
 def read_sources(workspace: Workspace, sources: list[SourceFile], _options: ImportOptions) -> ImportResult:
     parsed = parse_lines(workspace, LOG, sources, with_messages)
     numbers = {source.number: index for index, source in enumerate(sources)}
-    received = arrivals(connected(parsed.rows, numbers))
+    received = received_rows(with_connection(parsed.rows, numbers))
     return ImportResult(
         resolution_ns=MS_NS,
-        frames=[(SENT, sent_by(received)), (RECEIVED, in_order_of_arrival(received))],
+        frames=[(SENT, inferred_sent(received)), (RECEIVED, with_order_flags(received))],
         rejects=parsed.rejects,
         records=parsed.lines,
         connections=[
-            connection(numbers[source.number], role, f"{role}-{source.label}", source.label)
+            connection_record(numbers[source.number], role, f"{role}-{source.label}", source.label)
             for role in ("sender", "receiver")
             for source in sources
         ],
-        peers=[peer(f"{role}-{source.label}", role) for role in ("sender", "receiver") for source in sources],
+        peers=[peer_record(f"{role}-{source.label}", role) for role in ("sender", "receiver") for source in sources],
         caveats=[
-            "only the consumer kept a log: what was sent follows from what arrived and from the holes between numbers; "
-            "messages lost before the first or after the last that arrived are not known",
-            "producer and consumer may have had different clocks: transfer times may be off by a constant",
+            "only the consumer kept a log: the sent messages are inferred from the received ones and the gaps between "
+            "their numbers; losses before the first and after the last received message are not known",
+            "producer and consumer may have had different clocks: transfer times may have a constant error",
         ],
     )
 
 
 def with_messages(lines: DataFrame) -> DataFrame:
     cells = F.split(F.trim(F.col(TEXT)), r"[\s,;]+")
-    seq, sent_ns, received_ns = (
-        whole(F.get(cells, F.lit(0))), epoch(F.get(cells, F.lit(1))), epoch(F.get(cells, F.lit(2)))
-    )  # fmt: skip
+    seq = whole_number(F.get(cells, F.lit(0)))
+    sent_ns, received_ns = epoch_by_digits(F.get(cells, F.lit(1))), epoch_by_digits(F.get(cells, F.lit(2)))
     reason = first_fault(
         (F.size(cells) != 3, "not three columns: sequence, sent, received"),
         (seq.isNull(), "the sequence number is not a whole number"),
-        (sent_ns.isNull(), "the time of sending is no moment since 1970"),
-        (received_ns.isNull(), "the time of arrival is no moment since 1970"),
+        (sent_ns.isNull(), "the send time is not a time since 1970"),
+        (received_ns.isNull(), "the receive time is not a time since 1970"),
     )
     return lines.withColumns(
         {
-            REASON: skipped(F.col(TEXT).rlike(_WORDS), reason),
+            REASON: skip_when(F.col(TEXT).rlike(_NO_DATA), reason),
             "seq": seq,
             "sent_ns": sent_ns,
             "received_ns": received_ns,
@@ -85,7 +84,7 @@ def with_messages(lines: DataFrame) -> DataFrame:
 
 AMQPERF = Format(
     name="amqperf",
-    expected="lines of three columns: sequence number, time of sending, time of arrival",
+    expected="lines of three columns: sequence number, send time, receive time",
     kind_of=kind_of,
     read_sources=read_sources,
 )

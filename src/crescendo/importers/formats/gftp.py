@@ -1,8 +1,8 @@
 """How many bytes did each gridFTP server move, and when?
 
-Transfer logs of the Globus server: `DATE=… HOST=… START=… NBYTES=… TYPE=… CODE=…` in any order, with or without words
-before them. A transfer is a span that ends at DATE; what a server moved in a period is a reading, counted when the
-transfer ended, because that is when the log knows of it. Names of users and files are not taken over.
+Transfer logs of the Globus server: `DATE=… HOST=… START=… NBYTES=… TYPE=… CODE=…` in any order, with or without a
+prefix. A transfer is a span that ends at DATE. The bytes of a server in a period are a reading; a transfer counts in
+the period in which it ended, because only then it is logged. Names of users and files are not imported.
 """
 
 from functools import reduce
@@ -21,16 +21,16 @@ from crescendo.importers.format import (
     first_line,
 )
 from crescendo.importers.lines import first_fault, parse_lines
-from crescendo.importers.times import US_NS, calendar, unpadded_us, whole
+from crescendo.importers.times import US_NS, calendar_time, unpadded_us, whole_number
 from crescendo.record.schema import READINGS, SPANS
 
 LOG = "transfers"
-_MARKS = ("DATE=", "HOST=", "NBYTES=")
+_REQUIRED = ("DATE=", "HOST=", "NBYTES=")
 
 
 def kind_of(_name: str, head: bytes) -> str | None:
     line = first_line(head)
-    return LOG if all(mark in line for mark in _MARKS) else None
+    return LOG if all(key in line for key in _REQUIRED) else None
 
 
 def read_sources(workspace: Workspace, sources: list[SourceFile], options: ImportOptions) -> ImportResult:
@@ -39,19 +39,19 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], options: Impor
         resolution_ns=US_NS,
         frames=[
             (SPANS, parsed.rows.withColumn("source", F.col("host"))),
-            (READINGS, moved(parsed.rows, options.period_ns)),
+            (READINGS, bytes_per_period(parsed.rows, options.period_ns)),
         ],
         rejects=parsed.rejects,
         records=parsed.lines,
-        caveats=["a transfer log holds no messages: there is neither a ledger nor a latency of messages"],
+        caveats=["a transfer log contains no messages: there is neither a ledger nor a message latency"],
     )
 
 
 def with_transfers(lines: DataFrame) -> DataFrame:
-    t_ns, start_ns = _moment("DATE"), _moment("START")
-    octets = whole(_word("NBYTES"), 18)
+    t_ns, start_ns = _time_ns("DATE"), _time_ns("START")
+    octets = whole_number(_field("NBYTES"), 18)
     reason = first_fault(
-        (_word("HOST") == "", "no HOST="),
+        (_field("HOST") == "", "no HOST="),
         (t_ns.isNull(), "no DATE=yyyyMMddHHmmss.microseconds"),
         (start_ns.isNull(), "no START=yyyyMMddHHmmss.microseconds"),
         (octets.isNull(), "no NBYTES= with a whole number"),
@@ -60,18 +60,18 @@ def with_transfers(lines: DataFrame) -> DataFrame:
         {
             REASON: reason,
             "t_ns": t_ns,
-            "host": _word("HOST"),
-            "action": _word("TYPE"),
+            "host": _field("HOST"),
+            "action": _field("TYPE"),
             "duration_ns": t_ns - start_ns,
             "value": octets.cast("double"),
-            "outcome": _word("CODE"),
-            "detail": _word("DEST"),
+            "outcome": _field("CODE"),
+            "detail": _field("DEST"),
         }
     )
 
 
-def moved(transfers: DataFrame, period_ns: int) -> DataFrame:
-    """Bytes and transfers of each server in each period, as readings at the beginning of the period."""
+def bytes_per_period(transfers: DataFrame, period_ns: int) -> DataFrame:
+    """Bytes and transfers of each server per period, as readings at the start of the period."""
     start_ns = F.call_function("div", F.col("t_ns"), F.lit(period_ns).cast("long")) * F.lit(period_ns).cast("long")
     sums = transfers.groupBy("host", start_ns.alias("t_ns")).agg(
         F.sum("value").alias("bytes"), F.count("*").cast("double").alias("transfers")
@@ -91,15 +91,15 @@ def moved(transfers: DataFrame, period_ns: int) -> DataFrame:
     )
 
 
-def _word(key: str) -> Column:
+def _field(key: str) -> Column:
     return F.regexp_extract(TEXT, rf"(?:^|\s){key}=(\S+)", 1)
 
 
-def _moment(key: str) -> Column:
+def _time_ns(key: str) -> Column:
     pattern = rf"(?:^|\s){key}=([0-9]{{14}})\.([0-9]{{1,6}})(?:\s|$)"
     # Older servers print the microseconds without leading zeros.
     fraction_ns = unpadded_us(F.regexp_extract(TEXT, pattern, 2))
-    return calendar(F.regexp_extract(TEXT, pattern, 1), "yyyyMMddHHmmss") + fraction_ns
+    return calendar_time(F.regexp_extract(TEXT, pattern, 1), "yyyyMMddHHmmss") + fraction_ns
 
 
 GFTP = Format(

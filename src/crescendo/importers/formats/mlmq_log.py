@@ -1,8 +1,8 @@
-"""What do the performance logs of MLMQ say?
+"""How are the performance logs of MLMQ read?
 
-A first line that describes who writes, then `duration;time;action;context`, where the time is that of the end of the
-action: milliseconds since 1970, or `yyyyMMddHHmmss` in older logs. Durations are milliseconds, unless the first line
-says `DurationUnit[us]`. Every line is a span. What an action means is not decided here: its name is kept as it is.
+The first line describes the client or broker, then come lines of `duration;time;action;context`. The time is the end of
+the action: milliseconds since 1970, or `yyyyMMddHHmmss` in older logs. Durations are milliseconds, unless the first
+line has `DurationUnit[us]`. Every line is a span. Does not interpret actions: their names are kept as they are.
 """
 
 import re
@@ -24,8 +24,8 @@ from crescendo.importers.format import (
     Workspace,
     first_line,
 )
-from crescendo.importers.lines import first_fault, parse_lines, skipped, small_frame
-from crescendo.importers.times import MS_NS, US_NS, calendar, epoch_ms
+from crescendo.importers.lines import first_fault, parse_lines, skip_when, small_frame
+from crescendo.importers.times import MS_NS, US_NS, calendar_time, epoch_ms
 from crescendo.record.schema import SPANS
 
 LOG = "log"
@@ -62,15 +62,15 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
         rejects=parsed.rejects,
         records=parsed.lines,
         events=[event for source in sources for event in _configuration(source)],
-        caveats=["a performance log holds actions and how long they took, no messages: there is no ledger"],
+        caveats=["a performance log contains actions and their durations, no messages: there is no ledger"],
     )
 
 
 def with_spans(lines: DataFrame) -> DataFrame:
-    """The columns of a span, its duration still in the unit of its file."""
+    """The columns of a span, with its duration in the unit of its file."""
     cells = F.split(F.col(TEXT), ";", 4)
     duration, time, action = (F.trim(F.get(cells, F.lit(index))) for index in range(3))
-    t_ns = F.when(time.rlike("^[0-9]{14}$"), calendar(time, "yyyyMMddHHmmss")).otherwise(epoch_ms(time))
+    t_ns = F.when(time.rlike("^[0-9]{14}$"), calendar_time(time, "yyyyMMddHHmmss")).otherwise(epoch_ms(time))
     clients = F.regexp_extract(TEXT, _CLIENTS, 1)
     reason = first_fault(
         (F.size(cells) < 3, "fewer than three columns: duration;time;action;context"),
@@ -80,7 +80,7 @@ def with_spans(lines: DataFrame) -> DataFrame:
     )
     return lines.withColumns(
         {
-            REASON: skipped(F.col(TEXT).rlike(CONFIGURATION), reason),
+            REASON: skip_when(F.col(TEXT).rlike(CONFIGURATION), reason),
             "t_ns": t_ns,
             "action": action,
             "duration": duration.try_cast("long"),
@@ -96,7 +96,7 @@ def _ns_per_unit(source: SourceFile) -> int:
 
 
 def _configuration(source: SourceFile) -> list[Event]:
-    """What the first lines say about whoever wrote the log."""
+    """The first lines, which describe the writer of the log, as an event."""
     lines = [line for line in source.head.decode("utf-8", "replace").splitlines() if line.strip()]
     described = next((list(group) for is_one, group in groupby(lines, _describes) if is_one), [])
     if not described or not _describes(lines[0]):

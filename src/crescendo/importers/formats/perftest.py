@@ -1,8 +1,8 @@
-"""What did RabbitMQ's PerfTest put into its CSV file?
+"""How is the CSV file of RabbitMQ's PerfTest read?
 
-A line a period: the id of the test, seconds since its start, rates, and percentiles of latency. It kept neither
-messages nor counts: messages are rates times the length of the period, rounded, and go into `rates`; everything else
-goes into `readings` under the name of its column. Percentiles of periods cannot be merged, so there is no histogram.
+One line per period: the id of the test, seconds since its start, rates, and latency percentiles. It contains neither
+messages nor counts: a message count is the rate times the length of the period, rounded, and goes into `rates`; all
+else goes into `readings` under its column name. Percentiles of periods cannot be merged, so there is no histogram.
 """
 
 from collections import defaultdict
@@ -22,9 +22,9 @@ from crescendo.importers.format import (
     SourceFile,
     Workspace,
     first_line,
-    peer,
+    peer_record,
 )
-from crescendo.importers.lines import Parse, first_fault, parse_lines, skipped, small_frame
+from crescendo.importers.lines import Parse, first_fault, parse_lines, skip_when, small_frame
 from crescendo.importers.times import MS_NS
 from crescendo.record.schema import RATES, READINGS
 
@@ -47,9 +47,9 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
     result = ImportResult(
         resolution_ns=MS_NS,
         caveats=[
-            "PerfTest kept rates and percentiles of each period, no messages: counts are rates times periods, and "
-            "there is no ledger and no histogram",
-            "times count from the start of the test: the file does not say when that was",
+            "PerfTest records rates and percentiles per period, no messages: counts are rates times periods, and there "
+            "is no ledger and no histogram",
+            "times are relative to the start of the test, which the file does not name",
         ],
     )
     rates, readings = [], []
@@ -64,7 +64,7 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
         readings.append(_readings(rows, columns))
         result.rejects += parsed.rejects
         result.records |= parsed.lines
-        result.peers += [peer(source.label, "sender") for source in files]
+        result.peers += [peer_record(source.label, "sender") for source in files]
     result.frames = [(RATES, reduce(DataFrame.unionByName, rates)), (READINGS, reduce(DataFrame.unionByName, readings))]
     return result
 
@@ -82,7 +82,7 @@ def _with_periods(header: str, values: int) -> Parse:
         )
         return lines.withColumns(
             {
-                REASON: skipped(F.trim(TEXT) == header, reason),
+                REASON: skip_when(F.trim(TEXT) == header, reason),
                 "test": F.get(cells, F.lit(0)),
                 "t_s": t_s,
                 "numbers": F.transform(numbers, lambda cell: F.when(cell.rlike(_NUMBER), cell).cast("double")),
@@ -93,11 +93,11 @@ def _with_periods(header: str, values: int) -> Parse:
 
 
 def _rates(rows: DataFrame, columns: list[str]) -> DataFrame:
-    """Each period lasts from the line before, the first one from the start; it stands at its beginning."""
+    """A period starts at the previous line, the first at the start of the test; its row has the start time."""
     before_s = F.coalesce(F.lag("t_s").over(Window.partitionBy(SOURCE, "test").orderBy(LINE)), F.lit(0.0))
     periods = rows.withColumn("from_s", before_s)
     found = [(role, columns.index(name)) for name, role in _ROLES.items() if name in columns]
-    counted = [
+    counts_by_role = [
         periods.select(
             F.round(F.col("from_s") * 1e9).cast("long").alias("t_ns"),
             "peer",
@@ -106,7 +106,7 @@ def _rates(rows: DataFrame, columns: list[str]) -> DataFrame:
         )
         for role, index in found
     ]
-    counts = reduce(DataFrame.unionByName, counted)
+    counts = reduce(DataFrame.unionByName, counts_by_role)
     return counts.where("messages IS NOT NULL").repartition(1).sortWithinPartitions("peer", "role", "t_ns")
 
 

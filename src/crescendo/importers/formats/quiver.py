@@ -1,9 +1,10 @@
-"""What did quiver's arrows transfer?
+"""How are the transfer files of quiver's arrows read?
 
 Since June 2022 `sender-transfers.csv` has `send-time,0` and `receiver-transfers.csv` has `send-time,receive-time`, all
 since 1970: messages have no numbers, so they are counted. Before, they had `id,send-time`, for some messages
-`Sid,settle-time`, and `id,send-time,receive-time`. Numbers begin anew with every sender and a receiver does not say
-whose they are, so the files of one directory are one pair. A pair without its sender's file is known by what arrived.
+`Sid,settle-time`, and `id,send-time,receive-time`. Ids start over with every sender, and a receiver does not record the
+sender, so the files of one directory are one pair. Without the sender's file, sent messages are inferred from received
+ones.
 """
 
 import re
@@ -21,19 +22,25 @@ from crescendo.importers.format import (
     ImportResult,
     SourceFile,
     Workspace,
-    connection,
+    connection_record,
     first_line,
-    peer,
+    peer_record,
 )
 from crescendo.importers.lines import Parse, first_fault, parse_lines
-from crescendo.importers.messages import arrivals, connected, counted, in_order_of_arrival, sent_by
-from crescendo.importers.times import MS_NS, epoch, whole
+from crescendo.importers.messages import (
+    inferred_sent,
+    received_rows,
+    with_connection,
+    with_counted_seq,
+    with_order_flags,
+)
+from crescendo.importers.times import MS_NS, epoch_by_digits, whole_number
 from crescendo.model.errors import ConfigError
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 
 SENDER, RECEIVER, SUMMARY = "sender", "receiver", "summary"
 COUNTED_SENDER, COUNTED_RECEIVER = _COUNTED = ("sender without numbers", "receiver without numbers")
-_SENT = re.compile(r"S?[0-9]{1,9},[0-9]{10,19}")  # ids begin with 1: a first one of more digits is a time
+_SENT = re.compile(r"S?[0-9]{1,9},[0-9]{10,19}")  # ids start at 1: a first field with more digits is a time
 _RECEIVED = re.compile(r"[0-9]+,[0-9]{10,19},[0-9]{10,19}")
 _COUNTED_SENT = re.compile(r"[0-9]{10,19},0")
 _COUNTED_RECEIVED = re.compile(r"[0-9]{10,19},[0-9]{10,19}")
@@ -42,7 +49,7 @@ _COLUMNS = ("sender", "seq", "attempt", "intended_ns", "sent_ns", "size")
 
 _ROLES = {SENDER: SENDER, COUNTED_SENDER: SENDER, RECEIVER: RECEIVER, COUNTED_RECEIVER: RECEIVER}
 
-Pair = dict[str, SourceFile]  # role, or the name of a summary -> file
+Pair = dict[str, SourceFile]  # role, or the file name of a summary -> file
 
 
 def kind_of(name: str, head: bytes) -> str | None:
@@ -61,37 +68,39 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
     result = ImportResult(resolution_ns=MS_NS)
 
     def parsed(kind: str, parse: Parse) -> DataFrame | None:
-        """The messages in all files of a kind, None when there is no such file."""
+        """The messages in all files of a kind; None when there is no such file."""
         files = [source for pair in pairs.values() for source in pair.values() if source.kind == kind]
         if not files:
             return None
         lines = parse_lines(workspace, kind, files, parse)
         result.rejects += lines.rejects
         result.records |= lines.lines
-        rows = counted(lines.rows, [[file.number] for file in files]) if kind in _COUNTED else lines.rows
-        return connected(rows, numbers, sizes)
+        rows = with_counted_seq(lines.rows, [[file.number] for file in files]) if kind in _COUNTED else lines.rows
+        return with_connection(rows, numbers, sizes)
 
     sent: list[DataFrame] = []
     received: list[DataFrame] = []
-    if (rows := parsed(SENDER, with_sendings)) is not None:
+    if (rows := parsed(SENDER, with_sends)) is not None:
         sent.append(_sent(rows))
         result.frames.append((SETTLED, _settled(rows)))
-        result.caveats.append("quiver notes when every 256th message was settled: most losses count as unacknowledged")
-    if (rows := parsed(COUNTED_SENDER, with_counted_sendings)) is not None:
+        result.caveats.append(
+            "quiver records the settlement of every 256th message only: most losses count as unacknowledged"
+        )
+    if (rows := parsed(COUNTED_SENDER, with_counted_sends)) is not None:
         sent.append(_sent(rows))
-    if (rows := parsed(RECEIVER, with_arrivals)) is not None:
-        received.append(in_order_of_arrival(arrivals(rows)))
-    if (rows := parsed(COUNTED_RECEIVER, with_counted_arrivals)) is not None:
-        received.append(arrivals(rows).withColumn("flags", F.lit(0)))
+    if (rows := parsed(RECEIVER, with_receives)) is not None:
+        received.append(with_order_flags(received_rows(rows)))
+    if (rows := parsed(COUNTED_RECEIVER, with_counted_receives)) is not None:
+        received.append(received_rows(rows).withColumn("flags", F.lit(0)))
     if any(source.kind in _COUNTED for pair in pairs.values() for source in pair.values()):
         result.caveats.append(
-            "quiver gives messages no numbers and does not note settlements: a loss is a difference of counts, and "
-            "which messages were lost, repeated or overtaken is not known"
+            "quiver neither numbers messages nor records settlements: a loss is a difference of counts, and which "
+            "messages were lost, duplicated or reordered is not known"
         )
     result.frames += [(RECEIVED, frame) for frame in received]
-    if alone := [numbers[pair[RECEIVER].number] for pair in pairs.values() if SENDER not in pair]:
-        sent += [sent_by(frame.where(F.col("sender").isin(alone))) for frame in received]
-        result.caveats.append("where the sender's file is missing, what was sent follows from what arrived")
+    if unpaired := [numbers[pair[RECEIVER].number] for pair in pairs.values() if SENDER not in pair]:
+        sent += [inferred_sent(frame.where(F.col("sender").isin(unpaired))) for frame in received]
+        result.caveats.append("where the sender's file is missing, sent messages are inferred from received ones")
     if sent:
         result.frames.append((SENT, reduce(DataFrame.unionByName, (frame.select(*_COLUMNS) for frame in sent))))
     for folder, pair in pairs.items():
@@ -99,47 +108,50 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
     return result
 
 
-def with_sendings(lines: DataFrame) -> DataFrame:
+def with_sends(lines: DataFrame) -> DataFrame:
     cells = F.split(F.trim(F.col(TEXT)), ",")
-    seq = whole(F.regexp_replace(F.get(cells, F.lit(0)), "^S", ""))
-    t_ns = epoch(F.get(cells, F.lit(1)))
+    seq = whole_number(F.regexp_replace(F.get(cells, F.lit(0)), "^S", ""))
+    t_ns = epoch_by_digits(F.get(cells, F.lit(1)))
     reason = first_fault(
         (F.size(cells) != 2, "not two columns: message id, time"),
         (seq.isNull(), "the message id is not a whole number"),
-        (t_ns.isNull(), "the time is no moment since 1970"),
+        (t_ns.isNull(), "the time is not a time since 1970"),
     )
     return lines.withColumns({REASON: reason, "seq": seq, "t_ns": t_ns, "settles": F.col(TEXT).startswith("S")})
 
 
-def with_arrivals(lines: DataFrame) -> DataFrame:
+def with_receives(lines: DataFrame) -> DataFrame:
     cells = F.split(F.trim(F.col(TEXT)), ",")
-    seq, sent_ns, received_ns = whole(F.get(cells, F.lit(0))), *(epoch(F.get(cells, F.lit(at))) for at in (1, 2))
+    seq, sent_ns, received_ns = (
+        whole_number(F.get(cells, F.lit(0))),
+        *(epoch_by_digits(F.get(cells, F.lit(at))) for at in (1, 2)),
+    )
     reason = first_fault(
         (F.size(cells) != 3, "not three columns: message id, send time, receive time"),
         (seq.isNull(), "the message id is not a whole number"),
-        (sent_ns.isNull(), "the send time is no moment since 1970"),
-        (received_ns.isNull(), "the receive time is no moment since 1970"),
+        (sent_ns.isNull(), "the send time is not a time since 1970"),
+        (received_ns.isNull(), "the receive time is not a time since 1970"),
     )
     return lines.withColumns({REASON: reason, "seq": seq, "sent_ns": sent_ns, "received_ns": received_ns})
 
 
-def with_counted_sendings(lines: DataFrame) -> DataFrame:
+def with_counted_sends(lines: DataFrame) -> DataFrame:
     cells = F.split(F.trim(F.col(TEXT)), ",")
-    t_ns = epoch(F.get(cells, F.lit(0)))
+    t_ns = epoch_by_digits(F.get(cells, F.lit(0)))
     reason = first_fault(
         (F.size(cells) != 2, "not two columns: send time, 0"),
-        (t_ns.isNull(), "the send time is no moment since 1970"),
+        (t_ns.isNull(), "the send time is not a time since 1970"),
     )
     return lines.withColumns({REASON: reason, "t_ns": t_ns, "settles": F.lit(False)})
 
 
-def with_counted_arrivals(lines: DataFrame) -> DataFrame:
+def with_counted_receives(lines: DataFrame) -> DataFrame:
     cells = F.split(F.trim(F.col(TEXT)), ",")
-    sent_ns, received_ns = epoch(F.get(cells, F.lit(0))), epoch(F.get(cells, F.lit(1)))
+    sent_ns, received_ns = epoch_by_digits(F.get(cells, F.lit(0))), epoch_by_digits(F.get(cells, F.lit(1)))
     reason = first_fault(
         (F.size(cells) != 2, "not two columns: send time, receive time"),
-        (sent_ns.isNull(), "the send time is no moment since 1970"),
-        (received_ns.isNull(), "the receive time is no moment since 1970"),
+        (sent_ns.isNull(), "the send time is not a time since 1970"),
+        (received_ns.isNull(), "the receive time is not a time since 1970"),
     )
     return lines.withColumns({REASON: reason, "sent_ns": sent_ns, "received_ns": received_ns})
 
@@ -153,12 +165,12 @@ def _sent(rows: DataFrame) -> DataFrame:
 
 
 def _settled(rows: DataFrame) -> DataFrame:
-    """One range a settlement; when its message was sent stands on another line."""
-    sendings = rows.where(~F.col("settles")).groupBy("connection", "seq").agg(F.min("t_ns").alias("sent_ns"))
+    """One range per settlement; the send time of its message is on another line."""
+    sends = rows.where(~F.col("settles")).groupBy("connection", "seq").agg(F.min("t_ns").alias("sent_ns"))
     return (
         rows.where("settles")
         .select("connection", "seq", F.col("t_ns").alias("settled_ns"))
-        .join(sendings, on=["connection", "seq"], how="inner")
+        .join(sends, on=["connection", "seq"], how="inner")
         .select(
             F.col("connection").alias("sender"),
             F.col("seq").alias("first_seq"),
@@ -179,20 +191,20 @@ def _pairs(sources: list[SourceFile]) -> dict[str, Pair]:
         role = _ROLES.get(source.kind) or f"{source.kind}-{source.path.name}"
         if role in pair:
             raise ConfigError(
-                f"{source.path}: a second {role} file beside {pair[role].path}; give each pair a directory of its own"
+                f"{source.path}: a second {role} file next to {pair[role].path}; give each pair its own directory"
             )
         pair[role] = source
     for pair in pairs.values():
         if len({source.kind in _COUNTED for role, source in pair.items() if role in (SENDER, RECEIVER)}) > 1:
             raise ConfigError(
                 f"{pair[SENDER].path}: its messages have numbers and those of {pair[RECEIVER].path} have none, or the "
-                "other way round: two versions of quiver do not make a pair; give each file a directory of its own"
+                "other way round: files of two versions of quiver are not a pair; give each file its own directory"
             )
     return {folder: pair for folder, pair in pairs.items() if pair.keys() & {SENDER, RECEIVER}}
 
 
 def _size(pair: Pair) -> int:
-    """The payload, from a summary beside the transfers."""
+    """The payload size, from a summary next to the transfers."""
     found = (_SIZE.search(source.head) for kind, source in pair.items() if kind.startswith(SUMMARY))
     return next((int(match[1]) for match in found if match), 0)
 
@@ -200,11 +212,11 @@ def _size(pair: Pair) -> int:
 def _describe(result: ImportResult, folder: str, pair: Pair, numbers: dict[int, int]) -> None:
     number = numbers[next(iter(pair.values())).number]
     for role in (SENDER, RECEIVER):
-        # Without a file of its own a sender still has a number, a receiver is owed nothing.
+        # A sender without a file still has a number; a receiver without a file is left out.
         if role in pair or role == SENDER:
             name = f"{role}-{folder}"
-            result.connections.append(connection(number, role, name, folder))
-            result.peers.append(peer(name, role))
+            result.connections.append(connection_record(number, role, name, folder))
+            result.peers.append(peer_record(name, role))
     for kind, source in pair.items():
         if kind.startswith(SUMMARY):
             result.records[source.number] = 1

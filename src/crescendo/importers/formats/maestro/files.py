@@ -1,7 +1,7 @@
-"""Which of Maestro's files is this, and what comes out of all of them together?
+"""Which of Maestro's files is this, and how are all of them read together?
 
 Recognises each kind by its first bytes and leaves the reading to the module of that kind. Properties are read here: a
-few lines of `key=value`, kept as events, without passwords. A directory of reports may be read as a whole.
+few lines of `key=value`, kept as events, without passwords. A whole directory of reports can be read at once.
 """
 
 import re
@@ -54,12 +54,12 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
         result.records[source.number] = len(properties[source.number])
         result.events.append(_event(source, properties[source.number]))
     if messages:
-        result.resolution_ns = US_NS  # theirs decides, not that of the files which only count seconds
+        result.resolution_ns = US_NS  # messages decide the resolution, not the files that count per second
     return result
 
 
 def read_properties(head: bytes) -> dict[str, str]:
-    """Java properties, as far as a few settings need them: no continued lines."""
+    """Java properties, except for continuation lines."""
     found = {}
     for line in head.decode("latin-1").splitlines():
         if match := _PROPERTY.fullmatch(line):
@@ -68,11 +68,11 @@ def read_properties(head: bytes) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    def meant(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         code = match[1]
         return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)
 
-    return _ESCAPE.sub(meant, text)
+    return _ESCAPE.sub(unescape, text)
 
 
 def _event(source: SourceFile, properties: dict[str, str]) -> Event:
@@ -81,7 +81,7 @@ def _event(source: SourceFile, properties: dict[str, str]) -> Event:
 
 
 def _size(properties: Iterable[dict[str, str]]) -> int:
-    """The payload that all of them agree on; 0 when they do not say or not agree."""
+    """The payload size that all properties files agree on; 0 when they name none or disagree."""
     sizes = {found["messageSize"] for found in properties if "messageSize" in found}
     size = sizes.pop() if len(sizes) == 1 else ""
     return int(size) if size.isdigit() and len(size) < 10 else 0
@@ -91,7 +91,7 @@ MAESTRO = Format(
     name="maestro",
     expected=(
         "a .dat, a .hdr log, a CSV file of an inspector (heap, memory-areas, queues, general, routerLink, qdmemory, "
-        "connections), a .properties file, or times of messages (header eta;ata, sender or receiver in the name)"
+        "connections), a .properties file, or message times (header eta;ata, sender or receiver in the name)"
     ),
     kind_of=kind_of,
     read_sources=read_sources,

@@ -1,8 +1,8 @@
-"""What did Maestro's inspectors see?
+"""What did Maestro's inspectors record?
 
-CSV files with a time, a name and one column a number or word. Numbers become readings, under the names that our own
-inspectors give the same things; words become events of kind `texts` when they first appear and when they change.
-Columns are found by their headings, so versions with other columns can be read too; an unknown heading keeps its name.
+CSV files with a time, a name and one column per metric. Numbers become readings, under the metric names of our own
+inspectors; texts become events of kind `texts` when they first appear and when they change. Columns are found by their
+headings, so versions with other columns can be read too; an unknown heading keeps its name.
 """
 
 import csv
@@ -21,10 +21,10 @@ from crescendo.importers.format import (
     SourceFile,
     Workspace,
     first_line,
-    peer,
+    peer_record,
 )
-from crescendo.importers.lines import Parse, first_fault, parse_lines, skipped, small_frame
-from crescendo.importers.times import SECOND_NS, calendar
+from crescendo.importers.lines import Parse, first_fault, parse_lines, skip_when, small_frame
+from crescendo.importers.times import SECOND_NS, calendar_time
 from crescendo.model.maestro import ALLOCATOR, CONNECTION, HEADINGS, MEMORY, QUEUE, ROUTER, ROUTER_LINK
 from crescendo.record.schema import EVENTS, READINGS
 
@@ -33,7 +33,7 @@ _FIRST = ["Timestamp", "Name"]
 _NUMBER = r"^-?[0-9]{1,18}(\.[0-9]+)?$"
 _BAD = "_bad"
 
-FOLDERS = {
+ENTITY_PREFIXES = {
     "heap": MEMORY,
     "memory-areas": MEMORY,
     "queues": QUEUE,
@@ -42,40 +42,40 @@ FOLDERS = {
     "qdmemory": ALLOCATOR,
     "connections": CONNECTION,
 }
-"""Name of the file -> what its rows are about."""
+"""File name -> entity prefix of its rows."""
 
 
 @dataclass(frozen=True)
 class SheetLayout:
     """Files whose rows have the same columns."""
 
-    folder: str
+    prefix: str
     headings: tuple[str, ...]
     columns: tuple[str, ...]
     sources: tuple[int, ...]
 
     def cells(self) -> Column:
-        """The cells of a line; null when it has another number of them."""
+        """The cells of a line; null when their number is wrong."""
         names = [f"c{index}" for index in range(len(self.columns))]
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD, "escape": '"'}
         row = F.from_csv(F.col(TEXT), ", ".join(f"{name} STRING" for name in (*names, _BAD)), options)
         return F.when(row[_BAD].isNull(), F.array(*(F.coalesce(row[name], F.lit("")) for name in names)))
 
     def metrics(self) -> Column:
-        known = {heading: names.split()[0] for heading, names in HEADINGS[self.folder].items()}
+        known = {heading: names.split()[0] for heading, names in HEADINGS[self.prefix].items()}
         return F.array(*(F.lit(known.get(column, column)) for column in self.columns[2:]))
 
     def entity(self) -> Column:
         name = F.get("cells", F.lit(1))
-        if self.folder == CONNECTION and "Identity" in self.columns:
-            # Connections have no names, only numbers.
+        if self.prefix == CONNECTION and "Identity" in self.columns:
+            # Connections have a number instead of a name.
             name = F.when(name == "", F.get("cells", F.lit(self.columns.index("Identity")))).otherwise(name)
-        # Maestro calls it Heap, our inspectors heap.
-        return F.concat(F.lit(self.folder), F.lower(name) if self.folder == MEMORY else name)
+        # Maestro writes Heap, our inspectors write heap.
+        return F.concat(F.lit(self.prefix), F.lower(name) if self.prefix == MEMORY else name)
 
 
 def is_sheet(name: str, head: bytes) -> bool:
-    return _headings(head)[:2] == _FIRST and _folder(name) is not None
+    return _headings(head)[:2] == _FIRST and _entity_prefix(name) is not None
 
 
 def read_sheets(workspace: Workspace, sources: list[SourceFile]) -> ImportResult:
@@ -91,20 +91,20 @@ def read_sheets(workspace: Workspace, sources: list[SourceFile]) -> ImportResult
         ],
         rejects=parsed.rejects,
         records=parsed.lines,
-        peers=[peer(name, "inspector") for name in sorted({source.folder for source in sources})],
-        caveats=["the times of inspector files name no zone and are taken for UTC"],
+        peers=[peer_record(name, "inspector") for name in sorted({source.folder for source in sources})],
+        caveats=["the times of inspector files have no time zone and are read as UTC"],
     )
 
 
 def _layouts(sources: list[SourceFile]) -> list[SheetLayout]:
-    """Files with the same columns are read alike."""
+    """Group the files by their columns."""
     found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[int]] = defaultdict(list)
     for source in sources:
-        folder, headings = _folder(source.path.name) or "", tuple(_headings(source.head))
+        prefix, headings = _entity_prefix(source.path.name) or "", tuple(_headings(source.head))
         columns = headings
-        if folder == ROUTER_LINK and _lacks_link_type(source, len(headings)):
-            columns = tuple(heading for heading in headings if heading != "LinkType")  # Maestro's own rows do
-        found[folder, headings, columns].append(source.number)
+        if prefix == ROUTER_LINK and _lacks_link_type(source, len(headings)):
+            columns = tuple(heading for heading in headings if heading != "LinkType")  # Maestro itself writes such rows
+        found[prefix, headings, columns].append(source.number)
     return [SheetLayout(*key, tuple(numbers)) for key, numbers in found.items()]
 
 
@@ -115,19 +115,19 @@ def _with_cells(layouts: list[SheetLayout]) -> Parse:
             mine = F.col(SOURCE).isin(list(layout.sources))
             cells = F.when(mine, layout.cells()).otherwise(cells)
             header = F.when(mine, F.lit(",".join(layout.headings))).otherwise(header)
-        t_ns = calendar(F.get(F.col("cells"), F.lit(0)), "yyyy-MM-dd HH:mm:ss")
+        t_ns = calendar_time(F.get(F.col("cells"), F.lit(0)), "yyyy-MM-dd HH:mm:ss")
         reason = first_fault(
-            (F.col("cells").isNull(), "another number of columns than headings, or quotes that do not end"),
+            (F.col("cells").isNull(), "not as many columns as headings, or an unclosed quote"),
             (t_ns.isNull(), "the time is not yyyy-MM-dd HH:mm:ss"),
         )
-        taken_apart = lines.withColumn("cells", cells)
-        return taken_apart.withColumns({REASON: skipped(F.trim(TEXT) == header, reason), "t_ns": t_ns})
+        parsed = lines.withColumn("cells", cells)
+        return parsed.withColumns({REASON: skip_when(F.trim(TEXT) == header, reason), "t_ns": t_ns})
 
     return parse
 
 
 def _long(rows: DataFrame, layouts: list[SheetLayout], sources: list[SourceFile]) -> DataFrame:
-    """One row a cell, with its number if it is one."""
+    """One row per cell, with its number if it is one."""
     inspectors = [{SOURCE: source.number, "inspector": source.folder} for source in sources]
     metrics, entity = F.lit(None), F.lit(None)
     for layout in layouts:
@@ -162,8 +162,8 @@ def _headings(head: bytes) -> list[str]:
     return next(csv.reader([first_line(head)]), [])
 
 
-def _folder(name: str) -> str | None:
-    return FOLDERS.get(name.lower().split(".")[0])
+def _entity_prefix(name: str) -> str | None:
+    return ENTITY_PREFIXES.get(name.lower().split(".")[0])
 
 
 def _lacks_link_type(source: SourceFile, headings: int) -> bool:
