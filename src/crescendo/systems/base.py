@@ -40,7 +40,7 @@ class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class SystemSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings that every broker accepts. A kind that cannot honour one of them refuses it."""
+    """The settings that all kinds share. A kind that cannot honour one of them refuses it."""
 
     user: str = USER
     password: str | None = None  # None: a fresh random one for this instance
