@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bench import foreign
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
-from crescendo.calibrate.engine import Effort
+from crescendo.calibrate.engine import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
 from crescendo.model.payload import PayloadSize
@@ -42,7 +42,7 @@ MATCHES = (
     Match("stomp.py", "stomp", "activemq", 8),
     Match("stomp.py", "stomp", "artemis", 8),
 )
-Pair = tuple[Effort, Effort]
+Pair = tuple[TrialResult, TrialResult]
 
 
 def _ours(url: str, protocol: str, name: str) -> Pair:

@@ -11,7 +11,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from crescendo.calibrate.engine import Effort, receive, send
+from crescendo.calibrate.engine import TrialResult, receive, send
 from crescendo.load.assignment import Quota
 from crescendo.model.workload import Group
 from crescendo.record.schema import RECEIVED
@@ -62,8 +62,8 @@ class Child:
         self._process = FORK.Process(target=self._run, args=(function, *arguments), daemon=True)
         self._process.start()
 
-    def result(self, patience_s: float = PATIENCE_S) -> Any:
-        result = self._results.get(timeout=patience_s)
+    def result(self, timeout_s: float = PATIENCE_S) -> Any:
+        result = self._results.get(timeout=timeout_s)
         self._process.join()
         if isinstance(result, Exception):
             raise result
@@ -82,7 +82,7 @@ class Child:
 
 def through(
     url: str, group: Group, quota: Quota, *, record: Path | None = None, batching: bool = True
-) -> tuple[Effort, Effort]:
+) -> tuple[TrialResult, TrialResult]:
     """Send through a system and receive everything; both sides' effort."""
     ready = FORK.Event()
     owed = FORK.Value("q", NO_LIMIT)
@@ -92,13 +92,13 @@ def through(
     if not ready.is_set():
         receiver.result()
     sender = Child(_send, url, group, quota, record, batching)
-    sent: Effort = sender.result()
+    sent: TrialResult = sender.result()
     owed.value = sent.messages
-    received: Effort = receiver.result()
+    received: TrialResult = receiver.result()
     return sent, received
 
 
-def _send(url: str, group: Group, quota: Quota, record: Path | None, batching: bool) -> Effort:
+def _send(url: str, group: Group, quota: Quota, record: Path | None, batching: bool) -> TrialResult:
     log: Any = Recorder(record, "sender-0") if record else Off()
     try:
         return send(url, group, quota, tag=TAG, log=log, batching=batching)
@@ -106,7 +106,7 @@ def _send(url: str, group: Group, quota: Quota, record: Path | None, batching: b
         log.close()
 
 
-def _receive(url: str, group: Group, record: Path | None, batching: bool, ready: Event, owed: Any) -> Effort:
+def _receive(url: str, group: Group, record: Path | None, batching: bool, ready: Event, owed: Any) -> TrialResult:
     log: Any = Recorder(record, "receiver-0") if record else Off()
     arrivals = Arrivals(log)
     grown: list[float] = [0, 0.0]  # messages, and when there were last more of them

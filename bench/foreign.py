@@ -19,7 +19,7 @@ from proton.reactor import Container
 
 import stomp
 from bench.engines import FORK, Child
-from crescendo.calibrate.engine import Effort, cpu_seconds
+from crescendo.calibrate.engine import TrialResult, cpu_seconds
 
 PREFETCH = 4000
 WINDOW = 4000
@@ -280,7 +280,7 @@ CLIENTS: dict[str, tuple[Callable[[Job], None], Callable[[Job, Ready], None]]] =
 }
 
 
-def through(protocol: str, job: Job) -> tuple[Effort, Effort]:
+def through(protocol: str, job: Job) -> tuple[TrialResult, TrialResult]:
     """Send and receive with the foreign client of a protocol; both sides' effort."""
     sends, receives = CLIENTS[protocol]
     ready = FORK.Event()
@@ -293,7 +293,7 @@ def through(protocol: str, job: Job) -> tuple[Effort, Effort]:
     return sender.result(), receiver.result()
 
 
-def _timed(work: Callable[[], None], messages: int) -> Effort:
+def _timed(work: Callable[[], None], messages: int) -> TrialResult:
     before, begun = cpu_seconds(), time.monotonic()
     work()
-    return Effort(messages, time.monotonic() - begun, cpu_seconds() - before, 0.0, messages)
+    return TrialResult(messages, time.monotonic() - begun, cpu_seconds() - before, 0.0, messages)

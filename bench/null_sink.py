@@ -7,9 +7,9 @@ recorded here, so this is the batch path alone; `crescendo calibrate` has the ce
 from typing import Any
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.engine import Effort, send, unbounded
-from crescendo.calibrate.null_process import TAG, Taken, serve_one
-from crescendo.calibrate.null_servers import ENDS
+from crescendo.calibrate.engine import TrialResult, send, unpaced_group
+from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
+from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.load.assignment import Quota
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import listen
@@ -20,29 +20,29 @@ WANTED_RATE = 3_000_000
 _FAREWELL_BYTES = 400
 
 
-def _serve(listener: Any, protocol: str) -> Taken:
-    return serve_one(listener, ENDS[protocol](SIZE, source=False), source=False)
+def _serve(listener: Any, protocol: str) -> NullServerCounts:
+    return serve_one(listener, NULL_SERVERS[protocol](SIZE, source=False), source=False)
 
 
-def _once(protocol: str) -> tuple[Effort, Taken]:
+def _once(protocol: str) -> tuple[TrialResult, NullServerCounts]:
     with listen() as listener:
         sink = Child(_serve, listener, protocol)
         url = f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}"
-        sender = Child(lambda: send(url, unbounded(protocol, SIZE), Quota(NO_LIMIT, SECONDS * 10**9), tag=TAG))
+        sender = Child(lambda: send(url, unpaced_group(protocol, SIZE), Quota(NO_LIMIT, SECONDS * 10**9), tag=TAG))
         return sender.result(), sink.result()
 
 
 def main() -> None:
     print(f"{SIZE} B into a null sink, nothing settled, one sender process, {SECONDS} s each")
     print("  protocol   messages sent   bytes counted   a message    M msg/s   ÷ wanted   µs CPU   batch share")
-    for protocol in ENDS:
-        effort, taken = _once(protocol)
-        length, farewell = divmod(taken.octets, effort.messages)
+    for protocol in NULL_SERVERS:
+        result, counts = _once(protocol)
+        length, farewell = divmod(counts.octets, result.messages)
         # The sink counts bytes and knows no messages: only if all arrived is the rest no more than a good-bye.
         assert farewell < _FAREWELL_BYTES, f"{protocol}: the sink counted something else than was sent"
         print(
-            f"  {protocol:8} {effort.messages:>15,} {taken.octets:>15,} {length:>9} B {effort.rate / 1e6:>10.2f} "
-            f"{effort.rate / WANTED_RATE:>9.2f}× {effort.cpu_us:>8.3f} {effort.batch_share:>13.1%}",
+            f"  {protocol:8} {result.messages:>15,} {counts.octets:>15,} {length:>9} B {result.rate / 1e6:>10.2f} "
+            f"{result.rate / WANTED_RATE:>9.2f}× {result.cpu_us:>8.3f} {result.batch_share:>13.1%}",
             flush=True,
         )
     print(f"  wanted: {WANTED_RATE:,} msg/s in every protocol")

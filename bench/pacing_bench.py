@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.engine import Effort, cpu_seconds, send
-from crescendo.calibrate.null_servers import ENDS, NullServer
+from crescendo.calibrate.engine import TrialResult, cpu_seconds, send
+from crescendo.calibrate.null_servers import NULL_SERVERS, NullServer
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.sender_engine import QUANTUM_NS
 from crescendo.load.engine.statistics import Distribution
@@ -67,11 +67,14 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
             for number, _ in epoll.poll(1):
                 if number == listener.fileno():
                     client = prepared(listener.accept()[0])
-                    clients[client.fileno()] = client, None if protocol == BARE else ENDS[protocol](SIZE, source=False)
+                    clients[client.fileno()] = (
+                        client,
+                        None if protocol == BARE else NULL_SERVERS[protocol](SIZE, source=False),
+                    )
                     epoll.register(client, select.EPOLLIN)
                     continue
-                client, end = clients[number]
-                taken = _take(client, end, buffer)
+                client, server = clients[number]
+                taken = _take(client, server, buffer)
                 octets += taken or 0
                 if taken == 0:
                     epoll.unregister(client)
@@ -81,29 +84,29 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
 
 
 def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, NullServer | None]]) -> None:
-    for client, end in clients.values():
-        if end is not None and end.begun and client.fileno() >= 0:
+    for client, server in clients.values():
+        if server is not None and server.begun and client.fileno() >= 0:
             with contextlib.suppress(OSError):
                 client.send(_SIGNS_OF_LIFE[protocol])
 
 
-def _take(client: socket.socket, end: NullServer | None, buffer: bytearray) -> int | None:
+def _take(client: socket.socket, server: NullServer | None, buffer: bytearray) -> int | None:
     """Shake hands, or throw away; 0 when the client has left."""
-    if end is None or end.begun:
+    if server is None or server.begun:
         try:
             return client.recv_into(buffer)
         except BlockingIOError:
             return None
         except OSError:
             return 0
-    taken = fill(client, end.receive_buffer())
+    taken = fill(client, server.receive_buffer())
     if taken:
-        end.received(taken)
-        flush(client, end.outgoing)
+        server.received(taken)
+        flush(client, server.outgoing)
     return taken
 
 
-def _send(url: str, group: Group) -> Effort:
+def _send(url: str, group: Group) -> TrialResult:
     tune_for_latency()
     quota = Quota(int(group.rate * SECONDS), NO_LIMIT)
     with (
@@ -113,7 +116,7 @@ def _send(url: str, group: Group) -> Effort:
         return send(url, group, quota, tag=TAG, log=recorder)
 
 
-def _send_bare(url: str, group: Group) -> Effort:
+def _send_bare(url: str, group: Group) -> TrialResult:
     """As little as it takes to be on time."""
     tune_for_latency()
     port = urlsplit(url).port or 0
@@ -132,7 +135,7 @@ def _send_bare(url: str, group: Group) -> Effort:
     seconds, cpu = (time.monotonic_ns() - begun_ns) / 1e9, cpu_seconds() - cpu
     for one in sockets:
         one.close()
-    return Effort(sent, seconds, cpu, 0.0, sent, lateness.overall(50), lateness.overall(99))
+    return TrialResult(sent, seconds, cpu, 0.0, sent, lateness.overall(50), lateness.overall(99))
 
 
 def _wake_ups() -> npt.NDArray[np.int64]:
@@ -146,9 +149,9 @@ def _wake_ups() -> npt.NDArray[np.int64]:
     return np.array(late_ns)
 
 
-def _measure(protocol: str, connections: int) -> Effort:
+def _measure(protocol: str, connections: int) -> TrialResult:
     group = Group(
-        protocol=next(iter(ENDS)) if protocol == BARE else protocol,
+        protocol=next(iter(NULL_SERVERS)) if protocol == BARE else protocol,
         size=PayloadSize.fixed(SIZE),
         senders=connections,
         rate=RATE / connections,
@@ -157,16 +160,16 @@ def _measure(protocol: str, connections: int) -> Effort:
     with listen() as listener:
         sink = Child(_sink, listener, protocol, connections)
         url = f"{PROTOCOLS[group.protocol]}://127.0.0.1:{listener.getsockname()[1]}"
-        effort = Child(_send_bare if protocol == BARE else _send, url, group).result()
+        result = Child(_send_bare if protocol == BARE else _send, url, group).result()
         octets = sink.result()
-    assert octets >= effort.messages * SIZE, f"{protocol}: {octets} bytes arrived of {effort.messages} messages"
-    return effort
+    assert octets >= result.messages * SIZE, f"{protocol}: {octets} bytes arrived of {result.messages} messages"
+    return result
 
 
-def _tell(protocol: str, connections: int, effort: Effort, bare: Effort | None) -> None:
-    rate = effort.messages / (effort.seconds + 1 / RATE)  # the last message stands for the time up to the next one
-    share = effort.cpu_seconds / effort.seconds
-    p50_ms, p99_ms = ((late_ns or 0) / 1e6 for late_ns in (effort.lateness_p50_ns, effort.lateness_p99_ns))
+def _tell(protocol: str, connections: int, result: TrialResult, bare: TrialResult | None) -> None:
+    rate = result.messages / (result.seconds + 1 / RATE)  # the last message stands for the time up to the next one
+    share = result.cpu_seconds / result.seconds
+    p50_ms, p99_ms = ((late_ns or 0) / 1e6 for late_ns in (result.lateness_p50_ns, result.lateness_p99_ns))
     times = "" if bare is None else f", {share / (bare.cpu_seconds / bare.seconds):.1f} times the bare loop's"
     print(
         f"  {protocol:8} {connections:>4} connections   {rate:>10,.1f} msg/s ({rate / RATE - 1:+.3%})   "
@@ -183,7 +186,7 @@ def main() -> None:
     for connections in CONNECTIONS:
         bare = _measure(BARE, connections)
         _tell("(bare)", connections, bare, None)
-        for protocol in ENDS:
+        for protocol in NULL_SERVERS:
             _tell(protocol, connections, _measure(protocol, connections), bare)
     print(f"  wanted: {WANTED}")
 

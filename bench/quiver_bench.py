@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, Child, through
-from crescendo.calibrate.engine import Effort
+from crescendo.calibrate.engine import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
 from crescendo.model.payload import PayloadSize
@@ -34,10 +34,10 @@ CREDIT = 1000  # what quiver does unless told otherwise
 WANTED_RATE, WANTED_CPU = 1.2, 0.6
 SYSTEMS = ("artemis", "qpid-dispatch")
 OURS, QUIVER, RECORDED = SIDES = ("ours", "quiver", "ours, recorded")
-Pair = tuple[Effort, Effort]  # sender, receiver
+Pair = tuple[TrialResult, TrialResult]  # sender, receiver
 
 
-def _arrow(arrow: str, url: str, operation: str, transfers: Path) -> Effort:
+def _arrow(arrow: str, url: str, operation: str, transfers: Path) -> TrialResult:
     """One arrow from beginning to end. It is the only child of this process, so the children's CPU is its own."""
     parts = urlsplit(url)
     words = {
@@ -52,7 +52,7 @@ def _arrow(arrow: str, url: str, operation: str, transfers: Path) -> Effort:
         subprocess.run([arrow, *(f"{name}={value}" for name, value in words.items())], stdout=file, check=True)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     messages, seconds = _transferred(transfers)
-    return Effort(messages, seconds, usage.ru_utime + usage.ru_stime, 0.0, messages)
+    return TrialResult(messages, seconds, usage.ru_utime + usage.ru_stime, 0.0, messages)
 
 
 def _transferred(transfers: Path) -> tuple[int, float]:
@@ -90,7 +90,7 @@ def _turns(arrow: str, system: str) -> list[dict[str, Pair]]:
         for turn in range(TURNS + 1):
             results = {name: measure() for name, measure in (sides if turn % 2 == 0 else sides[::-1])}
             for name, pair in results.items():
-                if {effort.messages for effort in pair} != {MESSAGES}:
+                if {result.messages for result in pair} != {MESSAGES}:
                     raise RuntimeError(f"{name}: {pair[0].messages:,} sent and {pair[1].messages:,} received")
             turns.append(results)
     return turns[1:]

@@ -9,7 +9,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bench.engines import Effort, through
+from bench.engines import TrialResult, through
 from crescendo.load.assignment import Quota
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
@@ -24,7 +24,7 @@ SECONDS = 2
 PACED_RATE = 5_000
 
 
-def _once(group: Group, record: Path | None) -> Effort:
+def _once(group: Group, record: Path | None) -> TrialResult:
     scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
     relay = start(LOOPBACK, {}, directory=scratch / "relay", on_fork=die_with_parent())
     try:
@@ -48,7 +48,7 @@ def main() -> None:
     scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
     try:
         group = Group(size=PayloadSize.fixed(SIZE), rate=0)
-        turns: list[tuple[Effort, Effort]] = []
+        turns: list[tuple[TrialResult, TrialResult]] = []
         for turn in range(TURNS):
             record = scratch / str(turn)
             if turn % 2:
@@ -58,12 +58,12 @@ def main() -> None:
                 turns.append((_once(group, None), _once(group, record)))
         unbounded_octets = _octets(record) / turns[-1][1].messages
         paced = Group(size=PayloadSize.fixed(SIZE), rate=PACED_RATE)
-        effort = _once(paced, scratch / "paced")
-        paced_octets = _octets(scratch / "paced") / effort.messages
+        result = _once(paced, scratch / "paced")
+        paced_octets = _octets(scratch / "paced") / result.messages
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     ratios = sorted(on.rate / off.rate for off, on in turns)
-    off_rate, on_rate = (statistics.median(effort.rate for effort in side) for side in zip(*turns, strict=True))
+    off_rate, on_rate = (statistics.median(result.rate for result in side) for side in zip(*turns, strict=True))
     print(f"{SIZE} B unsettled through the loopback relay, {TURNS} turns of {SECONDS} s each way")
     print(f"  recording off  {off_rate:>12,.0f} msg/s   median")
     print(f"  recording on   {on_rate:>12,.0f} msg/s   median")

@@ -5,7 +5,7 @@ Unsettled, one sender and one receiver process, in one run. Other people's clien
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
-from crescendo.calibrate.engine import Effort
+from crescendo.calibrate.engine import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
@@ -15,7 +15,7 @@ MESSAGES = {"batch": 3_000_000, "scalar": 40_000}
 
 
 def main() -> None:
-    rows: dict[str, tuple[Effort, Effort]] = {}
+    rows: dict[str, tuple[TrialResult, TrialResult]] = {}
     for name, messages in MESSAGES.items():
         with broker("loopback") as relay:
             group = Group(size=PayloadSize.fixed(SIZE), rate=0, address=f"queue://{name}")

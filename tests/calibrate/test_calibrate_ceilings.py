@@ -12,8 +12,8 @@ import pytest
 
 from crescendo.calibrate import ceilings
 from crescendo.calibrate.ceilings import MAX_SIZE, check, measure
-from crescendo.calibrate.engine import Effort
-from crescendo.calibrate.null_process import Taken
+from crescendo.calibrate.engine import TrialResult
+from crescendo.calibrate.null_process import NullServerCounts
 from crescendo.model.errors import ConfigError, LostError
 
 MARK = "CRESCENDO_TEST_MARK"
@@ -70,7 +70,7 @@ def test_the_table_names_protocol_role_and_size(tmp_path: Path) -> None:
     [
         (["smtp"], "no protocol is called 'smtp'; choose from amqp10, amqp091, stomp, mqtt"),
         (["mqtt", "--size", "8"], "--size 8: a size for calibration is 32 to 60,000 bytes"),
-        (["mqtt", "--seconds", "0"], "--seconds 0: a turn takes more than 0 and at most 10 seconds"),
+        (["mqtt", "--seconds", "0"], "--seconds 0: a trial takes more than 0 and at most 10 seconds"),
     ],
 )
 def test_a_mistake_is_one_sentence(words: list[str], said: str, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str, tmp_path: Path) 
 @pytest.mark.parametrize(("role", "size"), [("sender", MAX_SIZE), ("receiver", MAX_SIZE), ("sender", 32)])
 def test_the_smallest_and_the_largest_size_can_be_measured(role: str, size: int) -> None:
     check(["amqp10"], [size], 1.0)
-    assert measure("amqp10", role, size, seconds=0.05, turns=1, on_fork=None).rate > 0
+    assert measure("amqp10", role, size, seconds=0.05, trials=1, on_fork=None).rate > 0
     with pytest.raises(ConfigError):
         check(["amqp10"], [size + 1 if size == MAX_SIZE else size - 1], 1.0)
 
@@ -89,22 +89,22 @@ def test_the_smallest_and_the_largest_size_can_be_measured(role: str, size: int)
 @pytest.mark.parametrize(
     ("role", "messages", "taken"),
     [
-        ("sender", 100, Taken(octets=99 * 256)),
-        ("receiver", 100, Taken(messages=99)),
-        ("sender", 0, Taken(octets=0)),
+        ("sender", 100, NullServerCounts(octets=99 * 256)),
+        ("receiver", 100, NullServerCounts(messages=99)),
+        ("sender", 0, NullServerCounts(octets=0)),
     ],
 )
 def test_two_ends_that_disagree_make_no_ceiling(
-    role: str, messages: int, taken: Taken, monkeypatch: pytest.MonkeyPatch
+    role: str, messages: int, counts: NullServerCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    effort = Effort(messages, 1.0, 0.5, 1.0, 1)
-    monkeypatch.setattr(ceilings, "_take_turns", lambda *_: ([effort], [taken]))
+    result = TrialResult(messages, 1.0, 0.5, 1.0, 1)
+    monkeypatch.setattr(ceilings, "_run_trials", lambda *_: ([result], [counts]))
     with pytest.raises(LostError):
-        measure("mqtt", role, 256, seconds=0.1, turns=1, on_fork=None)
+        measure("mqtt", role, 256, seconds=0.1, trials=1, on_fork=None)
 
 
 def test_a_side_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(ceilings.trial, "__name__", "crescendo.calibrate.no_such_module")
-    with pytest.raises(LostError, match="did not finish its turns"):
-        measure("mqtt", "sender", 256, seconds=0.1, turns=1, on_fork=None)
+    with pytest.raises(LostError, match="did not finish its trials"):
+        measure("mqtt", "sender", 256, seconds=0.1, trials=1, on_fork=None)
     assert "no_such_module" in capfd.readouterr().err

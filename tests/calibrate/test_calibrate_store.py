@@ -8,7 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
-from crescendo.calibrate.store import Calibration, Ceiling, Machine, keep, machine_of, path_of, read_calibration
+from crescendo.calibrate.store import (
+    Calibration,
+    Ceiling,
+    Machine,
+    machine_of,
+    path_of,
+    read_calibration,
+    save_ceilings,
+)
 from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord, Phase, write_manifest
 from crescendo.run.ceiling import ceiling_percent
 
@@ -42,8 +50,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_kept_is_read_back_and_newer_ceilings_replace_older_ones(state: Path) -> None:
     assert read_calibration(MACHINE) is None
-    keep(MACHINE, [ceiling("mqtt", "sender", 256, 1.0), ceiling("mqtt", "sender", 64, 2.0)], 1)
-    path = keep(MACHINE, [ceiling("mqtt", "sender", 256, 3.0), ceiling("stomp", "sender", 256, 4.0)], 2)
+    save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 1.0), ceiling("mqtt", "sender", 64, 2.0)], 1)
+    path = save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 3.0), ceiling("stomp", "sender", 256, 4.0)], 2)
     assert path.is_relative_to(state / "crescendo")
     known = read_calibration(MACHINE)
     assert known is not None
@@ -60,7 +68,7 @@ def test_what_is_kept_is_read_back_and_newer_ceilings_replace_older_ones(state: 
     ids=lambda change: next(iter(change)),
 )
 def test_a_calibration_of_another_machine_or_version_is_not_used(change: dict[str, object]) -> None:
-    keep(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
+    save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
     other = msgspec.structs.replace(MACHINE, **change)
     if "name" not in change:  # one file a name: the hardest case is a file that is there and does not fit
         assert path_of(other) == path_of(MACHINE)
@@ -69,10 +77,10 @@ def test_a_calibration_of_another_machine_or_version_is_not_used(change: dict[st
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"machine": 3}'])
 def test_a_file_that_cannot_be_read_is_no_calibration_and_can_be_replaced(content: bytes) -> None:
-    keep(MACHINE, [], 1)
+    save_ceilings(MACHINE, [], 1)
     path_of(MACHINE).write_bytes(content)
     assert read_calibration(MACHINE) is None
-    keep(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
+    save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
     assert read_calibration(MACHINE) is not None
 
 
@@ -112,9 +120,9 @@ def test_the_nearest_size_at_or_above_is_taken(size: int, rate: float) -> None:
     ],
 )
 def test_the_share_is_what_arithmetic_says(
-    streams: list[CarriedLoad], processes: dict[str, int], percent: float | None
+    loads: list[CarriedLoad], processes: dict[str, int], percent: float | None
 ) -> None:
-    assert percent_of_ceiling(streams, processes, CALIBRATION) == (percent and pytest.approx(percent))
+    assert percent_of_ceiling(loads, processes, CALIBRATION) == (percent and pytest.approx(percent))
 
 
 def manifest(run_dir: Path, **changes: object) -> Manifest:
@@ -159,7 +167,7 @@ def throughput(run_dir: Path) -> None:
 def test_a_run_is_compared_with_the_ceilings_of_its_own_machine(tmp_path: Path) -> None:
     throughput(tmp_path)
     assert ceiling_percent(tmp_path, manifest(tmp_path)) is None
-    keep(MACHINE, CALIBRATION.ceilings, 1)
+    save_ceilings(MACHINE, CALIBRATION.ceilings, 1)
     assert ceiling_percent(tmp_path, manifest(tmp_path)) == pytest.approx(50.0)  # the receiver: 100,000 of 200,000
     elsewhere = [PeerRecord("sender-0", "sender", "lab-2", 1, "finished")]
     assert ceiling_percent(tmp_path, manifest(tmp_path, peers=elsewhere)) is None

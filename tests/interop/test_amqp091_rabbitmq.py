@@ -208,7 +208,7 @@ def test_somebody_elses_exclusive_queue_is_refused_in_the_brokers_words(url: str
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [(b"HTTP/1.1 400 Bad Request\r\n", "does not speak AMQP"), (b"", "without a word; does it speak AMQP 0-9-1?")],
+    [(b"HTTP/1.1 400 Bad Request\r\n", "does not speak AMQP"), (b"", "without a reply; does it speak AMQP 0-9-1?")],
 )
 def test_another_protocol_behind_the_port_is_refused_in_words(words: bytes, expected: str) -> None:
     with (

@@ -24,5 +24,5 @@ def test_senders_leave_when_the_system_has_answered(rabbitmq: RunningInstance, p
     while not pumped(sender):
         pass
     begun_s = time.monotonic()
-    close_gracefully([sender], patience_s=60)
+    close_gracefully([sender], timeout_s=60)
     assert time.monotonic() - begun_s < 30

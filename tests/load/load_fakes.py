@@ -98,7 +98,7 @@ class FakeSendChannel(FakeChannel):
         self.written += len(bodies)
         return self.take(stamps_of(bodies))
 
-    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
+    def mark_prepared_sent(self, first_seq: int, sent_ns: list[int]) -> None:
         self.booked += len(sent_ns)
         assert self.booked == self.written
         assert [(row[3], row[5]) for row in self.taken[-len(sent_ns) :]] == list(enumerate(sent_ns, first_seq))

@@ -46,14 +46,14 @@ def test_all_say_good_bye_before_anybody_waits(channels: list[Leaving]) -> None:
 
     system = threading.Thread(target=hang_up)
     system.start()
-    close_gracefully(channels, patience_s=30)
+    close_gracefully(channels, timeout_s=30)
     system.join()
     assert all(channel.heard and channel.let_go for channel in channels)
 
 
 def test_who_never_hangs_up_is_left_in_the_end(channels: list[Leaving]) -> None:
     channels[3].poke()
-    close_gracefully(channels, patience_s=0.05)
+    close_gracefully(channels, timeout_s=0.05)
     assert all(channel.let_go for channel in channels)
     assert [channel.heard for channel in channels].count(True) == 1
 
@@ -85,6 +85,6 @@ def test_a_good_bye_that_finds_the_socket_full_is_said_when_there_is_room() -> N
     channel = FullSocket()
     system = threading.Timer(0.1, channel.hear)
     system.start()
-    close_gracefully([channel], patience_s=8)
+    close_gracefully([channel], timeout_s=8)
     assert channel.heard
     system.join()

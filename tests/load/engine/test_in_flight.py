@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.load.engine.in_flight import FIRST_ATTEMPT, InFlight, SettledRange, SettledRanges, Stretch
+from crescendo.load.engine.in_flight import FIRST_ATTEMPT, InFlight, SeqRange, SettledRange, SettledRanges
 
 lengths = st.one_of(st.integers(1, 6), st.sampled_from([200, 256, 300, 1000]))
 outcomes = st.one_of(
@@ -38,9 +38,9 @@ class Sky:
         self.history: dict[int, tuple[int, int]] = {}
         self.next_seq = 0
 
-    def start_close(self, stretch: Stretch, sent_ns: int) -> None:
-        self.flights.add(stretch, sent_ns)
-        for seq in range(stretch.first_seq, stretch.first_seq + stretch.length):
+    def start_close(self, seq_range: SeqRange, sent_ns: int) -> None:
+        self.flights.add(seq_range, sent_ns)
+        for seq in range(seq_range.first_seq, seq_range.first_seq + seq_range.length):
             self.sent[seq] = sent_ns
             self.history.setdefault(seq, (0, sent_ns))
             self.history[seq] = (self.history[seq][0] + 1, self.history[seq][1])
@@ -62,7 +62,7 @@ def test_flights_are_what_a_dictionary_would_be(steps: list[tuple[int, int, bool
             sky.history[sky.next_seq] = (FIRST_ATTEMPT, now_ns)
             sky.next_seq += 1
         else:
-            sky.start_close(Stretch(sky.next_seq, length), now_ns)
+            sky.start_close(SeqRange(sky.next_seq, length), now_ns)
             sky.next_seq += length
         offset = max(sky.next_seq - 60, 0)
         sky.settle(range(seqs.start + offset, seqs.stop + offset) if isinstance(seqs, range) else seqs + offset)
@@ -70,14 +70,14 @@ def test_flights_are_what_a_dictionary_would_be(steps: list[tuple[int, int, bool
             again = sky.flights.take_unsettled()
             assert sky.flights.count == 0
             told = [
-                (seq, stretch.attempt, stretch.first_sent_ns)
-                for stretch in again
-                for seq in range(stretch.first_seq, stretch.first_seq + stretch.length)
+                (seq, seq_range.attempt, seq_range.first_sent_ns)
+                for seq_range in again
+                for seq in range(seq_range.first_seq, seq_range.first_seq + seq_range.length)
             ]
             assert told == [(seq, sky.history[seq][0] + 1, sky.history[seq][1]) for seq in sorted(sky.sent)]
             sky.sent.clear()
-            for stretch in again:
-                sky.start_close(stretch, now_ns)
+            for seq_range in again:
+                sky.start_close(seq_range, now_ns)
     sky.settle(range(sky.next_seq))
     assert not sky.sent
 
@@ -89,13 +89,13 @@ def test_one_that_never_lands_does_not_stop_the_others() -> None:
         if seq:
             assert flights.take(range(seq, seq + 1)) == SettledRange(seq, seq, seq)
     assert flights.count == 1
-    assert flights.take_unsettled() == [Stretch(0, 1, 2, 0)]
+    assert flights.take_unsettled() == [SeqRange(0, 1, 2, 0)]
 
 
 def test_what_leaves_and_lands_in_order_takes_no_more_room() -> None:
     flights = InFlight()
     slots = len(flights._view)
     for first in range(0, 100_000, 100):
-        flights.add(Stretch(first, 100), first)
+        flights.add(SeqRange(first, 100), first)
         flights.take(range(first, first + 100))
     assert len(flights._view) == slots

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.calibrate.null_servers import ENDS
+from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.load.assignment import Quota
-from crescendo.load.engine.in_flight import Stretch
-from crescendo.load.engine.prepared import FEWEST, LONGEST_NS, MOST, PreparedMessages
+from crescendo.load.engine.in_flight import SeqRange
+from crescendo.load.engine.prepared import MAX_PREPARED, MAX_SPAN_NS, MIN_PREPARED, PreparedMessages
 from crescendo.load.engine.sender import Sender
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
@@ -51,30 +51,30 @@ class Bench:
         self.rows: list[tuple[int, int, int]] = []
         group = Group(rate=rate, settle=Settle.AT_LEAST_ONCE)
         self.sender = Sender(number, group, pacer_for(rate), Quota(total, UNLIMITED), self.channel, TAG)
-        self.ahead = PreparedMessages(self.sender, T0_NS, QUANTUM_NS, self._record)
+        self.prepared = PreparedMessages(self.sender, T0_NS, QUANTUM_NS, self._record)
 
     def grant(self, room: int) -> None:
         """So many may leave from here on, and what was read says so."""
         self._limit = len(self.channel.taken) + room
-        self.ahead.commit(revoke=True)
+        self.prepared.commit(revoke=True)
 
-    def _record(self, sender: Sender, stretch: Stretch, intended_ns: Any, sent_ns: Any, size: int) -> None:
-        assert (sender, stretch.attempt, size) == (self.sender, 1, 256)
-        seqs = range(stretch.first_seq, stretch.first_seq + stretch.length)
+    def _record(self, sender: Sender, seq_range: SeqRange, intended_ns: Any, sent_ns: Any, size: int) -> None:
+        assert (sender, seq_range.attempt, size) == (self.sender, 1, 256)
+        seqs = range(seq_range.first_seq, seq_range.first_seq + seq_range.length)
         self.rows += zip(seqs, intended_ns.tolist(), sent_ns.tolist(), strict=True)
 
     def send_ordinarily(self, count: int) -> None:
         """As the engine does it, in so far as it matters here."""
-        self.ahead.discard()
-        stretch = self.sender.next_stretch(count)
+        self.prepared.discard()
+        seq_range = self.sender.next_range(count)
         self.sender.stamp_constants(self.channel.capacity)
-        numbers, stamps = np.arange(stretch.first_seq, stretch.first_seq + count), self.channel.stamps
+        numbers, stamps = np.arange(seq_range.first_seq, seq_range.first_seq + count), self.channel.stamps
         sent_ns = time.monotonic_ns()
         intended_ns = self.sender.pacer.due_ns(numbers) + T0_NS
         stamps["seq"][:count], stamps["intended_ns"][:count], stamps["sent_ns"][:count] = numbers, intended_ns, sent_ns
         self.rows += [(int(seq), int(due_ns), sent_ns) for seq, due_ns in zip(numbers, intended_ns, strict=True)]
-        self.sender.mark_sent(stretch, sent_ns)
-        self.sender.send(stretch.first_seq, count)
+        self.sender.mark_sent(seq_range, sent_ns)
+        self.sender.send(seq_range.first_seq, count)
 
 
 DEEDS = ("send", "send", "send", "book", "grant", "ordinary", "drop")
@@ -95,94 +95,94 @@ def test_every_message_leaves_once_in_order_and_not_before_its_time(
         before, allowed = len(bench.channel.taken), bench.channel.room()
         match deed:
             case "send":
-                next_ns = bench.ahead.send(now_ns)
+                next_ns = bench.prepared.send(now_ns)
                 assert next_ns == 0 or next_ns == T0_NS + len(bench.channel.taken) * MS
                 assert len(bench.channel.taken) - before <= allowed
             case "ordinary" if due > before and allowed > 0:
                 bench.send_ordinarily(min(due - before, allowed))
             case "drop":
-                bench.ahead.discard()
+                bench.prepared.discard()
             case "grant":
                 bench.grant(room)
             case _:
-                bench.ahead.commit()
+                bench.prepared.commit()
                 assert bench.sender.next_seq == bench.sender.sent == bench.sender.in_flight == len(bench.channel.taken)
         assert len(bench.channel.taken) <= max(due, before)
-    bench.ahead.discard()
+    bench.prepared.discard()
     stamps = bench.channel.taken
     assert [stamp[:5] for stamp in stamps] == [
         (0xC501, number, TAG, seq, T0_NS + seq * MS) for seq in range(len(stamps))
     ]  # fmt: skip
     assert bench.rows == [stamp[3:] for stamp in stamps]
     assert bench.sender.in_flight == len(stamps)
-    landed = [bench.sender.settled(range(seq, seq + 1)) for seq in range(len(stamps))]
+    landed = [bench.sender.settle(range(seq, seq + 1)) for seq in range(len(stamps))]
     assert [one.sent_ns for one in landed if one is not None] == [stamp[5] for stamp in stamps]
 
 
 def test_what_is_prepared_leaves_alone_or_together_with_what_is_late() -> None:
     bench = Bench()
-    assert bench.ahead.send(T0_NS) == T0_NS + MS
-    assert bench.ahead.send(T0_NS + 3 * MS) == T0_NS + 4 * MS
+    assert bench.prepared.send(T0_NS) == T0_NS + MS
+    assert bench.prepared.send(T0_NS + 3 * MS) == T0_NS + 4 * MS
     assert [stamp[3] for stamp in bench.channel.taken] == [0, 1, 2, 3]
     assert len({stamp[5] for stamp in bench.channel.taken[1:]}) == 1  # one clock reading a write
     assert bench.channel.written == 4
     assert bench.rows == []  # they are told together
-    assert bench.ahead.send(T0_NS + (MOST - 1) * MS) == T0_NS + MOST * MS
-    assert bench.ahead.used_up
-    assert bench.ahead.renew(T0_NS + (MOST - 1) * MS)
-    assert [row[0] for row in bench.rows] == list(range(MOST))
+    assert bench.prepared.send(T0_NS + (MAX_PREPARED - 1) * MS) == T0_NS + MAX_PREPARED * MS
+    assert bench.prepared.used_up
+    assert bench.prepared.renew(T0_NS + (MAX_PREPARED - 1) * MS)
+    assert [row[0] for row in bench.rows] == list(range(MAX_PREPARED))
 
 
 def test_connections_of_one_rate_prepare_at_different_times() -> None:
     ends = Counter()
     for bench in (Bench(number=number) for number in range(100)):
-        bench.ahead.renew(T0_NS)
-        while not bench.ahead.used_up:
-            next_ns = bench.ahead.send(T0_NS + len(bench.channel.taken) * MS)
-        ends[(next_ns - T0_NS) // MS % MOST] += 1
+        bench.prepared.renew(T0_NS)
+        while not bench.prepared.used_up:
+            next_ns = bench.prepared.send(T0_NS + len(bench.channel.taken) * MS)
+        ends[(next_ns - T0_NS) // MS % MAX_PREPARED] += 1
     assert max(ends.values()) <= 3
 
 
 def test_leave_that_was_taken_back_is_asked_for_again() -> None:
     bench = Bench()
-    bench.ahead.send(T0_NS)
+    bench.prepared.send(T0_NS)
     bench.grant(0)
-    assert bench.ahead.send(T0_NS + MS) == 0
+    assert bench.prepared.send(T0_NS + MS) == 0
     bench.grant(1)
-    assert bench.ahead.send(T0_NS + 2 * MS) == T0_NS + 2 * MS  # only one of the two that are due
+    assert bench.prepared.send(T0_NS + 2 * MS) == T0_NS + 2 * MS  # only one of the two that are due
     assert [stamp[3] for stamp in bench.channel.taken] == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("rate", "total", "room"),
     [
-        (1000 * FEWEST, 300, 300),  # a batch is due each time
-        ((FEWEST - 1) * 1e9 / LONGEST_NS, 300, 300),  # it would be recorded too late
-        (1000, FEWEST - 1, 300),  # too few are left
-        (1000, 300, FEWEST - 1),  # too few may leave
+        (1000 * MIN_PREPARED, 300, 300),  # a batch is due each time
+        ((MIN_PREPARED - 1) * 1e9 / MAX_SPAN_NS, 300, 300),  # it would be recorded too late
+        (1000, MIN_PREPARED - 1, 300),  # too few are left
+        (1000, 300, MIN_PREPARED - 1),  # too few may leave
     ],
 )
 def test_what_preparing_does_not_help_takes_the_ordinary_way(rate: float, total: int, room: int) -> None:
     bench = Bench(rate=rate, total=total)
     bench.grant(room)
-    assert bench.ahead.send(T0_NS) == 0
+    assert bench.prepared.send(T0_NS) == 0
     assert bench.channel.taken == []
 
 
 def test_the_last_message_of_a_schedule_has_none_behind_it() -> None:
-    bench = Bench(total=FEWEST)
-    for seq in range(FEWEST):
-        assert bench.ahead.send(T0_NS + seq * MS) == (T0_NS + (seq + 1) * MS if seq < FEWEST - 1 else 0)
-    bench.ahead.commit()
+    bench = Bench(total=MIN_PREPARED)
+    for seq in range(MIN_PREPARED):
+        assert bench.prepared.send(T0_NS + seq * MS) == (T0_NS + (seq + 1) * MS if seq < MIN_PREPARED - 1 else 0)
+    bench.prepared.commit()
     assert bench.sender.exhausted
-    assert len(bench.rows) == FEWEST
+    assert len(bench.rows) == MIN_PREPARED
 
 
 def test_messages_wait_no_longer_in_a_closed_connection() -> None:
     bench = Bench()
-    bench.ahead.send(T0_NS)
+    bench.prepared.send(T0_NS)
     bench.channel.closed = "gone"
-    assert bench.ahead.send(T0_NS + MS) == 0
+    assert bench.prepared.send(T0_NS + MS) == 0
     assert len(bench.channel.taken) == 1
 
 
@@ -196,7 +196,7 @@ def _connected(protocol: str, settle: Settle) -> Iterator[tuple[Any, socket.sock
     make: Any = driver_of(protocol, "sender")
     with listen() as listener:
         channel = make(f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}", group)
-        client, end = prepared(listener.accept()[0]), ENDS[protocol](SIZE, source=False)
+        client, end = prepared(listener.accept()[0]), NULL_SERVERS[protocol](SIZE, source=False)
     with client:
         deadline_s = time.monotonic() + 10
         while not channel.ready or not channel.room():
@@ -223,9 +223,9 @@ def _fill_bodies(channel: Any, first: int, count: int) -> None:
         channel.bodies[row] = np.frombuffer(struct.pack(">I", first + row) * (SIZE // 4), np.uint8)
 
 
-SPOKEN = [(protocol, Settle.AT_MOST_ONCE) for protocol in sorted(ENDS)] + [
+SPOKEN = [(protocol, Settle.AT_MOST_ONCE) for protocol in sorted(NULL_SERVERS)] + [
     (protocol, Settle.AT_LEAST_ONCE)
-    for protocol in sorted(ENDS)
+    for protocol in sorted(NULL_SERVERS)
     if protocol != "amqp091"  # whose null end confirms nothing; its messages carry no numbers
 ]
 
@@ -244,7 +244,7 @@ def test_prepared_messages_are_the_bytes_that_batches_are(protocol: str, settle:
                     octets += (length := len(frames) // count) * leave
                     for row in range(leave):
                         assert channel.write(frames[row * length : (row + 1) * length])
-                    channel.departed(first, [1] * leave)
+                    channel.mark_prepared_sent(first, [1] * leave)
                 else:
                     _fill_bodies(channel, first, leave)
                     assert channel.send(first, leave)
@@ -253,7 +253,7 @@ def test_prepared_messages_are_the_bytes_that_batches_are(protocol: str, settle:
     assert spoken[0] == spoken[1]
 
 
-@pytest.mark.parametrize("protocol", sorted(ENDS))
+@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
 def test_what_a_full_socket_does_not_take_follows_later(protocol: str) -> None:
     with _connected(protocol, Settle.AT_MOST_ONCE) as (channel, client):
         sent = 0
@@ -264,7 +264,7 @@ def test_what_a_full_socket_does_not_take_follows_later(protocol: str) -> None:
             frames = channel.prepare(64)
             left = channel.write(frames)
             expected += bytes(frames)
-            channel.departed(sent, [1] * 64)
+            channel.mark_prepared_sent(sent, [1] * 64)
             sent += 64
             assert sent < 10**6
         assert channel.room() == 0 or channel.flush()  # the kernel may have moved some of it on by now
@@ -281,7 +281,7 @@ def test_a_broken_connection_is_found_by_writing_and_told_by_reading() -> None:
         client.close()
         deadline_s = time.monotonic() + 10
         while channel.write(channel.prepare(1)):
-            channel.departed(0, [1])
+            channel.mark_prepared_sent(0, [1])
             assert time.monotonic() < deadline_s
         assert channel.room() == 0
         while channel.closed is None:

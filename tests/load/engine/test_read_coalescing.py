@@ -3,16 +3,24 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.load.engine.read_coalescing import FEW, LEAST_NS, MOST_NS, PERIOD_NS, SHARE, WINDOW_SHARE, ReadCoalescer
+from crescendo.load.engine.read_coalescing import (
+    ENOUGH_MESSAGES,
+    LATENCY_SHARE,
+    MAX_PAUSE_NS,
+    MIN_PAUSE_NS,
+    PERIOD_NS,
+    WINDOW_SHARE,
+    ReadCoalescer,
+)
 
 AMPLE = 100_000
 NOW_NS = 10**12
-LOOKS = st.lists(st.tuples(st.integers(0, 2 * FEW), st.integers(-(10**9), 10**10)), max_size=8)
+LOOKS = st.lists(st.tuples(st.integers(0, 2 * ENOUGH_MESSAGES), st.integers(-(10**9), 10**10)), max_size=8)
 
 
 def at_a_pace(messages: int, period_ns: int, window: int = AMPLE) -> ReadCoalescer:
     """It has seen so many messages within a period that ended now."""
-    some = ReadCoalescer(unhurried=True)
+    some = ReadCoalescer(unpaced=True)
     some.pause_s(NOW_NS - period_ns, window)
     some.add(messages, 0)
     some.pause_s(NOW_NS, window)
@@ -26,23 +34,23 @@ def test_a_pause_is_a_small_share_of_what_messages_and_the_window_take_anyway(
     pace: int, looks: list[tuple[int, int]], period_ns: int, since_ns: int, window: int
 ) -> None:
     some = at_a_pace(pace, period_ns, window)
-    for messages, took_ns in looks:
-        some.add(messages, took_ns)
+    for messages, latency_ns in looks:
+        some.add(messages, latency_ns)
     pause_ns = some.pause_s(NOW_NS + since_ns, window) * 1e9
-    messages, took_ns = sum(count for count, _ in looks), looks[-1][1] if looks else 0
+    messages, latency_ns = sum(count for count, _ in looks), looks[-1][1] if looks else 0
     if pause_ns:
-        enough = min(FEW, window // WINDOW_SHARE)
+        enough = min(ENOUGH_MESSAGES, window // WINDOW_SHARE)
         assert 0 < messages < enough
-        assert pause_ns * 1.001 >= LEAST_NS
-        assert pause_ns <= min(took_ns / SHARE, MOST_NS) * 1.001
+        assert pause_ns * 1.001 >= MIN_PAUSE_NS
+        assert pause_ns <= min(latency_ns / LATENCY_SHARE, MAX_PAUSE_NS) * 1.001
         assert pause_ns * pace / period_ns <= enough * 1.001, "at their pace no more of the window than that fills"
     assert some.pause_s(NOW_NS + since_ns, window) == 0, "what came was before the last pause"
 
 
 def test_few_messages_of_a_busy_system_are_worth_a_pause() -> None:
     some = at_a_pace(4000, PERIOD_NS)  # one every 5 us
-    some.add(FEW // 2, 10**9)
-    assert round(some.pause_s(NOW_NS + 50_000, AMPLE) * 1e9) == FEW // 2 * 5_000
+    some.add(ENOUGH_MESSAGES // 2, 10**9)
+    assert round(some.pause_s(NOW_NS + 50_000, AMPLE) * 1e9) == ENOUGH_MESSAGES // 2 * 5_000
 
 
 def test_one_look_that_brings_little_by_chance_is_not_taken_for_the_pace() -> None:
@@ -58,6 +66,6 @@ def test_a_system_with_a_small_window_is_not_kept_waiting() -> None:
 
 
 def test_whoever_paces_never_waits() -> None:
-    some = ReadCoalescer(unhurried=False)
+    some = ReadCoalescer(unpaced=False)
     some.add(1, 10**10)
     assert some.pause_s(NOW_NS, AMPLE) == 0

@@ -103,28 +103,28 @@ def test_what_is_put_aside_becomes_the_rows_it_would_have_been(
 ) -> None:
     """At full speed and at another, by the same engine: only that one takes several reads together."""
     rows = []
-    for unhurried in (True, False):
-        log, tally = FakeLog(), ReceiverCounts(5)
-        intake = ReceivedRows(log, TAG, unhurried=unhurried)
+    for unpaced in (True, False):
+        log, counts = FakeLog(), ReceiverCounts(5)
+        intake = ReceivedRows(log, TAG, unpaced=unpaced)
         for read_ns, (content, redelivered, size) in enumerate(reads, 10**6):
             payloads = [
                 payload(sender, seq, tag=TAG + (kind == "stray"), magic=0xC501 + (kind == "corrupt"), size=size)
                 for kind, sender, seq in content
             ]
-            intake.take(tally, batch(payloads, redelivered=redelivered), read_ns)
-        intake.catch_up(tally)
-        assert intake.behind == 0
-        assert tally.arrivals == tally.batched == sum(len(content) for content, _, _ in reads)
+            intake.take(counts, batch(payloads, redelivered=redelivered), read_ns)
+        intake.flush_deferred(counts)
+        assert intake.deferred == 0
+        assert counts.arrivals == counts.batched == sum(len(content) for content, _, _ in reads)
         rows.append(log.rows.get(RECEIVED, []))
     assert rows[0] == rows[1]
 
 
 def test_many_small_reads_are_few_appends_and_keep_their_times() -> None:
-    log, tally = CountingLog(), ReceiverCounts(5)
-    intake = ReceivedRows(log, TAG, unhurried=True)
+    log, counts = CountingLog(), ReceiverCounts(5)
+    intake = ReceivedRows(log, TAG, unpaced=True)
     for read in range(200):
-        intake.take(tally, batch([payload(3, 60 * read + n) for n in range(60)]), 10**6 + read)
-    intake.catch_up(tally)
+        intake.take(counts, batch([payload(3, 60 * read + n) for n in range(60)]), 10**6 + read)
+    intake.flush_deferred(counts)
     rows = log.rows[RECEIVED]
     assert [(row[2], row[5], row[6]) for row in rows] == [(n, 10**6 + n // 60, n) for n in range(12_000)]
     assert log.appends <= 8

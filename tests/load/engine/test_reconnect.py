@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from crescendo.load.engine.reconnect import (
-    FIRST_PAUSE_NS,
-    GREETING_NS,
-    LONGEST_PAUSE_NS,
+    FIRST_BACKOFF_NS,
+    HANDSHAKE_TIMEOUT_NS,
+    MAX_BACKOFF_NS,
     ConnectionChange,
     DialPool,
     ReconnectingChannel,
@@ -101,7 +101,7 @@ def test_pauses_grow_up_to_a_limit_and_every_address_has_its_turn() -> None:
     assert [attempt for attempt, _ in tries] == list(range(1, len(tries) + 1))
     gaps_ns = [after - before for (_, before), (_, after) in itertools.pairwise(tries)]
     for number, gap_ns in enumerate(gaps_ns, 2):
-        longest_ns = min(FIRST_PAUSE_NS << (number - 1), LONGEST_PAUSE_NS)
+        longest_ns = min(FIRST_BACKOFF_NS << (number - 1), MAX_BACKOFF_NS)
         assert longest_ns / 2 <= gap_ns <= longest_ns + 20 * MS
     assert len(set(gaps_ns[-10:])) > 1, "many connections must not knock in step"
     assert not line.lost
@@ -110,6 +110,6 @@ def test_pauses_grow_up_to_a_limit_and_every_address_has_its_turn() -> None:
 def test_who_answers_and_then_says_nothing_is_given_up() -> None:
     silent = channel(ready=False)
     line = ReconnectingChannel(channel(closed="gone"), lambda _: silent)
-    changes(line, GREETING_NS + 500 * MS, step_ns=50 * MS)
+    changes(line, HANDSHAKE_TIMEOUT_NS + 500 * MS, step_ns=50 * MS)
     assert silent.goodbyes >= 1
     assert not line.lost

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.load.assignment import Quota
-from crescendo.load.engine.in_flight import Stretch
-from crescendo.load.engine.sender import PATIENCE_NS, Sender
+from crescendo.load.engine.in_flight import SeqRange
+from crescendo.load.engine.sender import MAX_CREDIT_WAIT_NS, Sender
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
 from load_fakes import FakeSendChannel
@@ -29,21 +29,21 @@ def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int
     for count, breaks, first, last in steps:
         due = sender.due(99 * MS)
         if count and due:
-            stretch = sender.next_stretch(min(count, due))
-            for seq in range(stretch.first_seq, stretch.first_seq + stretch.length):
+            seq_range = sender.next_range(min(count, due))
+            for seq in range(seq_range.first_seq, seq_range.first_seq + seq_range.length):
                 attempts[seq] += 1
-                assert stretch.attempt == attempts[seq]
+                assert seq_range.attempt == attempts[seq]
                 assert seq not in unsettled | settled
                 unsettled.add(seq)
-            sender.mark_sent(stretch, 5)
+            sender.mark_sent(seq_range, 5)
         found = {seq for seq in unsettled if first <= seq <= last}
         before = sender.in_flight
-        sender.settled(range(first, last + 1))
+        sender.settle(range(first, last + 1))
         assert before - sender.in_flight == len(found)
         unsettled -= found
         settled |= found
         if breaks:
-            assert sender.interrupted() == len(unsettled)
+            assert sender.requeue_unsettled() == len(unsettled)
             unsettled.clear()
         assert sender.in_flight == len(unsettled)
         assert sender.due(99 * MS) == 100 - len(settled) - len(unsettled)
@@ -52,46 +52,46 @@ def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int
 
 def test_what_is_sent_again_keeps_the_time_of_its_first_attempt() -> None:
     sender = a_sender()
-    sender.mark_sent(sender.next_stretch(10), 111)
-    sender.settled(range(2, 5))
-    sender.interrupted()
-    again = [sender.next_stretch(100), sender.next_stretch(100)]
-    assert again == [Stretch(0, 2, 2, 111), Stretch(5, 5, 2, 111)]
+    sender.mark_sent(sender.next_range(10), 111)
+    sender.settle(range(2, 5))
+    sender.requeue_unsettled()
+    again = [sender.next_range(100), sender.next_range(100)]
+    assert again == [SeqRange(0, 2, 2, 111), SeqRange(5, 5, 2, 111)]
     sender.mark_sent(again[0], 222)
-    sender.interrupted()
-    assert sender.next_stretch(100) == Stretch(0, 2, 3, 111)
+    sender.requeue_unsettled()
+    assert sender.next_range(100) == SeqRange(0, 2, 3, 111)
 
 
 def test_a_full_buffer_sheds_the_newest() -> None:
     sender = a_sender(buffer=5)
-    assert sender.cut_to_buffer(9 * MS, room=2) == range(7, 10)  # ten are due: two leave, five wait, three do not fit
+    assert sender.shed_overflow(9 * MS, room=2) == range(7, 10)  # ten are due: two leave, five wait, three do not fit
     assert sender.due(9 * MS) == 7
-    assert sender.next_stretch(2) == Stretch(0, 2)
-    assert sender.cut_to_buffer(12 * MS, room=0) == range(10, 13)
-    assert sender.next_stretch(100) == Stretch(2, 5)
-    assert sender.cut_to_buffer(13 * MS, room=0) == range(0)
-    assert sender.next_stretch(100) == Stretch(13, 1)
+    assert sender.next_range(2) == SeqRange(0, 2)
+    assert sender.shed_overflow(12 * MS, room=0) == range(10, 13)
+    assert sender.next_range(100) == SeqRange(2, 5)
+    assert sender.shed_overflow(13 * MS, room=0) == range(0)
+    assert sender.next_range(100) == SeqRange(13, 1)
     assert sender.shed == 6
 
 
 def test_without_a_buffer_nothing_is_shed() -> None:
     sender = a_sender()
-    assert sender.cut_to_buffer(50 * MS, room=0) == range(0)
+    assert sender.shed_overflow(50 * MS, room=0) == range(0)
     assert sender.due(50 * MS) == 51
 
 
 def test_few_messages_wait_for_more_only_while_many_are_under_way_and_not_for_long() -> None:
     sender = a_sender()
     sender.group = Group(rate=0)
-    sender.mark_sent(sender.next_stretch(80), 5 * MS)
-    assert sender.too_few(19, 5 * MS)
-    assert not sender.too_few(20, 5 * MS)
-    assert not sender.too_few(1, 5 * MS + PATIENCE_NS)
-    sender.settled(range(80))
-    assert not sender.too_few(1, 5 * MS), "nothing is under way that would bring more leave"
+    sender.mark_sent(sender.next_range(80), 5 * MS)
+    assert sender.should_wait_for_credit(19, 5 * MS)
+    assert not sender.should_wait_for_credit(20, 5 * MS)
+    assert not sender.should_wait_for_credit(1, 5 * MS + MAX_CREDIT_WAIT_NS)
+    sender.settle(range(80))
+    assert not sender.should_wait_for_credit(1, 5 * MS), "nothing is under way that would bring more leave"
 
 
 def test_whoever_paces_does_not_wait_for_others() -> None:
     sender = a_sender()
-    sender.mark_sent(sender.next_stretch(80), 5 * MS)
-    assert not sender.too_few(1, 5 * MS)
+    sender.mark_sent(sender.next_range(80), 5 * MS)
+    assert not sender.should_wait_for_credit(1, 5 * MS)

@@ -254,7 +254,7 @@ def test_tiers_are_the_times_that_the_brokers_count_and_add_up_to_the_whole(
         spans = {one.action: one for one in sender.take_spans()}
         assert sender.take_spans() == []
     whole = spans.pop("Send")
-    assert {one.of for one in spans.values()} == {1}
+    assert {one.sample_every for one in spans.values()} == {1}
     assert len(whole.duration_ns) == 20
     assert sum(one.duration_ns for one in spans.values()).tolist() == whole.duration_ns.tolist()
     assert all((one.duration_ns >= 0).all() for one in spans.values())
