@@ -1,7 +1,7 @@
-"""How fast can one sender process send when nobody holds it back, in each protocol?
+"""How fast can one sender process send without back-pressure, in each protocol?
 
-The other end is the null sink of `crescendo calibrate`: it does the handshake and then counts bytes. Nothing is
-recorded here, so this is the batch path alone; `crescendo calibrate` has the ceilings with recording.
+The peer is the null sink of `crescendo calibrate`: it does the handshake and then counts bytes. Nothing is recorded
+here, so this is the batch path alone; `crescendo calibrate` has the ceilings with recording.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from crescendo.net.sockets import listen
 SECONDS = 4
 SIZE = 256
 WANTED_RATE = 3_000_000
-_FAREWELL_BYTES = 400
+_MAX_CLOSE_BYTES = 400
 
 
 def _serve(listener: Any, protocol: str) -> NullServerCounts:
@@ -34,12 +34,12 @@ def _once(protocol: str) -> tuple[TrialResult, NullServerCounts]:
 
 def main() -> None:
     print(f"{SIZE} B into a null sink, nothing settled, one sender process, {SECONDS} s each")
-    print("  protocol   messages sent   bytes counted   a message    M msg/s   ÷ wanted   µs CPU   batch share")
+    print("  protocol   messages sent   bytes counted per message    M msg/s   ÷ wanted   µs CPU   batch share")
     for protocol in NULL_SERVERS:
         result, counts = _once(protocol)
-        length, farewell = divmod(counts.octets, result.messages)
-        # The sink counts bytes and knows no messages: only if all arrived is the rest no more than a good-bye.
-        assert farewell < _FAREWELL_BYTES, f"{protocol}: the sink counted something else than was sent"
+        length, close_bytes = divmod(counts.octets, result.messages)
+        # The sink counts only bytes: if every message arrived, the remainder is no more than a close frame.
+        assert close_bytes < _MAX_CLOSE_BYTES, f"{protocol}: the sink counted other bytes than were sent"
         print(
             f"  {protocol:8} {result.messages:>15,} {counts.octets:>15,} {length:>9} B {result.rate / 1e6:>10.2f} "
             f"{result.rate / WANTED_RATE:>9.2f}× {result.cpu_us:>8.3f} {result.batch_share:>13.1%}",

@@ -1,12 +1,12 @@
-"""Do paced messages leave when they are due, and what does the waiting cost?
+"""Are paced messages sent when they are due, and what does pacing cost?
 
 One sender process at 20,000 msg/s in all, over few and over many connections, every message recorded, into a null sink
-that answers the handshake and then reads every few milliseconds and throws away: what is measured is the sender, and
-the machine is otherwise idle. Lateness is the generator's own, as it is reported in a run; CPU is the sender process,
-its recording thread included, from the kernel's accounting.
+that answers the handshake and then reads every few milliseconds and discards: only the sender is measured, on an
+otherwise idle machine. Lateness is the generator's own, as reported in a run; CPU is that of the sender process, its
+recording thread included, from the kernel's accounting.
 
-Beside it stands what the machine itself allows: how late an idle process is woken, and a bare loop that sends as many
-bytes at the same times over as many connections, comes back as often, and knows no protocol, no recording, no control.
+For comparison it shows the limits of the machine: how late an idle process is woken, and a bare loop that sends as many
+bytes at the same times over as many connections, wakes as often, and has no protocol, no recording, no control.
 """
 
 import contextlib
@@ -37,33 +37,33 @@ SECONDS = 30
 SIZE = 256
 CONNECTIONS = (10, 100)
 WANTED = "within 0.1 % of the rate, p50 ≤ 0.2 ms, p99 ≤ 1 ms, ≤ 35 % of a core"
-_NAP_S = 0.005
+_READ_INTERVAL_S = 0.005
 _BUFFER_BYTES = 1 << 20
-_BEAT_S = 3.0
-_SIGNS_OF_LIFE = {
+_HEARTBEAT_S = 3.0
+_HEARTBEATS = {
     "amqp10": bytes.fromhex("0000000802000000"),
     "amqp091": bytes.fromhex("08000000000000ce"),
     "stomp": b"\n",
-    "mqtt": bytes.fromhex("d000"),  # the answer to a ping
+    "mqtt": bytes.fromhex("d000"),  # PINGRESP
 }
 BARE = "bare"
-_WAKE_UPS_NS = 4 * 10**9
+_WAKE_UP_TIME_NS = 4 * 10**9
 TAG = 99
 
 
 def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
-    """Take so many connections and what they send until all are gone; how many bytes that was."""
+    """Accept this many connections and read until all are closed; returns the number of bytes."""
     clients: dict[int, tuple[socket.socket, NullServer | None]] = {}
     buffer = bytearray(_BUFFER_BYTES)
-    octets = left = 0
+    octets = closed = 0
     with select.epoll() as epoll:
         epoll.register(listener, select.EPOLLIN)
-        next_beat_s = time.monotonic() + _BEAT_S
-        while left < connections:
-            time.sleep(_NAP_S)
-            if time.monotonic() > next_beat_s:
-                next_beat_s += _BEAT_S
-                _give_sign_of_life(protocol, clients)
+        next_heartbeat_s = time.monotonic() + _HEARTBEAT_S
+        while closed < connections:
+            time.sleep(_READ_INTERVAL_S)
+            if time.monotonic() > next_heartbeat_s:
+                next_heartbeat_s += _HEARTBEAT_S
+                _send_heartbeats(protocol, clients)
             for number, _ in epoll.poll(1):
                 if number == listener.fileno():
                     client = prepared(listener.accept()[0])
@@ -74,24 +74,24 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
                     epoll.register(client, select.EPOLLIN)
                     continue
                 client, server = clients[number]
-                taken = _take(client, server, buffer)
+                taken = _read(client, server, buffer)
                 octets += taken or 0
                 if taken == 0:
                     epoll.unregister(client)
                     client.close()
-                    left += 1
+                    closed += 1
     return octets
 
 
-def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, NullServer | None]]) -> None:
+def _send_heartbeats(protocol: str, clients: dict[int, tuple[socket.socket, NullServer | None]]) -> None:
     for client, server in clients.values():
         if server is not None and server.begun and client.fileno() >= 0:
             with contextlib.suppress(OSError):
-                client.send(_SIGNS_OF_LIFE[protocol])
+                client.send(_HEARTBEATS[protocol])
 
 
-def _take(client: socket.socket, server: NullServer | None, buffer: bytearray) -> int | None:
-    """Shake hands, or throw away; 0 when the client has left."""
+def _read(client: socket.socket, server: NullServer | None, buffer: bytearray) -> int | None:
+    """Continue the handshake, or discard what arrived; 0 when the client has disconnected."""
     if server is None or server.begun:
         try:
             return client.recv_into(buffer)
@@ -117,7 +117,7 @@ def _send(url: str, group: Group) -> TrialResult:
 
 
 def _send_bare(url: str, group: Group) -> TrialResult:
-    """As little as it takes to be on time."""
+    """The least work that sends on time."""
     tune_for_latency()
     port = urlsplit(url).port or 0
     sockets = [prepared(socket.create_connection(("127.0.0.1", port))) for _ in range(group.senders)]
@@ -139,10 +139,10 @@ def _send_bare(url: str, group: Group) -> TrialResult:
 
 
 def _wake_ups() -> npt.NDArray[np.int64]:
-    """How late a process is woken that has nothing else to do."""
+    """How late an otherwise idle process is woken."""
     tune_for_latency()
     late_ns = []
-    end_ns = time.monotonic_ns() + _WAKE_UPS_NS
+    end_ns = time.monotonic_ns() + _WAKE_UP_TIME_NS
     while (now_ns := time.monotonic_ns()) < end_ns:
         time.sleep(QUANTUM_NS / 1e9)
         late_ns.append(time.monotonic_ns() - now_ns - QUANTUM_NS)
@@ -166,8 +166,8 @@ def _measure(protocol: str, connections: int) -> TrialResult:
     return result
 
 
-def _tell(protocol: str, connections: int, result: TrialResult, bare: TrialResult | None) -> None:
-    rate = result.messages / (result.seconds + 1 / RATE)  # the last message stands for the time up to the next one
+def _print(protocol: str, connections: int, result: TrialResult, bare: TrialResult | None) -> None:
+    rate = result.messages / (result.seconds + 1 / RATE)  # n messages span n intervals
     share = result.cpu_seconds / result.seconds
     p50_ms, p99_ms = ((late_ns or 0) / 1e6 for late_ns in (result.lateness_p50_ns, result.lateness_p99_ns))
     times = "" if bare is None else f", {share / (bare.cpu_seconds / bare.seconds):.1f} times the bare loop's"
@@ -185,9 +185,9 @@ def main() -> None:
     print("  an idle process is woken {:.3f} ms late, p99 {:.3f} ms, p99.9 {:.3f} ms".format(*woken_ms), flush=True)
     for connections in CONNECTIONS:
         bare = _measure(BARE, connections)
-        _tell("(bare)", connections, bare, None)
+        _print("(bare)", connections, bare, None)
         for protocol in NULL_SERVERS:
-            _tell(protocol, connections, _measure(protocol, connections), bare)
+            _print(protocol, connections, _measure(protocol, connections), bare)
     print(f"  wanted: {WANTED}")
 
 

@@ -1,6 +1,6 @@
-"""What is the batch path worth? The same messages through the relay by the batch path and by the scalar path.
+"""How much CPU does the batch path save? The same messages through the relay by the batch and by the scalar path.
 
-Unsettled, one sender and one receiver process, in one run. Other people's clients are in `clients`.
+Unsettled, one sender and one receiver process, in one run. For other clients see `clients`.
 """
 
 from bench.brokers import broker

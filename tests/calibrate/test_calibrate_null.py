@@ -1,4 +1,4 @@
-"""Do null ends behave so that any client takes them for a system, and do they count what really came?"""
+"""Do null servers work with any client, and do they count what was really sent?"""
 
 import struct
 import threading
@@ -27,15 +27,15 @@ UNIT = {
     "amqp091": (8 + 4 + 2 + 1 + 1 + len(NAME) + 1) + (8 + 2 + 2 + 8 + 2) + (8 + SIZE),
     "mqtt": 1 + 2 + 2 + len(NAME) + 1 + SIZE,
 }
-# The others say more or less with each message: STOMP headers by name, AMQP 1.0 values of many widths.
-LEAST_OVERHEAD, MOST_OVERHEAD, FAREWELL = 20, 200, 300
+# The overhead of the others varies: STOMP has named headers, AMQP 1.0 values have several widths.
+MIN_OVERHEAD, MAX_OVERHEAD, CLOSE_BYTES = 20, 200, 300
 
 Serve = Callable[[str, bool], tuple[int, Future[NullServerCounts]]]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """A null end in a thread: its port, and what it will have taken."""
+    """Starts a null server in a thread; returns its port and its future counts."""
     listeners = []
     with ThreadPoolExecutor(1) as pool:
 
@@ -57,9 +57,9 @@ def test_a_sink_counts_the_bytes_of_a_foreign_sender(protocol: str, serve: Serve
     run("sends", protocol, port, COUNT, SIZE)
     octets = counts.result(30).octets
     if protocol in UNIT:
-        assert COUNT * UNIT[protocol] <= octets <= COUNT * UNIT[protocol] + FAREWELL
+        assert COUNT * UNIT[protocol] <= octets <= COUNT * UNIT[protocol] + CLOSE_BYTES
     else:
-        assert COUNT * (SIZE + LEAST_OVERHEAD) <= octets <= COUNT * (SIZE + MOST_OVERHEAD) + FAREWELL
+        assert COUNT * (SIZE + MIN_OVERHEAD) <= octets <= COUNT * (SIZE + MAX_OVERHEAD) + CLOSE_BYTES
 
 
 @pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
@@ -85,9 +85,9 @@ def test_our_senders_and_a_sink_agree_about_every_message(protocol: str, serve: 
     assert result.batch_share == 1.0
     assert result.runs * result.run_length == pytest.approx(20_000)
     assert octets >= 20_000 * SIZE
-    # What is left of whole messages is the farewell; a message more or less would show.
+    # The bytes beyond whole messages are the close frame; one message more or less would show.
     if protocol in UNIT:
-        assert 0 <= octets - 20_000 * UNIT[protocol] < FAREWELL
+        assert 0 <= octets - 20_000 * UNIT[protocol] < CLOSE_BYTES
 
 
 @pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
@@ -112,7 +112,7 @@ def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve
     assert result.batch_share > 0.9
 
 
-def test_a_client_that_leaves_during_the_handshake_is_said_to_have_left(serve: Serve) -> None:
+def test_a_client_that_disconnects_during_the_handshake_is_reported(serve: Serve) -> None:
     port, counts = serve("mqtt", False)
     connect("127.0.0.1", port).close()
     with pytest.raises(PeerError, match="disconnected before the handshake was over"):

@@ -1,4 +1,4 @@
-"""Is every message sent once, again when it must be, or shed and counted?"""
+"""Is every message sent once, resent when it must be, or shed and counted?"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,12 +21,12 @@ def a_sender(**group: object) -> Sender:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 99), st.integers(0, 99)), max_size=40))
-def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int, bool, int, int]]) -> None:
+def test_no_message_is_forgotten_whatever_is_settled_or_lost(steps: list[tuple[int, bool, int, int]]) -> None:
     sender = a_sender()
     attempts = dict.fromkeys(range(100), 0)
     unsettled: set[int] = set()
     settled: set[int] = set()
-    for count, breaks, first, last in steps:
+    for count, disconnects, first, last in steps:
         due = sender.due(99 * MS)
         if count and due:
             seq_range = sender.next_range(min(count, due))
@@ -42,7 +42,7 @@ def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int
         assert before - sender.in_flight == len(found)
         unsettled -= found
         settled |= found
-        if breaks:
+        if disconnects:
             assert sender.requeue_unsettled() == len(unsettled)
             unsettled.clear()
         assert sender.in_flight == len(unsettled)
@@ -50,7 +50,7 @@ def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int
     assert sender.sent == sum(tried > 0 for tried in attempts.values())
 
 
-def test_what_is_sent_again_keeps_the_time_of_its_first_attempt() -> None:
+def test_a_resent_message_keeps_the_time_of_its_first_attempt() -> None:
     sender = a_sender()
     sender.mark_sent(sender.next_range(10), 111)
     sender.settle(range(2, 5))
@@ -64,7 +64,9 @@ def test_what_is_sent_again_keeps_the_time_of_its_first_attempt() -> None:
 
 def test_a_full_buffer_sheds_the_newest() -> None:
     sender = a_sender(buffer=5)
-    assert sender.shed_overflow(9 * MS, room=2) == range(7, 10)  # ten are due: two leave, five wait, three do not fit
+    assert sender.shed_overflow(9 * MS, room=2) == range(
+        7, 10
+    )  # ten are due: two are sent, five wait, three do not fit
     assert sender.due(9 * MS) == 7
     assert sender.next_range(2) == SeqRange(0, 2)
     assert sender.shed_overflow(12 * MS, room=0) == range(10, 13)
@@ -80,7 +82,7 @@ def test_without_a_buffer_nothing_is_shed() -> None:
     assert sender.due(50 * MS) == 51
 
 
-def test_few_messages_wait_for_more_only_while_many_are_under_way_and_not_for_long() -> None:
+def test_a_small_batch_waits_only_while_many_are_in_flight_and_not_for_long() -> None:
     sender = a_sender()
     sender.group = Group(rate=0)
     sender.mark_sent(sender.next_range(80), 5 * MS)
@@ -88,10 +90,10 @@ def test_few_messages_wait_for_more_only_while_many_are_under_way_and_not_for_lo
     assert not sender.should_wait_for_credit(20, 5 * MS)
     assert not sender.should_wait_for_credit(1, 5 * MS + MAX_CREDIT_WAIT_NS)
     sender.settle(range(80))
-    assert not sender.should_wait_for_credit(1, 5 * MS), "nothing is under way that would bring more leave"
+    assert not sender.should_wait_for_credit(1, 5 * MS), "no settlement in flight would free more credit"
 
 
-def test_whoever_paces_does_not_wait_for_others() -> None:
+def test_a_paced_sender_does_not_wait_for_more_credit() -> None:
     sender = a_sender()
     sender.mark_sent(sender.next_range(80), 5 * MS)
     assert not sender.should_wait_for_credit(1, 5 * MS)

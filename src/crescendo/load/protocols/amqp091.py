@@ -214,11 +214,9 @@ class Amqp091Sender(BaseSendChannel, _Link):
         outcomes: list[SettledMessages] = []
         for event in self._events():
             match event:
-                case Confirmed(stretches=stretches, accepted=accepted):
+                case Confirmed(stretches=ranges, accepted=accepted):
                     settlement = Settlement.ACCEPTED if accepted else Settlement.REJECTED
-                    for outcome in self._settled_ranges(
-                        ((first - 1, last - 1) for first, last in stretches), settlement
-                    ):
+                    for outcome in self._settled_ranges(((first - 1, last - 1) for first, last in ranges), settlement):
                         outcomes += self._without_returned(outcome)
                 case Returned(body=body):
                     outcomes += self._release_returned(body)

@@ -202,16 +202,16 @@ class Amqp10Sender(BaseSendChannel, _Link):
         return outcomes
 
     def _add_outcomes(
-        self, outcomes: list[SettledMessages], stretches: list[tuple[int, int]], settlement: Settlement
+        self, outcomes: list[SettledMessages], ranges: list[tuple[int, int]], settlement: Settlement
     ) -> None:
         """Delivery ids are positions modulo 2^32, because this connection has one link and sends in order."""
         sent = self._connection.deliveries_sent
-        if len(stretches) > _SMALL_BATCH:
-            firsts, lasts = np.array(stretches, np.int64).T
+        if len(ranges) > _SMALL_BATCH:
+            firsts, lasts = np.array(ranges, np.int64).T
             if (firsts == lasts).all():
                 outcomes.append(self._settled_positions(sent - ((sent - firsts) & _SERIAL), settlement))
                 return
-        for first, last in stretches:
+        for first, last in ranges:
             position = sent - ((sent - first) & _SERIAL)
             end = position + ((last - first) & _SERIAL)
             seqs = self._sequence_map.latest(position, end)

@@ -35,9 +35,9 @@ class SequenceMap:
         offset = self._sequences[-1] - self._positions[-1]
         return range(first + offset, last + offset + 1)
 
-    def sequences(self, stretches: Iterable[tuple[int, int]]) -> Iterator[range]:
+    def sequences(self, ranges: Iterable[tuple[int, int]]) -> Iterator[range]:
         """The sequence numbers from each first to its last position (inclusive). Unused positions are skipped."""
-        for first, last in stretches:
+        for first, last in ranges:
             yield from self._range_sequences(first, min(last, self.count - 1))
 
     def _range_sequences(self, first: int, last: int) -> Iterator[range]:
@@ -55,13 +55,13 @@ class SequenceMap:
             and int(positions[-1] - positions[0]) == len(positions) - 1
             and (np.diff(positions) == 1).all()
         ):
-            ranges = list(self.sequences(((int(positions[0]), int(positions[-1])),)))
-            if len(ranges) == 1:
-                return ranges[0]
+            found_ranges = list(self.sequences(((int(positions[0]), int(positions[-1])),)))
+            if len(found_ranges) == 1:
+                return found_ranges[0]
         positions = positions[(positions >= 0) & (positions < self.count)]
         begins, sequences = np.array(self._positions, np.int64), np.array(self._sequences, np.int64)
-        stretches = np.searchsorted(begins, positions, "right") - 1
-        found: Int64s = positions + (sequences - begins)[stretches]
+        segments = np.searchsorted(begins, positions, "right") - 1
+        found: Int64s = positions + (sequences - begins)[segments]
         return found
 
     def includes(self, seq: int) -> bool:
