@@ -1,4 +1,4 @@
-"""A system for the length of one measurement, with everything at its default unless that would lose messages."""
+"""A system for the duration of one measurement, with default settings unless those would lose messages."""
 
 import shutil
 import tempfile
@@ -12,12 +12,12 @@ from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 
 SETTINGS: dict[str, dict[str, int]] = {"mosquitto": {"queued": 0, "inflight": 0}}
-"""By default Mosquitto drops what a subscriber is 1,000 messages behind with."""
+"""By default Mosquitto queues 1,000 messages per subscriber and drops the rest."""
 
 
 @contextmanager
 def broker(kind: str, queues: tuple[str, ...] = ()) -> Iterator[RunningInstance]:
-    """Start it, and leave nothing of it behind. Raises ConfigError when it is not installed."""
+    """Start it, and remove every trace of it at the end. Raises ConfigError if it is not installed."""
     system = system_of(kind)
     scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
     try:

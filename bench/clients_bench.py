@@ -1,8 +1,8 @@
-"""What does a message cost the client, ours against the usual Python client of each protocol?
+"""How much CPU does a message cost the client, ours compared with the usual Python client of each protocol?
 
 Both send through the same broker and receive from it, one sender and one receiver process, settled in the same way, in
-turns that swap their order, after one that does not count: brokers in Java are slow at first. CPU is what the kernel
-charged the two client processes, send and receive summed; the median of the turns' ratios is the answer.
+trials that alternate their order, after a warm-up trial: brokers in Java are slow at first. CPU is what the kernel
+charged to the two client processes, send and receive summed; the result is the median of the trials' ratios.
 """
 
 import statistics
@@ -11,20 +11,20 @@ from typing import NamedTuple
 from bench import foreign
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
-from crescendo.calibrate.engine import Effort
+from crescendo.calibrate.engine import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import PROTOCOLS, Group
 
 SIZE = 256
-TURNS = 3
+TRIALS = 3
 OUR_MESSAGES = 200_000
 THEIR_MESSAGES = 20_000
 
 
 class Match(NamedTuple):
-    """A foreign client, the system both go through, and how many times less CPU ours is to take."""
+    """A foreign client, the system both use, and how many times less CPU ours should take."""
 
     client: str
     protocol: str
@@ -42,7 +42,7 @@ MATCHES = (
     Match("stomp.py", "stomp", "activemq", 8),
     Match("stomp.py", "stomp", "artemis", 8),
 )
-Pair = tuple[Effort, Effort]
+Pair = tuple[TrialResult, TrialResult]
 
 
 def _ours(url: str, protocol: str, name: str) -> Pair:
@@ -59,49 +59,50 @@ def _cost(pair: Pair) -> float:
     return pair[0].cpu_us + pair[1].cpu_us
 
 
-def _play(match: Match) -> list[tuple[Pair, Pair]]:
-    names = tuple(f"bench-{side}-{turn}" for side in ("ours", "theirs") for turn in range(TURNS + 1))
-    turns: list[tuple[Pair, Pair]] = []
+def _measure_match(match: Match) -> list[tuple[Pair, Pair]]:
+    names = tuple(f"bench-{side}-{trial}" for side in ("ours", "theirs") for trial in range(TRIALS + 1))
+    trials: list[tuple[Pair, Pair]] = []
     with broker(match.system, names) as instance:
         url = instance.endpoints[PROTOCOLS[match.protocol]]
-        for turn in range(TURNS + 1):
-            ours_name, theirs_name = f"bench-ours-{turn}", f"bench-theirs-{turn}"
-            if turn % 2:
+        for trial in range(TRIALS + 1):
+            ours_name, theirs_name = f"bench-ours-{trial}", f"bench-theirs-{trial}"
+            if trial % 2:
                 theirs = _theirs(url, match.protocol, theirs_name)
                 ours = _ours(url, match.protocol, ours_name)
             else:
                 ours = _ours(url, match.protocol, ours_name)
                 theirs = _theirs(url, match.protocol, theirs_name)
             assert ours[0].messages == ours[1].messages, f"{ours[0].messages:,} sent, {ours[1].messages:,} received"
-            turns.append((ours, theirs))
-    return turns[1:]
+            trials.append((ours, theirs))
+    return trials[1:]
 
 
 def _show(match: Match) -> None:
     print(f"  {match.client} against ours, {match.protocol} through {match.system}", flush=True)
     try:
-        turns = _play(match)
+        trials = _measure_match(match)
     except ConfigError as err:
         print(f"    not measured: {err}")
         return
     for side, name in ((0, "ours"), (1, match.client)):
-        sent, received = sorted((turn[side] for turn in turns), key=_cost)[len(turns) // 2]
+        sent, received = sorted((trial[side] for trial in trials), key=_cost)[len(trials) // 2]
         print(
-            f"    {name:20} {sent.messages:>9,} messages {min(sent.rate, received.rate):>11,.0f} msg/s   µs a message: "
-            f"send {sent.cpu_us:.3f} + receive {received.cpu_us:.3f} = {sent.cpu_us + received.cpu_us:.3f}"
+            f"    {name:20} {sent.messages:>9,} messages {min(sent.rate, received.rate):>11,.0f} msg/s   "
+            f"µs per message: send {sent.cpu_us:.3f} + receive {received.cpu_us:.3f} "
+            f"= {sent.cpu_us + received.cpu_us:.3f}"
         )
         if not side:
             print(
                 f"    {'':20} batch path: send {sent.batch_share:.1%}, receive {received.batch_share:.1%}; mean run: "
                 f"send {sent.run_length:.0f}, receive {received.run_length:.1f} messages"
             )
-    ratios = sorted(_cost(theirs) / _cost(ours) for ours, theirs in turns)
-    print(f"    theirs ÷ ours, turn by turn: {', '.join(f'{ratio:.1f}' for ratio in ratios)}")
+    ratios = sorted(_cost(theirs) / _cost(ours) for ours, theirs in trials)
+    print(f"    theirs ÷ ours, by trial: {', '.join(f'{ratio:.1f}' for ratio in ratios)}")
     print(f"    theirs ÷ ours = {statistics.median(ratios):.1f}×, wanted {match.wanted:g}×", flush=True)
 
 
 def main() -> None:
-    print(f"client CPU per message, {SIZE} B, at least once, one sender and one receiver process, {TURNS} turns each")
+    print(f"client CPU per message, {SIZE} B, at least once, one sender and one receiver process, {TRIALS} trials each")
     for match in MATCHES:
         _show(match)
 

@@ -1,6 +1,6 @@
 """The load engines as child processes, without a control plane: what `make bench` measures.
 
-Each child reports messages, wall time and the CPU the kernel charged it for, threads included.
+Each child reports messages, wall time and the CPU time that the kernel charged to it, all threads included.
 """
 
 import multiprocessing as mp
@@ -11,7 +11,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from crescendo.calibrate.engine import Effort, receive, send
+from crescendo.calibrate.engine import TrialResult, receive, send
 from crescendo.load.assignment import Quota
 from crescendo.model.workload import Group
 from crescendo.record.schema import RECEIVED
@@ -20,12 +20,12 @@ from crescendo.record.writer import Recorder, RowSink
 FORK = mp.get_context("fork")
 TAG = 99
 NO_LIMIT = 2**62
-PATIENCE_S = 120
-_LAST_WAIT_S = 10.0
-"""So long a receiver waits for one more message when the sender is done."""
+TIMEOUT_S = 120
+_IDLE_TIMEOUT_S = 10.0
+"""How long a receiver waits for one more message once the sender is done."""
 
 
-class Off(RowSink):
+class NullSink(RowSink):
     """No recording."""
 
     def append(self, table: str, rows: int, *columns: object) -> None:
@@ -39,8 +39,8 @@ class Off(RowSink):
 
 
 @dataclass
-class Arrivals(RowSink):
-    """A recording, or none, that knows how many messages have arrived."""
+class CountingSink(RowSink):
+    """Counts received messages and passes all rows on to a log."""
 
     log: Any
     messages: int = 0
@@ -55,15 +55,15 @@ class Arrivals(RowSink):
 
 
 class Child:
-    """A function in a process of its own; what it returns, or why it could not."""
+    """Runs a function in a process of its own; hands over its result or its exception."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._results: Any = FORK.Queue()
         self._process = FORK.Process(target=self._run, args=(function, *arguments), daemon=True)
         self._process.start()
 
-    def result(self, patience_s: float = PATIENCE_S) -> Any:
-        result = self._results.get(timeout=patience_s)
+    def result(self, timeout_s: float = TIMEOUT_S) -> Any:
+        result = self._results.get(timeout=timeout_s)
         self._process.join()
         if isinstance(result, Exception):
             raise result
@@ -82,41 +82,41 @@ class Child:
 
 def through(
     url: str, group: Group, quota: Quota, *, record: Path | None = None, batching: bool = True
-) -> tuple[Effort, Effort]:
-    """Send through a system and receive everything; both sides' effort."""
+) -> tuple[TrialResult, TrialResult]:
+    """Send through a system and receive everything; returns the results of sender and receiver."""
     ready = FORK.Event()
-    owed = FORK.Value("q", NO_LIMIT)
-    receiver = Child(_receive, url, group, record, batching, ready, owed)
+    expected = FORK.Value("q", NO_LIMIT)
+    receiver = Child(_receive, url, group, record, batching, ready, expected)
     while not ready.wait(0.1) and receiver.running:
-        pass  # one that has ended tells its reason below
+        pass  # a receiver that has failed raises below
     if not ready.is_set():
         receiver.result()
     sender = Child(_send, url, group, quota, record, batching)
-    sent: Effort = sender.result()
-    owed.value = sent.messages
-    received: Effort = receiver.result()
+    sent: TrialResult = sender.result()
+    expected.value = sent.messages
+    received: TrialResult = receiver.result()
     return sent, received
 
 
-def _send(url: str, group: Group, quota: Quota, record: Path | None, batching: bool) -> Effort:
-    log: Any = Recorder(record, "sender-0") if record else Off()
+def _send(url: str, group: Group, quota: Quota, record: Path | None, batching: bool) -> TrialResult:
+    log: Any = Recorder(record, "sender-0") if record else NullSink()
     try:
         return send(url, group, quota, tag=TAG, log=log, batching=batching)
     finally:
         log.close()
 
 
-def _receive(url: str, group: Group, record: Path | None, batching: bool, ready: Event, owed: Any) -> Effort:
-    log: Any = Recorder(record, "receiver-0") if record else Off()
-    arrivals = Arrivals(log)
-    grown: list[float] = [0, 0.0]  # messages, and when there were last more of them
+def _receive(url: str, group: Group, record: Path | None, batching: bool, ready: Event, expected: Any) -> TrialResult:
+    log: Any = Recorder(record, "receiver-0") if record else NullSink()
+    sink = CountingSink(log)
+    progress: list[float] = [0, 0.0]  # messages, and when the last of them arrived
 
     def stop(_elapsed: float) -> bool:
-        if arrivals.messages > grown[0] or owed.value == NO_LIMIT:
-            grown[:] = arrivals.messages, time.monotonic()
-        return arrivals.messages >= owed.value or time.monotonic() - grown[1] > _LAST_WAIT_S
+        if sink.messages > progress[0] or expected.value == NO_LIMIT:
+            progress[:] = sink.messages, time.monotonic()
+        return sink.messages >= expected.value or time.monotonic() - progress[1] > _IDLE_TIMEOUT_S
 
     try:
-        return receive(url, group, tag=TAG, stop=stop, on_ready=ready.set, log=arrivals, batching=batching)
+        return receive(url, group, tag=TAG, stop=stop, on_ready=ready.set, log=sink, batching=batching)
     finally:
         log.close()

@@ -1,8 +1,8 @@
-"""Clients that others wrote, as senders and receivers of a number of messages: what ours are compared with.
+"""Third-party clients, as senders and receivers of a number of messages, to compare ours with.
 
-Each is used as its authors would have it used for throughput: many messages on their way at a time, nothing waited for
-one by one. Settled as ours are: AMQP 1.0 unsettled and accepted, publisher confirms with acknowledgements of many,
-QoS 1, a receipt for every message with cumulative acknowledgements.
+Each is used as its authors recommend for throughput: many messages in flight, no waiting for single ones. They settle
+as ours do: AMQP 1.0 unsettled and accepted, publisher confirms with cumulative acknowledgements, QoS 1, a receipt for
+every message with cumulative acknowledgements.
 """
 
 import threading
@@ -19,16 +19,16 @@ from proton.reactor import Container
 
 import stomp
 from bench.engines import FORK, Child
-from crescendo.calibrate.engine import Effort, cpu_seconds
+from crescendo.calibrate.engine import TrialResult, cpu_seconds
 
 PREFETCH = 4000
 WINDOW = 4000
 ACK_EVERY = 256
-_DONE_S = 100.0
+_TIMEOUT_S = 100.0
 
 
 class Job(NamedTuple):
-    """So many messages of this size by one name at one URL."""
+    """A number of messages of one size, to one destination at one URL."""
 
     url: str
     name: str
@@ -68,7 +68,7 @@ class ProtonReceiver(MessagingHandler):
         super().__init__(prefetch=PREFETCH)
         self._job = job
         self._ready = ready
-        self._left = job.messages
+        self._remaining = job.messages
 
     def on_start(self, event: Any) -> None:
         event.container.create_receiver(f"{self._job.url}/{self._job.name}")
@@ -77,8 +77,8 @@ class ProtonReceiver(MessagingHandler):
         self._ready()
 
     def on_message(self, event: Any) -> None:
-        self._left -= 1
-        if self._left == 0:
+        self._remaining -= 1
+        if self._remaining == 0:
             event.connection.close()
 
 
@@ -97,15 +97,16 @@ class PikaSender:
         self._job = job
         self._sent = self._confirmed = 0
         self._connection = pika.SelectConnection(
-            _pika_parameters(job.url), on_open_callback=lambda connection: connection.channel(on_open_callback=self._on)
+            _pika_parameters(job.url),
+            on_open_callback=lambda connection: connection.channel(on_open_callback=self._on_channel_open),
         )
         self._connection.ioloop.start()
 
-    def _on(self, channel: Any) -> None:
+    def _on_channel_open(self, channel: Any) -> None:
         self._channel = channel
-        channel.queue_declare(self._job.name, passive=True, callback=self._declared)
+        channel.queue_declare(self._job.name, passive=True, callback=self._on_declared)
 
-    def _declared(self, _frame: Any) -> None:
+    def _on_declared(self, _frame: Any) -> None:
         self._channel.confirm_delivery(self._on_confirm, callback=lambda _: self._publish())
 
     def _on_confirm(self, frame: Any) -> None:
@@ -132,18 +133,19 @@ class PikaReceiver:
         self._ready = ready
         self._received = 0
         self._connection = pika.SelectConnection(
-            _pika_parameters(job.url), on_open_callback=lambda connection: connection.channel(on_open_callback=self._on)
+            _pika_parameters(job.url),
+            on_open_callback=lambda connection: connection.channel(on_open_callback=self._on_channel_open),
         )
         self._connection.ioloop.start()
 
-    def _on(self, channel: Any) -> None:
+    def _on_channel_open(self, channel: Any) -> None:
         self._channel = channel
-        channel.queue_declare(self._job.name, durable=True, callback=self._declared)
+        channel.queue_declare(self._job.name, durable=True, callback=self._on_declared)
 
-    def _declared(self, _frame: Any) -> None:
-        self._channel.basic_qos(prefetch_count=PREFETCH, callback=self._qualified)
+    def _on_declared(self, _frame: Any) -> None:
+        self._channel.basic_qos(prefetch_count=PREFETCH, callback=self._on_qos)
 
-    def _qualified(self, _frame: Any) -> None:
+    def _on_qos(self, _frame: Any) -> None:
         self._channel.basic_consume(self._job.name, self._on_message, callback=lambda _: self._ready())
 
     def _on_message(self, channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
@@ -195,17 +197,17 @@ def paho_sends(job: Job) -> None:
     for _ in range(job.messages):
         room.acquire()
         client.publish(job.name, body, qos=1)
-    assert done.wait(_DONE_S), "not everything was acknowledged"
+    assert done.wait(_TIMEOUT_S), "not everything was acknowledged"
     client.disconnect()
     client.loop_stop()
 
 
 def paho_receives(job: Job, ready: Ready) -> None:
-    client, left = _paho(job.url), [job.messages]
+    client, remaining = _paho(job.url), [job.messages]
 
     def on_message(*_: Any) -> None:
-        left[0] -= 1
-        if not left[0]:
+        remaining[0] -= 1
+        if not remaining[0]:
             client.disconnect()
 
     client.on_message = on_message
@@ -215,7 +217,7 @@ def paho_receives(job: Job, ready: Ready) -> None:
 
 
 class _Counter(stomp.ConnectionListener):  # type: ignore[misc]
-    """Counts receipts, or takes messages and acknowledges them."""
+    """Counts receipts, or counts messages and acknowledges them."""
 
     def __init__(self, connection: Any, job: Job, ready: Ready) -> None:
         self._connection = connection
@@ -259,7 +261,7 @@ def stomp_sends(job: Job) -> None:
     for number in range(job.messages):
         counter.room.acquire()
         connection.send(f"/queue/{job.name}", body, receipt=str(number))
-    assert counter.done.wait(_DONE_S), "not everything has a receipt"
+    assert counter.done.wait(_TIMEOUT_S), "not everything has a receipt"
     connection.disconnect()
 
 
@@ -268,7 +270,7 @@ def stomp_receives(job: Job, ready: Ready) -> None:
     prefetch = {"prefetch-count": str(PREFETCH), "activemq.prefetchSize": str(PREFETCH)}
     window = {"consumer-window-size": str(1 << 20)}
     connection.subscribe(f"/queue/{job.name}", "0", "client", headers=prefetch | window, receipt="subscribed")
-    assert counter.done.wait(_DONE_S), "not everything arrived"
+    assert counter.done.wait(_TIMEOUT_S), "not everything arrived"
     connection.disconnect()
 
 
@@ -280,8 +282,8 @@ CLIENTS: dict[str, tuple[Callable[[Job], None], Callable[[Job, Ready], None]]] =
 }
 
 
-def through(protocol: str, job: Job) -> tuple[Effort, Effort]:
-    """Send and receive with the foreign client of a protocol; both sides' effort."""
+def through(protocol: str, job: Job) -> tuple[TrialResult, TrialResult]:
+    """Send and receive with the foreign client of a protocol; returns the results of sender and receiver."""
     sends, receives = CLIENTS[protocol]
     ready = FORK.Event()
     receiver = Child(_timed, lambda: receives(job, ready.set), job.messages)
@@ -293,7 +295,7 @@ def through(protocol: str, job: Job) -> tuple[Effort, Effort]:
     return sender.result(), receiver.result()
 
 
-def _timed(work: Callable[[], None], messages: int) -> Effort:
+def _timed(work: Callable[[], None], messages: int) -> TrialResult:
     before, begun = cpu_seconds(), time.monotonic()
     work()
-    return Effort(messages, time.monotonic() - begun, cpu_seconds() - before, 0.0, messages)
+    return TrialResult(messages, time.monotonic() - begun, cpu_seconds() - before, 0.0, messages)

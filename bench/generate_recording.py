@@ -1,8 +1,8 @@
-"""What would a large run have recorded?
+"""Generates a recording like that of a large run.
 
 Writes a valid, sealed recording of any number of messages with the same writer that peers use: five senders, one
-queue, five receivers, log-normal latencies, settlements in ranges, and as much loss and duplication as asked for.
-Nothing is sent anywhere; the same arguments and seed give the same rows.
+queue, five receivers, log-normal latencies, settlements in ranges, and as much loss and duplication as requested.
+Sends nothing; the same arguments and seed give the same rows.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SIZE = 256
 START_NS = 1_000_000_000_000
 BATCH = 64  # messages that share one send, and therefore one sent_ns
 READ_NS = 50_000  # receivers wake about this often; a batch shares one received_ns
-CHUNK = 250_000  # messages a sender in memory at a time
+CHUNK = 250_000  # messages per sender in memory at a time
 SETTLE_NS = 200_000
 
 
@@ -58,7 +58,7 @@ def generate(out: Path, plan: Plan) -> Manifest:
         for sender in range(SENDERS):
             sent_ns = _send(writers[0], sender, seq, plan.rate, random)
             received_ns = sent_ns[1] + random.lognormal(np.log(300_000), 0.5, seq.size).astype(np.int64)
-            # A queue keeps the order of a sender, so nobody overtakes; readers wake in steps.
+            # A queue keeps the order of a sender's messages; receivers wake in steps.
             received_ns = np.maximum.accumulate(np.maximum(received_ns, clocks[sender]))
             clocks[sender] = received_ns[-1]
             received_ns = -(-received_ns // READ_NS) * READ_NS
@@ -96,7 +96,7 @@ def _send(
 
 
 def _receive(recorder: Recorder, rows: Int64s, arrivals: Int64s) -> None:
-    """Share the deliveries out over the receivers, in the order of their arrival."""
+    """Distribute the deliveries over the receivers, in order of arrival."""
     order = np.argsort(rows[4], kind="stable")
     rows = rows[:, order]
     reader = (rows[1] // BATCH) % RECEIVERS
@@ -147,7 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("out", type=Path, help="the recording to write; must not exist yet")
     parser.add_argument("--messages", type=int, default=10_000_000)
-    parser.add_argument("--rate", type=float, default=Plan.rate, help="messages a second and connection")
+    parser.add_argument("--rate", type=float, default=Plan.rate, help="messages per second and connection")
     parser.add_argument("--lost", type=int, default=0)
     parser.add_argument("--duplicated", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,9 +1,9 @@
-"""How many useful requests a second does MLMQ serve, how quickly, and what does that grow with?
+"""How many useful requests per second does MLMQ serve, how fast, and how does that scale?
 
-The seed's mix of 61 clients without waits on one and two brokers, with batching on and off, and on the seed's six; what
-the database alone gives at the brokers' own mean batch; the response time at the seed's own load, by tiers; and tables
-and a plot over clients, workers, connections and brokers. Useful: not an empty answer. All in one run, durable, on one
-machine for clients, brokers and database together. The seed's figures: 1,673 requests a second, 24 ms median.
+The seed's mix of 61 clients without waits on one and two brokers, with batching on and off, and on the seed's six; the
+rate of the database alone at the brokers' own mean batch; the response time at the seed's own load, by tiers; and
+tables and a plot over clients, workers, connections and brokers. Useful: not an empty answer. All in one run, durable,
+on one machine for clients, brokers and database together. The seed's figures: 1,673 requests per second, 24 ms median.
 
 SECONDS in the environment sets how long each point is measured.
 """
@@ -37,16 +37,16 @@ PLOT = Path("mlmq-growth.html")
 def show(name: str, result: Result) -> None:
     print(
         f"  {name:<28} {result.useful:>8,.0f} useful/s  {result.empty:>6,.0f} empty/s  {result.failed:>4} failed  "
-        f"{result.batch:>5.1f} a statement  send median {result.send_ms:>6.2f} ms ({result.breakup})  "
-        f"CPU µs a useful request: {result.costs}",
+        f"{result.batch:>5.1f} per statement  send median {result.send_ms:>6.2f} ms ({result.breakup})  "
+        f"CPU µs per useful request: {result.costs}",
         flush=True,
     )
 
 
 async def ceiling(url: str, batch: int, connections: int, seconds: float) -> float:
-    """Requests a second without any broker: each connection sends to clients of its own, who take it at once.
+    """Requests per second without any broker: each connection sends to its own clients, which dequeue at once.
 
-    Half of a batch are sends and half dequeues, in one statement, as brokers make them of the mix.
+    Half of a batch are sends and half dequeues, in one statement, as brokers batch the mix.
     """
     pool = await open_pool(url, connections, 30, 30)
     database = Database(pool)
@@ -99,12 +99,12 @@ def response(url: str) -> None:
 
 
 def _response(url: str, count: int) -> None:
-    """At about the seed's load: the pause is found by what a first try gave."""
-    print(f"response time at the seed's {SEED_REQUESTS_PER_S:,} useful requests a second, {count} broker(s)")
+    """At about the seed's load: the pause is adjusted by what the previous try gave."""
+    print(f"response time at the seed's {SEED_REQUESTS_PER_S:,} useful requests per second, {count} broker(s)")
     wait_ms = 61 / SEED_REQUESTS_PER_S * 1e3
     result = measure(url, mix(wait=f"{wait_ms:.3f}ms"), POINT_SECONDS, count)
     for _ in range(3):
-        # Each client's cycle is its pause and what the request takes; only the pause can be set.
+        # Each client's cycle is its pause plus the request's time; only the pause can be set.
         cycle_ms = 1e3 / max(result.useful, 1.0)
         wait_ms = max(wait_ms + 61 * (1e3 / SEED_REQUESTS_PER_S - cycle_ms), 0.001)
         result = measure(url, mix(wait=f"{wait_ms:.3f}ms"), POINT_SECONDS, count)
@@ -112,8 +112,8 @@ def _response(url: str, count: int) -> None:
             break
     show(f"pauses of {wait_ms:.1f} ms", result)
     if result.useful < 0.95 * SEED_REQUESTS_PER_S:
-        print("  this machine does not reach the seed's load now, so this is its response time at its limit")
-    print(f"  median ÷ the seed's {SEED_MEDIAN_MS:g} ms = {result.send_ms / SEED_MEDIAN_MS:.2f}; a fifth is wanted")
+        print("  this machine does not reach the seed's load, so this is its response time at its limit")
+    print(f"  median ÷ the seed's {SEED_MEDIAN_MS:g} ms = {result.send_ms / SEED_MEDIAN_MS:.2f}, wanted 0.20")
 
 
 def growth(url: str) -> None:
@@ -131,7 +131,7 @@ def growth(url: str) -> None:
     }
     points: dict[str, list[tuple[int, Result]]] = {}
     for name, (values, run) in ways.items():
-        print(f"useful requests a second over {name}")
+        print(f"useful requests per second over {name}")
         points[name] = []
         for value in values:
             points[name].append((value, run(value)))
@@ -147,7 +147,7 @@ def plot(points: dict[str, list[tuple[int, Result]]]) -> None:
     for at, (name, found) in enumerate(points.items()):
         trace = Scatter(x=[value for value, _ in found], y=[result.useful for _, result in found], name=name)
         figure.add_trace(trace, row=at // 2 + 1, col=at % 2 + 1)
-    figure.update_layout(title="MLMQ: useful requests a second", showlegend=False)
+    figure.update_layout(title="MLMQ: useful requests per second", showlegend=False)
     figure.update_yaxes(rangemode="tozero")
     figure.write_html(PLOT, include_plotlyjs=True)
     print(f"plot  {PLOT}")

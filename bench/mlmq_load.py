@@ -1,8 +1,8 @@
-"""How are clients of MLMQ's workloads put on brokers for a measurement, and what did they get?
+"""How are MLMQ's workloads run against brokers for a measurement, and what throughput do they reach?
 
 Brokers are processes of their own on one durable embedded PostgreSQL; clients are the workloads themselves, in this
-process. Warm-up is not counted. Nothing is recorded: rows go nowhere, requests are counted. What it cost is the
-kernel's account of all three.
+process. Warm-up is not counted. Nothing is recorded: rows are discarded, requests are counted. CPU costs come from the
+kernel's accounting of all three.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ TIERS = ("network", "receive", "queue", "pool", "database", "send", "wait")
 MIX = (("one-way", 30), ("paired", 16), ("consumer", 10), ("producer", 5))
 
 
-class Nowhere:
-    """A recording that keeps nothing."""
+class DiscardingSink:
+    """A row sink that keeps nothing."""
 
     def append(self, table: str, rows: int, *columns: object) -> None:
         pass
@@ -52,22 +52,22 @@ class Nowhere:
 
 
 def cpu_seconds() -> dict[str, float]:
-    """Of this process, its brokers, and their database's processes."""
+    """CPU seconds of this process, its brokers, and the processes of their database."""
     spent: Counter[str] = Counter()
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            name = "clients" if process == me else "brokers" if "broker" in words else "database"
+            command = process.cmdline()
+            name = "clients" if process == me else "brokers" if "broker" in command else "database"
             spent[name] += sum(process.cpu_times()[:2])
     return spent
 
 
-class Tally(WorkloadRecording):
-    """Counts what was answered since the warm-up was over, and keeps the tiers of sends."""
+class RequestCounter(WorkloadRecording):
+    """Counts the answers since the end of the warm-up, and keeps the tiers of sends."""
 
     def __init__(self) -> None:
-        super().__init__(Nowhere())
+        super().__init__(DiscardingSink())
         self.counting = False
         self.cpu: list[dict[str, float]] = []  # when counting began, and when it ended
         self.counted: Counter[str] = Counter()
@@ -97,15 +97,15 @@ class Tally(WorkloadRecording):
 
 @dataclass(frozen=True)
 class Result:
-    """Requests a second, medians in milliseconds."""
+    """Requests per second, medians in milliseconds."""
 
     useful: float
     empty: float
     failed: int
-    batch: float  # requests a statement
+    batch: float  # requests per statement
     send_ms: float
     tiers_ms: dict[str, float]
-    cpu_us: dict[str, float]  # a useful request
+    cpu_us: dict[str, float]  # per useful request
 
     @property
     def breakup(self) -> str:
@@ -123,7 +123,7 @@ def mix(wait: str = "0s") -> list[dict[str, Any]]:
 
 @contextmanager
 def brokers(url: str, count: int, **settings: int) -> Iterator[list[dict[str, str]]]:
-    """Their addresses and metrics pages."""
+    """Start brokers; yields their addresses and metrics pages."""
     with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch:
         config = Path(scratch) / "broker.yml"
         config.write_text(json.dumps(settings))
@@ -144,29 +144,33 @@ def brokers(url: str, count: int, **settings: int) -> Iterator[list[dict[str, st
 
 
 def measure(url: str, clients: list[dict[str, Any]], seconds: float, count: int = 1, **settings: int) -> Result:
-    """One load on so many brokers."""
-    with brokers(url, count, **settings) as places:
-        tally = Tally()
+    """Run one load on `count` brokers."""
+    with brokers(url, count, **settings) as addresses:
+        counter = RequestCounter()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             took_s = runner.run(
-                _perform([place["url"].removeprefix("mlmq://") for place in places], clients, seconds, tally)
+                _run_workload(
+                    [address["url"].removeprefix("mlmq://") for address in addresses], clients, seconds, counter
+                )
             )
-        requests, statements = map(sum, zip(*(_statements(place["http"]) for place in places), strict=True))
-    sends = list(zip(*tally.sends, strict=True)) or [(0,)] * (1 + len(TIERS))
+        requests, statements = map(sum, zip(*(_statements(address["http"]) for address in addresses), strict=True))
+    sends = list(zip(*counter.sends, strict=True)) or [(0,)] * (1 + len(TIERS))
     medians = [median(column) / 1e6 for column in sends]
-    begun, ended = tally.cpu
+    begun, ended = counter.cpu
     return Result(
-        tally.counted[OK] / took_s,
-        tally.counted[EMPTY] / took_s,
-        sum(n for outcome, n in tally.counted.items() if outcome not in {OK, EMPTY}),
+        counter.counted[OK] / took_s,
+        counter.counted[EMPTY] / took_s,
+        sum(n for outcome, n in counter.counted.items() if outcome not in {OK, EMPTY}),
         requests / max(statements, 1),
         medians[0],
         dict(zip(TIERS, medians[1:], strict=True)),
-        {name: (spent - begun[name]) / max(tally.counted[OK], 1) * 1e6 for name, spent in ended.items()},
+        {name: (spent - begun[name]) / max(counter.counted[OK], 1) * 1e6 for name, spent in ended.items()},
     )
 
 
-async def _perform(places: list[str], clients: list[dict[str, Any]], seconds: float, tally: Tally) -> float:
+async def _run_workload(
+    addresses: list[str], clients: list[dict[str, Any]], seconds: float, counter: RequestCounter
+) -> float:
     document = {
         "name": "bench",
         "system": {"kind": "mlmq"},
@@ -174,21 +178,21 @@ async def _perform(places: list[str], clients: list[dict[str, Any]], seconds: fl
         "phases": {"warmup": f"{WARM_UP_S}s", "measure": f"{seconds}s", "drain": f"{DRAIN_S}s"},
     }
     experiment = experiment_from(document)
-    assignment = workload_assignment("bench", "", 1, places, experiment, 0, (0, 0))
-    group = ClientGroup(client_identities(assignment, experiment), places, 1, experiment, tally)
-    await group.connect()
+    assignment = workload_assignment("bench", "", 1, addresses, experiment, 0, (0, 0))
+    client_group = ClientGroup(client_identities(assignment, experiment), addresses, 1, experiment, counter)
+    await client_group.connect()
     t0_ns = time.monotonic_ns()
     begun_s = t0_ns / 1e9 + WARM_UP_S
 
     def count(now_ns: int) -> None:
-        tally.count(begun_s <= now_ns / 1e9 < begun_s + seconds)
+        counter.count(begun_s <= now_ns / 1e9 < begun_s + seconds)
 
-    await group.run(t0_ns, lambda: False, count)
-    tally.count(False)
-    await group.close()
-    found = group.findings
+    await client_group.run(t0_ns, lambda: False, count)
+    counter.count(False)
+    await client_group.close()
+    found = client_group.findings
     if found.violations or found.unresolved:
-        raise SystemExit(f"the books do not balance: {found.violation_texts} {found.unresolved_texts}")
+        raise SystemExit(f"messages are not conserved: {found.violation_texts} {found.unresolved_texts}")
     return seconds
 
 

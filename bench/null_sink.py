@@ -1,15 +1,15 @@
-"""How fast can one sender process send when nobody holds it back, in each protocol?
+"""How fast can one sender process send without back-pressure, in each protocol?
 
-The other end is the null sink of `crescendo calibrate`: it does the handshake and then counts bytes. Nothing is
-recorded here, so this is the batch path alone; `crescendo calibrate` has the ceilings with recording.
+The peer is the null sink of `crescendo calibrate`: it does the handshake and then counts bytes. Nothing is recorded
+here, so this is the batch path alone; `crescendo calibrate` has the ceilings with recording.
 """
 
 from typing import Any
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.engine import Effort, send, unbounded
-from crescendo.calibrate.null_process import TAG, Taken, serve_one
-from crescendo.calibrate.null_servers import ENDS
+from crescendo.calibrate.engine import TrialResult, send, unpaced_group
+from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
+from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.load.assignment import Quota
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import listen
@@ -17,32 +17,32 @@ from crescendo.net.sockets import listen
 SECONDS = 4
 SIZE = 256
 WANTED_RATE = 3_000_000
-_FAREWELL_BYTES = 400
+_MAX_CLOSE_BYTES = 400
 
 
-def _serve(listener: Any, protocol: str) -> Taken:
-    return serve_one(listener, ENDS[protocol](SIZE, source=False), source=False)
+def _serve(listener: Any, protocol: str) -> NullServerCounts:
+    return serve_one(listener, NULL_SERVERS[protocol](SIZE, source=False), source=False)
 
 
-def _once(protocol: str) -> tuple[Effort, Taken]:
+def _once(protocol: str) -> tuple[TrialResult, NullServerCounts]:
     with listen() as listener:
         sink = Child(_serve, listener, protocol)
         url = f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}"
-        sender = Child(lambda: send(url, unbounded(protocol, SIZE), Quota(NO_LIMIT, SECONDS * 10**9), tag=TAG))
+        sender = Child(lambda: send(url, unpaced_group(protocol, SIZE), Quota(NO_LIMIT, SECONDS * 10**9), tag=TAG))
         return sender.result(), sink.result()
 
 
 def main() -> None:
     print(f"{SIZE} B into a null sink, nothing settled, one sender process, {SECONDS} s each")
-    print("  protocol   messages sent   bytes counted   a message    M msg/s   ÷ wanted   µs CPU   batch share")
-    for protocol in ENDS:
-        effort, taken = _once(protocol)
-        length, farewell = divmod(taken.octets, effort.messages)
-        # The sink counts bytes and knows no messages: only if all arrived is the rest no more than a good-bye.
-        assert farewell < _FAREWELL_BYTES, f"{protocol}: the sink counted something else than was sent"
+    print("  protocol   messages sent   bytes counted per message    M msg/s   ÷ wanted   µs CPU   batch share")
+    for protocol in NULL_SERVERS:
+        result, counts = _once(protocol)
+        length, close_bytes = divmod(counts.octets, result.messages)
+        # The sink counts only bytes: if every message arrived, the remainder is no more than a close frame.
+        assert close_bytes < _MAX_CLOSE_BYTES, f"{protocol}: the sink counted other bytes than were sent"
         print(
-            f"  {protocol:8} {effort.messages:>15,} {taken.octets:>15,} {length:>9} B {effort.rate / 1e6:>10.2f} "
-            f"{effort.rate / WANTED_RATE:>9.2f}× {effort.cpu_us:>8.3f} {effort.batch_share:>13.1%}",
+            f"  {protocol:8} {result.messages:>15,} {counts.octets:>15,} {length:>9} B {result.rate / 1e6:>10.2f} "
+            f"{result.rate / WANTED_RATE:>9.2f}× {result.cpu_us:>8.3f} {result.batch_share:>13.1%}",
             flush=True,
         )
     print(f"  wanted: {WANTED_RATE:,} msg/s in every protocol")

@@ -1,12 +1,12 @@
-"""Do paced messages leave when they are due, and what does the waiting cost?
+"""Are paced messages sent when they are due, and what does pacing cost?
 
 One sender process at 20,000 msg/s in all, over few and over many connections, every message recorded, into a null sink
-that answers the handshake and then reads every few milliseconds and throws away: what is measured is the sender, and
-the machine is otherwise idle. Lateness is the generator's own, as it is reported in a run; CPU is the sender process,
-its recording thread included, from the kernel's accounting.
+that answers the handshake and then reads every few milliseconds and discards: only the sender is measured, on an
+otherwise idle machine. Lateness is the generator's own, as reported in a run; CPU is that of the sender process, its
+recording thread included, from the kernel's accounting.
 
-Beside it stands what the machine itself allows: how late an idle process is woken, and a bare loop that sends as many
-bytes at the same times over as many connections, comes back as often, and knows no protocol, no recording, no control.
+For comparison it shows the limits of the machine: how late an idle process is woken, and a bare loop that sends as many
+bytes at the same times over as many connections, wakes as often, and has no protocol, no recording, no control.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.engine import Effort, cpu_seconds, send
-from crescendo.calibrate.null_servers import ENDS, NullServer
+from crescendo.calibrate.engine import TrialResult, cpu_seconds, send
+from crescendo.calibrate.null_servers import NULL_SERVERS, NullServer
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.sender_engine import QUANTUM_NS
 from crescendo.load.engine.statistics import Distribution
@@ -37,73 +37,76 @@ SECONDS = 30
 SIZE = 256
 CONNECTIONS = (10, 100)
 WANTED = "within 0.1 % of the rate, p50 ≤ 0.2 ms, p99 ≤ 1 ms, ≤ 35 % of a core"
-_NAP_S = 0.005
+_READ_INTERVAL_S = 0.005
 _BUFFER_BYTES = 1 << 20
-_BEAT_S = 3.0
-_SIGNS_OF_LIFE = {
+_HEARTBEAT_S = 3.0
+_HEARTBEATS = {
     "amqp10": bytes.fromhex("0000000802000000"),
     "amqp091": bytes.fromhex("08000000000000ce"),
     "stomp": b"\n",
-    "mqtt": bytes.fromhex("d000"),  # the answer to a ping
+    "mqtt": bytes.fromhex("d000"),  # PINGRESP
 }
 BARE = "bare"
-_WAKE_UPS_NS = 4 * 10**9
+_WAKE_UP_TIME_NS = 4 * 10**9
 TAG = 99
 
 
 def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
-    """Take so many connections and what they send until all are gone; how many bytes that was."""
+    """Accept this many connections and read until all are closed; returns the number of bytes."""
     clients: dict[int, tuple[socket.socket, NullServer | None]] = {}
     buffer = bytearray(_BUFFER_BYTES)
-    octets = left = 0
+    octets = closed = 0
     with select.epoll() as epoll:
         epoll.register(listener, select.EPOLLIN)
-        next_beat_s = time.monotonic() + _BEAT_S
-        while left < connections:
-            time.sleep(_NAP_S)
-            if time.monotonic() > next_beat_s:
-                next_beat_s += _BEAT_S
-                _give_sign_of_life(protocol, clients)
+        next_heartbeat_s = time.monotonic() + _HEARTBEAT_S
+        while closed < connections:
+            time.sleep(_READ_INTERVAL_S)
+            if time.monotonic() > next_heartbeat_s:
+                next_heartbeat_s += _HEARTBEAT_S
+                _send_heartbeats(protocol, clients)
             for number, _ in epoll.poll(1):
                 if number == listener.fileno():
                     client = configure_socket(listener.accept()[0])
-                    clients[client.fileno()] = client, None if protocol == BARE else ENDS[protocol](SIZE, source=False)
+                    clients[client.fileno()] = (
+                        client,
+                        None if protocol == BARE else NULL_SERVERS[protocol](SIZE, source=False),
+                    )
                     epoll.register(client, select.EPOLLIN)
                     continue
-                client, end = clients[number]
-                taken = _take(client, end, buffer)
+                client, server = clients[number]
+                taken = _read(client, server, buffer)
                 octets += taken or 0
                 if taken == 0:
                     epoll.unregister(client)
                     client.close()
-                    left += 1
+                    closed += 1
     return octets
 
 
-def _give_sign_of_life(protocol: str, clients: dict[int, tuple[socket.socket, NullServer | None]]) -> None:
-    for client, end in clients.values():
-        if end is not None and end.begun and client.fileno() >= 0:
+def _send_heartbeats(protocol: str, clients: dict[int, tuple[socket.socket, NullServer | None]]) -> None:
+    for client, server in clients.values():
+        if server is not None and server.begun and client.fileno() >= 0:
             with contextlib.suppress(OSError):
-                client.send(_SIGNS_OF_LIFE[protocol])
+                client.send(_HEARTBEATS[protocol])
 
 
-def _take(client: socket.socket, end: NullServer | None, buffer: bytearray) -> int | None:
-    """Shake hands, or throw away; 0 when the client has left."""
-    if end is None or end.begun:
+def _read(client: socket.socket, server: NullServer | None, buffer: bytearray) -> int | None:
+    """Continue the handshake, or discard what arrived; 0 when the client has disconnected."""
+    if server is None or server.begun:
         try:
             return client.recv_into(buffer)
         except BlockingIOError:
             return None
         except OSError:
             return 0
-    taken = fill(client, end.receive_buffer())
+    taken = fill(client, server.receive_buffer())
     if taken:
-        end.received(taken)
-        flush(client, end.outgoing)
+        server.received(taken)
+        flush(client, server.outgoing)
     return taken
 
 
-def _send(url: str, group: Group) -> Effort:
+def _send(url: str, group: Group) -> TrialResult:
     tune_for_latency()
     quota = Quota(int(group.rate * SECONDS), NO_LIMIT)
     with (
@@ -113,8 +116,8 @@ def _send(url: str, group: Group) -> Effort:
         return send(url, group, quota, tag=TAG, log=recorder)
 
 
-def _send_bare(url: str, group: Group) -> Effort:
-    """As little as it takes to be on time."""
+def _send_bare(url: str, group: Group) -> TrialResult:
+    """The least work that sends on time."""
     tune_for_latency()
     port = urlsplit(url).port or 0
     sockets = [configure_socket(socket.create_connection(("127.0.0.1", port))) for _ in range(group.senders)]
@@ -132,23 +135,23 @@ def _send_bare(url: str, group: Group) -> Effort:
     seconds, cpu = (time.monotonic_ns() - begun_ns) / 1e9, cpu_seconds() - cpu
     for one in sockets:
         one.close()
-    return Effort(sent, seconds, cpu, 0.0, sent, lateness.overall(50), lateness.overall(99))
+    return TrialResult(sent, seconds, cpu, 0.0, sent, lateness.overall(50), lateness.overall(99))
 
 
 def _wake_ups() -> npt.NDArray[np.int64]:
-    """How late a process is woken that has nothing else to do."""
+    """How late an otherwise idle process is woken."""
     tune_for_latency()
     late_ns = []
-    end_ns = time.monotonic_ns() + _WAKE_UPS_NS
+    end_ns = time.monotonic_ns() + _WAKE_UP_TIME_NS
     while (now_ns := time.monotonic_ns()) < end_ns:
         time.sleep(QUANTUM_NS / 1e9)
         late_ns.append(time.monotonic_ns() - now_ns - QUANTUM_NS)
     return np.array(late_ns)
 
 
-def _measure(protocol: str, connections: int) -> Effort:
+def _measure(protocol: str, connections: int) -> TrialResult:
     group = Group(
-        protocol=next(iter(ENDS)) if protocol == BARE else protocol,
+        protocol=next(iter(NULL_SERVERS)) if protocol == BARE else protocol,
         size=PayloadSize.fixed(SIZE),
         senders=connections,
         rate=RATE / connections,
@@ -157,16 +160,16 @@ def _measure(protocol: str, connections: int) -> Effort:
     with listen() as listener:
         sink = Child(_sink, listener, protocol, connections)
         url = f"{PROTOCOLS[group.protocol]}://127.0.0.1:{listener.getsockname()[1]}"
-        effort = Child(_send_bare if protocol == BARE else _send, url, group).result()
+        result = Child(_send_bare if protocol == BARE else _send, url, group).result()
         octets = sink.result()
-    assert octets >= effort.messages * SIZE, f"{protocol}: {octets} bytes arrived of {effort.messages} messages"
-    return effort
+    assert octets >= result.messages * SIZE, f"{protocol}: {octets} bytes arrived of {result.messages} messages"
+    return result
 
 
-def _tell(protocol: str, connections: int, effort: Effort, bare: Effort | None) -> None:
-    rate = effort.messages / (effort.seconds + 1 / RATE)  # the last message stands for the time up to the next one
-    share = effort.cpu_seconds / effort.seconds
-    p50_ms, p99_ms = ((late_ns or 0) / 1e6 for late_ns in (effort.lateness_p50_ns, effort.lateness_p99_ns))
+def _print(protocol: str, connections: int, result: TrialResult, bare: TrialResult | None) -> None:
+    rate = result.messages / (result.seconds + 1 / RATE)  # n messages span n intervals
+    share = result.cpu_seconds / result.seconds
+    p50_ms, p99_ms = ((late_ns or 0) / 1e6 for late_ns in (result.lateness_p50_ns, result.lateness_p99_ns))
     times = "" if bare is None else f", {share / (bare.cpu_seconds / bare.seconds):.1f} times the bare loop's"
     print(
         f"  {protocol:8} {connections:>4} connections   {rate:>10,.1f} msg/s ({rate / RATE - 1:+.3%})   "
@@ -182,9 +185,9 @@ def main() -> None:
     print("  an idle process is woken {:.3f} ms late, p99 {:.3f} ms, p99.9 {:.3f} ms".format(*woken_ms), flush=True)
     for connections in CONNECTIONS:
         bare = _measure(BARE, connections)
-        _tell("(bare)", connections, bare, None)
-        for protocol in ENDS:
-            _tell(protocol, connections, _measure(protocol, connections), bare)
+        _print("(bare)", connections, bare, None)
+        for protocol in NULL_SERVERS:
+            _print(protocol, connections, _measure(protocol, connections), bare)
     print(f"  wanted: {WANTED}")
 
 

@@ -1,9 +1,9 @@
-"""What does the pipeline cost, and how does that grow with the number of messages?
+"""What does the pipeline cost, and how does that scale with the number of messages?
 
 Generates recordings of 1, 10 and 100 million messages and analyses each in a process of its own: the core (histograms
 by second, ledger, throughput) cold and warm, the full set, and every table by itself; with the peak memory of the JVM
-and of the driver. DuckDB then counts the core on the same files. Absolute numbers are this machine's; ratios and slopes
-carry further. CRESCENDO_BENCH_MESSAGES=1000000 (or several, with commas) tries it with less.
+and of the driver. DuckDB then computes the core on the same files. Absolute numbers hold for this machine only; ratios
+and slopes are more general. CRESCENDO_BENCH_MESSAGES=1000000 (or several, with commas) sets other sizes.
 """
 
 import json
@@ -44,16 +44,16 @@ from crescendo.record.manifest import read_manifest
 
 MESSAGES = (1_000_000, 10_000_000, 100_000_000)
 SIZES = "CRESCENDO_BENCH_MESSAGES"
-FLAWED = 2_000_000
+FLAWED_MESSAGES = 2_000_000
 SHORT = Plan(messages=50_000, rate=1_000.0)
-"""Ten seconds at 5,000 messages a second."""
+"""Ten seconds at 5,000 messages per second."""
 
 Measured = dict[str, Any]
 
 
 @contextmanager
 def timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
-    """Wall time, and beside it the CPU time of this process and its JVM: that is steadier on a shared machine."""
+    """Measure wall time, and the CPU time of this process and its JVM, which is steadier on a shared machine."""
     start, cpu = time.perf_counter(), _cpu_seconds()
     yield
     seconds[what], seconds[f"{what}, cpu"] = time.perf_counter() - start, _cpu_seconds() - cpu
@@ -72,22 +72,22 @@ def main(*sizes: int) -> None:
     with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as directory:
         for messages in sizes:
             run_dir = _generated(Path(directory) / str(messages), Plan(messages))
-            found = _apart("--measure", run_dir)
+            found = _in_own_process("--measure", run_dir)
             with timed("duckdb", found["seconds"]):
                 _duckdb(run_dir)
-            _tell(messages, sum(part.octets for part in read_manifest(run_dir).files), found)
+            _print(messages, sum(part.octets for part in read_manifest(run_dir).files), found)
             warm.append((messages, found["seconds"]["core, warm"]))
-        flawed = _apart("--flawed", _generated(Path(directory) / "flawed", Plan(FLAWED, lost=500, duplicated=500)))
-        short = _apart("--short", _generated(Path(directory) / "short", SHORT))["seconds"]
-    print(f"{FLAWED:,} messages, every block suspect: ", end="")
+        flawed = _in_own_process(
+            "--flawed", _generated(Path(directory) / "flawed", Plan(FLAWED_MESSAGES, lost=500, duplicated=500))
+        )
+        short = _in_own_process("--short", _generated(Path(directory) / "short", SHORT))["seconds"]
+    print(f"{FLAWED_MESSAGES:,} messages, every block suspect: ", end="")
     print(f"{flawed['seconds']['flawed']:.1f} s ({flawed['seconds']['flawed, cpu']:.1f} CPU s), in a cold JVM")
     print(f"a short run, {SHORT.messages:,} messages, in a process of its own:", end=" ")
     print(f"start {short['start']:.2f} s, analysis {short['analysis']:.2f} s ({short['analysis, cpu']:.2f} CPU s)")
     if len(warm) > 1:
         slope, constant = np.polyfit(*np.array(warm).T, 1)
-        print(
-            f"cost against size, core, warm: {slope * 1e6:.2f} s a million messages, {constant:.1f} s whatever the size"
-        )
+        print(f"cost against size, core, warm: {slope * 1e6:.2f} s per million messages, {constant:.1f} s at any size")
 
 
 def _generated(run_dir: Path, plan: Plan) -> Path:
@@ -96,14 +96,14 @@ def _generated(run_dir: Path, plan: Plan) -> Path:
     return run_dir
 
 
-def _tell(messages: int, octets: int, found: Measured) -> None:
+def _print(messages: int, octets: int, found: Measured) -> None:
     seconds, memory = found["seconds"], found["megabytes"]
 
     def line(what: str, key: str, rest: str = "") -> None:
         print(f"  {what:<40} {seconds[key]:8.2f} s {seconds[f'{key}, cpu']:8.2f} CPU s   {rest}".rstrip())
 
     def speed(key: str) -> str:
-        return f"{messages / seconds[key] / 1e6:.2f} M messages a second"
+        return f"{messages / seconds[key] / 1e6:.2f} M messages per second"
 
     print(f"pipeline: {messages:,} messages, sent, settled and received, in {octets / 1e6:,.0f} MB")
     line("session start", "start", f"class archive: {'yes' if archive_options() else 'no'}")
@@ -111,7 +111,7 @@ def _tell(messages: int, octets: int, found: Measured) -> None:
     for what in ("core, cold", "core, warm", "full"):
         line(what, what, speed(what))
     for table in found["tables"]:
-        line(f"  alone: {table.lstrip('.')}", table)  # those with a dot are on the way to others
+        line(f"  alone: {table.lstrip('.')}", table)  # a leading dot marks an intermediate table
     ratio = seconds["core, warm"] / seconds["duckdb"]
     line("the core by DuckDB", "duckdb", f"Spark, warm, takes {ratio:.1f} times as long")
     for when in ("core", "full"):
@@ -122,7 +122,7 @@ def _tell(messages: int, octets: int, found: Measured) -> None:
 # -- in a process of its own ----------------------------------------------------------------------------------------
 
 
-def _apart(what: str, run_dir: Path) -> Measured:
+def _in_own_process(what: str, run_dir: Path) -> Measured:
     command = [sys.executable, "-m", "bench.pipeline_bench", what, str(run_dir)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     found: Measured = json.loads(answer.stdout)
@@ -168,13 +168,13 @@ def _costs(run_dir: Path, spark: SparkSession, seconds: dict[str, float], megaby
         total = tabulate(work, TableStore(run_dir), lambda _: None).total
     assert total.delivered == total.owed == total.settled
     peak("full")
-    store = TimedShelf(run_dir, seconds)
+    store = TimedTableStore(run_dir, seconds)
     tabulate(work, store, lambda _: None)
     return store.written
 
 
 def _core(work: AnalysisContext, store: TableStore) -> None:
-    """What every analysis begins with, and what DuckDB is asked for too."""
+    """The part that every analysis starts with, and that DuckDB computes too."""
     frames, timeline, parties = work.frames, work.timeline, work.connections
     tables: dict[str, Callable[[], DataFrame]] = {
         columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
@@ -188,27 +188,27 @@ def _core(work: AnalysisContext, store: TableStore) -> None:
     assert total.delivered == total.owed == total.settled
 
 
-class TimedShelf(TableStore):
-    """Takes one table at a time, and notes what it cost since the one before it."""
+class TimedTableStore(TableStore):
+    """Writes one table at a time, and records its cost."""
 
     def __init__(self, run_dir: Path, seconds: dict[str, float]) -> None:
         super().__init__(run_dir)
         self.written: list[str] = []
         self._seconds = seconds
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._last, self._last_cpu = time.perf_counter(), _cpu_seconds()
 
     def write_frame(self, name: str, frame: Callable[[], DataFrame]) -> None:
-        with self._turn:
+        with self._lock:
             super().write_frame(name, frame)
-            self._note(name)
+            self._record_cost(name)
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        with self._turn:
+        with self._lock:
             super().write_table(name, table)
-            self._note(name)
+            self._record_cost(name)
 
-    def _note(self, name: str) -> None:
+    def _record_cost(self, name: str) -> None:
         now, cpu = time.perf_counter(), _cpu_seconds()
         self._seconds[name], self._seconds[f"{name}, cpu"] = now - self._last, cpu - self._last_cpu
         self._last, self._last_cpu = now, cpu
@@ -221,7 +221,7 @@ def _peak_megabytes(process: psutil.Process) -> float:
 
 
 def _duckdb(run_dir: Path) -> None:
-    """Histograms by second, block ledger and throughput, on as many cores."""
+    """Histograms by second, block ledger and throughput, on the same number of cores."""
     database = duckdb.connect()
 
     def histogram(table: str, at: str, start: str, end: str, weight: str) -> None:

@@ -1,7 +1,7 @@
 """What does recording every message cost, in speed and in bytes?
 
-The same unbounded load through the relay, with recording and without, back to back in turns that swap their order,
-because machines drift: between turns by half, within one by little. The median of the turns' ratios is the answer.
+The same unpaced load through the relay, with recording and without, back to back in trials that alternate their order,
+because machines drift: by half between trials, by little within one. The result is the median of the trials' ratios.
 """
 
 import shutil
@@ -9,7 +9,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bench.engines import Effort, through
+from bench.engines import TrialResult, through
 from crescendo.load.assignment import Quota
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
@@ -19,12 +19,12 @@ from crescendo.systems.instance import start
 from crescendo.systems.kinds.loopback import LOOPBACK
 
 SIZE = 256
-TURNS = 11
+TRIALS = 11
 SECONDS = 2
 PACED_RATE = 5_000
 
 
-def _once(group: Group, record: Path | None) -> Effort:
+def _once(group: Group, record: Path | None) -> TrialResult:
     scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
     relay = start(LOOPBACK, {}, directory=scratch / "relay", on_fork=die_with_parent())
     try:
@@ -48,29 +48,29 @@ def main() -> None:
     scratch = Path(tempfile.mkdtemp(prefix="crescendo-bench-"))
     try:
         group = Group(size=PayloadSize.fixed(SIZE), rate=0)
-        turns: list[tuple[Effort, Effort]] = []
-        for turn in range(TURNS):
-            record = scratch / str(turn)
-            if turn % 2:
+        trials: list[tuple[TrialResult, TrialResult]] = []
+        for trial in range(TRIALS):
+            record = scratch / str(trial)
+            if trial % 2:
                 on = _once(group, record)
-                turns.append((_once(group, None), on))
+                trials.append((_once(group, None), on))
             else:
-                turns.append((_once(group, None), _once(group, record)))
-        unbounded_octets = _octets(record) / turns[-1][1].messages
+                trials.append((_once(group, None), _once(group, record)))
+        unbounded_octets = _octets(record) / trials[-1][1].messages
         paced = Group(size=PayloadSize.fixed(SIZE), rate=PACED_RATE)
-        effort = _once(paced, scratch / "paced")
-        paced_octets = _octets(scratch / "paced") / effort.messages
+        result = _once(paced, scratch / "paced")
+        paced_octets = _octets(scratch / "paced") / result.messages
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    ratios = sorted(on.rate / off.rate for off, on in turns)
-    off_rate, on_rate = (statistics.median(effort.rate for effort in side) for side in zip(*turns, strict=True))
-    print(f"{SIZE} B unsettled through the loopback relay, {TURNS} turns of {SECONDS} s each way")
+    ratios = sorted(on.rate / off.rate for off, on in trials)
+    off_rate, on_rate = (statistics.median(result.rate for result in side) for side in zip(*trials, strict=True))
+    print(f"{SIZE} B unsettled through the loopback relay, {TRIALS} trials of {SECONDS} s each way")
     print(f"  recording off  {off_rate:>12,.0f} msg/s   median")
     print(f"  recording on   {on_rate:>12,.0f} msg/s   median")
-    print(f"  on ÷ off, turn by turn: {', '.join(f'{ratio:.3f}' for ratio in ratios)}")
+    print(f"  on ÷ off, by trial: {', '.join(f'{ratio:.3f}' for ratio in ratios)}")
     median = statistics.median(ratios)
     print(f"  on ÷ off = {median:.3f}, so {1 - median:.1%} slower")
-    print(f"  bytes a message, sent + settled + received: {unbounded_octets:.2f} unbounded, ", end="")
+    print(f"  bytes per message, sent + settled + received: {unbounded_octets:.2f} unbounded, ", end="")
     print(f"{paced_octets:.2f} paced at {PACED_RATE:,} msg/s")
 
 

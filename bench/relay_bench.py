@@ -1,11 +1,11 @@
-"""What is the batch path worth? The same messages through the relay by the batch path and by the scalar path.
+"""How much CPU does the batch path save? The same messages through the relay by the batch and by the scalar path.
 
-Unsettled, one sender and one receiver process, in one run. Other people's clients are in `clients`.
+Unsettled, one sender and one receiver process, in one run. For other clients see `clients`.
 """
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
-from crescendo.calibrate.engine import Effort
+from crescendo.calibrate.engine import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group
@@ -15,7 +15,7 @@ MESSAGES = {"batch": 3_000_000, "scalar": 40_000}
 
 
 def main() -> None:
-    rows: dict[str, tuple[Effort, Effort]] = {}
+    rows: dict[str, tuple[TrialResult, TrialResult]] = {}
     for name, messages in MESSAGES.items():
         with broker("loopback") as relay:
             group = Group(size=PayloadSize.fixed(SIZE), rate=0, address=f"queue://{name}")

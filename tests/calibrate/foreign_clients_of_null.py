@@ -1,7 +1,7 @@
-"""Clients that others wrote, as senders to a null sink and as receivers from a null source.
+"""Third-party clients, as senders to a null sink and as receivers from a null source.
 
-In a process of their own, which ends without a farewell once everything is written or read: most would wait for an
-answer to their good-bye, and a sink that only counts bytes has none. What a receiver reads is printed, a line each.
+They run in a process of their own, which exits without a close handshake once everything is written or read: most would
+wait for the answer, and a sink that only counts bytes sends none. Received bodies are printed, one per line.
 """
 
 import os
@@ -21,7 +21,7 @@ import stomp
 
 NAME = "perf"
 HOST = "127.0.0.1"
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 def pika_sends(port: int, bodies: list[bytes]) -> None:
@@ -29,7 +29,7 @@ def pika_sends(port: int, bodies: list[bytes]) -> None:
     channel = connection.channel()
     channel.queue_declare(NAME, passive=True)
     for body in bodies:
-        channel.basic_publish("", NAME, body)  # returns when it is written
+        channel.basic_publish("", NAME, body)  # returns when the message is written
 
 
 def pika_receives(port: int, count: int) -> list[bytes]:
@@ -47,14 +47,14 @@ def pika_receives(port: int, count: int) -> list[bytes]:
 def paho_sends(port: int, bodies: list[bytes]) -> None:
     client = _paho(port)
     for body in bodies:
-        client.publish(NAME, body, qos=0).wait_for_publish(PATIENCE_S)
+        client.publish(NAME, body, qos=0).wait_for_publish(TIMEOUT_S)
 
 
 def paho_receives(port: int, count: int) -> list[bytes]:
     arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     client = _paho(port, lambda _client, _data, message: arrived.put(message.payload))
     client.subscribe(NAME, qos=0)
-    return [arrived.get(timeout=PATIENCE_S) for _ in range(count)]
+    return [arrived.get(timeout=TIMEOUT_S) for _ in range(count)]
 
 
 def _paho(port: int, on_message: Callable[..., None] | None = None) -> paho.Client:
@@ -64,7 +64,7 @@ def _paho(port: int, on_message: Callable[..., None] | None = None) -> paho.Clie
     client.on_connect = lambda *_: connected.set()
     client.connect(HOST, port)
     client.loop_start()
-    assert connected.wait(PATIENCE_S)
+    assert connected.wait(TIMEOUT_S)
     return client
 
 
@@ -89,7 +89,7 @@ def stomp_receives(port: int, count: int) -> list[bytes]:
     connection.set_listener("", listener)
     connection.connect(wait=True)
     connection.subscribe(f"/queue/{NAME}", id="7", ack="auto")
-    return [listener.arrived.get(timeout=PATIENCE_S) for _ in range(count)]
+    return [listener.arrived.get(timeout=TIMEOUT_S) for _ in range(count)]
 
 
 class _ProtonSender(MessagingHandler):
@@ -147,9 +147,9 @@ RECEIVERS = {"amqp10": proton_receives, "amqp091": pika_receives, "stomp": stomp
 
 
 def run(verb: str, protocol: str, port: int, count: int, size: int) -> list[bytes]:
-    """One client, from beginning to end; the bodies that it received."""
-    words = [verb, protocol, str(port), str(count), str(size)]
-    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, timeout=60, check=False)
+    """Run one client to its end; returns the bodies that it received."""
+    command = [sys.executable, __file__, verb, protocol, str(port), str(count), str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return [bytes.fromhex(line) for line in done.stdout.split()]
 

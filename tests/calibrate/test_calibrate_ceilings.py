@@ -1,4 +1,4 @@
-"""Does `crescendo calibrate` measure in real processes, and refuse to believe what does not add up?"""
+"""Does `crescendo calibrate` measure in real processes, and reject counts that do not add up?"""
 
 import contextlib
 import json
@@ -12,17 +12,17 @@ import pytest
 
 from crescendo.calibrate import ceilings
 from crescendo.calibrate.ceilings import MAX_SIZE, check, measure
-from crescendo.calibrate.engine import Effort
-from crescendo.calibrate.null_process import Taken
+from crescendo.calibrate.engine import TrialResult
+from crescendo.calibrate.null_process import NullServerCounts
 from crescendo.model.errors import ConfigError, LostError
 
 MARK = "CRESCENDO_TEST_MARK"
 
 
-def crescendo(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command; everything that it starts inherits the mark."""
+def crescendo(*arguments: str, state: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command; every process that it starts inherits the mark."""
     return subprocess.run(
-        [str(Path(sys.executable).with_name("crescendo")), *words],
+        [str(Path(sys.executable).with_name("crescendo")), *arguments],
         env={**os.environ, "XDG_STATE_HOME": str(state), "CRESCENDO_STATE": "", MARK: str(state)},
         capture_output=True,
         text=True,
@@ -40,20 +40,20 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def test_what_is_measured_is_told_and_kept_and_nothing_stays_behind(tmp_path: Path) -> None:
+def test_results_are_printed_and_saved_and_no_process_stays_behind(tmp_path: Path) -> None:
     done = crescendo("calibrate", "stomp", "--size", "256", "--seconds", "0.1", "--json", state=tmp_path)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert {(one["protocol"], one["role"], one["size"]) for one in said["ceilings"]} == {
+    report = json.loads(done.stdout)
+    assert {(one["protocol"], one["role"], one["size"]) for one in report["ceilings"]} == {
         ("stomp", role, 256) for role in ("sender", "receiver")
     }
-    for one in said["ceilings"]:
+    for one in report["ceilings"]:
         assert 0 < one["lowest"] <= one["rate"] <= one["highest"]
         assert one["turns"] == 3
-    assert said["machine"]["cores"] == os.cpu_count()
-    kept = json.loads(Path(said["path"]).read_text())
-    assert Path(said["path"]).is_relative_to(tmp_path)
-    assert sorted(kept["ceilings"], key=str) == sorted(said["ceilings"], key=str)
+    assert report["machine"]["cores"] == os.cpu_count()
+    saved = json.loads(Path(report["path"]).read_text())
+    assert Path(report["path"]).is_relative_to(tmp_path)
+    assert sorted(saved["ceilings"], key=str) == sorted(report["ceilings"], key=str)
     assert not marked(str(tmp_path))
 
 
@@ -66,45 +66,45 @@ def test_the_table_names_protocol_role_and_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["smtp"], "no protocol is called 'smtp'; choose from amqp10, amqp091, stomp, mqtt"),
         (["mqtt", "--size", "8"], "--size 8: a size for calibration is 32 to 60,000 bytes"),
-        (["mqtt", "--seconds", "0"], "--seconds 0: a turn takes more than 0 and at most 10 seconds"),
+        (["mqtt", "--seconds", "0"], "--seconds 0: a trial takes more than 0 and at most 10 seconds"),
     ],
 )
-def test_a_mistake_is_one_sentence(words: list[str], said: str, tmp_path: Path) -> None:
-    done = crescendo("calibrate", *words, state=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"crescendo: {said}\n")
+def test_a_mistake_is_one_sentence(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = crescendo("calibrate", *arguments, state=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"crescendo: {message}\n")
 
 
 @pytest.mark.parametrize(("role", "size"), [("sender", MAX_SIZE), ("receiver", MAX_SIZE), ("sender", 32)])
 def test_the_smallest_and_the_largest_size_can_be_measured(role: str, size: int) -> None:
     check(["amqp10"], [size], 1.0)
-    assert measure("amqp10", role, size, seconds=0.05, turns=1, on_fork=None).rate > 0
+    assert measure("amqp10", role, size, seconds=0.05, trials=1, on_fork=None).rate > 0
     with pytest.raises(ConfigError):
         check(["amqp10"], [size + 1 if size == MAX_SIZE else size - 1], 1.0)
 
 
 @pytest.mark.parametrize(
-    ("role", "messages", "taken"),
+    ("role", "messages", "counts"),
     [
-        ("sender", 100, Taken(octets=99 * 256)),
-        ("receiver", 100, Taken(messages=99)),
-        ("sender", 0, Taken(octets=0)),
+        ("sender", 100, NullServerCounts(octets=99 * 256)),
+        ("receiver", 100, NullServerCounts(messages=99)),
+        ("sender", 0, NullServerCounts(octets=0)),
     ],
 )
-def test_two_ends_that_disagree_make_no_ceiling(
-    role: str, messages: int, taken: Taken, monkeypatch: pytest.MonkeyPatch
+def test_two_sides_that_disagree_make_no_ceiling(
+    role: str, messages: int, counts: NullServerCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    effort = Effort(messages, 1.0, 0.5, 1.0, 1)
-    monkeypatch.setattr(ceilings, "_take_turns", lambda *_: ([effort], [taken]))
+    result = TrialResult(messages, 1.0, 0.5, 1.0, 1)
+    monkeypatch.setattr(ceilings, "_run_trials", lambda *_: ([result], [counts]))
     with pytest.raises(LostError):
-        measure("mqtt", role, 256, seconds=0.1, turns=1, on_fork=None)
+        measure("mqtt", role, 256, seconds=0.1, trials=1, on_fork=None)
 
 
 def test_a_side_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(ceilings.trial, "__name__", "crescendo.calibrate.no_such_module")
-    with pytest.raises(LostError, match="did not finish its turns"):
-        measure("mqtt", "sender", 256, seconds=0.1, turns=1, on_fork=None)
+    with pytest.raises(LostError, match="did not finish its trials"):
+        measure("mqtt", "sender", 256, seconds=0.1, trials=1, on_fork=None)
     assert "no_such_module" in capfd.readouterr().err

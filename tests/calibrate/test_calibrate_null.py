@@ -1,4 +1,4 @@
-"""Do null ends behave so that any client takes them for a system, and do they count what really came?"""
+"""Do null servers work with any client, and do they count what was really sent?"""
 
 import struct
 import threading
@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from crescendo.calibrate.engine import receive, send, unbounded
-from crescendo.calibrate.null_process import TAG, Taken, serve_one
-from crescendo.calibrate.null_servers import ENDS
+from crescendo.calibrate.engine import receive, send, unpaced_group
+from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
+from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import PeerError
 from crescendo.model.pacer import UNLIMITED
@@ -27,46 +27,46 @@ UNIT = {
     "amqp091": (8 + 4 + 2 + 1 + 1 + len(NAME) + 1) + (8 + 2 + 2 + 8 + 2) + (8 + SIZE),
     "mqtt": 1 + 2 + 2 + len(NAME) + 1 + SIZE,
 }
-# The others say more or less with each message: STOMP headers by name, AMQP 1.0 values of many widths.
-LEAST_OVERHEAD, MOST_OVERHEAD, FAREWELL = 20, 200, 300
+# The overhead of the others varies: STOMP has named headers, AMQP 1.0 values have several widths.
+MIN_OVERHEAD, MAX_OVERHEAD, CLOSE_BYTES = 20, 200, 300
 
-Serve = Callable[[str, bool], tuple[int, Future[Taken]]]
+Serve = Callable[[str, bool], tuple[int, Future[NullServerCounts]]]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """A null end in a thread: its port, and what it will have taken."""
+    """Starts a null server in a thread; returns its port and its future counts."""
     listeners = []
     with ThreadPoolExecutor(1) as pool:
 
-        def start(protocol: str, source: bool) -> tuple[int, Future[Taken]]:
+        def start(protocol: str, source: bool) -> tuple[int, Future[NullServerCounts]]:
             listener = listen()
             listener.settimeout(20)
             listeners.append(listener)
-            taken = pool.submit(serve_one, listener, ENDS[protocol](SIZE, source=source), source=source)
-            return listener.getsockname()[1], taken
+            counts = pool.submit(serve_one, listener, NULL_SERVERS[protocol](SIZE, source=source), source=source)
+            return listener.getsockname()[1], counts
 
         yield start
     for listener in listeners:
         listener.close()
 
 
-@pytest.mark.parametrize("protocol", sorted(ENDS))
+@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
 def test_a_sink_counts_the_bytes_of_a_foreign_sender(protocol: str, serve: Serve) -> None:
-    port, taken = serve(protocol, False)
+    port, counts = serve(protocol, False)
     run("sends", protocol, port, COUNT, SIZE)
-    octets = taken.result(30).octets
+    octets = counts.result(30).octets
     if protocol in UNIT:
-        assert COUNT * UNIT[protocol] <= octets <= COUNT * UNIT[protocol] + FAREWELL
+        assert COUNT * UNIT[protocol] <= octets <= COUNT * UNIT[protocol] + CLOSE_BYTES
     else:
-        assert COUNT * (SIZE + LEAST_OVERHEAD) <= octets <= COUNT * (SIZE + MOST_OVERHEAD) + FAREWELL
+        assert COUNT * (SIZE + MIN_OVERHEAD) <= octets <= COUNT * (SIZE + MAX_OVERHEAD) + CLOSE_BYTES
 
 
-@pytest.mark.parametrize("protocol", sorted(ENDS))
+@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
 def test_a_foreign_receiver_reads_stamped_messages_from_a_source(protocol: str, serve: Serve) -> None:
-    port, taken = serve(protocol, True)
+    port, counts = serve(protocol, True)
     bodies = run("receives", protocol, port, COUNT, SIZE)
-    assert taken.result(30).messages >= COUNT
+    assert counts.result(30).messages >= COUNT
     assert len(bodies) == COUNT
     for number, body in enumerate(bodies):
         magic, sender, tag, seq, intended_ns, sent_ns = struct.unpack(">HHIQqq", body[:32])
@@ -74,25 +74,25 @@ def test_a_foreign_receiver_reads_stamped_messages_from_a_source(protocol: str, 
         assert intended_ns == sent_ns > 0
 
 
-@pytest.mark.parametrize("protocol", sorted(ENDS))
+@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
 def test_our_senders_and_a_sink_agree_about_every_message(protocol: str, serve: Serve) -> None:
-    port, taken = serve(protocol, False)
-    effort = send(
-        f"{PROTOCOLS[protocol]}://127.0.0.1:{port}", unbounded(protocol, SIZE), Quota(20_000, UNLIMITED), tag=1
+    port, counts = serve(protocol, False)
+    result = send(
+        f"{PROTOCOLS[protocol]}://127.0.0.1:{port}", unpaced_group(protocol, SIZE), Quota(20_000, UNLIMITED), tag=1
     )
-    octets = taken.result(30).octets
-    assert effort.messages == 20_000
-    assert effort.batch_share == 1.0
-    assert effort.runs * effort.run_length == pytest.approx(20_000)
+    octets = counts.result(30).octets
+    assert result.messages == 20_000
+    assert result.batch_share == 1.0
+    assert result.runs * result.run_length == pytest.approx(20_000)
     assert octets >= 20_000 * SIZE
-    # What is left of whole messages is the farewell; a message more or less would show.
+    # The bytes beyond whole messages are the close frame; one message more or less would show.
     if protocol in UNIT:
-        assert 0 <= octets - 20_000 * UNIT[protocol] < FAREWELL
+        assert 0 <= octets - 20_000 * UNIT[protocol] < CLOSE_BYTES
 
 
-@pytest.mark.parametrize("protocol", sorted(ENDS))
+@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
 def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve: Serve) -> None:
-    port, taken = serve(protocol, True)
+    port, counts = serve(protocol, True)
     arrived = threading.Event()
 
     class Rows(RowSink):
@@ -107,13 +107,13 @@ def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve
             pass
 
     url = f"{PROTOCOLS[protocol]}://127.0.0.1:{port}"
-    effort = receive(url, unbounded(protocol, SIZE), tag=TAG, stop=lambda _: arrived.is_set(), log=Rows())
-    assert 20_000 <= effort.messages == Rows.rows <= taken.result(30).messages
-    assert effort.batch_share > 0.9
+    result = receive(url, unpaced_group(protocol, SIZE), tag=TAG, stop=lambda _: arrived.is_set(), log=Rows())
+    assert 20_000 <= result.messages == Rows.rows <= counts.result(30).messages
+    assert result.batch_share > 0.9
 
 
-def test_a_client_that_leaves_during_the_handshake_is_said_to_have_left(serve: Serve) -> None:
-    port, taken = serve("mqtt", False)
+def test_a_client_that_disconnects_during_the_handshake_is_reported(serve: Serve) -> None:
+    port, counts = serve("mqtt", False)
     connect("127.0.0.1", port).close()
-    with pytest.raises(PeerError, match="left before the handshake was over"):
-        taken.result(30)
+    with pytest.raises(PeerError, match="disconnected before the handshake was over"):
+        counts.result(30)

@@ -1,4 +1,4 @@
-"""Is a ceiling believed only where it was measured, and is the share of it plain arithmetic?"""
+"""Is a ceiling used only on the machine where it was measured, and is the share of it plain arithmetic?"""
 
 from pathlib import Path
 
@@ -8,7 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
-from crescendo.calibrate.store import Calibration, Ceiling, Machine, keep, machine_of, path_of, read_calibration
+from crescendo.calibrate.store import (
+    Calibration,
+    Ceiling,
+    Machine,
+    machine_of,
+    path_of,
+    read_calibration,
+    save_ceilings,
+)
 from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord, Phase, write_manifest
 from crescendo.run.ceiling import ceiling_percent
 
@@ -40,10 +48,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def test_what_is_kept_is_read_back_and_newer_ceilings_replace_older_ones(state: Path) -> None:
+def test_saved_ceilings_are_read_back_and_newer_ones_replace_older_ones(state: Path) -> None:
     assert read_calibration(MACHINE) is None
-    keep(MACHINE, [ceiling("mqtt", "sender", 256, 1.0), ceiling("mqtt", "sender", 64, 2.0)], 1)
-    path = keep(MACHINE, [ceiling("mqtt", "sender", 256, 3.0), ceiling("stomp", "sender", 256, 4.0)], 2)
+    save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 1.0), ceiling("mqtt", "sender", 64, 2.0)], 1)
+    path = save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 3.0), ceiling("stomp", "sender", 256, 4.0)], 2)
     assert path.is_relative_to(state / "crescendo")
     known = read_calibration(MACHINE)
     assert known is not None
@@ -60,19 +68,19 @@ def test_what_is_kept_is_read_back_and_newer_ceilings_replace_older_ones(state: 
     ids=lambda change: next(iter(change)),
 )
 def test_a_calibration_of_another_machine_or_version_is_not_used(change: dict[str, object]) -> None:
-    keep(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
+    save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
     other = msgspec.structs.replace(MACHINE, **change)
-    if "name" not in change:  # one file a name: the hardest case is a file that is there and does not fit
+    if "name" not in change:  # one file per name: the hardest case is an existing file of another machine
         assert path_of(other) == path_of(MACHINE)
     assert read_calibration(other) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"machine": 3}'])
-def test_a_file_that_cannot_be_read_is_no_calibration_and_can_be_replaced(content: bytes) -> None:
-    keep(MACHINE, [], 1)
+def test_an_unreadable_file_counts_as_no_calibration_and_can_be_replaced(content: bytes) -> None:
+    save_ceilings(MACHINE, [], 1)
     path_of(MACHINE).write_bytes(content)
     assert read_calibration(MACHINE) is None
-    keep(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
+    save_ceilings(MACHINE, [ceiling("mqtt", "sender", 256, 1.0)], 1)
     assert read_calibration(MACHINE) is not None
 
 
@@ -90,7 +98,7 @@ def test_the_nearest_size_at_or_above_is_taken(size: int, rate: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("streams", "processes", "percent"),
+    ("loads", "processes", "percent"),
     [
         ([CarriedLoad("mqtt", "sender", 256, 250_000)], {"sender": 1, "receiver": 0}, 25.0),
         ([CarriedLoad("mqtt", "sender", 256, 250_000)] * 2, {"sender": 2, "receiver": 0}, 25.0),
@@ -112,9 +120,9 @@ def test_the_nearest_size_at_or_above_is_taken(size: int, rate: float) -> None:
     ],
 )
 def test_the_share_is_what_arithmetic_says(
-    streams: list[CarriedLoad], processes: dict[str, int], percent: float | None
+    loads: list[CarriedLoad], processes: dict[str, int], percent: float | None
 ) -> None:
-    assert percent_of_ceiling(streams, processes, CALIBRATION) == (percent and pytest.approx(percent))
+    assert percent_of_ceiling(loads, processes, CALIBRATION) == (percent and pytest.approx(percent))
 
 
 def manifest(run_dir: Path, **changes: object) -> Manifest:
@@ -145,7 +153,7 @@ def manifest(run_dir: Path, **changes: object) -> Manifest:
 
 
 def throughput(run_dir: Path) -> None:
-    """100,000 messages of 1,000 bytes in every second from 2 to 4; the seconds around them are not wholly measured."""
+    """100,000 messages of 1,000 bytes in every second from 2 to 4; only those seconds are measured as a whole."""
     rows = [
         {"second": second, "role": role, "connection": 0, "messages": count, "bytes": count * 1000}
         for role in ("sender", "receiver")
@@ -159,14 +167,14 @@ def throughput(run_dir: Path) -> None:
 def test_a_run_is_compared_with_the_ceilings_of_its_own_machine(tmp_path: Path) -> None:
     throughput(tmp_path)
     assert ceiling_percent(tmp_path, manifest(tmp_path)) is None
-    keep(MACHINE, CALIBRATION.ceilings, 1)
+    save_ceilings(MACHINE, CALIBRATION.ceilings, 1)
     assert ceiling_percent(tmp_path, manifest(tmp_path)) == pytest.approx(50.0)  # the receiver: 100,000 of 200,000
     elsewhere = [PeerRecord("sender-0", "sender", "lab-2", 1, "finished")]
     assert ceiling_percent(tmp_path, manifest(tmp_path, peers=elsewhere)) is None
     assert ceiling_percent(tmp_path, manifest(tmp_path, versions={"python": "3.12.0", "crescendo": "0.1.0"})) is None
 
 
-def test_what_a_manifest_says_is_enough_to_know_the_machine(tmp_path: Path) -> None:
+def test_a_manifest_is_enough_to_identify_the_machine(tmp_path: Path) -> None:
     made = manifest(tmp_path)
     assert machine_of(made.host, made.versions) == MACHINE
     assert machine_of({}, {}) == Machine("", "", 0, "", "")

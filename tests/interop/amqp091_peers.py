@@ -1,4 +1,4 @@
-"""pika as the foreign side, and our own AMQP 0-9-1 channels driven by hand or by the engines."""
+"""pika as the foreign client, and our own AMQP 0-9-1 channels driven by hand or by the engines."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 from crescendo.record.writer import RowSink
-from pumping import PATIENCE_S, ready
+from pumping import TIMEOUT_S, ready
 
 TAG = 7
 _FOREVER_NS = 2**62
@@ -54,10 +54,10 @@ def pika_publish(url: str, queue: str, payloads: list[bytes], exchange: str = ""
 
 
 def pika_receive(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
-    """Consume with acknowledgements until there are enough."""
+    """Consume with acknowledgements until `count` messages have arrived."""
     received: list[bytes] = []
     channel.basic_qos(prefetch_count=500)
-    for method, _, body in channel.consume(queue, inactivity_timeout=PATIENCE_S):
+    for method, _, body in channel.consume(queue, inactivity_timeout=TIMEOUT_S):
         assert method is not None, f"{len(received)} of {count} received"
         received.append(body)
         if len(received) == count or len(received) % 250 == 0:
@@ -78,8 +78,8 @@ def depth(url: str, queue: str) -> int:
 
 
 def refused(channel: Any) -> str:
-    """Why the system did not want this channel."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    """Why the system refused this channel."""
+    deadline_s = time.monotonic() + TIMEOUT_S
     while channel.closed is None:
         assert time.monotonic() < deadline_s
         channel.flush()
@@ -92,7 +92,7 @@ def refused(channel: Any) -> str:
 
 
 class Rows(RowSink):
-    """A log in memory: one list of whole columns a table."""
+    """A log in memory: one list of whole columns per table."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
@@ -111,12 +111,12 @@ class Rows(RowSink):
 
 
 class Watch:
-    """Stops an engine when told, or when its time is up."""
+    """Stops an engine on request, or when its time is up."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self.events: list[dict[str, object]] = []
-        self._deadline_s = time.monotonic() + PATIENCE_S
+        self._deadline_s = time.monotonic() + TIMEOUT_S
 
     def should_stop(self) -> bool:
         return self.stop.is_set() or time.monotonic() > self._deadline_s
@@ -129,26 +129,26 @@ class Watch:
 
 
 def through(url: str, load: Group, count: int, *, expected: int) -> tuple[Rows, Rows, list[Statistics]]:
-    """Send `count` messages and receive until `expected` are there: the rows of both sides, and what both say."""
+    """Send `count` messages and receive until `expected` have arrived: the rows and the statistics of both sides."""
     sent, received = Rows(), Rows()
     sending, receiving = Watch(), Watch()
     with closing(Amqp091Receiver(url, load)) as source, closing(Amqp091Sender(url, load)) as target:
         sender = Sender(0, load, pacer_for(load.rate), Quota(count, _FOREVER_NS), ready(target), TAG)
-        outgoing = SenderEngine([sender], sent, sending, drain_ns=int(PATIENCE_S * 1e9))
+        outgoing = SenderEngine([sender], sent, sending, drain_ns=int(TIMEOUT_S * 1e9))
         incoming = ReceiverEngine([Receiver(0, load, ready(source))], received, receiving, tag=TAG)
         reports: list[Statistics] = []
         thread = threading.Thread(target=lambda: reports.append(incoming.run()))
         thread.start()
         try:
             reports.append(outgoing.run(time.monotonic_ns()))
-            deadline_s = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + TIMEOUT_S
             while received.count[RECEIVED] < expected and time.monotonic() < deadline_s:
                 target.flush()
                 time.sleep(0.05)
-            time.sleep(0.2)  # what should not come would come now
+            time.sleep(0.2)  # unexpected messages would arrive now
         finally:
             receiving.stop.set()
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
             incoming.close()
             outgoing.close()
     assert sending.events == receiving.events == []

@@ -17,12 +17,12 @@ from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
 from crescendo.record.writer import RowSink
 
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 TAG = 4711
 
 
 class Control:
-    """Stops when told to, and keeps the events."""
+    """Stops on request, and keeps the events."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -43,11 +43,11 @@ class Control:
 
 
 class Rows(RowSink):
-    """A log that keeps what tests ask for."""
+    """A log that keeps what the tests check."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []  # sequence number, attempt
-        self.order: list[tuple[str, int]] = []  # what the sender did and saw, in this order
+        self.order: list[tuple[str, int]] = []  # what the sender sent and received, in this order
         self.settled: set[int] = set()
         self.received: list[int] = []
         self.response_ns: list[int] = []
@@ -75,7 +75,7 @@ class Rows(RowSink):
 
 
 class Load:
-    """A sender and a receiver of one group that are ready, each with a thread to work in, and what they noted."""
+    """A sender and a receiver of one group, ready, each with a thread of its own, and their rows and events."""
 
     def __init__(self, url: str, group: Group, count: int, *, redialling: bool = False) -> None:
         def again(role: str) -> Callable[[str | None], Any] | None:
@@ -88,7 +88,7 @@ class Load:
         self._receivers = ReceiverEngine([receiver], self.rows, self.receiving, tag=TAG)
         pacer, quota = pacer_for(group.rate), Quota(count, UNLIMITED)
         sender = Sender(0, group, pacer, quota, outgoing, TAG, redial=again("sender"))
-        self._senders = SenderEngine([sender], self.rows, self.sending, drain_ns=int(PATIENCE_S * 1e9))
+        self._senders = SenderEngine([sender], self.rows, self.sending, drain_ns=int(TIMEOUT_S * 1e9))
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -100,15 +100,15 @@ class Load:
             thread.start()
 
     def await_sent(self) -> None:
-        """Until the sender has ended by itself, which it does when all is settled."""
-        self._threads[0].join(PATIENCE_S)
+        """Wait until the sender has ended by itself, which it does when everything is settled."""
+        self._threads[0].join(TIMEOUT_S)
         assert not self._threads[0].is_alive()
 
     def close(self) -> None:
         self.sending.stop.set()
         self.receiving.stop.set()
         for thread in self._threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
         self._receivers.close()
         self._senders.close()
 
@@ -125,7 +125,7 @@ def await_ready(channel: Any) -> Any:
 
 
 def until(done: Any) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not done():
         assert time.monotonic() < deadline_s
         time.sleep(0.01)

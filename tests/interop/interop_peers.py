@@ -1,7 +1,7 @@
 """Proton containers in threads, and our own channels driven by hand.
 
-Proton is the foreign side: its reactor sends, receives and serves. Each container ends by itself when its work is
-done, when it is told to, or when its time is up, so that no thread outlives its test.
+Proton is the foreign peer: its reactor sends, receives and serves. Each container ends by itself when its work is
+done, on request, or when its time is up, so that no thread outlives its test.
 """
 
 import socket
@@ -16,7 +16,7 @@ from proton import Endpoint, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
 
-from pumping import PATIENCE_S
+from pumping import TIMEOUT_S
 
 
 def free_port() -> int:
@@ -31,8 +31,8 @@ def bodies(count: int, size: int) -> list[bytes]:
 # -- Proton ----------------------------------------------------------------------------------------------------------
 
 
-class Guarded(MessagingHandler):
-    """A handler whose container ends when asked, or when its time is up."""
+class TimedHandler(MessagingHandler):
+    """A handler whose container ends on request, or when its time is up."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -40,7 +40,7 @@ class Guarded(MessagingHandler):
         self.finish = threading.Event()
         self._acceptor: Any = None
         self._connections: list[Any] = []
-        self._deadline_s = time.monotonic() + PATIENCE_S
+        self._deadline_s = time.monotonic() + TIMEOUT_S
         self._ending = False
 
     def on_start(self, event: Any) -> None:
@@ -54,7 +54,7 @@ class Guarded(MessagingHandler):
             event.container.stop()
             return
         if self.finish.is_set() or time.monotonic() > self._deadline_s:
-            self._ending = True  # say good-bye now, stop at the next tick
+            self._ending = True  # start the close handshake now, stop at the next tick
             for endpoint in [self._acceptor, *self._connections]:
                 if endpoint is not None:
                     endpoint.close()
@@ -73,8 +73,8 @@ class Guarded(MessagingHandler):
         self.finish.set()
 
 
-class ProtonSender(Guarded):
-    """Sends messages and waits until they are settled."""
+class ProtonSender(TimedHandler):
+    """Sends messages and waits until all are settled."""
 
     def __init__(self, url: str, address: str, payloads: list[bytes], *, presettled: bool, **connect: Any) -> None:
         super().__init__()
@@ -108,8 +108,8 @@ class ProtonSender(Guarded):
         self.finish.set()
 
 
-class ProtonReceiver(Guarded):
-    """Receives until it has enough."""
+class ProtonReceiver(TimedHandler):
+    """Receives a number of messages."""
 
     def __init__(self, url: str, address: str, count: int, *, presettled: bool = False, **connect: Any) -> None:
         super().__init__(prefetch=500)
@@ -139,8 +139,8 @@ class ProtonReceiver(Guarded):
         self.finish.set()
 
 
-class ProtonServer(Guarded):
-    """A little broker side: keeps what is sent to it, and sends what it was given."""
+class ProtonServer(TimedHandler):
+    """A minimal broker: keeps what is sent to it, and sends its own payloads."""
 
     def __init__(self, port: int, payloads: list[bytes] | None = None, *, idle_s: float = 0.0) -> None:
         super().__init__(prefetch=500)
@@ -182,18 +182,18 @@ class ProtonServer(Guarded):
 
 
 @contextmanager
-def running(handler: Guarded) -> Iterator[Guarded]:
-    """Run a container beside the test; it has ended when this is left."""
+def running(handler: TimedHandler) -> Iterator[TimedHandler]:
+    """Run a container in a thread; it has ended when the context exits."""
     thread = threading.Thread(target=Container(handler).run)
     thread.start()
     try:
         yield handler
     finally:
         handler.finish.set()
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
         assert not thread.is_alive()
 
 
-def wait(handler: Guarded) -> None:
-    """Until the container has done its work."""
-    assert handler.finish.wait(PATIENCE_S), "Proton did not finish"
+def wait(handler: TimedHandler) -> None:
+    """Wait until the container has done its work."""
+    assert handler.finish.wait(TIMEOUT_S), "Proton did not finish"

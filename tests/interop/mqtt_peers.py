@@ -1,4 +1,4 @@
-"""MQTT brokers on free loopback ports, paho clients beside the test, and our own channels driven by hand."""
+"""MQTT brokers on free loopback ports, paho clients in threads, and our own channels driven by hand."""
 
 import contextlib
 import socket
@@ -19,10 +19,10 @@ from crescendo.wire.mqtt.connection import Connection
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries
 from crescendo.wire.mqtt.packet_types import V3, V5
 from crescendo.wire.mqtt.packets import Connect
-from pumping import PATIENCE_S, pumped, ready
+from pumping import TIMEOUT_S, pumped, ready
 
 PAHO_VERSIONS = {V3: MQTTProtocolVersion.MQTTv311, V5: MQTTProtocolVersion.MQTTv5}
-FOREIGN_WINDOW = 500  # messages on their way to or from paho: it keeps all it is given in memory and is slow
+FOREIGN_WINDOW = 500  # messages in flight to or from paho, which is slow and keeps them all in memory
 
 
 def payloads_of(count: int, size: int) -> list[bytes]:
@@ -39,7 +39,7 @@ class Broker(NamedTuple):
 
 @contextlib.contextmanager
 def mosquitto(directory: Path, *lines: str) -> Iterator["Broker"]:
-    """A mosquitto with these lines in its configuration, or else one that holds as much as it is given."""
+    """A mosquitto with these lines in its configuration, or by default one without limits."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     configuration = directory / "mosquitto.conf"
@@ -56,7 +56,7 @@ def mosquitto(directory: Path, *lines: str) -> Iterator["Broker"]:
 
 
 def _await_listener(port: int) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -89,7 +89,7 @@ class Foreign:
         self.client.on_message = self._keep
         self.client.connect("127.0.0.1", parts.port or 1883)
         self.client.loop_start()
-        assert self._connected.wait(PATIENCE_S)
+        assert self._connected.wait(TIMEOUT_S)
 
     def __enter__(self) -> "Foreign":
         return self
@@ -107,18 +107,18 @@ class Foreign:
     def subscribe(self, topic: str, qos: int) -> None:
         self._subscribed.clear()
         self.client.subscribe(topic, qos)
-        assert self._subscribed.wait(PATIENCE_S)
+        assert self._subscribed.wait(TIMEOUT_S)
 
     def send(self, topic: str, payloads: list[bytes], qos: int, *, retain: bool = False) -> None:
-        """Publish all; returns when the broker has acknowledged, or at QoS 0 been given, each of them."""
+        """Publish all; returns when each is acknowledged by the broker, or at QoS 0 written."""
         infos = [self.client.publish(topic, payload, qos, retain) for payload in payloads]
         for info in infos:
-            info.wait_for_publish(PATIENCE_S)
+            info.wait_for_publish(TIMEOUT_S)
             assert info.is_published()
 
     def wait_for(self, count: int) -> None:
         with self._arrived:
-            assert self._arrived.wait_for(lambda: len(self.received) >= count, PATIENCE_S), len(self.received)
+            assert self._arrived.wait_for(lambda: len(self.received) >= count, TIMEOUT_S), len(self.received)
 
 
 # -- ours ------------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Foreign:
 
 def refusal_of(channel: Any) -> str:
     """Why the channel ended before it was ready."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while channel.closed is None:
         assert time.monotonic() < deadline_s
         assert not channel.ready
@@ -137,7 +137,7 @@ def refusal_of(channel: Any) -> str:
 
 
 class Sending:
-    """Our sender with payloads to send, one turn at a time."""
+    """Our sender with payloads to send, one step at a time."""
 
     def __init__(self, channel: MqttSender, payloads: list[bytes], *, settled: bool) -> None:
         self.channel = ready(channel)
@@ -152,7 +152,7 @@ class Sending:
         done = self._sent if self._settled else self._done
         return done == len(self._payloads) and self.channel.flush()
 
-    def turn(self, wait_s: float = 0.0, limit: int = 1 << 30) -> None:
+    def step(self, wait_s: float = 0.0, limit: int = 1 << 30) -> None:
         count = min(self.channel.room(), len(self._payloads) - self._sent, limit)
         rows = self.channel._batch.bodies  # the engine writes stamps only; here whole payloads are compared
         for row, payload in zip(rows, self._payloads[self._sent : self._sent + count], strict=False):
@@ -165,16 +165,16 @@ class Sending:
             self._done += len(outcome.seqs)
 
     def run(self) -> list[SettledMessages]:
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while not self.finished:
             assert time.monotonic() < deadline_s, f"{self._sent} sent, {self._done} settled"
-            self.turn(0.005)
+            self.step(0.005)
         return self.outcomes
 
 
 def receive_all(channel: MqttReceiver, count: int) -> list[bytes]:
     received: list[bytes] = []
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while len(received) < count:
         assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
         for payloads in pumped(channel):
@@ -183,10 +183,10 @@ def receive_all(channel: MqttReceiver, count: int) -> list[bytes]:
 
 
 class Direct:
-    """A connection of ours on a blocking socket, for what the load does not do: QoS 2, kept sessions, retained."""
+    """Our connection on a blocking socket, for what the load does not use: persistent sessions, retained messages."""
 
     def __init__(self, url: str, connect: Connect) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", urlsplit(url).port or 1883), PATIENCE_S)
+        self._socket = socket.create_connection(("127.0.0.1", urlsplit(url).port or 1883), TIMEOUT_S)
         self.connection = Connection(connect)
         self.bodies: list[bytes] = []
         self.acknowledged: list[int] = []
@@ -205,7 +205,7 @@ class Direct:
             self._socket.sendall(self.connection.outgoing.popleft())
 
     def until(self, kind: type[Any] | None = None, *, bodies: int = 0, acknowledged: int = 0) -> Any:
-        """Talk until an event of this kind came, or so many messages or acknowledgements in all."""
+        """Exchange packets until an event of this kind, or this many messages or acknowledgements, have arrived."""
         while True:
             self._write()
             while (event := self.connection.next_event()) is not None:

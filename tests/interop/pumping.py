@@ -6,11 +6,11 @@ from typing import Any
 
 from crescendo.load.protocols.interfaces import SettledMessages
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
-    """Read and write once; whatever came, copied out of the receive buffer and settled."""
+    """Read and write once; returns what arrived, copied out of the receive buffer and settled."""
     channel.flush()
     select.select((channel,), (), (), wait_s)
     found = [
@@ -25,7 +25,7 @@ def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
 
 
 def ready(channel: Any) -> Any:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not channel.ready:
         assert time.monotonic() < deadline_s
         pumped(channel)
@@ -33,12 +33,12 @@ def ready(channel: Any) -> Any:
 
 
 def send_all(channel: Any, payloads: list[bytes], *, settled: bool) -> list[tuple[int, int, int]]:
-    """Send the payloads through the channel's batch; the outcomes, as they came."""
+    """Send the payloads through the channel's batch; returns the outcomes in order of arrival."""
     ready(channel)
     rows = channel.bodies  # the engine writes stamps only; here whole payloads are compared
     sent, done = 0, 0
     outcomes: list[tuple[int, int, int]] = []
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while sent < len(payloads) or (not settled and done < len(payloads)) or not channel.flush():
         assert time.monotonic() < deadline_s, f"{sent} sent, {done} settled"
         count = min(channel.room(), len(payloads) - sent)
@@ -55,7 +55,7 @@ def send_all(channel: Any, payloads: list[bytes], *, settled: bool) -> list[tupl
 
 def receive_all(channel: Any, count: int) -> list[bytes]:
     received: list[bytes] = []
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while len(received) < count:
         assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
         for payloads in pumped(channel):

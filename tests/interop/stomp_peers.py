@@ -14,11 +14,11 @@ import stomp
 from crescendo.load.protocols.stomp import StompReceiver, StompSender
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.events import Connected, Deliveries, Failed, Receipts
-from pumping import PATIENCE_S, pumped, ready
+from pumping import TIMEOUT_S, pumped, ready
 
 
 def payloads(count: int, size: int) -> list[bytes]:
-    """Different ones, with NULs and line ends in them."""
+    """Different payloads, with NULs and line ends in them."""
     noise = np.random.default_rng(7).integers(0, 256, (count, size), np.uint8)
     noise[:, 4:9] = np.frombuffer(b"\0\n\n\0:", np.uint8)
     noise[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(count, 4)
@@ -29,7 +29,7 @@ def payloads(count: int, size: int) -> list[bytes]:
 
 
 class Foreign(stomp.ConnectionListener):  # type: ignore[misc]
-    """A stomp.py connection that remembers what it heard."""
+    """A stomp.py connection that keeps what it received."""
 
     def __init__(self, url: str, version: str = "1.2") -> None:
         parts = urlsplit(url)
@@ -42,7 +42,7 @@ class Foreign(stomp.ConnectionListener):  # type: ignore[misc]
         self.received: list[bytes] = []
         self.receipts: set[str] = set()
         self.errors: list[bytes] = []
-        self._heard = threading.Condition()
+        self._arrived = threading.Condition()
         self._credentials = unquote(parts.username or ""), unquote(parts.password or "")
 
     def __enter__(self) -> "Foreign":
@@ -53,20 +53,20 @@ class Foreign(stomp.ConnectionListener):  # type: ignore[misc]
         self.connection.disconnect()
 
     def on_message(self, frame: Any) -> None:
-        with self._heard:
+        with self._arrived:
             self.received.append(frame.body)
-            self._heard.notify_all()
+            self._arrived.notify_all()
 
     def on_receipt(self, frame: Any) -> None:
-        with self._heard:
+        with self._arrived:
             self.receipts.add(frame.headers["receipt-id"])
-            self._heard.notify_all()
+            self._arrived.notify_all()
 
     def on_error(self, frame: Any) -> None:
         self.errors.append(frame.body)
 
     def subscribe(self, destination: str) -> None:
-        """Subscribe, and wait until the broker has done so."""
+        """Subscribe, and wait until the broker confirms it."""
         headers = {"receipt": "subscribed", "activemq.prefetchSize": "1000", "consumer-window-size": "-1"}
         self.connection.subscribe(destination, "0", "auto", headers=headers)
         self.await_receipts({"subscribed"})
@@ -78,12 +78,12 @@ class Foreign(stomp.ConnectionListener):  # type: ignore[misc]
         self.await_receipts({"last"})
 
     def await_receipts(self, wanted: set[str]) -> None:
-        with self._heard:
-            assert self._heard.wait_for(lambda: wanted <= self.receipts, PATIENCE_S), self.errors
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: wanted <= self.receipts, TIMEOUT_S), self.errors
 
     def await_messages(self, count: int) -> list[bytes]:
-        with self._heard:
-            assert self._heard.wait_for(lambda: len(self.received) >= count, PATIENCE_S), (len(self.received), count)
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.received) >= count, TIMEOUT_S), (len(self.received), count)
         return self.received
 
 
@@ -93,13 +93,13 @@ class Foreign(stomp.ConnectionListener):  # type: ignore[misc]
 def send_all(
     channel: StompSender, bodies: list[bytes], *, settled: bool, receiver: StompReceiver | None = None
 ) -> tuple[list[int], list[bytes]]:
-    """Send through the channel's batch; the numbers that were settled, and what a receiver got meanwhile."""
+    """Send through the channel's batch; returns the settled numbers, and what a receiver got meanwhile."""
     ready(channel)
     rows = channel._batch.bodies  # the engine writes stamps only; here whole payloads are compared
     sent = 0
     done: list[int] = []
     received: list[bytes] = []
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while (
         sent < len(bodies)
         or (not settled and len(done) < len(bodies))
@@ -122,7 +122,7 @@ def send_all(
 
 def receive_all(channel: StompReceiver, count: int) -> list[bytes]:
     received: list[bytes] = []
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while len(received) < count:
         assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
         for bodies in pumped(channel):
@@ -133,14 +133,14 @@ def receive_all(channel: StompReceiver, count: int) -> list[bytes]:
 # -- our connection, without a channel -------------------------------------------------------------------------------
 
 
-class Talk:
-    """A connection on a blocking socket: say something, wait for what it leads to."""
+class Session:
+    """A connection on a blocking socket: send a frame, wait for its effect."""
 
     def __init__(self, url: str, **options: Any) -> None:
         parts = urlsplit(url)
-        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S)
-        who = {"login": unquote(parts.username or ""), "passcode": unquote(parts.password or "")}
-        self.says = Connection(host="/", **(who | options))
+        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=TIMEOUT_S)
+        credentials = {"login": unquote(parts.username or ""), "passcode": unquote(parts.password or "")}
+        self.connection = Connection(host="/", **(credentials | options))
         self.bodies: list[bytes] = []
         self.ids: list[str] = []
         self.redelivered: list[bool] = []
@@ -149,12 +149,12 @@ class Talk:
         self._connected = False
 
     def step(self) -> None:
-        while self.says.outgoing:
-            self._socket.sendall(self.says.outgoing.popleft())
-        count = self._socket.recv_into(self.says.receive_buffer())
-        assert count, "the broker hung up"
-        self.says.received(count)
-        while (event := self.says.next_event()) is not None:
+        while self.connection.outgoing:
+            self._socket.sendall(self.connection.outgoing.popleft())
+        count = self._socket.recv_into(self.connection.receive_buffer())
+        assert count, "the broker closed the connection"
+        self.connection.received(count)
+        while (event := self.connection.next_event()) is not None:
             match event:
                 case Deliveries():
                     self.bodies += [body.tobytes() for body in event.bodies]
@@ -167,7 +167,7 @@ class Talk:
                 case Connected():
                     self._connected = True
 
-    def connect(self) -> "Talk":
+    def connect(self) -> "Session":
         while not self._connected:
             self.step()
             assert self.failure is None, self.failure
@@ -194,13 +194,13 @@ class Talk:
 
 
 @contextmanager
-def talking(url: str, **options: Any) -> Iterator[Talk]:
-    """Connected at first, and gone with a good-bye that the broker has answered."""
-    talk = Talk(url, **options).connect()
+def stomp_session(url: str, **options: Any) -> Iterator[Session]:
+    """A connected session; it ends with a DISCONNECT that the broker has answered."""
+    session = Session(url, **options).connect()
     try:
-        yield talk
-        if talk.failure is None:
-            talk.says.disconnect(receipt="good-bye")
-            talk.await_receipt("good-bye")
+        yield session
+        if session.failure is None:
+            session.connection.disconnect(receipt="closed")
+            session.await_receipt("closed")
     finally:
-        talk.close()
+        session.close()

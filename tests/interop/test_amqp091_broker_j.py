@@ -55,7 +55,7 @@ def test_we_receive_what_pika_sends(url: str, name: str, count: int, size: int) 
         assert receive_all(receiver, count) == payloads
 
 
-def test_who_is_not_let_in_hears_why_in_the_brokers_words(url: str) -> None:
+def test_a_refused_client_gets_the_brokers_reason(url: str) -> None:
     address = url.rpartition("@")[2]
     with closing(Amqp091Sender(f"amqp091://nobody:wrong@{address}", group("q"))) as sender:
         assert "Authentication failed" in refused(sender)

@@ -17,7 +17,7 @@ from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Flag, Settlement
 from crescendo.systems.instance import RunningInstance
 from crescendo.wire.stamp import MAGIC
-from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
+from pumping import TIMEOUT_S, pumped, ready, receive_all, send_all
 
 COUNT = 20_000
 SIZES = [(2000, 32), (500, 256), (500, 4096), (20, 300_000)]
@@ -101,7 +101,7 @@ def test_we_receive_what_pika_sends(
     with closing(Amqp091Receiver(url, group(name, size, at_most_once=at_most_once), batching=batching)) as receiver:
         ready(receiver)
         pika_publish(url, name, payloads)
-        assert pumped(receiver, 0.2) == [], "a message came before anybody asked for one"
+        assert pumped(receiver, 0.2) == [], "a message arrived before it was requested"
         receiver.begin()
         assert receive_all(receiver, count) == payloads
         pumped(receiver, 0.2)
@@ -121,18 +121,18 @@ def test_a_topic_carries_what_pika_publishes_and_what_we_publish(url: str, name:
         assert receive_all(receiver, 200) == pika_receive(channel, queue, 200) == payloads
 
 
-def test_what_was_not_acknowledged_comes_again_and_says_so(url: str, name: str) -> None:
+def test_unacknowledged_messages_are_redelivered_and_marked(url: str, name: str) -> None:
     with pika_channel(url) as channel:
         channel.queue_declare(name, durable=True)
     pika_publish(url, name, bodies(20, 64))
     with pika_channel(url) as channel:
         for number, _ in enumerate(channel.consume(name), 1):
             if number == 10:
-                break  # and never acknowledge; the other ten are prefetched and go back too
+                break  # without an acknowledgement; the other ten are prefetched and requeued too
     flags: list[bool] = []
     with closing(Amqp091Receiver(url, group(name, 64))) as receiver:
         ready(receiver).begin()
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while len(flags) < 20 and time.monotonic() < deadline_s:
             for arrived in receiver.pump():
                 flags += [arrived.redelivered] * len(arrived.payloads)
@@ -141,7 +141,7 @@ def test_what_was_not_acknowledged_comes_again_and_says_so(url: str, name: str) 
     assert Flag.REDELIVERED == 1
 
 
-def test_a_queue_that_exists_is_taken_as_it_is(url: str, name: str) -> None:
+def test_an_existing_queue_is_used_as_it_is(url: str, name: str) -> None:
     with pika_channel(url) as channel:
         channel.queue_declare(name, durable=False, auto_delete=False, arguments={"x-max-length": 100})
         with closing(Amqp091Sender(url, group(name, 64))) as sender:
@@ -152,7 +152,7 @@ def test_a_queue_that_exists_is_taken_as_it_is(url: str, name: str) -> None:
 # -- what a broker refuses -------------------------------------------------------------------------------------------
 
 
-def test_a_full_queue_that_rejects_is_told_message_by_message(url: str, name: str) -> None:
+def test_rejections_by_a_full_queue_are_reported_message_by_message(url: str, name: str) -> None:
     with pika_channel(url) as channel:
         channel.queue_declare(name, arguments={"x-max-length": 10, "x-overflow": "reject-publish"})
         with closing(Amqp091Sender(url, group(name, 64))) as sender:
@@ -172,7 +172,7 @@ def test_messages_for_a_queue_that_vanished_are_released_not_accepted(url: str, 
         sender.stamps["seq"][:50] = range(50)
         sender.send(0, 50)
         outcomes = []
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while len(outcomes) < 50 and time.monotonic() < deadline_s:
             outcomes += pumped(sender)
         outcomes += pumped(sender, 0.2)
@@ -188,18 +188,18 @@ def test_a_queue_that_vanishes_under_a_receiver_is_noticed(url: str, name: str) 
         assert "is the queue gone?" in refused(receiver)
 
 
-def test_a_wrong_password_is_refused_in_the_brokers_words(url: str) -> None:
+def test_a_wrong_password_is_refused_with_the_brokers_reason(url: str) -> None:
     address = url.rpartition("@")[2]
     with closing(Amqp091Sender(f"amqp091://nobody:wrong@{address}", group("q"))) as sender:
         assert "ACCESS_REFUSED" in refused(sender)
 
 
-def test_an_unknown_virtual_host_is_refused_in_the_brokers_words(url: str) -> None:
+def test_an_unknown_virtual_host_is_refused_with_the_brokers_reason(url: str) -> None:
     with closing(Amqp091Receiver(f"{url.rstrip('/')}/nowhere%20at%20all", group("q"))) as receiver:
         assert "vhost nowhere at all not found" in refused(receiver)
 
 
-def test_somebody_elses_exclusive_queue_is_refused_in_the_brokers_words(url: str, name: str) -> None:
+def test_a_foreign_exclusive_queue_is_refused_with_the_brokers_reason(url: str, name: str) -> None:
     with pika_channel(url) as channel:
         channel.queue_declare(name, exclusive=True)
         with closing(Amqp091Receiver(url, group(name))) as receiver:
@@ -207,32 +207,32 @@ def test_somebody_elses_exclusive_queue_is_refused_in_the_brokers_words(url: str
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [(b"HTTP/1.1 400 Bad Request\r\n", "does not speak AMQP"), (b"", "without a word; does it speak AMQP 0-9-1?")],
+    ("answer", "expected"),
+    [(b"HTTP/1.1 400 Bad Request\r\n", "does not speak AMQP"), (b"", "without a reply; does it speak AMQP 0-9-1?")],
 )
-def test_another_protocol_behind_the_port_is_refused_in_words(words: bytes, expected: str) -> None:
+def test_another_protocol_behind_the_port_is_refused_with_a_reason(answer: bytes, expected: str) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         closing(Amqp091Sender(f"amqp091://127.0.0.1:{listener.getsockname()[1]}", group("q"))) as sender,
     ):
-        stranger, _ = listener.accept()
-        with stranger:
+        client, _ = listener.accept()
+        with client:
             sender.flush()
-            assert stranger.recv(8) == b"AMQP\x00\x00\x09\x01"
-            stranger.sendall(words)
+            assert client.recv(8) == b"AMQP\x00\x00\x09\x01"
+            client.sendall(answer)
         assert expected in refused(sender)
 
 
-def test_a_name_that_the_protocol_cannot_say_is_the_persons_mistake(url: str) -> None:
+def test_a_name_too_long_for_the_protocol_is_a_config_error(url: str) -> None:
     with pytest.raises(ConfigError, match="255 bytes"):
         Amqp091Sender(url, group("queue://" + "q" * 256))
 
 
-# -- signs of life ---------------------------------------------------------------------------------------------------
+# -- heartbeats ------------------------------------------------------------------------------------------------------
 
 
 def test_heartbeats_keep_idle_connections_alive_both_ways(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sides give up after two seconds of silence; five pass; then both still talk."""
+    """Both sides time out after two seconds of silence; after five idle seconds both still work."""
     monkeypatch.setattr(amqp091, "HEARTBEAT_S", 1)
     with (
         closing(Amqp091Sender(url, group(name, 64))) as sender,
@@ -258,7 +258,7 @@ def test_a_silent_broker_is_noticed_within_two_heartbeats(
         os.kill(rabbitmq.pid, signal.SIGSTOP)
         try:
             start_s = time.monotonic()
-            while receiver.closed is None and time.monotonic() - start_s < PATIENCE_S:
+            while receiver.closed is None and time.monotonic() - start_s < TIMEOUT_S:
                 list(receiver.pump())
                 receiver.keep_alive(time.monotonic_ns())
                 time.sleep(0.01)

@@ -1,6 +1,6 @@
-"""How does our AMQP 0-9-1 channel behave towards a system that does not do what a healthy broker does?
+"""How does our AMQP 0-9-1 channel behave with a system that does not act like a healthy broker?
 
-The system is our own server side in a thread, told what to do with what it is sent.
+The system is our own server side in a thread, with a reaction to messages that each test chooses.
 """
 
 import socket
@@ -27,13 +27,13 @@ from crescendo.wire.amqp091.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from pumping import PATIENCE_S, pumped, ready, send_all
+from pumping import TIMEOUT_S, pumped, ready, send_all
 
 Reaction = Callable[[Connection, Deliveries], None]
 
 
 class Sink(threading.Thread):
-    """Serves one client until it leaves; reacts to messages as it is told, and counts them."""
+    """Serves one client until it disconnects; counts messages and calls a reaction on them."""
 
     def __init__(self, react: Reaction) -> None:
         super().__init__(daemon=True)
@@ -43,13 +43,13 @@ class Sink(threading.Thread):
         self.connection = Connection(server=True)
         self.messages = 0
         self.client: socket.socket | None = None
-        self.start_close = threading.Event()
+        self.stop = threading.Event()
 
     def run(self) -> None:
         self.client, _ = self._listener.accept()
         self.client.settimeout(0.02)
         with self._listener, self.client:
-            while not self.start_close.is_set() and not self.connection.closed:
+            while not self.stop.is_set() and not self.connection.closed:
                 try:
                     count = self.client.recv_into(self.connection.receive_buffer())
                 except TimeoutError:
@@ -59,7 +59,7 @@ class Sink(threading.Thread):
                 self.connection.received(count or 0)
                 while (event := self.connection.next_event()) is not None:
                     self._answer(event)
-                self.client.settimeout(PATIENCE_S)
+                self.client.settimeout(TIMEOUT_S)
                 while self.connection.outgoing:
                     self.client.sendall(self.connection.outgoing.popleft())
                 self.client.settimeout(0.02)
@@ -82,13 +82,13 @@ def sink(react: Reaction = lambda _connection, _event: None) -> Iterator[Sink]:
     try:
         yield server
     finally:
-        server.start_close.set()
-        server.join(PATIENCE_S)
+        server.stop.set()
+        server.join(TIMEOUT_S)
         assert not server.is_alive()
 
 
 def pump_until(sender: Amqp091Sender, holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < deadline_s
         pumped(sender)
@@ -108,7 +108,7 @@ def test_a_sink_takes_everything_in_batches(at_most_once: bool) -> None:
             pump_until(sender, lambda: server.messages == 50_000)
 
 
-def test_a_sender_that_nobody_confirms_stops_at_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unconfirmed_sender_stops_at_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp091, "MAX_UNCONFIRMED", 1000)
     with sink() as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
         ready(sender)
@@ -122,7 +122,7 @@ def test_a_sender_that_nobody_confirms_stops_at_its_window(monkeypatch: pytest.M
         assert sender.room() == 0
 
 
-def test_a_blocked_sender_waits_until_it_is_told_to_go_on() -> None:
+def test_a_blocked_sender_waits_until_it_is_unblocked() -> None:
     def block(connection: Connection, event: Deliveries) -> None:
         confirm(connection, event)
         connection.send(0, ConnectionUnblocked() if event.tags[-1] > 10 else ConnectionBlocked("low on memory"))
@@ -136,22 +136,22 @@ def test_a_blocked_sender_waits_until_it_is_told_to_go_on() -> None:
         pump_until(sender, lambda: sender.room() > 0)
 
 
-def test_what_was_confirmed_before_a_connection_broke_is_told_and_so_are_the_last_words() -> None:
+def test_confirms_and_the_close_reason_are_read_after_the_connection_broke() -> None:
     def confirm_and_go(connection: Connection, event: Deliveries) -> None:
         confirm(connection, event)
         connection.close(320, "CONNECTION_FORCED - shutdown")
 
     with sink(confirm_and_go) as server, closing(Amqp091Sender(server.url, group("q"))) as sender:
         ready(sender).send(0, 10)
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while server.messages < 10 and time.monotonic() < deadline_s:
             time.sleep(0.01)
         time.sleep(0.1)
         assert server.client is not None
-        # A reset instead of a good-bye: what we write next fails, and what was said before is still to be read.
+        # A reset instead of a close: our next write fails, and what was sent before is still to be read.
         server.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        server.start_close.set()
-        server.join(PATIENCE_S)
+        server.stop.set()
+        server.join(TIMEOUT_S)
         for first in (10, 20, 30):
             sender.send(first, 10)
         assert sender.room() == 0
@@ -161,7 +161,7 @@ def test_what_was_confirmed_before_a_connection_broke_is_told_and_so_are_the_las
 
 
 @pytest.mark.parametrize("body", [b"too short", bytes(64), b"\xc5\x01" + bytes(6) + b"\xff" * 24])
-def test_a_return_of_what_we_never_sent_ends_the_channel(body: bytes) -> None:
+def test_a_return_of_a_message_we_never_sent_closes_the_channel(body: bytes) -> None:
     def give_back(connection: Connection, event: Deliveries) -> None:
         connection.send_content(event.channel, BasicReturn(312, "NO_ROUTE", "", "q"), body)
 

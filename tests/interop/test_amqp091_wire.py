@@ -1,6 +1,6 @@
-"""Does a real broker take everything that the codec can say, and do we read everything that it answers?
+"""Does a real broker accept everything that the codec can encode, and do we decode all its answers?
 
-The sans-IO connection on a blocking socket, against RabbitMQ; pika is the witness of what arrived.
+The sans-IO connection on a blocking socket, against RabbitMQ; pika verifies what arrived.
 """
 
 import secrets
@@ -50,22 +50,22 @@ from crescendo.wire.amqp091.methods import (
     TxSelect,
 )
 from crescendo.wire.amqp091.properties import PERSISTENT, Properties
-from pumping import PATIENCE_S
+from pumping import TIMEOUT_S
 
 
-class Talk:
-    """A connection with its first channel open, asked and answered one thing at a time."""
+class WireSession:
+    """A connection with its first channel open, one request and one answer at a time."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S)
+        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=TIMEOUT_S)
         self.connection = Connection(sign_in=plain(unquote(parts.username or ""), unquote(parts.password or "")))
         self.next(Opened)
         self.connection.open_channel(1)
         self.next(ChannelOpened)
 
     def next(self, kind: type) -> Any:
-        """Read until something of this kind comes."""
+        """Read until an event of this kind arrives."""
         while True:
             while (event := self.connection.next_event()) is not None:
                 if isinstance(event, kind):
@@ -76,8 +76,8 @@ class Talk:
             assert count, "the broker closed the connection"
             self.connection.received(count)
 
-    def ask(self, method: Method) -> Method:
-        """Say something that has an answer; the answer."""
+    def request(self, method: Method) -> Method:
+        """Send a method that has an answer; returns the answer."""
         self.connection.send(1, method)
         said = self.next(MethodReceived)
         assert type(said.method).__name__.startswith(type(method).__name__)
@@ -98,10 +98,10 @@ class Talk:
 
 
 @pytest.fixture
-def talk(rabbitmq: RunningInstance) -> Iterator[Talk]:
-    talk = Talk(rabbitmq.endpoints["amqp091"])
-    yield talk
-    talk.close()
+def session(rabbitmq: RunningInstance) -> Iterator[WireSession]:
+    session = WireSession(rabbitmq.endpoints["amqp091"])
+    yield session
+    session.close()
 
 
 @pytest.fixture
@@ -117,51 +117,53 @@ def name() -> str:
         ("topic", "a.*", "a.b", True), ("topic", "a.*", "a.b.c", False), ("topic", "a.#", "a.b.c", True),
     ],
 )  # fmt: skip
-def test_exchanges_route_as_declared(talk: Talk, name: str, kind: str, binding: str, key: str, arrives: bool) -> None:
-    talk.ask(ExchangeDeclare(exchange=name, type=kind, durable=True, auto_delete=True))
-    talk.ask(QueueDeclare(queue=name, exclusive=True))
-    talk.ask(QueueBind(queue=name, exchange=name, routing_key=binding))
-    talk.connection.select_confirms(1)
-    assert isinstance(talk.next(MethodReceived).method, ConfirmSelectOk)
-    talk.publish(name, key, b"hello", Properties(), mandatory=True)
+def test_exchanges_route_as_declared(
+    session: WireSession, name: str, kind: str, binding: str, key: str, arrives: bool
+) -> None:
+    session.request(ExchangeDeclare(exchange=name, type=kind, durable=True, auto_delete=True))
+    session.request(QueueDeclare(queue=name, exclusive=True))
+    session.request(QueueBind(queue=name, exchange=name, routing_key=binding))
+    session.connection.select_confirms(1)
+    assert isinstance(session.next(MethodReceived).method, ConfirmSelectOk)
+    session.publish(name, key, b"hello", Properties(), mandatory=True)
     if not arrives:
-        returned = talk.next(Returned)
+        returned = session.next(Returned)
         assert (returned.method.reply_code, returned.method.routing_key, returned.body) == (312, key, b"hello")
-    talk.confirmed(1)
-    answer = talk.ask(QueueDeclare(queue=name, passive=True))
+    session.confirmed(1)
+    answer = session.request(QueueDeclare(queue=name, passive=True))
     assert isinstance(answer, QueueDeclareOk)
     assert answer.message_count == arrives
 
 
-def test_every_property_reaches_pika_and_comes_back(talk: Talk, rabbitmq: RunningInstance, name: str) -> None:
+def test_every_property_reaches_pika_and_comes_back(session: WireSession, rabbitmq: RunningInstance, name: str) -> None:
     said = Properties(
         content_type="text/plain", content_encoding="utf-8", headers={"n": 7, "deep": {"list": ["a", True, None]}},
         delivery_mode=PERSISTENT, priority=4, correlation_id="c", reply_to="r", expiration="60000", message_id="m",
         timestamp=1_700_000_000, type="t", user_id=None, app_id="a",
     )  # fmt: skip
-    talk.ask(QueueDeclare(queue=name, durable=True, arguments={"x-max-priority": 9}))
-    talk.publish("", name, bytes(500_000), said)
-    talk.ask(BasicQos(prefetch_count=1))
+    session.request(QueueDeclare(queue=name, durable=True, arguments={"x-max-priority": 9}))
+    session.publish("", name, bytes(500_000), said)
+    session.request(BasicQos(prefetch_count=1))
     with pika_channel(rabbitmq.endpoints["amqp091"]) as channel:
-        method, heard, body = next(channel.consume(name, inactivity_timeout=PATIENCE_S))
+        method, received, body = next(channel.consume(name, inactivity_timeout=TIMEOUT_S))
         assert method is not None
         assert body == bytes(500_000)
         for field in ("headers", "delivery_mode", "priority", "expiration", "timestamp", "correlation_id", "app_id"):
-            assert getattr(heard, field) == getattr(said, field)
-        channel.basic_publish("", name, b"back", heard)
+            assert getattr(received, field) == getattr(said, field)
+        channel.basic_publish("", name, b"back", received)
         channel.basic_ack(method.delivery_tag)
         channel.cancel()
-    talk.connection.send(1, BasicConsume(queue=name, consumer_tag="me"))
-    event = talk.next(Deliveries)
+    session.connection.send(1, BasicConsume(queue=name, consumer_tag="me"))
+    event = session.next(Deliveries)
     assert (event.bodies.tobytes(), event.properties) == (b"back", said)
     assert event.method.consumer_tag == "me"
 
 
-def test_messages_are_acknowledged_rejected_and_requeued_one_by_one(talk: Talk, name: str) -> None:
-    talk.ask(QueueDeclare(queue=name, exclusive=True))
+def test_messages_are_acknowledged_rejected_and_requeued_one_by_one(session: WireSession, name: str) -> None:
+    session.request(QueueDeclare(queue=name, exclusive=True))
     for letter in (b"a", b"b", b"c", b"d"):
-        talk.publish("", name, letter, Properties())
-    heard = []
+        session.publish("", name, letter, Properties())
+    received = []
     for answer in (
         BasicAck,
         lambda tag: BasicReject(tag, requeue=False),
@@ -169,41 +171,41 @@ def test_messages_are_acknowledged_rejected_and_requeued_one_by_one(talk: Talk, 
         lambda tag: BasicAck(tag, multiple=True),
         BasicAck,
     ):
-        talk.connection.send(1, BasicGet(queue=name))
-        event = talk.next(Deliveries)
-        heard.append((event.bodies.tobytes(), event.redelivered))
-        talk.connection.send(1, answer(int(event.tags[0])))
-    assert heard == [(b"a", False), (b"b", False), (b"c", False), (b"c", True), (b"d", False)]
-    talk.connection.send(1, BasicGet(queue=name))
-    assert isinstance(talk.next(MethodReceived).method, BasicGetEmpty)
+        session.connection.send(1, BasicGet(queue=name))
+        event = session.next(Deliveries)
+        received.append((event.bodies.tobytes(), event.redelivered))
+        session.connection.send(1, answer(int(event.tags[0])))
+    assert received == [(b"a", False), (b"b", False), (b"c", False), (b"c", True), (b"d", False)]
+    session.connection.send(1, BasicGet(queue=name))
+    assert isinstance(session.next(MethodReceived).method, BasicGetEmpty)
 
 
-def test_a_transaction_publishes_when_it_is_committed(talk: Talk, name: str) -> None:
-    talk.ask(QueueDeclare(queue=name, exclusive=True))
-    talk.ask(TxSelect())
-    talk.publish("", name, b"x", Properties())
-    assert talk.ask(QueueDeclare(queue=name, passive=True)) == QueueDeclareOk(name, 0, 0)
-    talk.ask(TxCommit())
-    assert talk.ask(QueueDeclare(queue=name, passive=True)) == QueueDeclareOk(name, 1, 0)
+def test_a_transaction_publishes_when_it_is_committed(session: WireSession, name: str) -> None:
+    session.request(QueueDeclare(queue=name, exclusive=True))
+    session.request(TxSelect())
+    session.publish("", name, b"x", Properties())
+    assert session.request(QueueDeclare(queue=name, passive=True)) == QueueDeclareOk(name, 0, 0)
+    session.request(TxCommit())
+    assert session.request(QueueDeclare(queue=name, passive=True)) == QueueDeclareOk(name, 1, 0)
 
 
-def test_what_was_declared_can_be_taken_away(talk: Talk, name: str) -> None:
-    talk.ask(ExchangeDeclare(exchange=name, type="fanout"))
-    talk.ask(ExchangeBind(destination=name, source="amq.fanout", routing_key=""))
-    talk.ask(QueueDeclare(queue=name))
-    talk.ask(QueueBind(queue=name, exchange=name))
-    talk.publish("amq.fanout", "", b"x", Properties())
-    assert talk.ask(QueuePurge(queue=name)) == QueuePurgeOk(1)
-    talk.ask(QueueUnbind(queue=name, exchange=name))
-    talk.ask(ExchangeDelete(exchange=name))
-    assert talk.ask(QueueDelete(queue=name)) == QueueDeleteOk(0)
+def test_declared_objects_can_be_deleted(session: WireSession, name: str) -> None:
+    session.request(ExchangeDeclare(exchange=name, type="fanout"))
+    session.request(ExchangeBind(destination=name, source="amq.fanout", routing_key=""))
+    session.request(QueueDeclare(queue=name))
+    session.request(QueueBind(queue=name, exchange=name))
+    session.publish("amq.fanout", "", b"x", Properties())
+    assert session.request(QueuePurge(queue=name)) == QueuePurgeOk(1)
+    session.request(QueueUnbind(queue=name, exchange=name))
+    session.request(ExchangeDelete(exchange=name))
+    assert session.request(QueueDelete(queue=name)) == QueueDeleteOk(0)
 
 
-def test_a_channel_that_erred_is_closed_in_the_brokers_words_and_opens_again(talk: Talk, name: str) -> None:
-    talk.connection.send(1, QueueDeclare(queue=name, passive=True))
-    closed = talk.next(ChannelClosed)
+def test_a_failed_channel_is_closed_with_the_brokers_reason_and_opens_again(session: WireSession, name: str) -> None:
+    session.connection.send(1, QueueDeclare(queue=name, passive=True))
+    closed = session.next(ChannelClosed)
     assert closed.code == 404
     assert f"no queue '{name}'" in closed.reason
-    talk.connection.open_channel(1)
-    talk.next(ChannelOpened)
-    assert talk.ask(QueueDeclare(queue=name, exclusive=True)) == QueueDeclareOk(name, 0, 0)
+    session.connection.open_channel(1)
+    session.next(ChannelOpened)
+    assert session.request(QueueDeclare(queue=name, exclusive=True)) == QueueDeclareOk(name, 0, 0)

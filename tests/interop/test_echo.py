@@ -1,4 +1,4 @@
-"""Does every message come back, once, and is the way there and back what it was?"""
+"""Is every message echoed once, and are the one-way and round-trip times right?"""
 
 import threading
 import time
@@ -21,7 +21,7 @@ from crescendo.model.workload import PROTOCOLS, Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
-from engine_threads import PATIENCE_S, Control, Rows, await_ready, until
+from engine_threads import TIMEOUT_S, Control, Rows, await_ready, until
 
 TAG, COUNT = 31, 300
 
@@ -33,8 +33,8 @@ def relay(tmp_path: Path) -> Iterator[RunningInstance]:
     relay.stop()
 
 
-def play(url: str, group: Group, senders: int) -> Rows:
-    """Senders and one answering receiver, until every message has come back."""
+def run_echo(url: str, group: Group, senders: int) -> Rows:
+    """Run senders and one echoing receiver until every message is echoed."""
     protocol, rows, sending, receiving = group.protocol, Rows(), Control(), Control()
     back = {
         number: await_ready(driver_of(protocol, "sender")(url, group.reply_group(number))) for number in range(senders)
@@ -55,14 +55,14 @@ def play(url: str, group: Group, senders: int) -> Rows:
     for thread in threads:
         thread.start()
     try:
-        threads[1].join(PATIENCE_S)  # it ends by itself when the last answer is there
+        threads[1].join(TIMEOUT_S)  # it ends by itself when the last echo has arrived
         assert not threads[1].is_alive()
         until(lambda: len(rows.received) >= senders * COUNT)
     finally:
         sending.stop.set()
         receiving.stop.set()
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
         receivers.close()
         engine.close()
     return rows
@@ -75,25 +75,25 @@ def check(rows: Rows, senders: int) -> None:
     back = sorted(rows.spans["round trip"])
     assert [seq for seq, _ in there] == [seq for seq, _ in back] == everything
     assert all(duration_ns > 0 for _, duration_ns in there)
-    assert sum(ns for _, ns in back) > sum(ns for _, ns in there), "there and back takes longer than there"
+    assert sum(ns for _, ns in back) > sum(ns for _, ns in there), "a round trip takes longer than one way"
 
 
 @pytest.mark.parametrize("rate", [0.0, 1000.0], ids=["unbounded", "paced"])
-def test_one_at_a_time_means_one_at_a_time(relay: RunningInstance, rate: float) -> None:
+def test_ping_pong_has_one_message_in_flight(relay: RunningInstance, rate: float) -> None:
     group = Group(mode=workload.PingPongMode(), rate=rate, size=PayloadSize.fixed(64))
-    rows = play(relay.url, group, senders=1)
+    rows = run_echo(relay.url, group, senders=1)
     check(rows, senders=1)
     seen = [(what, seq) for what, seq in rows.order if what != "one way"]
     assert seen == [(what, seq) for seq in range(COUNT) for what in ("sent", "round trip")]
 
 
-def test_an_echo_comes_back_while_the_next_ones_leave(relay: RunningInstance) -> None:
-    rows = play(relay.url, Group(mode=workload.EchoMode(), rate=2000.0, size=PayloadSize.fixed(64)), senders=2)
+def test_echoes_arrive_while_the_next_messages_are_sent(relay: RunningInstance) -> None:
+    rows = run_echo(relay.url, Group(mode=workload.EchoMode(), rate=2000.0, size=PayloadSize.fixed(64)), senders=2)
     check(rows, senders=2)
 
 
 @pytest.mark.parametrize("protocol", ["amqp091", "stomp", "amqp10"])
-def test_messages_come_back_through_a_real_broker(rabbitmq: RunningInstance, protocol: str) -> None:
-    place = f"queue://echo-{uuid.uuid4().hex}"
-    group = Group(address=place, protocol=protocol, mode=workload.EchoMode(), rate=500.0, size=PayloadSize.fixed(64))
-    check(play(rabbitmq.endpoints[PROTOCOLS[protocol]], group, senders=1), senders=1)
+def test_messages_are_echoed_through_a_real_broker(rabbitmq: RunningInstance, protocol: str) -> None:
+    address = f"queue://echo-{uuid.uuid4().hex}"
+    group = Group(address=address, protocol=protocol, mode=workload.EchoMode(), rate=500.0, size=PayloadSize.fixed(64))
+    check(run_echo(rabbitmq.endpoints[PROTOCOLS[protocol]], group, senders=1), senders=1)

@@ -15,43 +15,43 @@ from engine_threads import Load, until
 
 RATE, COUNT = 250.0, 3000
 # RabbitMQ 3.10 declares queues for AMQP 1.0 that do not survive a restart.
-SPOKEN = {"rabbitmq": ["amqp091", "stomp", "mqtt"], "artemis": ["stomp", "amqp10"]}
+PROTOCOLS_OF = {"rabbitmq": ["amqp091", "stomp", "mqtt"], "artemis": ["stomp", "amqp10"]}
 
 
 def group_of(protocol: str) -> Group:
-    place = f"queue://failover-{uuid.uuid4().hex}?durable=yes"
-    if protocol == "mqtt":  # a session that is kept is what it has for a durable queue
-        place = f"topic://failover-{uuid.uuid4().hex}?subscription={uuid.uuid4().hex}"
-    return Group(address=place, failover=[], protocol=protocol, rate=RATE, size=PayloadSize.fixed(64))
+    address = f"queue://failover-{uuid.uuid4().hex}?durable=yes"
+    if protocol == "mqtt":  # its equivalent of a durable queue is a persistent session
+        address = f"topic://failover-{uuid.uuid4().hex}?subscription={uuid.uuid4().hex}"
+    return Group(address=address, failover=[], protocol=protocol, rate=RATE, size=PayloadSize.fixed(64))
 
 
 @pytest.fixture(scope="module")
-def mortals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningInstance]]:
+def killable_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningInstance]]:
     with ExitStack() as stack:
         instances = {}
-        for kind in SPOKEN:
+        for kind in PROTOCOLS_OF:
             directory = tmp_path_factory.mktemp(kind) / "instance"
             instances[kind] = start(system_of(kind), {}, directory=directory, on_fork=die_with_parent())
             stack.callback(instances[kind].stop)
         yield instances
 
 
-@pytest.mark.parametrize("kind", SPOKEN)
+@pytest.mark.parametrize("kind", PROTOCOLS_OF)
 def test_durable_and_acknowledged_messages_survive_a_killed_broker(
-    mortals: dict[str, RunningInstance], kind: str
+    killable_brokers: dict[str, RunningInstance], kind: str
 ) -> None:
-    mortal = mortals[kind]
+    killable_broker = killable_brokers[kind]
     with ExitStack() as stack:
         loads = {}
-        for protocol in SPOKEN[kind]:
-            load = Load(mortal.endpoints[PROTOCOLS[protocol]], group_of(protocol), COUNT, redialling=True)
+        for protocol in PROTOCOLS_OF[kind]:
+            load = Load(killable_broker.endpoints[PROTOCOLS[protocol]], group_of(protocol), COUNT, redialling=True)
             loads[protocol] = stack.enter_context(closing(load))
         for load in loads.values():
             load.start()
-        # Long before the first of them could be done: on a busy machine one protocol may be far behind the other.
+        # Long before the first of them could finish: on a busy machine one protocol may be far behind the other.
         until(lambda: all(len(load.rows.settled) > RATE for load in loads.values()))
-        mortal.crash()
-        mortal.restart(on_fork=die_with_parent())
+        killable_broker.crash()
+        killable_broker.restart(on_fork=die_with_parent())
         for protocol, load in loads.items():
             load.await_sent()
             assert load.rows.settled == set(range(COUNT)), f"{protocol}: everything was acknowledged in the end"

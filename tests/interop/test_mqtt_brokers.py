@@ -24,7 +24,7 @@ from crescendo.wire.mqtt.packet_types import V3, V5
 from crescendo.wire.mqtt.packets import Connect, Filter
 from crescendo.wire.mqtt.properties import Property
 from mqtt_peers import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Broker,
     Direct,
     Foreign,
@@ -72,16 +72,16 @@ def group(address: str, *, size: int = 256, settle: Settle = Settle.AT_LEAST_ONC
 def through(
     sender: MqttSender, receivers: list[MqttReceiver], payloads: list[bytes], expected: int
 ) -> tuple[list[SettledMessages], list[list[bytes]]]:
-    """Send everything and receive `expected` messages in all; the outcomes, and what each receiver got."""
+    """Send everything and receive `expected` messages in all; returns the outcomes, and what each receiver got."""
     for receiver in receivers:
         ready(receiver).begin()
     sending = Sending(sender, payloads, settled=sender._qos == 0)
     received: list[list[bytes]] = [[] for _ in receivers]
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not sending.finished or sum(map(len, received)) < expected:
         assert time.monotonic() < deadline_s, f"{[len(some) for some in received]} received"
         if not sending.finished:
-            sending.turn()
+            sending.step()
         for receiver, taken in zip(receivers, received, strict=True):
             for batch in pumped(receiver, 0.002):
                 taken.extend(batch)
@@ -116,7 +116,7 @@ def test_twenty_thousand_messages_arrive_once_in_order_and_are_settled_once(
         assert outcomes == []
 
 
-# Mosquitto without a limit of its own ignores ours in MQTT 5; with one it loses what a sender of 3.1.1 sends too fast.
+# Mosquitto without its own limit ignores ours in MQTT 5; with one it drops what a 3.1.1 sender sends too fast.
 @versions
 def test_exactly_once_is_once_and_settled(
     mosquitto: RunningInstance, roomy_mosquitto: str, topic: str, version: int
@@ -145,7 +145,7 @@ def test_exactly_once_is_refused_where_the_system_grants_less(rabbit: str, topic
 
 @pytest.mark.parametrize("size", [32, 127, 20_000, 1_000_000])
 @versions
-def test_sizes_around_the_steps_of_the_length_arrive_whole(
+def test_sizes_around_each_width_of_the_length_field_arrive_whole(
     roomy_mosquitto: str, topic: str, version: int, size: int
 ) -> None:
     payloads = payloads_of(40, size)
@@ -182,7 +182,7 @@ def test_each_receiver_of_a_topic_gets_every_message(url: str, topic: str, versi
         assert through(sender, [one, other], payloads, 2_000)[1] == [payloads, payloads]
 
 
-def test_at_most_once_loses_exactly_what_the_broker_says_it_dropped(tmp_path: Path) -> None:
+def test_at_most_once_loses_exactly_what_the_broker_reports_as_dropped(tmp_path: Path) -> None:
     """Mosquitto drops what does not fit into the queue of a receiver that does not read, and counts it."""
     lines = ("max_queued_messages 100", "sys_interval 1", "allow_anonymous true")
     load = group("topic://t", size=1000, settle=Settle.AT_MOST_ONCE)
@@ -198,7 +198,7 @@ def test_at_most_once_loses_exactly_what_the_broker_says_it_dropped(tmp_path: Pa
         watcher.subscribe("$SYS/broker/publish/messages/dropped", 0)
         receiver.begin()
         received: list[bytes] = []
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while not watcher.received or len(received) + int(watcher.received[-1]) < len(payloads):
             assert time.monotonic() < deadline_s, f"{len(received)} received, {watcher.received[-1:]} dropped"
             for batch in pumped(receiver):
@@ -259,7 +259,7 @@ def test_a_wildcard_receives_from_every_topic_below(roomy_mosquitto: str, topic:
         assert receive_all(receiver, 2) == [b"a/x", b"b/x"]
 
 
-def test_what_comes_before_the_beginning_waits_and_is_not_lost(roomy_mosquitto: str, topic: str) -> None:
+def test_messages_that_arrive_before_begin_wait_and_are_not_lost(roomy_mosquitto: str, topic: str) -> None:
     payloads = payloads_of(50, 64)
     with (
         Foreign(roomy_mosquitto, V5) as foreign,
@@ -273,7 +273,7 @@ def test_what_comes_before_the_beginning_waits_and_is_not_lost(roomy_mosquitto: 
         assert receive_all(receiver, 50) == payloads
 
 
-def test_retained_messages_of_earlier_days_are_not_part_of_the_load(roomy_mosquitto: str, topic: str) -> None:
+def test_older_retained_messages_are_not_part_of_the_load(roomy_mosquitto: str, topic: str) -> None:
     with Foreign(roomy_mosquitto, V5) as foreign:
         foreign.send(topic, [b"old"], 1, retain=True)
         with closing(MqttReceiver(roomy_mosquitto, group(f"topic://{topic}"))) as receiver:
@@ -303,8 +303,8 @@ def test_exactly_once_both_ways_with_paho(roomy_mosquitto: str, topic: str, vers
     assert ours.acknowledged == numbers
 
 
-def test_a_broker_that_only_pretends_exactly_once_is_found_out(rabbit: str, topic: str) -> None:
-    """RabbitMQ takes messages of QoS 2 and acknowledges them as if they were of QoS 1."""
+def test_a_broker_that_only_pretends_exactly_once_is_detected(rabbit: str, topic: str) -> None:
+    """RabbitMQ accepts messages with QoS 2 and acknowledges them as QoS 1."""
     with Direct(rabbit, connect_of(rabbit, V3)) as ours:
         ours.until(Connected)
         ours.connection.publish_one(topic, b"once", qos=2)
@@ -319,7 +319,9 @@ def connect_of(url: str, version: int) -> Connect:
 
 
 @versions
-def test_a_kept_session_keeps_messages_while_we_are_away(roomy_mosquitto: str, topic: str, version: int) -> None:
+def test_a_persistent_session_keeps_messages_while_we_are_disconnected(
+    roomy_mosquitto: str, topic: str, version: int
+) -> None:
     properties = {Property.SESSION_EXPIRY_S: 60} if version == V5 else {}
     connect = Connect(f"kept{version}", version, clean=False, properties=properties)
     with Direct(roomy_mosquitto, connect) as ours:
@@ -335,7 +337,7 @@ def test_a_kept_session_keeps_messages_while_we_are_away(roomy_mosquitto: str, t
 
 
 @versions
-def test_a_retained_message_is_kept_for_those_who_come_later(roomy_mosquitto: str, topic: str, version: int) -> None:
+def test_a_retained_message_is_kept_for_later_subscribers(roomy_mosquitto: str, topic: str, version: int) -> None:
     with Direct(roomy_mosquitto, connect_of(roomy_mosquitto, version)) as ours:
         ours.until(Connected)
         ours.connection.publish_one(topic, b"kept", qos=1, retain=True)
@@ -352,14 +354,14 @@ def test_a_retained_message_is_kept_for_those_who_come_later(roomy_mosquitto: st
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_a_system_that_cannot_share_says_so(rabbit: str) -> None:
+def test_a_system_without_shared_subscriptions_is_reported(rabbit: str) -> None:
     with closing(MqttReceiver(rabbit, group("queue://x"))) as receiver:
-        words = refusal_of(receiver)
-    assert "MQTT 3.1.1, which has no shared subscriptions" in words
-    assert "topic://x" in words
+        reason = refusal_of(receiver)
+    assert "MQTT 3.1.1, which has no shared subscriptions" in reason
+    assert "topic://x" in reason
 
 
-def test_a_system_without_mqtt_5_is_asked_again_in_3_1_1(rabbit: str, topic: str) -> None:
+def test_a_system_without_mqtt_5_is_connected_with_3_1_1(rabbit: str, topic: str) -> None:
     payloads = payloads_of(100, 64)
     load = group(f"topic://{topic}", size=64)
     with closing(MqttSender(rabbit, load)) as sender, closing(MqttReceiver(rabbit, load)) as receiver:
@@ -367,20 +369,20 @@ def test_a_system_without_mqtt_5_is_asked_again_in_3_1_1(rabbit: str, topic: str
 
 
 @pytest.mark.parametrize("kind", [MqttSender, MqttReceiver])
-def test_a_wrong_password_is_told_in_the_brokers_words(rabbit: str, kind: Any) -> None:
+def test_a_wrong_password_is_refused_with_the_brokers_reason(rabbit: str, kind: Any) -> None:
     with closing(kind(rabbit.replace("@", "x@"), group("topic://x"))) as channel:
         assert "bad user name or password" in refusal_of(channel)
 
 
-@pytest.mark.parametrize(("version", "words"), [(V3, "not authorised"), (V5, "not authorised")])
-def test_a_broker_that_wants_a_password_says_so(tmp_path: Path, version: int, words: str) -> None:
+@pytest.mark.parametrize(("version", "reason"), [(V3, "not authorised"), (V5, "not authorised")])
+def test_a_broker_that_requires_a_password_is_reported(tmp_path: Path, version: int, reason: str) -> None:
     with mosquitto(tmp_path, "allow_anonymous false") as broker:
         for kind in (MqttSender, MqttReceiver):
             with closing(kind(broker.url, group("topic://x"), version=version)) as channel:
-                assert words in refusal_of(channel)
+                assert reason in refusal_of(channel)
 
 
-def test_forbidden_topics_are_told_apart_message_by_message(tmp_path: Path) -> None:
+def test_publishes_to_a_forbidden_topic_are_rejected_message_by_message(tmp_path: Path) -> None:
     rules = tmp_path / "acl"
     rules.write_text("topic read open\n")
     with mosquitto(tmp_path, "allow_anonymous true", f"acl_file {rules}", "max_inflight_messages 0") as broker:
@@ -407,7 +409,7 @@ def test_the_receive_maximum_of_the_broker_is_honoured(tmp_path: Path) -> None:
         assert sequences(Sending(sender, payloads_of(500, 64), settled=False).run()) == list(range(500))
 
 
-def test_a_topic_nobody_can_write_to_is_the_persons_mistake(roomy_mosquitto: str) -> None:
+def test_an_invalid_topic_is_a_config_error(roomy_mosquitto: str) -> None:
     with pytest.raises(ConfigError, match="wildcard"):
         MqttSender(roomy_mosquitto, group("topic://a/+"))
     with pytest.raises(ConfigError, match="stand alone"):
@@ -417,8 +419,8 @@ def test_a_topic_nobody_can_write_to_is_the_persons_mistake(roomy_mosquitto: str
 # -- silence ---------------------------------------------------------------------------------------------------------
 
 
-def lived(channels: list[Any], seconds: float) -> None:
-    """So long, or until all of them have ended."""
+def keep_alive_for(channels: list[Any], seconds: float) -> None:
+    """Drive the channels for this long, or until all of them are closed."""
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s and (alive := [channel for channel in channels if channel.closed is None]):
         for channel in alive:
@@ -429,7 +431,7 @@ def lived(channels: list[Any], seconds: float) -> None:
 
 
 @pytest.fixture
-def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+def killable_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     monkeypatch.setattr(mqtt, "KEEP_ALIVE_S", 1)
     with mosquitto(tmp_path) as broker:
         yield broker
@@ -438,11 +440,11 @@ def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def channels(mortal: Broker) -> Iterator[list[Any]]:
-    """One of each kind, at work."""
+def channels(killable_broker: Broker) -> Iterator[list[Any]]:
+    """A sender and a receiver, ready."""
     with (
-        closing(MqttSender(mortal.url, group("topic://x"))) as sender,
-        closing(MqttReceiver(mortal.url, group("topic://x"))) as receiver,
+        closing(MqttSender(killable_broker.url, group("topic://x"))) as sender,
+        closing(MqttReceiver(killable_broker.url, group("topic://x"))) as receiver,
     ):
         ready(sender)
         ready(receiver).begin()
@@ -450,19 +452,21 @@ def channels(mortal: Broker) -> Iterator[list[Any]]:
 
 
 def test_idle_connections_stay_alive_on_both_sides(channels: list[Any]) -> None:
-    lived(channels, 3.0)  # mosquitto hangs up after one and a half times the keep-alive
+    keep_alive_for(channels, 3.0)  # mosquitto disconnects after one and a half times the keep-alive
     assert [channel.closed for channel in channels] == [None, None]
 
 
-def test_a_broker_that_falls_silent_is_noticed_within_the_keep_alive(mortal: Broker, channels: list[Any]) -> None:
-    lived(channels, 0.3)
-    os.kill(mortal.pid, signal.SIGSTOP)
-    lived(channels, 20.0)
+def test_a_broker_that_falls_silent_is_noticed_within_the_keep_alive(
+    killable_broker: Broker, channels: list[Any]
+) -> None:
+    keep_alive_for(channels, 0.3)
+    os.kill(killable_broker.pid, signal.SIGSTOP)
+    keep_alive_for(channels, 20.0)
     assert ["silent" in str(channel.closed) for channel in channels] == [True, True]
 
 
-def test_a_broker_that_dies_is_noticed_at_once(mortal: Broker, channels: list[Any]) -> None:
-    os.kill(mortal.pid, signal.SIGKILL)
-    lived(channels, 10.0)
+def test_a_broker_that_dies_is_noticed_at_once(killable_broker: Broker, channels: list[Any]) -> None:
+    os.kill(killable_broker.pid, signal.SIGKILL)
+    keep_alive_for(channels, 10.0)
     for channel in channels:
         assert "closed the connection" in str(channel.closed) or "broke" in str(channel.closed)

@@ -1,4 +1,4 @@
-"""Does what an address asks for reach the system, as a foreign client sees it?"""
+"""Do the options of an address reach the system, as a foreign client sees it?"""
 
 import secrets
 from contextlib import closing

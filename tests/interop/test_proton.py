@@ -18,11 +18,11 @@ from crescendo.record.schema import Settlement
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
 from interop_peers import ProtonReceiver, ProtonSender, ProtonServer, bodies, free_port, running, wait
-from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
+from pumping import TIMEOUT_S, pumped, ready, receive_all, send_all
 
 SIZES = [(5000, 32), (500, 255), (500, 256), (500, 4096), (25, 200_000)]
 BOTH = [False, True]
-# The batch path with every size; the scalar path, which the same tests of the codec hold to it, with the extremes.
+# The batch path with every size; the scalar path with the extremes, because codec tests hold both paths equal.
 PATHS = [(*pair, True) for pair in SIZES] + [(500, 32, False), (25, 200_000, False)]
 sizes = pytest.mark.parametrize(("count", "size"), SIZES, ids=[f"{size}B" for _, size in SIZES])
 paths = pytest.mark.parametrize(
@@ -108,16 +108,16 @@ def test_a_proton_server_takes_what_we_send(count: int, size: int, presettled: b
     payloads = bodies(count, size)
     server = ProtonServer(free_port())
     with running(server):
-        assert server.listening.wait(PATIENCE_S)
+        assert server.listening.wait(TIMEOUT_S)
         url = f"amqp://127.0.0.1:{server.port}"
         with closing(Amqp10Sender(url, group(size, presettled=presettled), batching=batching)) as sender:
             outcomes = send_all(sender, payloads, settled=presettled)
-            deadline_s = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + TIMEOUT_S
             while len(server.received) < count and time.monotonic() < deadline_s:
                 pumped(sender)
     assert server.faults == []
     assert server.received == payloads
-    if size <= 4096:  # larger ones leave by the batch path only where the server takes such frames
+    if size <= 4096:  # larger ones take the batch path only if the server accepts such frames
         assert sender.batched == (count if batching else 0)
     if not presettled:
         settled = [int(seq) for seqs, _ in outcomes for seq in seqs]
@@ -131,30 +131,30 @@ def test_a_proton_server_reaches_our_receiver(count: int, size: int, presettled:
     payloads = bodies(count, size)
     server = ProtonServer(free_port(), payloads)
     with running(server):
-        assert server.listening.wait(PATIENCE_S)
+        assert server.listening.wait(TIMEOUT_S)
         url = f"amqp://127.0.0.1:{server.port}"
         with closing(Amqp10Receiver(url, group(size, presettled=presettled), batching=batching)) as receiver:
             ready(receiver).begin()
             assert receive_all(receiver, count) == payloads
-            deadline_s = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + TIMEOUT_S
             while not presettled and server.settled < count and time.monotonic() < deadline_s:
                 pumped(receiver)
     assert server.faults == []
     assert presettled or server.settled == count
 
 
-# -- signs of life ---------------------------------------------------------------------------------------------------
+# -- heartbeats ------------------------------------------------------------------------------------------------------
 
 
 def test_heartbeats_keep_idle_connections_alive_in_all_directions(
     relay: RunningInstance, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody gives up after a second of silence; three seconds pass; then everybody still talks."""
-    monkeypatch.setattr(amqp10, "IDLE_TIME_OUT_MS", 500)  # announced; we give up after twice that
+    """Every peer times out after a second of silence; after three idle seconds all still work."""
+    monkeypatch.setattr(amqp10, "IDLE_TIME_OUT_MS", 500)  # announced; we time out after twice that
     server = ProtonServer(free_port(), idle_s=1.0)
     listener = ProtonReceiver(relay.url, queue, 1, heartbeat=1.0)
     with running(server), running(listener):
-        assert server.listening.wait(PATIENCE_S)
+        assert server.listening.wait(TIMEOUT_S)
         url = f"amqp://127.0.0.1:{server.port}"
         with (
             closing(Amqp10Sender(url, group(32, presettled=False))) as to_server,
@@ -186,7 +186,7 @@ def test_a_silent_system_is_noticed(relay: RunningInstance, monkeypatch: pytest.
         os.kill(pid, signal.SIGSTOP)
         try:
             start_s = time.monotonic()
-            while receiver.closed is None and time.monotonic() - start_s < PATIENCE_S:
+            while receiver.closed is None and time.monotonic() - start_s < TIMEOUT_S:
                 list(receiver.pump())
                 receiver.keep_alive(time.monotonic_ns())
                 time.sleep(0.01)
@@ -197,7 +197,7 @@ def test_a_silent_system_is_noticed(relay: RunningInstance, monkeypatch: pytest.
         assert "silent" in receiver.closed
 
 
-# -- who is let in ---------------------------------------------------------------------------------------------------
+# -- authentication --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def locked_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningIn
     system.stop()
 
 
-def test_the_right_password_lets_everybody_in(locked_relay: RunningInstance) -> None:
+def test_the_right_password_is_accepted_from_every_client(locked_relay: RunningInstance) -> None:
     port = urlsplit(locked_relay.url).port
     secret = {"user": "me", "password": "s3cret: word", "allow_insecure_mechs": True}
     receiver = ProtonReceiver(f"amqp://127.0.0.1:{port}", "perf", 5, allowed_mechs="PLAIN", **secret)
@@ -220,23 +220,23 @@ def test_the_right_password_lets_everybody_in(locked_relay: RunningInstance) -> 
     assert receiver.received == bodies(5, 32)
 
 
-@pytest.mark.parametrize("who", ["me:wrong@", "you:s3cret@", ""])
-def test_a_wrong_password_is_refused_in_words(locked_relay: RunningInstance, who: str) -> None:
+@pytest.mark.parametrize("credentials", ["me:wrong@", "you:s3cret@", ""])
+def test_a_wrong_password_is_refused_with_a_reason(locked_relay: RunningInstance, credentials: str) -> None:
     port = urlsplit(locked_relay.url).port
-    with closing(Amqp10Sender(f"amqp://{who}127.0.0.1:{port}", group(32, presettled=False))) as sender:
-        deadline_s = time.monotonic() + PATIENCE_S
+    with closing(Amqp10Sender(f"amqp://{credentials}127.0.0.1:{port}", group(32, presettled=False))) as sender:
+        deadline_s = time.monotonic() + TIMEOUT_S
         while sender.closed is None and time.monotonic() < deadline_s:
             sender.flush()
             sender.pump()
             time.sleep(0.01)
         assert sender.closed is not None
-        assert ("rejects user" if who else "give a user and password") in sender.closed
+        assert ("rejects user" if credentials else "give a user and password") in sender.closed
 
 
 def test_proton_with_a_wrong_password_is_refused(locked_relay: RunningInstance) -> None:
     port = urlsplit(locked_relay.url).port
     secret = {"user": "me", "password": "wrong", "allow_insecure_mechs": True}
-    stranger = ProtonReceiver(f"amqp://127.0.0.1:{port}", "perf", 1, allowed_mechs="PLAIN", **secret)
-    with running(stranger):
-        wait(stranger)
-    assert "unauthorized" in stranger.faults[0]
+    client = ProtonReceiver(f"amqp://127.0.0.1:{port}", "perf", 1, allowed_mechs="PLAIN", **secret)
+    with running(client):
+        wait(client)
+    assert "unauthorized" in client.faults[0]

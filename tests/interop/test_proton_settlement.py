@@ -1,4 +1,4 @@
-"""Is exactly once really two steps on the wire, and does a certificate alone sign us in? Proton is the other side."""
+"""Is exactly-once really two steps on the wire, and is a certificate enough to sign in? Proton is the peer."""
 
 import time
 from contextlib import closing
@@ -13,7 +13,7 @@ from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.systems.certificates import Authority
 from interop_peers import ProtonServer, bodies, free_port, running
-from pumping import PATIENCE_S, pumped, ready, receive_all, send_all
+from pumping import TIMEOUT_S, pumped, ready, receive_all, send_all
 
 COUNT, SIZE = 300, 64
 EXACTLY_ONCE = Group(address="queue://perf", size=PayloadSize.fixed(SIZE), settle=Settle.EXACTLY_ONCE)
@@ -50,7 +50,7 @@ class TwoSteps(ProtonServer):
 
 
 class _Arrival:
-    """What `on_message` looks at."""
+    """The part of an event that `on_message` reads."""
 
     def __init__(self, event: Any) -> None:
         self.message = Message()
@@ -61,10 +61,10 @@ def test_a_sender_settles_only_what_the_other_side_has_accepted() -> None:
     payloads = bodies(COUNT, SIZE)
     server = TwoSteps(free_port())
     with running(server):
-        assert server.listening.wait(PATIENCE_S)
+        assert server.listening.wait(TIMEOUT_S)
         with closing(Amqp10Sender(f"amqp://127.0.0.1:{server.port}", EXACTLY_ONCE)) as sender:
             outcomes = send_all(sender, payloads, settled=False)
-            deadline_s = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + TIMEOUT_S
             while server.settled_by_sender < COUNT and time.monotonic() < deadline_s:
                 sender.flush()
                 time.sleep(0.01)
@@ -79,11 +79,11 @@ def test_a_receiver_accepts_and_leaves_settling_to_the_other_side() -> None:
     payloads = bodies(COUNT, SIZE)
     server = TwoSteps(free_port(), payloads)
     with running(server):
-        assert server.listening.wait(PATIENCE_S)
+        assert server.listening.wait(TIMEOUT_S)
         with closing(Amqp10Receiver(f"amqp://127.0.0.1:{server.port}", EXACTLY_ONCE)) as receiver:
             ready(receiver).begin()
             assert receive_all(receiver, COUNT) == payloads
-            deadline_s = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + TIMEOUT_S
             while server.accepted_unsettled < COUNT and time.monotonic() < deadline_s:
                 pumped(receiver)
     assert server.faults == []
@@ -91,7 +91,7 @@ def test_a_receiver_accepts_and_leaves_settling_to_the_other_side() -> None:
 
 
 class Certified(ProtonServer):
-    """Lets in who shows a certificate of its authority, by SASL EXTERNAL and nothing else."""
+    """Accepts clients with a certificate of its authority, by SASL EXTERNAL only."""
 
     def __init__(self, port: int, domain: SSLDomain) -> None:
         super().__init__(port)
@@ -128,7 +128,7 @@ def test_a_certificate_alone_signs_us_in(tmp_path: Path) -> None:
     server = Certified(free_port(), domain)
     payloads = bodies(10, SIZE)
     with running(server):
-        assert server.listening.wait(PATIENCE_S)
+        assert server.listening.wait(TIMEOUT_S)
         options = f"ca={paths['ca']}&cert={paths['client']}&key={paths['client-key']}"
         group = Group(address="queue://perf", size=PayloadSize.fixed(SIZE))
         with closing(Amqp10Sender(f"amqps://127.0.0.1:{server.port}?{options}", group)) as sender:

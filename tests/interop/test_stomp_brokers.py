@@ -1,4 +1,4 @@
-"""Do our STOMP channels pass messages through real brokers, and do they and stomp.py understand each other?"""
+"""Do our STOMP channels carry messages through real brokers, and do they interoperate with stomp.py?"""
 
 import os
 import signal
@@ -17,10 +17,10 @@ from crescendo.model.workload import Group, Settle
 from crescendo.systems.instance import RunningInstance
 from crescendo.wire.stomp.commands import Ack, BrokerDialect, durable
 from crescendo.wire.stomp.escaping import Version
-from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, talking
+from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, stomp_session
 
 MANY = {"queue": 20_000, "topic": 10_000}
-"""Several times what may be on its way to a receiver, and several batches of a sender."""
+"""Several times what may be in flight to a receiver, and several batches of a sender."""
 ALL_AT_ONCE = {"activemq.prefetchSize": "10", "consumer-window-size": "100000"}
 versions = pytest.mark.parametrize("version", list(Version))
 
@@ -62,7 +62,7 @@ def test_every_message_is_settled_and_arrives_once_and_in_order(broker: RunningI
         assert sender.batched == len(bodies)
 
 
-def test_acknowledged_messages_do_not_come_back(broker: RunningInstance) -> None:
+def test_acknowledged_messages_are_not_redelivered(broker: RunningInstance) -> None:
     some = group()
     bodies = payloads(300, 256)
     with closing(StompSender(url_of(broker), some)) as sender:
@@ -106,14 +106,14 @@ def test_both_paths_pass_the_same_bytes(broker: RunningInstance, size: int, batc
         assert sender.batched == (len(bodies) if batching else 0)
 
 
-def test_messages_that_waited_in_the_queue_come_when_the_receiver_begins(broker: RunningInstance) -> None:
+def test_messages_that_waited_in_the_queue_arrive_when_the_receiver_begins(broker: RunningInstance) -> None:
     some = group(64)
     bodies = payloads(500, 64)
     with closing(StompSender(url_of(broker), some)) as sender:
         send_all(sender, bodies, settled=False)
     with closing(ready(StompReceiver(url_of(broker), some))) as receiver:
         for _ in range(10):
-            assert pumped(receiver) == []  # nobody would record them yet
+            assert pumped(receiver) == []  # they must not arrive before `begin`
         receiver.begin()
         assert receive_all(receiver, 500) == bodies
 
@@ -147,95 +147,95 @@ def test_we_receive_what_stomp_py_sends(broker: RunningInstance, version: Versio
 
 @versions
 def test_acknowledgements_are_understood_in_every_version(broker: RunningInstance, version: Version) -> None:
-    place = driver.destination_of(group())
-    with talking(url_of(broker), versions=[version]) as talk:
+    destination = driver.destination_of(group())
+    with stomp_session(url_of(broker), versions=[version]) as session:
         for number in range(6):
-            talk.says.send(place, b"%d" % number, persistent=True, receipt=f"sent{number}")
-            talk.await_receipt(f"sent{number}")
-        talk.says.subscribe("s", place, Ack.CLIENT, more=ALL_AT_ONCE)
-        assert talk.await_bodies(6) == [b"%d" % number for number in range(6)]
-        talk.says.ack("s", talk.ids[3], receipt="acked")
-        talk.await_receipt("acked")
-    with talking(url_of(broker), versions=[version]) as talk:
-        talk.says.subscribe("s", place, more=ALL_AT_ONCE)
-        assert talk.await_bodies(2) == [b"4", b"5"]
-        talk.says.unsubscribe("s", destination=place, receipt="gone")
-        talk.await_receipt("gone")
+            session.connection.send(destination, b"%d" % number, persistent=True, receipt=f"sent{number}")
+            session.await_receipt(f"sent{number}")
+        session.connection.subscribe("s", destination, Ack.CLIENT, more=ALL_AT_ONCE)
+        assert session.await_bodies(6) == [b"%d" % number for number in range(6)]
+        session.connection.ack("s", session.ids[3], receipt="acked")
+        session.await_receipt("acked")
+    with stomp_session(url_of(broker), versions=[version]) as session:
+        session.connection.subscribe("s", destination, more=ALL_AT_ONCE)
+        assert session.await_bodies(2) == [b"4", b"5"]
+        session.connection.unsubscribe("s", destination=destination, receipt="gone")
+        session.await_receipt("gone")
 
 
 @pytest.mark.parametrize("version", [Version.V1_1, Version.V1_2])
 def test_single_acknowledgements_leave_the_earlier_messages(broker: RunningInstance, version: Version) -> None:
-    place = driver.destination_of(group())
-    with talking(url_of(broker), versions=[version]) as talk:
-        talk.says.subscribe("s", place, Ack.CLIENT_INDIVIDUAL, more=ALL_AT_ONCE)
+    destination = driver.destination_of(group())
+    with stomp_session(url_of(broker), versions=[version]) as session:
+        session.connection.subscribe("s", destination, Ack.CLIENT_INDIVIDUAL, more=ALL_AT_ONCE)
         for number in range(3):
-            talk.says.send(place, b"%d" % number)
-        assert talk.await_bodies(3) == [b"0", b"1", b"2"]
-        talk.says.ack("s", talk.ids[1], receipt="acked")
-        talk.await_receipt("acked")
-    with talking(url_of(broker), versions=[version]) as talk:
-        talk.says.subscribe("s", place, more=ALL_AT_ONCE)
-        assert sorted(talk.await_bodies(2)) == [b"0", b"2"]
-        marks = dict(zip(talk.bodies, talk.redelivered, strict=True))
-        # Artemis does not mark the one behind the acknowledged message; the flag is the broker's word, not ours.
+            session.connection.send(destination, b"%d" % number)
+        assert session.await_bodies(3) == [b"0", b"1", b"2"]
+        session.connection.ack("s", session.ids[1], receipt="acked")
+        session.await_receipt("acked")
+    with stomp_session(url_of(broker), versions=[version]) as session:
+        session.connection.subscribe("s", destination, more=ALL_AT_ONCE)
+        assert sorted(session.await_bodies(2)) == [b"0", b"2"]
+        marks = dict(zip(session.bodies, session.redelivered, strict=True))
+        # Artemis does not mark the one after the acknowledged message; the broker sets the flag, not we.
         assert marks[b"0"]
         assert marks[b"2"] or kind_of(broker) is BrokerDialect.ARTEMIS
 
 
-def test_transactions_show_what_was_committed_and_nothing_else(broker: RunningInstance) -> None:
-    place = driver.destination_of(group())
-    with talking(url_of(broker)) as talk:
-        talk.says.subscribe("s", place)
-        talk.says.begin("first")
-        talk.says.send(place, b"aborted", transaction="first")
-        talk.says.abort("first")
-        talk.says.begin("second")
-        talk.says.send(place, b"committed", transaction="second")
-        talk.says.commit("second", receipt="done")
-        talk.await_receipt("done")
-        talk.says.send(place, b"after")
-        assert talk.await_bodies(2) == [b"committed", b"after"]
+def test_transactions_deliver_committed_messages_only(broker: RunningInstance) -> None:
+    destination = driver.destination_of(group())
+    with stomp_session(url_of(broker)) as session:
+        session.connection.subscribe("s", destination)
+        session.connection.begin("first")
+        session.connection.send(destination, b"aborted", transaction="first")
+        session.connection.abort("first")
+        session.connection.begin("second")
+        session.connection.send(destination, b"committed", transaction="second")
+        session.connection.commit("second", receipt="done")
+        session.await_receipt("done")
+        session.connection.send(destination, b"after")
+        assert session.await_bodies(2) == [b"committed", b"after"]
 
 
-def test_selectors_choose_where_the_broker_has_them(broker: RunningInstance) -> None:
+def test_selectors_filter_where_the_broker_supports_them(broker: RunningInstance) -> None:
     colours = [b"blue", b"red:ish", b"green", b"red:ish"]
-    place = driver.destination_of(group())
-    with talking(url_of(broker)) as talk:
-        talk.says.subscribe("s", place, selector="colour = 'red:ish'")
+    destination = driver.destination_of(group())
+    with stomp_session(url_of(broker)) as session:
+        session.connection.subscribe("s", destination, selector="colour = 'red:ish'")
         for colour in colours:
-            talk.says.send(place, colour, more={"colour": colour.decode()})
-        # RabbitMQ has none over STOMP, and does not say so: whoever offers them to people must refuse it there.
+            session.connection.send(destination, colour, more={"colour": colour.decode()})
+        # RabbitMQ ignores selectors over STOMP without an error, so the driver must refuse them there.
         chosen = colours if kind_of(broker) is BrokerDialect.RABBITMQ else [b"red:ish"] * 2
-        assert talk.await_bodies(len(chosen)) == chosen
+        assert session.await_bodies(len(chosen)) == chosen
 
 
-def test_a_durable_subscription_keeps_what_came_meanwhile(broker: RunningInstance) -> None:
-    place = driver.destination_of(group(topic=True))
+def test_a_durable_subscription_keeps_messages_while_disconnected(broker: RunningInstance) -> None:
+    destination = driver.destination_of(group(topic=True))
     name = f"durable-{uuid.uuid4().hex}"
     kind = kind_of(broker)
     identity = {} if kind is BrokerDialect.RABBITMQ else {"client_id": name}
     more = durable(kind, name)
     for phase in ("subscribe", "receive"):
-        with talking(url_of(broker), **identity) as talk:
-            talk.says.subscribe(name, place, receipt="subscribed", more=more)
-            talk.await_receipt("subscribed")
+        with stomp_session(url_of(broker), **identity) as session:
+            session.connection.subscribe(name, destination, receipt="subscribed", more=more)
+            session.await_receipt("subscribed")
             if phase == "receive":
-                assert talk.await_bodies(1) == [b"meanwhile"]
-                if kind is BrokerDialect.ACTIVEMQ:  # which forgets a durable subscription only when nobody uses it
-                    talk.says.unsubscribe(name)
-                talk.says.unsubscribe(name, more=more, receipt="gone")
-                talk.await_receipt("gone")
+                assert session.await_bodies(1) == [b"meanwhile"]
+                if kind is BrokerDialect.ACTIVEMQ:  # deletes a durable subscription only while it is inactive
+                    session.connection.unsubscribe(name)
+                session.connection.unsubscribe(name, more=more, receipt="gone")
+                session.await_receipt("gone")
                 continue
-        with talking(url_of(broker)) as other:
-            other.says.send(place, b"meanwhile", persistent=True, receipt="sent")
+        with stomp_session(url_of(broker)) as other:
+            other.connection.send(destination, b"meanwhile", persistent=True, receipt="sent")
             other.await_receipt("sent")
 
 
-def test_a_selector_of_an_address_chooses_or_is_refused(broker: RunningInstance) -> None:
-    place = f"queue://selected-{uuid.uuid4().hex}"
-    red = Group(address=place, protocol="stomp", size=PayloadSize.fixed(40), properties={"colour": "red"})
-    blue = Group(address=place, protocol="stomp", size=PayloadSize.fixed(40), properties={"colour": "blue"})
-    wanted = Group(address=f"{place}?selector=colour='red'", protocol="stomp")
+def test_a_selector_in_an_address_filters_or_is_refused(broker: RunningInstance) -> None:
+    destination = f"queue://selected-{uuid.uuid4().hex}"
+    red = Group(address=destination, protocol="stomp", size=PayloadSize.fixed(40), properties={"colour": "red"})
+    blue = Group(address=destination, protocol="stomp", size=PayloadSize.fixed(40), properties={"colour": "blue"})
+    wanted = Group(address=f"{destination}?selector=colour='red'", protocol="stomp")
     if kind_of(broker) is BrokerDialect.RABBITMQ:
         receiver = StompReceiver(url_of(broker), wanted)
         with closing(receiver), pytest.raises(AssertionError, match="no selectors over STOMP"):
@@ -249,7 +249,7 @@ def test_a_selector_of_an_address_chooses_or_is_refused(broker: RunningInstance)
         assert receive_all(receiver, 2) == [b"r" * 40, b"R" * 40]
 
 
-def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningInstance) -> None:
+def test_a_subscription_in_an_address_keeps_messages_while_disconnected(broker: RunningInstance) -> None:
     name = f"kept-{uuid.uuid4().hex}"
     topic = Group(
         address=f"topic://{name}?durable=yes&subscription={name}", protocol="stomp", size=PayloadSize.fixed(40)
@@ -258,7 +258,7 @@ def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningI
         receiver.begin()
     with closing(ready(StompSender(url_of(broker), topic))) as sender:
         send_all(sender, [b"m" * 40, b"n" * 40], settled=False)
-        # Beside the sender of the same group: the subscription's name is the receiver's alone.
+        # Beside the sender of the same group: only the receiver uses the subscription's name.
         with closing(ready(StompReceiver(url_of(broker), topic))) as receiver:
             receiver.begin()
             assert receive_all(receiver, 2) == [b"m" * 40, b"n" * 40]
@@ -269,19 +269,19 @@ def test_a_subscription_of_an_address_keeps_what_came_meanwhile(broker: RunningI
 # -- refusals and silence --------------------------------------------------------------------------------------------
 
 
-def test_a_wrong_password_is_refused_in_the_brokers_own_words(broker: RunningInstance) -> None:
+def test_a_wrong_password_is_refused_with_the_brokers_reason(broker: RunningInstance) -> None:
     said = {
         BrokerDialect.RABBITMQ: "Access refused for user 'nobody'",
         BrokerDialect.ACTIVEMQ: "User name [nobody] or password is invalid",
         BrokerDialect.ARTEMIS: "Security Error occurred",
     }
-    reasons = [refusal_of_a_stranger(broker)]
-    while "without a word" in reasons[-1] and len(reasons) < 10:  # ActiveMQ: about one in fifty
-        reasons.append(refusal_of_a_stranger(broker))
+    reasons = [refusal_of_wrong_password(broker)]
+    while "without a reply" in reasons[-1] and len(reasons) < 10:  # ActiveMQ: about one in fifty
+        reasons.append(refusal_of_wrong_password(broker))
     assert said[kind_of(broker)] in reasons[-1]
 
 
-def refusal_of_a_stranger(broker: RunningInstance) -> str:
+def refusal_of_wrong_password(broker: RunningInstance) -> str:
     parts = urlsplit(url_of(broker))
     channel = StompSender(f"stomp://nobody:wrong@{parts.hostname}:{parts.port}", group())
     with closing(channel):
@@ -293,10 +293,10 @@ def refusal_of_a_stranger(broker: RunningInstance) -> str:
         return channel.closed or "nothing"
 
 
-def test_what_a_broker_cannot_do_it_says_in_its_own_words(broker: RunningInstance) -> None:
-    with talking(url_of(broker), versions=[Version.V1_1]) as talk:
-        talk.says.ack("s", "no-such-message")
-        assert len(talk.await_failure().split()) > 2
+def test_a_broker_error_carries_the_brokers_reason(broker: RunningInstance) -> None:
+    with stomp_session(url_of(broker), versions=[Version.V1_1]) as session:
+        session.connection.ack("s", "no-such-message")
+        assert len(session.await_failure().split()) > 2
 
 
 def test_paused_brokers_are_noticed_within_their_heart_beats(
@@ -305,7 +305,7 @@ def test_paused_brokers_are_noticed_within_their_heart_beats(
     artemis: RunningInstance,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All of them at once: what takes the time is silence."""
+    """All of them at once, because the test mostly waits."""
     brokers = [rabbitmq, activemq, artemis]
     monkeypatch.setattr(driver, "HEARTBEAT_MS", 2000)
     with ExitStack() as stack:

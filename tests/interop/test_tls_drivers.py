@@ -1,4 +1,4 @@
-"""Do the drivers of all four protocols pass every message over TLS, and say why they may not?"""
+"""Do the drivers of all four protocols carry every message over TLS, and report why they cannot?"""
 
 import select
 import time
@@ -18,7 +18,7 @@ from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 COUNT, SIZE = 5_000, 256
 ENDPOINTS = {"amqp10": "amqps", "amqp091": "amqp091s", "stomp": "stomp+ssl", "mqtt": "mqtts"}
 
@@ -37,11 +37,11 @@ def group_of(protocol: str) -> Group:
 
 
 def pumped(*channels: Any) -> list[list[Any]]:
-    """Everything that came, by channel. Waits only for a kernel that has something to tell: what is pending it never
-    tells, so a driver that left it there would wait here in vain."""
+    """Everything that arrived, by channel. Polls only file descriptors, which never show pending data, so a driver that
+    left data pending would wait here in vain."""
     waiting = [channel for channel in channels if not channel.flush()]
     if not any(channel.pending for channel in channels):
-        select.select(channels, waiting, [], PATIENCE_S)
+        select.select(channels, waiting, [], TIMEOUT_S)
     found = []
     for channel in channels:
         items = list(channel.pump())
@@ -53,7 +53,7 @@ def pumped(*channels: Any) -> list[list[Any]]:
 
 
 def until_ready(channel: Any) -> Any:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not channel.ready and channel.closed is None:
         assert time.monotonic() < deadline_s, "it is not ready"
         channel.flush()
@@ -76,7 +76,7 @@ def test_every_message_arrives_once_in_order_and_is_settled(secure_rabbitmq: Run
         receiver.begin()
         sent, settled = 0, 0
         received: list[bytes] = []
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while len(received) < COUNT or settled < COUNT:
             assert time.monotonic() < deadline_s, f"{sent} sent, {settled} settled, {len(received)} received"
             count = min(sender.room(), COUNT - sent)
@@ -93,13 +93,13 @@ def test_every_message_arrives_once_in_order_and_is_settled(secure_rabbitmq: Run
 
 
 @pytest.mark.parametrize("protocol", list(ENDPOINTS))
-def test_a_system_that_nobody_vouches_for_is_refused(secure_rabbitmq: RunningInstance, protocol: str) -> None:
+def test_an_untrusted_system_certificate_is_refused(secure_rabbitmq: RunningInstance, protocol: str) -> None:
     url = secure_rabbitmq.endpoints[ENDPOINTS[protocol]].partition("?")[0]
     with pytest.raises(PeerError, match=r"127\.0\.0\.1:\d+: certificate verify failed: "):
         driver_of(protocol, "sender")(url, group_of(protocol))
 
 
-def test_a_missing_certificate_of_ours_is_said_in_the_systems_words(strict_mosquitto: RunningInstance) -> None:
+def test_a_missing_client_certificate_is_reported_with_the_systems_alert(strict_mosquitto: RunningInstance) -> None:
     group, url = group_of("mqtt"), strict_mosquitto.endpoints["mqtts"]
     dial = driver_of("mqtt", "sender")
     with closing(dial(url, group)) as sender:

@@ -1,7 +1,7 @@
 """Channels without a network and a log without a disk, for tests of the engines alone.
 
-Nothing here imitates a system under test: a channel takes what it is given and says when it has room. Readiness comes
-through a real socket pair, because the engines wait for file descriptors.
+Nothing here imitates a system under test: a channel accepts messages and reports when it has room. Readiness is
+signalled through a real socket pair, because the engines poll file descriptors.
 """
 
 import socket
@@ -18,7 +18,7 @@ from crescendo.wire.stamp import Stamps, stamps_of
 
 
 class FakeChannel:
-    """What both directions share."""
+    """What both directions have in common."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
@@ -26,17 +26,17 @@ class FakeChannel:
         self.ready = True
         self.closed: str | None = None
         self.read_ns = time.monotonic_ns()
-        self.good_byes = 0
+        self.close_starts = 0
         self.pending = False
 
     def fileno(self) -> int:
         return self._ours.fileno()
 
-    def poke(self) -> None:
-        """Something happened on the other side."""
+    def notify(self) -> None:
+        """Make the channel readable, as if the peer had sent something."""
         self._theirs.send(b"!")
 
-    def drink(self) -> None:
+    def read_pending(self) -> None:
         self._ours.recv(4096)
         self.read_ns = time.monotonic_ns()
 
@@ -47,10 +47,10 @@ class FakeChannel:
         assert now_ns > 0
 
     def start_close(self) -> None:
-        self.good_byes += 1
+        self.close_starts += 1
 
     def peer_closed(self) -> bool:
-        return self.good_byes > 0
+        return self.close_starts > 0
 
     def close(self) -> None:
         self.release()
@@ -61,7 +61,7 @@ class FakeChannel:
 
 
 class FakeSendChannel(FakeChannel):
-    """Takes batches; has as much room as `allow` says."""
+    """Accepts batches; has as much room as `allow` returns."""
 
     def __init__(self, capacity: int = 64, allow: Callable[[int], int] | None = None) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class FakeSendChannel(FakeChannel):
         self.resize(256)
         self.batched = 0
         self.prepares = True
-        self.written = self.booked = 0  # messages that were prepared, and left
+        self.written = self.committed = 0  # prepared messages: sent, and accounted for
         self.taken: list[Any] = []
         self.outcomes: list[SettledMessages] = []
         self._allow = allow
@@ -86,11 +86,11 @@ class FakeSendChannel(FakeChannel):
     def send(self, first_seq: int, count: int) -> bool:
         assert first_seq == self.stamps["seq"][0]
         assert 0 < count <= self.capacity
-        assert self.booked == self.written, "what was prepared is told before anything else leaves"
+        assert self.committed == self.written, "prepared messages are committed before anything else is sent"
         return self.take(self.stamps[:count])
 
     def prepare(self, count: int) -> memoryview | None:
-        assert self.booked == self.written
+        assert self.committed == self.written
         return self.bodies[:count].reshape(-1).data if self.prepares else None
 
     def write(self, octets: memoryview) -> bool:
@@ -98,25 +98,25 @@ class FakeSendChannel(FakeChannel):
         self.written += len(bodies)
         return self.take(stamps_of(bodies))
 
-    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
-        self.booked += len(sent_ns)
-        assert self.booked == self.written
+    def mark_prepared_sent(self, first_seq: int, sent_ns: list[int]) -> None:
+        self.committed += len(sent_ns)
+        assert self.committed == self.written
         assert [(row[3], row[5]) for row in self.taken[-len(sent_ns) :]] == list(enumerate(sent_ns, first_seq))
 
     def take(self, stamps: Stamps) -> bool:
-        """These messages arrive."""
+        """Keep the stamps of sent messages."""
         self.taken.extend(stamps.tolist())
         return self._allow is None
 
     def pump(self) -> list[SettledMessages]:
-        assert self.booked == self.written
-        self.drink()
+        assert self.committed == self.written
+        self.read_pending()
         outcomes, self.outcomes = self.outcomes, []
         return outcomes
 
 
 class FakeReceiveChannel(FakeChannel):
-    """Hands out what it was given, all of it at the first read."""
+    """Yields its batches, all of them at the first read."""
 
     window = 1000
 
@@ -128,11 +128,11 @@ class FakeReceiveChannel(FakeChannel):
 
     def begin(self) -> None:
         self.begun = True
-        self.poke()
+        self.notify()
 
     def pump(self) -> Iterator[ReceivedMessages]:
         assert self.begun
-        self.drink()
+        self.read_pending()
         batches, self._batches = self._batches, []
         yield from batches
 
@@ -145,7 +145,7 @@ def _each(column: Any, rows: int) -> list[Any]:
 
 
 class FakeLog(RowSink):
-    """Rows as tuples, one a message, by table."""
+    """Rows as tuples, one per message, by table."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[tuple[Any, ...]]] = {}
@@ -162,7 +162,7 @@ class FakeLog(RowSink):
 
 
 class FakeControl:
-    """Stops when told to, and remembers what it heard."""
+    """Stops on a condition, and keeps reports and events."""
 
     def __init__(self, stop: Callable[[], bool] = lambda: False) -> None:
         self._stop = stop

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crescendo.calibrate.store import Ceiling, keep, machine_of
+from crescendo.calibrate.store import Ceiling, machine_of, save_ceilings
 from crescendo.cli.search import exit_code, search_line
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment, experiment_from
@@ -174,7 +174,7 @@ def test_a_real_search_keeps_its_runs_and_reports_the_generators_ceiling(
     ceilings = [
         Ceiling("amqp10", role, 256, rate, rate, rate, 3) for role, rate in (("sender", 40e3), ("receiver", 10e3))
     ]
-    keep(machine_of(host_facts.host(), host_facts.versions()), ceilings, 1)
+    save_ceilings(machine_of(host_facts.host(), host_facts.versions()), ceilings, 1)
     path = tmp_path / "hunt.yml"
     document: dict[str, Any] = {
         "workload": {"rate": 100},

@@ -102,7 +102,7 @@ def _record(run_dir: Path, relay: RunningInstance) -> list[ByteProxy]:
     sender_engine.run(t0_ns)
     deadline = time.monotonic() + 60
     while any(
-        r.tally.arrivals < MESSAGES - len(p.dropped) + len(p.repeated) for r, p in zip(receivers, proxies, strict=True)
+        r.counts.arrivals < MESSAGES - len(p.dropped) + len(p.repeated) for r, p in zip(receivers, proxies, strict=True)
     ):
         assert time.monotonic() < deadline, "the messages that were passed on did not all arrive"
         time.sleep(0.01)

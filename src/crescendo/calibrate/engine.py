@@ -1,7 +1,7 @@
-"""What do the load engines achieve by themselves, without a control plane?
+"""How fast are the load engines by themselves, without a control plane?
 
-Drives the senders or the receivers of one process and says what that took: messages, time, CPU (all threads, from the
-kernel's accounting) and how much of it went in batches. Starts no process and judges nothing.
+Drives the senders or the receivers of one process and reports messages, time, CPU (all threads, from the kernel's
+accounting) and the share that took the batch path. Starts no process and judges nothing.
 """
 
 import resource
@@ -27,12 +27,12 @@ from crescendo.record.writer import RowSink
 
 READY_TIMEOUT_S = 10.0
 _DRAIN_NS = 60 * 10**9
-_LEAD_NS = 50_000_000  # as in a run, where all is prepared before the first message is due
-_STEADY = ConstantProfile()
+_LEAD_NS = 50_000_000  # as in a run, where everything is prepared before the first message is due
+_CONSTANT = ConstantProfile()
 
 
-class Effort(Struct, frozen=True):
-    """What one side did, from its first message to its last. A run is what one read or one write handled together."""
+class TrialResult(Struct, frozen=True):
+    """What one side did, from its first message to its last. A run is the messages of one read or one write."""
 
     messages: int
     seconds: float
@@ -55,8 +55,8 @@ class Effort(Struct, frozen=True):
         return self.messages / self.runs if self.runs else 0.0
 
 
-class Counted(RowSink):
-    """A log, or none, that also counts what passes through and when."""
+class CountingSink(RowSink):
+    """Counts the reads or writes that pass through to a log, if there is one, and notes their times."""
 
     def __init__(self, table: str, log: RowSink | None) -> None:
         self._table = table
@@ -67,12 +67,12 @@ class Counted(RowSink):
 
     @property
     def seconds(self) -> float:
-        """From the first to the last."""
+        """Seconds from the first message to the last."""
         return (self._last_ns - self._first_ns) / 1e9
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first; 0 while there is none."""
+        """Seconds since the first message; 0 before it."""
         return (time.monotonic_ns() - self._first_ns) / 1e9 if self._first_ns else 0.0
 
     def append(self, table: str, rows: int, *columns: Any) -> None:
@@ -93,7 +93,7 @@ class Counted(RowSink):
 
     def _count(self, first_ns: int, last_ns: int, runs: int) -> None:
         self.runs += runs
-        # Paced messages are told up to a second after they have left, each connection's at times of its own.
+        # Paced messages are recorded up to a second after they were sent, per connection, so not in order.
         self._first_ns = min(self._first_ns or first_ns, first_ns)
         self._last_ns = max(self._last_ns, last_ns)
 
@@ -102,8 +102,8 @@ class Counted(RowSink):
             self._log.tick(now_ns)
 
 
-class Guard:
-    """Tells an engine when to stop; ignores its reports."""
+class StopControl:
+    """A control that stops an engine on a condition and ignores its reports."""
 
     def __init__(self, stop: Callable[[], bool]) -> None:
         self.should_stop = stop
@@ -115,29 +115,29 @@ class Guard:
         raise PeerError(f"{kind}: {detail}")
 
 
-def unbounded(protocol: str, size: int) -> Group:
-    """One sender and one receiver that neither wait nor are asked to settle: the least work a message can be."""
+def unpaced_group(protocol: str, size: int) -> Group:
+    """One sender and one receiver, neither paced nor settled: the least work per message."""
     return Group(protocol=protocol, size=PayloadSize.fixed(size), rate=0, settle=Settle.AT_MOST_ONCE)
 
 
 def send(
     url: str, group: Group, quota: Quota, *, tag: int, log: RowSink | None = None, batching: bool = True
-) -> Effort:
-    """Send by all senders of the group until the quota is used up and everything is settled."""
+) -> TrialResult:
+    """Run all senders of the group until the quota is used up and everything is settled."""
     make: Any = driver_of(group.protocol, "sender")
-    channels = _ready([make(url, group, batching=batching) for _ in range(group.senders)])
-    counted = Counted("sent", log)
+    channels = _await_ready([make(url, group, batching=batching) for _ in range(group.senders)])
+    sink = CountingSink("sent", log)
     senders = [
-        Sender(n, group, _STEADY.pacer(group.rate, 0, n), quota, channel, tag) for n, channel in enumerate(channels)
+        Sender(n, group, _CONSTANT.pacer(group.rate, 0, n), quota, channel, tag) for n, channel in enumerate(channels)
     ]
-    engine = SenderEngine(senders, counted, Guard(lambda: False), drain_ns=_DRAIN_NS)
+    engine = SenderEngine(senders, sink, StopControl(lambda: False), drain_ns=_DRAIN_NS)
     cpu_before = cpu_seconds()
     try:
         statistics = engine.run(time.monotonic_ns() + _LEAD_NS)
     finally:
         cpu = cpu_seconds() - cpu_before
-        engine.close(patience_s=0)  # nobody at a null end hears a good-bye
-    return _effort(statistics, cpu, counted)
+        engine.close(timeout_s=0)  # a null server never answers a close
+    return _trial_result(statistics, cpu, sink)
 
 
 def receive(
@@ -149,36 +149,36 @@ def receive(
     on_ready: Callable[[], None] = lambda: None,
     log: RowSink | None = None,
     batching: bool = True,
-) -> Effort:
-    """Receive by all receivers of the group until `stop` says so; it is told the seconds since the first message."""
+) -> TrialResult:
+    """Run all receivers of the group until `stop` returns True; its argument is the seconds since the first message."""
     make: Any = driver_of(group.protocol, "receiver")
-    channels = _ready([make(url, group, batching=batching) for _ in range(group.receivers)])
-    counted = Counted("received", log)
+    channels = _await_ready([make(url, group, batching=batching) for _ in range(group.receivers)])
+    sink = CountingSink("received", log)
     receivers = [Receiver(number, group, channel) for number, channel in enumerate(channels)]
-    engine = ReceiverEngine(receivers, counted, Guard(lambda: stop(counted.elapsed)), tag=tag)
+    engine = ReceiverEngine(receivers, sink, StopControl(lambda: stop(sink.elapsed)), tag=tag)
     on_ready()
     cpu_before = cpu_seconds()
     try:
         statistics = engine.run()
     finally:
         cpu = cpu_seconds() - cpu_before
-        engine.close(patience_s=0)  # nobody at a null end hears a good-bye
-    return _effort(statistics, cpu, counted)
+        engine.close(timeout_s=0)  # a null server never answers a close
+    return _trial_result(statistics, cpu, sink)
 
 
-def _effort(statistics: Statistics, cpu: float, counted: Counted) -> Effort:
+def _trial_result(statistics: Statistics, cpu: float, sink: CountingSink) -> TrialResult:
     share = statistics.values.get("batch_share", 0.0)
     late = (statistics.values.get(f"lateness_{name}_ns") for name in ("p50", "p99"))
-    return Effort(statistics.messages, counted.seconds, cpu, share, counted.runs, *late)
+    return TrialResult(statistics.messages, sink.seconds, cpu, share, sink.runs, *late)
 
 
 def cpu_seconds() -> float:
-    """What the kernel has charged this process for, all its threads included."""
+    """The CPU time that the kernel has charged to this process, all threads included."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
-def _ready(channels: list[Any]) -> list[Any]:
+def _await_ready(channels: list[Any]) -> list[Any]:
     deadline = time.monotonic() + READY_TIMEOUT_S
     while waiting := [channel for channel in channels if not channel.ready]:
         for channel in waiting:

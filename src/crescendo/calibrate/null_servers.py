@@ -1,8 +1,8 @@
-"""How does the other end of a connection behave when it is no broker at all?
+"""How does a server accept or produce load without being a broker?
 
-One small class a protocol, on the server's side of our own codecs: it does the handshake that a client needs before
-load may flow, and can hand out deliveries that look as a broker's would. It routes nothing, stores nothing, settles
-nothing, and knows no socket; `null.py` moves the bytes.
+One small class per protocol, on the server side of our own codecs: it does the handshake that a client needs before
+load may flow, and can produce deliveries like those of a broker. It routes nothing, stores nothing, settles nothing,
+and uses no socket; `null_process.py` moves the bytes.
 """
 
 from abc import ABC, abstractmethod
@@ -42,24 +42,24 @@ from crescendo.wire.stomp.server import ServerConnection
 Octets = npt.NDArray[np.uint8]
 
 _CONSUMER = "crescendo-null"
-_MARK_TAG = 0x7EAD_BEE1_7EAD_BEE2  # found by this value and overwritten; the body is all zeros
+_PLACEHOLDER_TAG = 0x7EAD_BEE1_7EAD_BEE2  # unique in the frame, so that its position is found; overwritten
 
 
 class NullServer(Protocol):
-    """The server's side of one connection."""
+    """The server side of one connection."""
 
-    begun: bool  # once `outgoing` is written, the client has all it waits for: load may flow
-    bodies: Octets  # the payloads of the deliveries, once begun as a source
+    begun: bool  # load may flow as soon as `outgoing` is written
+    bodies: Octets  # the payloads of the deliveries of a source that has begun
 
     @property
     def outgoing(self) -> deque[memoryview]:
-        """What must be written."""
+        """Bytes to be written."""
         ...
 
     def receive_buffer(self) -> memoryview: ...
 
     def received(self, count: int) -> None:
-        """Take in what was read, and queue what there is to answer."""
+        """Decode what was read, and queue the answers."""
         ...
 
     def room(self) -> int:
@@ -67,12 +67,12 @@ class NullServer(Protocol):
         ...
 
     def deliver(self, count: int) -> None:
-        """Queue the first `count` deliveries. Their payloads must not be touched until `outgoing` is empty."""
+        """Queue the first `count` deliveries. Their payloads must not be changed until `outgoing` is empty."""
         ...
 
 
 class TiledFrames:
-    """One delivery, as often as a batch holds it, numbered where it carries a number."""
+    """A batch of copies of one delivery, with increasing delivery tags if the protocol has them."""
 
     def __init__(self, unit: bytes, size: int, body_start: int, tag_at: int | None = None) -> None:
         self._length = len(unit)
@@ -89,7 +89,7 @@ class TiledFrames:
 
 
 class _NullServer(ABC):
-    """What the four have in common."""
+    """What all null servers have in common."""
 
     _connection: Any
 
@@ -122,17 +122,17 @@ class _NullServer(ABC):
 
     @abstractmethod
     def _answer(self, event: Any) -> None:
-        """Go on with the handshake, or begin."""
+        """Continue the handshake, or begin."""
 
     def _begin(self, batch: Any = None) -> None:
-        """From here on load may flow: theirs, or this batch."""
+        """From here on load may flow: from the client, or from this batch."""
         if batch is not None:
             self._batch, self.bodies = batch, batch.bodies
         self.begun = True
 
 
 class Amqp10NullServer(_NullServer):
-    """Grants a sender all the credit there is; keeps to a receiver's."""
+    """Grants a sender the maximum credit; respects that of a receiver."""
 
     def __init__(self, size: int, *, source: bool) -> None:
         super().__init__(size, source=source)
@@ -158,7 +158,7 @@ class Amqp10NullServer(_NullServer):
 
 
 class Amqp091NullServer(_NullServer):
-    """Has every queue that anybody declares, and one consumer."""
+    """Accepts every queue declaration, and one consumer."""
 
     def __init__(self, size: int, *, source: bool) -> None:
         super().__init__(size, source=source)
@@ -179,11 +179,11 @@ class Amqp091NullServer(_NullServer):
             case MethodReceived(channel=channel, method=BasicConsume(queue=queue, consumer_tag=given)):
                 tag = given or _CONSUMER
                 self._connection.send(channel, BasicConsumeOk(tag))
-                deliver = BasicDeliver(tag, _MARK_TAG, False, "", queue)
+                deliver = BasicDeliver(tag, _PLACEHOLDER_TAG, False, "", queue)
                 unit = encode_content(
                     channel, deliver, NO_PROPERTIES, bytes(self._size), self._connection.limits.frame_max
                 )
-                tag_at = unit.index(_MARK_TAG.to_bytes(8, "big"))
+                tag_at = unit.index(_PLACEHOLDER_TAG.to_bytes(8, "big"))
                 self._begin(TiledFrames(unit, self._size, len(unit) - 1 - self._size, tag_at))
 
     def deliver(self, count: int) -> None:
@@ -192,7 +192,7 @@ class Amqp091NullServer(_NullServer):
 
 
 class StompNullServer(_NullServer):
-    """Connects whoever asks, and takes one subscription."""
+    """Accepts every client, and one subscription."""
 
     def __init__(self, size: int, *, source: bool) -> None:
         super().__init__(size, source=source)
@@ -221,7 +221,7 @@ class StompNullServer(_NullServer):
 
 
 class MqttNullServer(_NullServer):
-    """Lets everybody in, and takes one subscription, at QoS 0."""
+    """Accepts every client, and one subscription at QoS 0."""
 
     def __init__(self, size: int, *, source: bool) -> None:
         super().__init__(size, source=source)
@@ -250,7 +250,7 @@ class MakeNullServer(Protocol):
     def __call__(self, size: int, *, source: bool) -> NullServer: ...
 
 
-ENDS: dict[str, MakeNullServer] = {
+NULL_SERVERS: dict[str, MakeNullServer] = {
     "amqp10": Amqp10NullServer,
     "amqp091": Amqp091NullServer,
     "stomp": StompNullServer,

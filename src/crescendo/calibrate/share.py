@@ -1,7 +1,7 @@
-"""How much of what this machine's generator can do did a run ask of it?
+"""Which share of this machine's calibrated ceiling did a run use?
 
-Arithmetic: each connection takes its rate out of the ceiling for its protocol, role and size; the shares of a role are
-added up and divided among its processes, of which no more count than there are cores. The busier role is the answer.
+Arithmetic only: the share of a connection is its rate divided by the ceiling for its protocol, role and size. The
+shares of a role are added up and divided by its processes, at most as many as there are cores. The busier role counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from crescendo.calibrate.store import Calibration
 
 @dataclass(frozen=True)
 class CarriedLoad:
-    """What one connection carried: messages a second, and bytes a message on average."""
+    """What one connection carried: messages per second, and mean bytes per message."""
 
     protocol: str
     role: str
@@ -21,15 +21,15 @@ class CarriedLoad:
 
 
 def percent_of_ceiling(
-    streams: Iterable[CarriedLoad], processes: Mapping[str, int], calibration: Calibration
+    loads: Iterable[CarriedLoad], processes: Mapping[str, int], calibration: Calibration
 ) -> float | None:
-    """The share of the ceiling that the busier role used, in percent; None when any of it was never calibrated."""
+    """The share of the ceiling that the busier role used, in percent; None if any part of it was never calibrated."""
     shares = dict.fromkeys(processes, 0.0)
-    for stream in streams:
-        ceiling = calibration.ceiling_of(stream.protocol, stream.role, stream.size)
+    for load in loads:
+        ceiling = calibration.ceiling_of(load.protocol, load.role, load.size)
         if ceiling is None or not ceiling.rate:
             return None
-        shares[stream.role] += stream.rate / ceiling.rate
+        shares[load.role] += load.rate / ceiling.rate
     cores = max(calibration.machine.cores, 1)
     used = [share / min(processes[role], cores) for role, share in shares.items() if share and processes[role]]
     return 100 * max(used) if used else None

@@ -1,8 +1,8 @@
-"""What was this machine found capable of, and may that be believed?
+"""Where are the ceilings of this machine stored, and when are they valid?
 
-One small file a machine, in the person's state directory, because a home directory may be shared by many machines. It
+One small file per machine, in the user's state directory, because a home directory may be shared by many machines. It
 holds the ceilings and the facts they depend on; a calibration of another machine, another Python or another Crescendo
-is as good as none. Measures nothing.
+is ignored. Measures nothing.
 """
 
 import re
@@ -24,7 +24,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class Machine(Struct, frozen=True):
-    """What a ceiling depends on."""
+    """The facts that a ceiling depends on."""
 
     name: str
     processor: str
@@ -34,7 +34,7 @@ class Machine(Struct, frozen=True):
 
 
 class Ceiling(Struct, frozen=True):
-    """Messages a second that one process of one role reached against a null end: the median of its turns."""
+    """Messages per second that one process of one role reached against a null server: the median of its trials."""
 
     protocol: str
     role: str
@@ -58,13 +58,13 @@ class Calibration(Struct, frozen=True):
     format: int = FORMAT
 
     def ceiling_of(self, protocol: str, role: str, size: float) -> Ceiling | None:
-        """The ceiling at this size, or at the nearest one above it; a larger message is never easier."""
+        """The ceiling at this size, or at the next larger calibrated size; larger messages are never cheaper."""
         fitting = [c for c in self.ceilings if (c.protocol, c.role) == (protocol, role) and c.size >= size]
         return min(fitting, key=lambda ceiling: ceiling.size, default=None)
 
 
 def machine_of(host: Mapping[str, Any], versions: Mapping[str, str]) -> Machine:
-    """The machine that a manifest, or this moment, speaks of."""
+    """The machine that these facts, from a manifest or from this host, describe."""
     return Machine(
         name=str(host.get("name", "")),
         processor=str(host.get("processor", "")),
@@ -79,7 +79,7 @@ def path_of(machine: Machine) -> Path:
 
 
 def read_calibration(machine: Machine) -> Calibration | None:
-    """What is known of exactly this machine; None when that is nothing, or nothing that can be read."""
+    """The calibration of exactly this machine; None if there is none, or it is unreadable."""
     try:
         calibration = msgspec.json.decode(path_of(machine).read_bytes(), type=Calibration)
     except (OSError, msgspec.MsgspecError):
@@ -87,8 +87,8 @@ def read_calibration(machine: Machine) -> Calibration | None:
     return calibration if calibration.machine == machine and calibration.format == FORMAT else None
 
 
-def keep(machine: Machine, ceilings: Iterable[Ceiling], taken_ns: int) -> Path:
-    """Add ceilings to what is known; newer ones take the place of older ones."""
+def save_ceilings(machine: Machine, ceilings: Iterable[Ceiling], taken_ns: int) -> Path:
+    """Add ceilings to the stored calibration; newer ones replace older ones."""
     known = read_calibration(machine)
     merged = {ceiling.key: ceiling for ceiling in (*(known.ceilings if known else ()), *ceilings)}
     path = path_of(machine)
@@ -97,5 +97,5 @@ def keep(machine: Machine, ceilings: Iterable[Ceiling], taken_ns: int) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1))
     except OSError as err:
-        raise ConfigError(f"{path} cannot be written: {err.strerror}; set XDG_STATE_HOME to another place") from err
+        raise ConfigError(f"{path} cannot be written: {err.strerror}; set XDG_STATE_HOME to another directory") from err
     return path

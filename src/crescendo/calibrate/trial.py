@@ -1,8 +1,8 @@
-"""What is one process of the load generator capable of, in one protocol, at one size, in one role?
+"""How fast is one process of the load generator, in one protocol, at one size, in one role?
 
-`python -m crescendo.calibrate.trial PROTOCOL sender|receiver PORT SIZE SECONDS TURNS` drives one connection against a
-null end, several times, and prints the effort of each turn as a line of JSON. Every message is recorded, because in a
-run it would be; the recordings are thrown away.
+`python -m crescendo.calibrate.trial PROTOCOL sender|receiver PORT SIZE SECONDS TRIALS` drives one connection against a
+null server, several times, and prints the result of each trial as a line of JSON. Every message is recorded, as in a
+run; the recordings are deleted.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from crescendo.calibrate.engine import Effort, receive, send, unbounded
-from crescendo.calibrate.null_process import PATIENCE_S, TAG
-from crescendo.calibrate.null_servers import ENDS
+from crescendo.calibrate.engine import TrialResult, receive, send, unpaced_group
+from crescendo.calibrate.null_process import TAG, TIMEOUT_S
+from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.calibrate.store import ROLES, SENDER
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import CrescendoError
@@ -25,40 +25,40 @@ from crescendo.model.workload import PROTOCOLS
 from crescendo.record.writer import Recorder
 
 
-def run_trial(protocol: str, role: str, port: int, size: int, seconds: float) -> Effort:
-    """One connection to a null end on this machine, for so long."""
-    group = unbounded(protocol, size)
+def run_trial(protocol: str, role: str, port: int, size: int, seconds: float) -> TrialResult:
+    """Drive one connection to a null server on this machine for this many seconds."""
+    group = unpaced_group(protocol, size)
     url = f"{PROTOCOLS[protocol]}://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="crescendo-calibrate-") as directory:
         recorder = Recorder(Path(directory), f"{role}-0")
         try:
             if role == SENDER:
                 return send(url, group, Quota(UNLIMITED, round(seconds * 1e9)), tag=TAG, log=recorder)
-            give_up = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + TIMEOUT_S
             return receive(
-                url, group, tag=TAG, log=recorder, stop=lambda done: done >= seconds or time.monotonic() > give_up
+                url, group, tag=TAG, log=recorder, stop=lambda done: done >= seconds or time.monotonic() > deadline_s
             )
         finally:
             recorder.close()
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m crescendo.calibrate.trial")
-    parser.add_argument("protocol", choices=sorted(ENDS))
+    parser.add_argument("protocol", choices=sorted(NULL_SERVERS))
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("port", type=int)
     parser.add_argument("size", type=int)
     parser.add_argument("seconds", type=float)
-    parser.add_argument("turns", type=int)
-    given = parser.parse_args(words)
-    for _ in range(given.turns):
-        gc.collect()  # what an earlier turn left behind is not this one's to clear away
+    parser.add_argument("trials", type=int)
+    options = parser.parse_args(arguments)
+    for _ in range(options.trials):
+        gc.collect()  # a trial must not pay for the garbage of an earlier one
         try:
-            effort = run_trial(given.protocol, given.role, given.port, given.size, given.seconds)
+            result = run_trial(options.protocol, options.role, options.port, options.size, options.seconds)
         except CrescendoError as err:
-            print(f"{given.role} of {given.protocol}: {err}", file=sys.stderr)
+            print(f"{options.role} of {options.protocol}: {err}", file=sys.stderr)
             return 1
-        print(msgspec.json.encode(effort).decode(), flush=True)
+        print(msgspec.json.encode(result).decode(), flush=True)
     return 0
 
 

@@ -6,16 +6,16 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from crescendo.calibrate.ceilings import SIZES, TURNS, check, measure
-from crescendo.calibrate.null_servers import ENDS
-from crescendo.calibrate.store import ROLES, Ceiling, keep, machine_of
+from crescendo.calibrate.ceilings import SIZES, TRIALS, check, measure
+from crescendo.calibrate.null_servers import NULL_SERVERS
+from crescendo.calibrate.store import ROLES, Ceiling, machine_of, save_ceilings
 from crescendo.cli.terminal import Progress
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.run import host_facts
 
 
 def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: bool) -> int:
-    protocols, sizes = protocols or list(ENDS), sorted(set(sizes or SIZES))
+    protocols, sizes = protocols or list(NULL_SERVERS), sorted(set(sizes or SIZES))
     check(protocols, sizes, seconds)
     machine = machine_of(host_facts.host(), host_facts.versions())
     wanted = [(protocol, role, size) for protocol in protocols for size in sizes for role in ROLES]
@@ -24,9 +24,9 @@ def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: b
         for number, (protocol, role, size) in enumerate(wanted, 1):
             progress(f"{number} of {len(wanted)}: {protocol} {role}, {size:,} bytes")
             ceilings.append(
-                measure(protocol, role, size, seconds=seconds, turns=TURNS, on_fork=die_with_parent())
+                measure(protocol, role, size, seconds=seconds, trials=TRIALS, on_fork=die_with_parent())
             )  # fmt: skip
-    path = keep(machine, ceilings, time.time_ns())
+    path = save_ceilings(machine, ceilings, time.time_ns())
     if as_json:
         print(msgspec.json.encode({"machine": machine, "path": str(path), "ceilings": ceilings}).decode())
         return 0

@@ -1,7 +1,7 @@
-"""What is one peer asked to do?
+"""What is one load peer asked to do?
 
-The payload of a SET note: everything a sender or receiver process needs to know, as one value that is checked when it
-arrives. The same on one machine and on twenty.
+The payload of a SET note: everything a sender or receiver process needs, as one value that is validated on arrival. It
+is the same on one machine and on twenty.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from crescendo.model.trace import TracePacer
 
 
 class ConnectionSlot(Struct, frozen=True):
-    """One connection that this peer makes, and the group it belongs to."""
+    """One connection that this peer opens, and the group it belongs to."""
 
     id: int
     group: str
@@ -28,12 +28,12 @@ class LoadAssignment(NotePayload, frozen=True):
     peer: str
     run_dir: str
     tag: int
-    urls: dict[str, str]  # protocol -> where the system speaks it
+    urls: dict[str, str]  # protocol -> URL of the system's endpoint
     experiment: dict[str, Any]
     places: list[ConnectionSlot]
     answered: dict[str, list[int]] = field(
         default_factory=dict
-    )  # group -> the numbers of its senders, where receivers answer them
+    )  # group -> the numbers of its senders, where receivers echo messages
 
 
 def load_assignment(
@@ -49,7 +49,7 @@ def load_assignment(
 
 
 class Quota(Struct, frozen=True):
-    """How much one sending connection sends: by number, by time, or by number once the warm-up is over."""
+    """How much one sending connection sends: by count, by time, or by count once the warm-up is over."""
 
     total: int
     until_ns: int  # offset from the start at which an unbounded sender stops
@@ -62,8 +62,8 @@ def quota_of(pacer: Pacer, phases: Phases) -> Quota:
     count, duration = phases.measure.messages, phases.measure.duration
     if count is not None:
         if pacer.bounded:
-            most = pacer.messages if isinstance(pacer, TracePacer) else UNLIMITED  # a trace comes to an end
-            return Quota(min(messages_within(pacer, phases.warmup) + count, most), UNLIMITED)
+            limit = pacer.messages if isinstance(pacer, TracePacer) else UNLIMITED  # a trace is finite
+            return Quota(min(messages_within(pacer, phases.warmup) + count, limit), UNLIMITED)
         return Quota(UNLIMITED, UNLIMITED, count, phases.warmup)
     end_ns = phases.warmup + (duration or 0)
     return Quota(messages_within(pacer, end_ns) if pacer.bounded else UNLIMITED, end_ns)

@@ -1,7 +1,7 @@
-"""How does a sender or receiver process live from its first note to its last?
+"""What does a sender or receiver process do, from its first note to its last?
 
-It prepares by connecting to the system and attaching, runs its engine until that has nothing more to do or is told to
-stop, and closes the recording before it says so. One process, one role, many connections.
+It connects to the system and attaches, runs its engine until that is done or is asked to stop, and closes the recording
+before it reports so. One process, one role, many connections.
 """
 
 import ctypes
@@ -36,12 +36,12 @@ from crescendo.record.schema import EVENTS, SPANS
 from crescendo.record.writer import Recorder
 
 READY_TIMEOUT_S = 10.0
-_SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not keep the engine waiting for 5 ms
+_SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not hold the engine up for Python's default 5 ms
 _PR_SET_TIMERSLACK = 29
 
 
 class Worker(PeerLoop):
-    """A sender or receiver process and what it is doing. Also the `Control` of its engine."""
+    """A sender or receiver process. Also the `Control` of its engine."""
 
     def __init__(self, peer: Peer, role: str) -> None:
         tune_for_latency()
@@ -49,11 +49,11 @@ class Worker(PeerLoop):
         self._role = role
         self._recorder: Recorder | None = None
         self._engine: SenderEngine | ReceiverEngine | None = None
-        self._timed: list[SpanSource] = []  # connections that have spans to tell
-        # Before any connection: the sender's engine waits for it with select, which takes no number beyond 1,023.
+        self._span_sources: list[SpanSource] = []
+        # Opened before any connection: the sender engine waits for it with select, which takes no fd above 1,023.
         self._epoll = select.epoll() if role == "sender" else None
 
-    # -- what the engine asks ------------------------------------------------------------------------------------
+    # -- callbacks of the engine ---------------------------------------------------------------------------------
 
     def report(self, statistics: Statistics) -> None:
         self._record_spans()
@@ -76,8 +76,8 @@ class Worker(PeerLoop):
     def _connect(self, assignment: LoadAssignment, groups: dict[str, Group]) -> list[Any]:
         channels: list[LoadChannel] = []
         try:
-            for place in assignment.places:
-                channels.append(self._dialler(assignment, groups, place)(0))
+            for slot in assignment.places:
+                channels.append(self._dialler(assignment, groups, slot)(0))
             self._await_ready(channels)
         except CrescendoError:
             for channel in channels:
@@ -86,10 +86,10 @@ class Worker(PeerLoop):
         return channels
 
     def _dialler(
-        self, assignment: LoadAssignment, groups: dict[str, Group], place: ConnectionSlot
+        self, assignment: LoadAssignment, groups: dict[str, Group], slot: ConnectionSlot
     ) -> Callable[[int], Any]:
-        """Makes the connection of one place: at its address at first, at the next of its addresses each time after."""
-        group = groups[place.group].member(place.index)
+        """A function that dials one slot: its first address on attempt 0, the next of its addresses on each retry."""
+        group = groups[slot.group].member(slot.index)
         make = driver_of(group.protocol, self._role)
 
         def dial(attempt: int) -> Any:
@@ -97,7 +97,7 @@ class Worker(PeerLoop):
             url = address_of(text).url or assignment.urls[group.protocol]
             channel = make(url, msgspec.structs.replace(group, address=text))
             if isinstance(channel, SpanSource):
-                self._timed.append(channel)
+                self._span_sources.append(channel)
             return channel
 
         return dial
@@ -109,7 +109,7 @@ class Worker(PeerLoop):
             for channel in waiting:
                 channel.flush()
                 for _ in channel.pump():
-                    pass  # nothing can arrive: receivers grant their first credit when the engine begins
+                    pass  # nothing can arrive: receivers grant their first credit when the engine starts
                 if channel.closed is not None:
                     raise PeerError(channel.closed)
             waiting = [channel for channel in waiting if not channel.ready]
@@ -126,15 +126,15 @@ class Worker(PeerLoop):
         if log is None:
             raise LostError("no recording to write to")
         senders, receivers = [], []
-        for place, channel in zip(assignment.places, channels, strict=True):
-            group = groups[place.group].member(place.index)
-            redial = None if group.failover is None else self._dialler(assignment, groups, place)
+        for slot, channel in zip(assignment.places, channels, strict=True):
+            group = groups[slot.group].member(slot.index)
+            redial = None if group.failover is None else self._dialler(assignment, groups, slot)
             if self._role == "sender":
-                pacer = experiment.pacer_of(group, place.id)
+                pacer = experiment.pacer_of(group, slot.id)
                 quota = quota_of(pacer, experiment.phases)
                 senders.append(
                     Sender(
-                        place.id,
+                        slot.id,
                         group,
                         pacer,
                         quota,
@@ -142,13 +142,13 @@ class Worker(PeerLoop):
                         assignment.tag,
                         seed=experiment.seed,
                         redial=redial,
-                        replies=self._replies(assignment, group, place.id),
+                        replies=self._replies(assignment, group, slot.id),
                     )
                 )
             else:
-                summarizer = self._summarizer(assignment, group, place.id)
+                summarizer = self._summarizer(assignment, group, slot.id)
                 echo = self._echo(assignment, group)
-                receivers.append(Receiver(place.id, group, channel, redial=redial, summarizer=summarizer, echo=echo))
+                receivers.append(Receiver(slot.id, group, channel, redial=redial, summarizer=summarizer, echo=echo))
         if self._role == "sender":
             return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain, epoll=self._epoll)
         return ReceiverEngine(receivers, log, self, tag=assignment.tag)
@@ -156,25 +156,27 @@ class Worker(PeerLoop):
     def _summarizer(self, assignment: LoadAssignment, group: Group, receiver: int) -> Summarizer | None:
         if group.summarize is None:
             return None
-        spoken = Group(address=group.summarize.to, protocol=group.protocol, settle=Settle.AT_MOST_ONCE)
-        return Summarizer(group.summarize, receiver, self._extra(assignment, group, "sender", spoken))
+        side_group = Group(address=group.summarize.to, protocol=group.protocol, settle=Settle.AT_MOST_ONCE)
+        return Summarizer(group.summarize, receiver, self._side_channel(assignment, group, "sender", side_group))
 
     def _replies(self, assignment: LoadAssignment, group: Group, sender: int) -> EchoReplies | None:
         if not group.is_answered:
             return None
-        channel = self._extra(assignment, group, "receiver", group.reply_group(sender))
+        channel = self._side_channel(assignment, group, "receiver", group.reply_group(sender))
         return EchoReplies(channel, sender, assignment.tag)
 
     def _echo(self, assignment: LoadAssignment, group: Group) -> EchoResponder | None:
         if not group.is_answered:
             return None
         numbers = assignment.answered[group.name]
-        channels = {number: self._extra(assignment, group, "sender", group.reply_group(number)) for number in numbers}
+        channels = {
+            number: self._side_channel(assignment, group, "sender", group.reply_group(number)) for number in numbers
+        }
         return EchoResponder(channels, assignment.tag)
 
-    def _extra(self, assignment: LoadAssignment, group: Group, role: str, spoken: Group) -> Any:
-        """A connection beside the load's own, to where the group's system is."""
-        channel = driver_of(group.protocol, role)(group.target.url or assignment.urls[group.protocol], spoken)
+    def _side_channel(self, assignment: LoadAssignment, group: Group, role: str, side_group: Group) -> Any:
+        """A connection to the group's system beside those of the load."""
+        channel = driver_of(group.protocol, role)(group.target.url or assignment.urls[group.protocol], side_group)
         self._await_ready([channel])
         return channel
 
@@ -185,10 +187,10 @@ class Worker(PeerLoop):
         if engine is None:
             return
         self._statistics = engine.run(t0_ns) if isinstance(engine, SenderEngine) else engine.run()
-        failure = engine.failure  # of its own, before we hang up
+        failure = engine.failure  # read before `_shut_down` closes the connections
         self._shut_down()
         if self._stop_request is not None:
-            return  # and that is answered next
+            return  # the peer loop answers that request next
         if failure is not None:
             raise PeerError(failure)
         self._peer.finish(self._statistics)
@@ -202,8 +204,10 @@ class Worker(PeerLoop):
         log, source = self._recorder, self._peer.identity.id
         if log is None:
             return
-        for action, outcome, ended_ns, duration_ns, of in (one for each in self._timed for one in each.take_spans()):
-            log.append(SPANS, len(ended_ns), ended_ns, source, action, duration_ns, float(of), outcome, "")
+        for action, outcome, ended_ns, duration_ns, sample_every in (
+            spans for channel in self._span_sources for spans in channel.take_spans()
+        ):
+            log.append(SPANS, len(ended_ns), ended_ns, source, action, duration_ns, float(sample_every), outcome, "")
 
     def _shut_down(self) -> None:
         self._record_spans()
@@ -216,8 +220,8 @@ class Worker(PeerLoop):
 
 
 def tune_for_latency() -> None:
-    """Let no thread of ours wait long for another, let nobody look through all that was imported for garbage, and ask
-    Linux to wake us when we said, not up to 50 µs later."""
+    """Shorten Python's thread switch interval, exempt everything imported from garbage collection, and set the Linux
+    timer slack to its minimum: by default a process is woken up to 50 µs late."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.freeze()
     if sys.platform == "linux":

@@ -1,4 +1,4 @@
-"""Do connections end only when the system has heard our last words, or will not?"""
+"""Does each connection close only when the system has answered, or the timeout has passed?"""
 
 import contextlib
 import threading
@@ -11,55 +11,55 @@ from crescendo.load.engine.graceful_close import close_gracefully
 from load_fakes import FakeChannel
 
 
-class Leaving(FakeChannel):
-    """Gone when the other side says anything after the good-bye."""
+class ClosingChannel(FakeChannel):
+    """Closed by its peer as soon as the peer sends anything."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard = False
-        self.let_go = False
+        self.peer_answered = False
+        self.was_closed = False
 
     def peer_closed(self) -> bool:
         with contextlib.suppress(BlockingIOError):
-            self.heard = bool(self._ours.recv(1)) or self.heard
-        return self.heard
+            self.peer_answered = bool(self._ours.recv(1)) or self.peer_answered
+        return self.peer_answered
 
     def close(self) -> None:
-        self.let_go = True
+        self.was_closed = True
         super().close()
 
 
 @pytest.fixture
-def channels() -> Iterator[list[Leaving]]:
-    made = [Leaving() for _ in range(20)]
+def channels() -> Iterator[list[ClosingChannel]]:
+    made = [ClosingChannel() for _ in range(20)]
     yield made
     for channel in made:
         channel.release()
 
 
-def test_all_say_good_bye_before_anybody_waits(channels: list[Leaving]) -> None:
-    def hang_up() -> None:
-        while not all(channel.good_byes for channel in channels):
+def test_all_channels_start_closing_before_any_is_awaited(channels: list[ClosingChannel]) -> None:
+    def close_all() -> None:
+        while not all(channel.close_starts for channel in channels):
             time.sleep(0.001)
         for channel in reversed(channels):
-            channel.poke()
+            channel.notify()
 
-    system = threading.Thread(target=hang_up)
+    system = threading.Thread(target=close_all)
     system.start()
-    close_gracefully(channels, patience_s=30)
+    close_gracefully(channels, timeout_s=30)
     system.join()
-    assert all(channel.heard and channel.let_go for channel in channels)
+    assert all(channel.peer_answered and channel.was_closed for channel in channels)
 
 
-def test_who_never_hangs_up_is_left_in_the_end(channels: list[Leaving]) -> None:
-    channels[3].poke()
-    close_gracefully(channels, patience_s=0.05)
-    assert all(channel.let_go for channel in channels)
-    assert [channel.heard for channel in channels].count(True) == 1
+def test_a_peer_that_never_closes_is_abandoned_after_the_timeout(channels: list[ClosingChannel]) -> None:
+    channels[3].notify()
+    close_gracefully(channels, timeout_s=0.05)
+    assert all(channel.was_closed for channel in channels)
+    assert [channel.peer_answered for channel in channels].count(True) == 1
 
 
-class FullSocket(Leaving):
-    """Has no room for its good-bye until the other side reads, which hangs up when it has heard it."""
+class FullSocket(ClosingChannel):
+    """Has no room for its close frame until the peer reads; the peer answers when it has read the frame."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,18 +73,18 @@ class FullSocket(Leaving):
             self._written = self._written or self._ours.send(b"bye") == 3
         return self._written
 
-    def hear(self) -> None:
+    def answer_close(self) -> None:
         self._theirs.settimeout(10)
         with contextlib.suppress(TimeoutError):
             while not self._theirs.recv(1 << 20).endswith(b"bye"):
                 pass
-            self.poke()
+            self.notify()
 
 
-def test_a_good_bye_that_finds_the_socket_full_is_said_when_there_is_room() -> None:
+def test_a_close_frame_that_meets_a_full_socket_is_sent_when_there_is_room() -> None:
     channel = FullSocket()
-    system = threading.Timer(0.1, channel.hear)
+    system = threading.Timer(0.1, channel.answer_close)
     system.start()
-    close_gracefully([channel], patience_s=8)
-    assert channel.heard
+    close_gracefully([channel], timeout_s=8)
+    assert channel.peer_answered
     system.join()

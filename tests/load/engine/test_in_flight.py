@@ -1,4 +1,4 @@
-"""Does every message land once, with the time at which it left, in whatever order?"""
+"""Is every message settled once, with its send time, in whatever order?"""
 
 import itertools
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.load.engine.in_flight import FIRST_ATTEMPT, InFlight, SettledRange, SettledRanges, Stretch
+from crescendo.load.engine.in_flight import FIRST_ATTEMPT, InFlight, SeqRange, SettledRange, SettledRanges
 
 lengths = st.one_of(st.integers(1, 6), st.sampled_from([200, 256, 300, 1000]))
 outcomes = st.one_of(
@@ -15,8 +15,8 @@ outcomes = st.one_of(
 )
 
 
-def landed(found: SettledRange | SettledRanges | None) -> list[tuple[int, int]]:
-    """Each message with the time at which it left."""
+def send_times(found: SettledRange | SettledRanges | None) -> list[tuple[int, int]]:
+    """Each message with its send time."""
     if found is None:
         return []
     if isinstance(found, SettledRange):
@@ -29,73 +29,73 @@ def landed(found: SettledRange | SettledRanges | None) -> list[tuple[int, int]]:
     return every
 
 
-class Sky:
-    """The same by a dictionary."""
+class DictionaryModel:
+    """The same with a dictionary."""
 
     def __init__(self) -> None:
-        self.flights = InFlight()
+        self.in_flight = InFlight()
         self.sent: dict[int, int] = {}
         self.history: dict[int, tuple[int, int]] = {}
         self.next_seq = 0
 
-    def start_close(self, stretch: Stretch, sent_ns: int) -> None:
-        self.flights.add(stretch, sent_ns)
-        for seq in range(stretch.first_seq, stretch.first_seq + stretch.length):
+    def send(self, seq_range: SeqRange, sent_ns: int) -> None:
+        self.in_flight.add(seq_range, sent_ns)
+        for seq in range(seq_range.first_seq, seq_range.first_seq + seq_range.length):
             self.sent[seq] = sent_ns
             self.history.setdefault(seq, (0, sent_ns))
             self.history[seq] = (self.history[seq][0] + 1, self.history[seq][1])
 
     def settle(self, seqs: range | np.ndarray) -> None:
         expected = sorted((seq, self.sent.pop(seq)) for seq in set(map(int, seqs)) & self.sent.keys())
-        assert landed(self.flights.take(seqs)) == expected
-        assert self.flights.count == len(self.sent)
+        assert send_times(self.in_flight.take(seqs)) == expected
+        assert self.in_flight.count == len(self.sent)
 
 
 @given(st.lists(st.tuples(lengths, st.integers(0, 3), st.booleans(), outcomes, st.booleans()), max_size=12))
-def test_flights_are_what_a_dictionary_would_be(steps: list[tuple[int, int, bool, range, bool]]) -> None:
-    sky = Sky()
-    for now_ns, (length, skipped, alone, seqs, breaks) in enumerate(steps):
-        sky.next_seq += skipped
+def test_in_flight_matches_a_dictionary(steps: list[tuple[int, int, bool, range, bool]]) -> None:
+    model = DictionaryModel()
+    for now_ns, (length, skipped, alone, seqs, disconnects) in enumerate(steps):
+        model.next_seq += skipped
         if alone:
-            sky.flights.add_one(sky.next_seq, now_ns)
-            sky.sent[sky.next_seq] = now_ns
-            sky.history[sky.next_seq] = (FIRST_ATTEMPT, now_ns)
-            sky.next_seq += 1
+            model.in_flight.add_one(model.next_seq, now_ns)
+            model.sent[model.next_seq] = now_ns
+            model.history[model.next_seq] = (FIRST_ATTEMPT, now_ns)
+            model.next_seq += 1
         else:
-            sky.start_close(Stretch(sky.next_seq, length), now_ns)
-            sky.next_seq += length
-        offset = max(sky.next_seq - 60, 0)
-        sky.settle(range(seqs.start + offset, seqs.stop + offset) if isinstance(seqs, range) else seqs + offset)
-        if breaks:
-            again = sky.flights.take_unsettled()
-            assert sky.flights.count == 0
-            told = [
-                (seq, stretch.attempt, stretch.first_sent_ns)
-                for stretch in again
-                for seq in range(stretch.first_seq, stretch.first_seq + stretch.length)
+            model.send(SeqRange(model.next_seq, length), now_ns)
+            model.next_seq += length
+        offset = max(model.next_seq - 60, 0)
+        model.settle(range(seqs.start + offset, seqs.stop + offset) if isinstance(seqs, range) else seqs + offset)
+        if disconnects:
+            unsettled = model.in_flight.take_unsettled()
+            assert model.in_flight.count == 0
+            resent = [
+                (seq, seq_range.attempt, seq_range.first_sent_ns)
+                for seq_range in unsettled
+                for seq in range(seq_range.first_seq, seq_range.first_seq + seq_range.length)
             ]
-            assert told == [(seq, sky.history[seq][0] + 1, sky.history[seq][1]) for seq in sorted(sky.sent)]
-            sky.sent.clear()
-            for stretch in again:
-                sky.start_close(stretch, now_ns)
-    sky.settle(range(sky.next_seq))
-    assert not sky.sent
+            assert resent == [(seq, model.history[seq][0] + 1, model.history[seq][1]) for seq in sorted(model.sent)]
+            model.sent.clear()
+            for seq_range in unsettled:
+                model.send(seq_range, now_ns)
+    model.settle(range(model.next_seq))
+    assert not model.sent
 
 
-def test_one_that_never_lands_does_not_stop_the_others() -> None:
-    flights = InFlight()
+def test_a_message_that_is_never_settled_does_not_stop_the_others() -> None:
+    in_flight = InFlight()
     for seq in range(100_000):
-        flights.add_one(seq, seq)
+        in_flight.add_one(seq, seq)
         if seq:
-            assert flights.take(range(seq, seq + 1)) == SettledRange(seq, seq, seq)
-    assert flights.count == 1
-    assert flights.take_unsettled() == [Stretch(0, 1, 2, 0)]
+            assert in_flight.take(range(seq, seq + 1)) == SettledRange(seq, seq, seq)
+    assert in_flight.count == 1
+    assert in_flight.take_unsettled() == [SeqRange(0, 1, 2, 0)]
 
 
-def test_what_leaves_and_lands_in_order_takes_no_more_room() -> None:
-    flights = InFlight()
-    slots = len(flights._view)
+def test_messages_settled_in_order_need_no_larger_ring() -> None:
+    in_flight = InFlight()
+    slots = len(in_flight._view)
     for first in range(0, 100_000, 100):
-        flights.add(Stretch(first, 100), first)
-        flights.take(range(first, first + 100))
-    assert len(flights._view) == slots
+        in_flight.add(SeqRange(first, 100), first)
+        in_flight.take(range(first, first + 100))
+    assert len(in_flight._view) == slots

@@ -1,4 +1,4 @@
-"""Is a message that was prepared before its time the same one that would have left the ordinary way?"""
+"""Is a message that was prepared ahead of time the same as one sent by the ordinary path?"""
 
 import contextlib
 import socket
@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.calibrate.null_servers import ENDS
+from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.load.assignment import Quota
-from crescendo.load.engine.in_flight import Stretch
-from crescendo.load.engine.prepared import FEWEST, LONGEST_NS, MOST, PreparedMessages
+from crescendo.load.engine.in_flight import SeqRange
+from crescendo.load.engine.prepared import MAX_PREPARED, MAX_SPAN_NS, MIN_PREPARED, PreparedMessages
 from crescendo.load.engine.sender import Sender
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
@@ -33,157 +33,162 @@ TAG = 0xC0FFEE
 SIZE = 64
 
 
-class Willing(FakeSendChannel):
-    """Limits how many messages leave, but takes those at once."""
+class ImmediateChannel(FakeSendChannel):
+    """Limits how many messages may be sent, but accepts those at once."""
 
     def take(self, stamps: Stamps) -> bool:
         super().take(stamps)
         return True
 
 
-class Bench:
-    """One connection, its prepared messages, and what was recorded of them."""
+class Harness:
+    """One connection, its prepared messages, and their recorded rows."""
 
     def __init__(self, *, rate: float = 1000, total: int = 300, number: int = 0) -> None:
         self._limit = UNLIMITED
-        self.channel = Willing(capacity=200, allow=lambda taken: self._limit - taken)
+        self.channel = ImmediateChannel(capacity=200, allow=lambda taken: self._limit - taken)
         self.channel.release()
         self.rows: list[tuple[int, int, int]] = []
         group = Group(rate=rate, settle=Settle.AT_LEAST_ONCE)
         self.sender = Sender(number, group, pacer_for(rate), Quota(total, UNLIMITED), self.channel, TAG)
-        self.ahead = PreparedMessages(self.sender, T0_NS, QUANTUM_NS, self._record)
+        self.prepared = PreparedMessages(self.sender, T0_NS, QUANTUM_NS, self._record)
 
     def grant(self, room: int) -> None:
-        """So many may leave from here on, and what was read says so."""
+        """From here on this many may be sent; a read has revoked the earlier grant."""
         self._limit = len(self.channel.taken) + room
-        self.ahead.commit(revoke=True)
+        self.prepared.commit(revoke=True)
 
-    def _record(self, sender: Sender, stretch: Stretch, intended_ns: Any, sent_ns: Any, size: int) -> None:
-        assert (sender, stretch.attempt, size) == (self.sender, 1, 256)
-        seqs = range(stretch.first_seq, stretch.first_seq + stretch.length)
+    def _record(self, sender: Sender, seq_range: SeqRange, intended_ns: Any, sent_ns: Any, size: int) -> None:
+        assert (sender, seq_range.attempt, size) == (self.sender, 1, 256)
+        seqs = range(seq_range.first_seq, seq_range.first_seq + seq_range.length)
         self.rows += zip(seqs, intended_ns.tolist(), sent_ns.tolist(), strict=True)
 
-    def send_ordinarily(self, count: int) -> None:
-        """As the engine does it, in so far as it matters here."""
-        self.ahead.discard()
-        stretch = self.sender.next_stretch(count)
+    def send_by_ordinary_path(self, count: int) -> None:
+        """Send as the engine does, as far as it matters here."""
+        self.prepared.discard()
+        seq_range = self.sender.next_range(count)
         self.sender.stamp_constants(self.channel.capacity)
-        numbers, stamps = np.arange(stretch.first_seq, stretch.first_seq + count), self.channel.stamps
+        numbers, stamps = np.arange(seq_range.first_seq, seq_range.first_seq + count), self.channel.stamps
         sent_ns = time.monotonic_ns()
         intended_ns = self.sender.pacer.due_ns(numbers) + T0_NS
         stamps["seq"][:count], stamps["intended_ns"][:count], stamps["sent_ns"][:count] = numbers, intended_ns, sent_ns
         self.rows += [(int(seq), int(due_ns), sent_ns) for seq, due_ns in zip(numbers, intended_ns, strict=True)]
-        self.sender.mark_sent(stretch, sent_ns)
-        self.sender.send(stretch.first_seq, count)
+        self.sender.mark_sent(seq_range, sent_ns)
+        self.sender.send(seq_range.first_seq, count)
 
 
-DEEDS = ("send", "send", "send", "book", "grant", "ordinary", "drop")
+ACTIONS = ("send", "send", "send", "commit", "grant", "ordinary", "discard")
 
 
 @given(
     st.integers(0, 200),
-    st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 9 * MS), st.integers(0, 40)), max_size=60),
+    st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 9 * MS), st.integers(0, 40)), max_size=60),
 )
-def test_every_message_leaves_once_in_order_and_not_before_its_time(
+def test_every_message_is_sent_once_in_order_and_not_before_it_is_due(
     number: int, steps: list[tuple[str, int, int]]
 ) -> None:
-    bench = Bench(number=number)
+    harness = Harness(number=number)
     now_ns = T0_NS
-    for deed, passed_ns, room in steps:
+    for action, passed_ns, room in steps:
         now_ns += passed_ns
         due = min((now_ns - T0_NS) // MS + 1, 300)
-        before, allowed = len(bench.channel.taken), bench.channel.room()
-        match deed:
+        before, allowed = len(harness.channel.taken), harness.channel.room()
+        match action:
             case "send":
-                next_ns = bench.ahead.send(now_ns)
-                assert next_ns == 0 or next_ns == T0_NS + len(bench.channel.taken) * MS
-                assert len(bench.channel.taken) - before <= allowed
+                next_ns = harness.prepared.send(now_ns)
+                assert next_ns == 0 or next_ns == T0_NS + len(harness.channel.taken) * MS
+                assert len(harness.channel.taken) - before <= allowed
             case "ordinary" if due > before and allowed > 0:
-                bench.send_ordinarily(min(due - before, allowed))
-            case "drop":
-                bench.ahead.discard()
+                harness.send_by_ordinary_path(min(due - before, allowed))
+            case "discard":
+                harness.prepared.discard()
             case "grant":
-                bench.grant(room)
+                harness.grant(room)
             case _:
-                bench.ahead.commit()
-                assert bench.sender.next_seq == bench.sender.sent == bench.sender.in_flight == len(bench.channel.taken)
-        assert len(bench.channel.taken) <= max(due, before)
-    bench.ahead.discard()
-    stamps = bench.channel.taken
+                harness.prepared.commit()
+                assert (
+                    harness.sender.next_seq
+                    == harness.sender.sent
+                    == harness.sender.in_flight
+                    == len(harness.channel.taken)
+                )
+        assert len(harness.channel.taken) <= max(due, before)
+    harness.prepared.discard()
+    stamps = harness.channel.taken
     assert [stamp[:5] for stamp in stamps] == [
         (0xC501, number, TAG, seq, T0_NS + seq * MS) for seq in range(len(stamps))
     ]  # fmt: skip
-    assert bench.rows == [stamp[3:] for stamp in stamps]
-    assert bench.sender.in_flight == len(stamps)
-    landed = [bench.sender.settled(range(seq, seq + 1)) for seq in range(len(stamps))]
-    assert [one.sent_ns for one in landed if one is not None] == [stamp[5] for stamp in stamps]
+    assert harness.rows == [stamp[3:] for stamp in stamps]
+    assert harness.sender.in_flight == len(stamps)
+    settled = [harness.sender.settle(range(seq, seq + 1)) for seq in range(len(stamps))]
+    assert [one.sent_ns for one in settled if one is not None] == [stamp[5] for stamp in stamps]
 
 
-def test_what_is_prepared_leaves_alone_or_together_with_what_is_late() -> None:
-    bench = Bench()
-    assert bench.ahead.send(T0_NS) == T0_NS + MS
-    assert bench.ahead.send(T0_NS + 3 * MS) == T0_NS + 4 * MS
-    assert [stamp[3] for stamp in bench.channel.taken] == [0, 1, 2, 3]
-    assert len({stamp[5] for stamp in bench.channel.taken[1:]}) == 1  # one clock reading a write
-    assert bench.channel.written == 4
-    assert bench.rows == []  # they are told together
-    assert bench.ahead.send(T0_NS + (MOST - 1) * MS) == T0_NS + MOST * MS
-    assert bench.ahead.used_up
-    assert bench.ahead.renew(T0_NS + (MOST - 1) * MS)
-    assert [row[0] for row in bench.rows] == list(range(MOST))
+def test_prepared_messages_are_sent_alone_or_together_when_late() -> None:
+    harness = Harness()
+    assert harness.prepared.send(T0_NS) == T0_NS + MS
+    assert harness.prepared.send(T0_NS + 3 * MS) == T0_NS + 4 * MS
+    assert [stamp[3] for stamp in harness.channel.taken] == [0, 1, 2, 3]
+    assert len({stamp[5] for stamp in harness.channel.taken[1:]}) == 1  # one clock reading per write
+    assert harness.channel.written == 4
+    assert harness.rows == []  # they are recorded together
+    assert harness.prepared.send(T0_NS + (MAX_PREPARED - 1) * MS) == T0_NS + MAX_PREPARED * MS
+    assert harness.prepared.used_up
+    assert harness.prepared.renew(T0_NS + (MAX_PREPARED - 1) * MS)
+    assert [row[0] for row in harness.rows] == list(range(MAX_PREPARED))
 
 
 def test_connections_of_one_rate_prepare_at_different_times() -> None:
     ends = Counter()
-    for bench in (Bench(number=number) for number in range(100)):
-        bench.ahead.renew(T0_NS)
-        while not bench.ahead.used_up:
-            next_ns = bench.ahead.send(T0_NS + len(bench.channel.taken) * MS)
-        ends[(next_ns - T0_NS) // MS % MOST] += 1
+    for harness in (Harness(number=number) for number in range(100)):
+        harness.prepared.renew(T0_NS)
+        while not harness.prepared.used_up:
+            next_ns = harness.prepared.send(T0_NS + len(harness.channel.taken) * MS)
+        ends[(next_ns - T0_NS) // MS % MAX_PREPARED] += 1
     assert max(ends.values()) <= 3
 
 
-def test_leave_that_was_taken_back_is_asked_for_again() -> None:
-    bench = Bench()
-    bench.ahead.send(T0_NS)
-    bench.grant(0)
-    assert bench.ahead.send(T0_NS + MS) == 0
-    bench.grant(1)
-    assert bench.ahead.send(T0_NS + 2 * MS) == T0_NS + 2 * MS  # only one of the two that are due
-    assert [stamp[3] for stamp in bench.channel.taken] == [0, 1]
+def test_a_revoked_grant_is_requested_again() -> None:
+    harness = Harness()
+    harness.prepared.send(T0_NS)
+    harness.grant(0)
+    assert harness.prepared.send(T0_NS + MS) == 0
+    harness.grant(1)
+    assert harness.prepared.send(T0_NS + 2 * MS) == T0_NS + 2 * MS  # only one of the two that are due
+    assert [stamp[3] for stamp in harness.channel.taken] == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("rate", "total", "room"),
     [
-        (1000 * FEWEST, 300, 300),  # a batch is due each time
-        ((FEWEST - 1) * 1e9 / LONGEST_NS, 300, 300),  # it would be recorded too late
-        (1000, FEWEST - 1, 300),  # too few are left
-        (1000, 300, FEWEST - 1),  # too few may leave
+        (1000 * MIN_PREPARED, 300, 300),  # a batch is due each time
+        ((MIN_PREPARED - 1) * 1e9 / MAX_SPAN_NS, 300, 300),  # they would be recorded too late
+        (1000, MIN_PREPARED - 1, 300),  # too few remain
+        (1000, 300, MIN_PREPARED - 1),  # too few may be sent
     ],
 )
-def test_what_preparing_does_not_help_takes_the_ordinary_way(rate: float, total: int, room: int) -> None:
-    bench = Bench(rate=rate, total=total)
-    bench.grant(room)
-    assert bench.ahead.send(T0_NS) == 0
-    assert bench.channel.taken == []
+def test_messages_not_worth_preparing_take_the_ordinary_path(rate: float, total: int, room: int) -> None:
+    harness = Harness(rate=rate, total=total)
+    harness.grant(room)
+    assert harness.prepared.send(T0_NS) == 0
+    assert harness.channel.taken == []
 
 
-def test_the_last_message_of_a_schedule_has_none_behind_it() -> None:
-    bench = Bench(total=FEWEST)
-    for seq in range(FEWEST):
-        assert bench.ahead.send(T0_NS + seq * MS) == (T0_NS + (seq + 1) * MS if seq < FEWEST - 1 else 0)
-    bench.ahead.commit()
-    assert bench.sender.exhausted
-    assert len(bench.rows) == FEWEST
+def test_the_last_message_of_a_schedule_has_no_next_due_time() -> None:
+    harness = Harness(total=MIN_PREPARED)
+    for seq in range(MIN_PREPARED):
+        assert harness.prepared.send(T0_NS + seq * MS) == (T0_NS + (seq + 1) * MS if seq < MIN_PREPARED - 1 else 0)
+    harness.prepared.commit()
+    assert harness.sender.exhausted
+    assert len(harness.rows) == MIN_PREPARED
 
 
-def test_messages_wait_no_longer_in_a_closed_connection() -> None:
-    bench = Bench()
-    bench.ahead.send(T0_NS)
-    bench.channel.closed = "gone"
-    assert bench.ahead.send(T0_NS + MS) == 0
-    assert len(bench.channel.taken) == 1
+def test_prepared_messages_are_not_sent_on_a_closed_connection() -> None:
+    harness = Harness()
+    harness.prepared.send(T0_NS)
+    harness.channel.closed = "gone"
+    assert harness.prepared.send(T0_NS + MS) == 0
+    assert len(harness.channel.taken) == 1
 
 
 # -- real connections ------------------------------------------------------------------------------------------------
@@ -191,18 +196,18 @@ def test_messages_wait_no_longer_in_a_closed_connection() -> None:
 
 @contextlib.contextmanager
 def _connected(protocol: str, settle: Settle) -> Iterator[tuple[Any, socket.socket]]:
-    """A sending channel, and the other side's socket after the handshake."""
+    """A sending channel, and its peer's socket after the handshake."""
     group = Group(protocol=protocol, size=PayloadSize.fixed(SIZE), settle=settle, rate=1000)
     make: Any = driver_of(protocol, "sender")
     with listen() as listener:
         channel = make(f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}", group)
-        client, end = configure_socket(listener.accept()[0]), ENDS[protocol](SIZE, source=False)
+        client, server = configure_socket(listener.accept()[0]), NULL_SERVERS[protocol](SIZE, source=False)
     with client:
         deadline_s = time.monotonic() + 10
         while not channel.ready or not channel.room():
             channel.flush()
-            end.received(fill(client, end.receive_buffer()) or 0)
-            flush(client, end.outgoing)
+            server.received(fill(client, server.receive_buffer()) or 0)
+            flush(client, server.outgoing)
             channel.pump()
             assert time.monotonic() < deadline_s
         yield channel, client
@@ -223,38 +228,38 @@ def _fill_bodies(channel: Any, first: int, count: int) -> None:
         channel.bodies[row] = np.frombuffer(struct.pack(">I", first + row) * (SIZE // 4), np.uint8)
 
 
-SPOKEN = [(protocol, Settle.AT_MOST_ONCE) for protocol in sorted(ENDS)] + [
+CASES = [(protocol, Settle.AT_MOST_ONCE) for protocol in sorted(NULL_SERVERS)] + [
     (protocol, Settle.AT_LEAST_ONCE)
-    for protocol in sorted(ENDS)
-    if protocol != "amqp091"  # whose null end confirms nothing; its messages carry no numbers
+    for protocol in sorted(NULL_SERVERS)
+    if protocol != "amqp091"  # its null server confirms nothing, and its messages carry no numbers
 ]
 
 
-@pytest.mark.parametrize(("protocol", "settle"), SPOKEN)
-def test_prepared_messages_are_the_bytes_that_batches_are(protocol: str, settle: Settle) -> None:
-    """Whatever else was prepared and never left."""
-    spoken = []
-    for way in ("prepared", "batch"):
+@pytest.mark.parametrize(("protocol", "settle"), CASES)
+def test_prepared_messages_have_the_same_bytes_as_a_batch(protocol: str, settle: Settle) -> None:
+    """Even if more messages were prepared and never sent."""
+    written = []
+    for path in ("prepared", "batch"):
         with _connected(protocol, settle) as (channel, client):
             octets = 0
-            for first, count, leave in ((0, 3, 3), (3, 1, 1), (4, 20, 9), (13, 5, 5)):
-                if way == "prepared":
+            for first, count, sent_count in ((0, 3, 3), (3, 1, 1), (4, 20, 9), (13, 5, 5)):
+                if path == "prepared":
                     _fill_bodies(channel, first, count)
                     frames = channel.prepare(count)
-                    octets += (length := len(frames) // count) * leave
-                    for row in range(leave):
+                    octets += (length := len(frames) // count) * sent_count
+                    for row in range(sent_count):
                         assert channel.write(frames[row * length : (row + 1) * length])
-                    channel.departed(first, [1] * leave)
+                    channel.mark_prepared_sent(first, [1] * sent_count)
                 else:
-                    _fill_bodies(channel, first, leave)
-                    assert channel.send(first, leave)
+                    _fill_bodies(channel, first, sent_count)
+                    assert channel.send(first, sent_count)
             assert channel.batched == 18
-            spoken.append(_read(client, octets or len(spoken[0])))
-    assert spoken[0] == spoken[1]
+            written.append(_read(client, octets or len(written[0])))
+    assert written[0] == written[1]
 
 
-@pytest.mark.parametrize("protocol", sorted(ENDS))
-def test_what_a_full_socket_does_not_take_follows_later(protocol: str) -> None:
+@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
+def test_bytes_that_a_full_socket_refuses_are_sent_later(protocol: str) -> None:
     with _connected(protocol, Settle.AT_MOST_ONCE) as (channel, client):
         sent = 0
         left = True
@@ -264,10 +269,10 @@ def test_what_a_full_socket_does_not_take_follows_later(protocol: str) -> None:
             frames = channel.prepare(64)
             left = channel.write(frames)
             expected += bytes(frames)
-            channel.departed(sent, [1] * 64)
+            channel.mark_prepared_sent(sent, [1] * 64)
             sent += 64
             assert sent < 10**6
-        assert channel.room() == 0 or channel.flush()  # the kernel may have moved some of it on by now
+        assert channel.room() == 0 or channel.flush()  # the kernel may have sent some of it by now
         taken = b""
         while not channel.flush():
             taken += client.recv(1 << 20)
@@ -275,13 +280,13 @@ def test_what_a_full_socket_does_not_take_follows_later(protocol: str) -> None:
         assert taken + _read(client, len(expected) - len(taken)) == expected
 
 
-def test_a_broken_connection_is_found_by_writing_and_told_by_reading() -> None:
+def test_a_broken_connection_is_found_by_writing_and_reported_by_reading() -> None:
     with _connected("stomp", Settle.AT_MOST_ONCE) as (channel, client):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         deadline_s = time.monotonic() + 10
         while channel.write(channel.prepare(1)):
-            channel.departed(0, [1])
+            channel.mark_prepared_sent(0, [1])
             assert time.monotonic() < deadline_s
         assert channel.room() == 0
         while channel.closed is None:

@@ -1,4 +1,4 @@
-"""Is everything that arrives recorded once, and called what it is?"""
+"""Is every message that arrives recorded once, with the right flags?"""
 
 import struct
 import threading
@@ -40,7 +40,7 @@ def batch(payloads: list[bytes], *, redelivered: bool = False, batched: bool = T
 
 
 def receive(*batches: ReceivedMessages, number: int = 5) -> tuple[list[tuple[int, ...]], ReceiverEngine]:
-    """Run an engine over these batches; its rows, receive times taken out after a look at them."""
+    """Run an engine over these batches; check the receive times and return the rows."""
     channel = FakeReceiveChannel(list(batches))
     log = FakeLog()
     engine = ReceiverEngine([Receiver(number, Group(), channel)], log, FakeControl(stop=lambda: True), tag=TAG)
@@ -98,33 +98,33 @@ def test_mixed_batches_are_recorded_message_by_message(
 
 
 @given(st.lists(st.tuples(messages, st.booleans(), st.sampled_from([20, 40, 64])), min_size=1, max_size=40))
-def test_what_is_put_aside_becomes_the_rows_it_would_have_been(
+def test_deferred_messages_become_the_same_rows(
     reads: list[tuple[list[tuple[str, int, int]], bool, int]],
 ) -> None:
-    """At full speed and at another, by the same engine: only that one takes several reads together."""
+    """Unpaced and paced: only the unpaced one records several reads together."""
     rows = []
-    for unhurried in (True, False):
-        log, tally = FakeLog(), ReceiverCounts(5)
-        intake = ReceivedRows(log, TAG, unhurried=unhurried)
+    for unpaced in (True, False):
+        log, counts = FakeLog(), ReceiverCounts(5)
+        received_rows = ReceivedRows(log, TAG, unpaced=unpaced)
         for read_ns, (content, redelivered, size) in enumerate(reads, 10**6):
             payloads = [
                 payload(sender, seq, tag=TAG + (kind == "stray"), magic=0xC501 + (kind == "corrupt"), size=size)
                 for kind, sender, seq in content
             ]
-            intake.take(tally, batch(payloads, redelivered=redelivered), read_ns)
-        intake.catch_up(tally)
-        assert intake.behind == 0
-        assert tally.arrivals == tally.batched == sum(len(content) for content, _, _ in reads)
+            received_rows.take(counts, batch(payloads, redelivered=redelivered), read_ns)
+        received_rows.flush_deferred(counts)
+        assert received_rows.deferred == 0
+        assert counts.arrivals == counts.batched == sum(len(content) for content, _, _ in reads)
         rows.append(log.rows.get(RECEIVED, []))
     assert rows[0] == rows[1]
 
 
 def test_many_small_reads_are_few_appends_and_keep_their_times() -> None:
-    log, tally = CountingLog(), ReceiverCounts(5)
-    intake = ReceivedRows(log, TAG, unhurried=True)
+    log, counts = CountingLog(), ReceiverCounts(5)
+    received_rows = ReceivedRows(log, TAG, unpaced=True)
     for read in range(200):
-        intake.take(tally, batch([payload(3, 60 * read + n) for n in range(60)]), 10**6 + read)
-    intake.catch_up(tally)
+        received_rows.take(counts, batch([payload(3, 60 * read + n) for n in range(60)]), 10**6 + read)
+    received_rows.flush_deferred(counts)
     rows = log.rows[RECEIVED]
     assert [(row[2], row[5], row[6]) for row in rows] == [(n, 10**6 + n // 60, n) for n in range(12_000)]
     assert log.appends <= 8
@@ -139,8 +139,8 @@ def test_a_payload_too_short_for_a_stamp_is_corrupt(size: int) -> None:
 @pytest.mark.parametrize("intended_ns", [-(2**63), 2**63 - 1])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_stamp_with_absurd_times_does_not_end_the_receiver(intended_ns: int, count: int) -> None:
-    absurd = struct.pack(">HHIQqq", 0xC501, 1, TAG, 5, intended_ns, 6)
-    rows, engine = receive(batch([absurd] * count))
+    payload_bytes = struct.pack(">HHIQqq", 0xC501, 1, TAG, 5, intended_ns, 6)
+    rows, engine = receive(batch([payload_bytes] * count))
     assert [row[3] for row in rows] == [intended_ns] * count
     assert engine.failure is None
 
@@ -156,7 +156,7 @@ def test_the_share_on_the_batch_path_is_counted() -> None:
     assert statistics.messages == 10
     assert statistics.values["batch_share"] == pytest.approx(0.9)
     assert statistics.counts == {"queue://perf": 10}
-    assert channel.good_byes == 1
+    assert channel.close_starts == 1
 
 
 def test_a_lost_connection_is_an_event_with_its_reason() -> None:
@@ -239,7 +239,7 @@ def test_a_stopwatch_adds_up_and_may_be_stopped_twice() -> None:
     assert (watch.total_ns, watch.elapsed_ns(105)) == (30, 35)
 
 
-def test_a_slow_receiver_settles_what_it_took_when_it_is_done_with_it() -> None:
+def test_a_slow_receiver_settles_messages_when_it_has_consumed_them() -> None:
     channel = FakeReceiveChannel([batch([payload(1, seq) for seq in range(5)])])
     group = Group(delay=Duration(30_000_000))
     log = FakeLog()

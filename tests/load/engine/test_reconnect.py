@@ -1,4 +1,4 @@
-"""Is a lost connection made anew, with pauses, at every address, and never in the way of the others?"""
+"""Is a lost connection reconnected, with backoff, at every address, without blocking the others?"""
 
 import itertools
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from crescendo.load.engine.reconnect import (
-    FIRST_PAUSE_NS,
-    GREETING_NS,
-    LONGEST_PAUSE_NS,
+    FIRST_BACKOFF_NS,
+    HANDSHAKE_TIMEOUT_NS,
+    MAX_BACKOFF_NS,
     ConnectionChange,
     DialPool,
     ReconnectingChannel,
@@ -19,7 +19,7 @@ from crescendo.model.errors import PeerError
 MS = 1_000_000
 
 
-class AtOnce(DialPool):
+class SynchronousDialPool(DialPool):
     """Dials in the caller's thread; time stands still meanwhile."""
 
     def submit(self, dial: Callable[[], Any]) -> "Future[Any]":
@@ -32,10 +32,10 @@ class AtOnce(DialPool):
 
 
 def channel(*, ready: bool = True, closed: str | None = None) -> Any:
-    made = SimpleNamespace(ready=ready, closed=closed, goodbyes=0)
+    made = SimpleNamespace(ready=ready, closed=closed, closes=0)
 
     def close() -> None:
-        made.goodbyes += 1
+        made.closes += 1
 
     made.close = close
     made.file = 7
@@ -44,50 +44,53 @@ def channel(*, ready: bool = True, closed: str | None = None) -> Any:
 
 
 def changes(
-    line: ReconnectingChannel[Any], until_ns: int, *, start_ns: int = 0, step_ns: int = 10 * MS
+    connection: ReconnectingChannel[Any], until_ns: int, *, start_ns: int = 0, step_ns: int = 10 * MS
 ) -> list[tuple[int, ConnectionChange]]:
     found = []
     for now_ns in range(start_ns, until_ns, step_ns):
-        change = line.step(now_ns, AtOnce())
+        change = connection.step(now_ns, SynchronousDialPool())
         if change is not ConnectionChange.NONE:
             found.append((now_ns, change))
     return found
 
 
-def test_without_further_addresses_it_stays_lost() -> None:
-    line = ReconnectingChannel(channel(closed="gone"))
-    assert line.lost
-    assert [change for _, change in changes(line, 1000 * MS)] == [ConnectionChange.LOST]
-    assert line.reason == "gone"
+def test_without_failover_a_lost_connection_stays_lost() -> None:
+    connection = ReconnectingChannel(channel(closed="gone"))
+    assert connection.lost
+    assert [change for _, change in changes(connection, 1000 * MS)] == [ConnectionChange.LOST]
+    assert connection.reason == "gone"
 
 
-def test_a_connection_that_lives_is_left_alone() -> None:
-    line = ReconnectingChannel(channel(), lambda _: channel())
-    assert changes(line, 1000 * MS) == []
-    assert not line.lost
+def test_a_live_connection_is_left_alone() -> None:
+    connection = ReconnectingChannel(channel(), lambda _: channel())
+    assert changes(connection, 1000 * MS) == []
+    assert not connection.lost
 
 
-def test_it_is_made_anew_and_restored() -> None:
+def test_a_lost_connection_is_redialled_and_restored() -> None:
     fresh = channel(ready=False)
-    line = ReconnectingChannel(channel(closed="gone"), lambda _: fresh)
-    assert not line.lost
-    assert [change for _, change in changes(line, 200 * MS)] == [ConnectionChange.INTERRUPTED, ConnectionChange.DIALLED]
-    assert line.channel is fresh
+    connection = ReconnectingChannel(channel(closed="gone"), lambda _: fresh)
+    assert not connection.lost
+    assert [change for _, change in changes(connection, 200 * MS)] == [
+        ConnectionChange.INTERRUPTED,
+        ConnectionChange.DIALLED,
+    ]
+    assert connection.channel is fresh
     fresh.ready = True
-    assert [change for _, change in changes(line, 300 * MS, start_ns=200 * MS)] == [ConnectionChange.RESTORED]
+    assert [change for _, change in changes(connection, 300 * MS, start_ns=200 * MS)] == [ConnectionChange.RESTORED]
 
 
-def test_a_new_connection_that_asks_again_on_another_socket_is_watched_there() -> None:
+def test_a_new_connection_that_changes_its_socket_is_polled_on_the_new_one() -> None:
     fresh = channel(ready=False)
-    line = ReconnectingChannel(channel(closed="gone"), lambda _: fresh)
-    changes(line, 200 * MS)
+    connection = ReconnectingChannel(channel(closed="gone"), lambda _: fresh)
+    changes(connection, 200 * MS)
     fresh.file = 8
-    assert [change for _, change in changes(line, 300 * MS, start_ns=200 * MS)] == [ConnectionChange.DIALLED]
+    assert [change for _, change in changes(connection, 300 * MS, start_ns=200 * MS)] == [ConnectionChange.DIALLED]
     fresh.ready = True
-    assert [change for _, change in changes(line, 400 * MS, start_ns=300 * MS)] == [ConnectionChange.RESTORED]
+    assert [change for _, change in changes(connection, 400 * MS, start_ns=300 * MS)] == [ConnectionChange.RESTORED]
 
 
-def test_pauses_grow_up_to_a_limit_and_every_address_has_its_turn() -> None:
+def test_backoff_grows_to_a_limit_and_every_address_is_tried() -> None:
     tries: list[tuple[int, int]] = []
     now = SimpleNamespace(ns=0)
 
@@ -95,21 +98,21 @@ def test_pauses_grow_up_to_a_limit_and_every_address_has_its_turn() -> None:
         tries.append((attempt, now.ns))
         raise PeerError("refused the connection")
 
-    line = ReconnectingChannel(channel(closed="gone"), refuse)
+    connection = ReconnectingChannel(channel(closed="gone"), refuse)
     for now.ns in range(0, 60_000 * MS, 5 * MS):
-        line.step(now.ns, AtOnce())
+        connection.step(now.ns, SynchronousDialPool())
     assert [attempt for attempt, _ in tries] == list(range(1, len(tries) + 1))
     gaps_ns = [after - before for (_, before), (_, after) in itertools.pairwise(tries)]
     for number, gap_ns in enumerate(gaps_ns, 2):
-        longest_ns = min(FIRST_PAUSE_NS << (number - 1), LONGEST_PAUSE_NS)
-        assert longest_ns / 2 <= gap_ns <= longest_ns + 20 * MS
-    assert len(set(gaps_ns[-10:])) > 1, "many connections must not knock in step"
-    assert not line.lost
+        max_ns = min(FIRST_BACKOFF_NS << (number - 1), MAX_BACKOFF_NS)
+        assert max_ns / 2 <= gap_ns <= max_ns + 20 * MS
+    assert len(set(gaps_ns[-10:])) > 1, "connections must not reconnect in lockstep"
+    assert not connection.lost
 
 
-def test_who_answers_and_then_says_nothing_is_given_up() -> None:
+def test_a_handshake_without_an_answer_is_abandoned() -> None:
     silent = channel(ready=False)
-    line = ReconnectingChannel(channel(closed="gone"), lambda _: silent)
-    changes(line, GREETING_NS + 500 * MS, step_ns=50 * MS)
-    assert silent.goodbyes >= 1
-    assert not line.lost
+    connection = ReconnectingChannel(channel(closed="gone"), lambda _: silent)
+    changes(connection, HANDSHAKE_TIMEOUT_NS + 500 * MS, step_ns=50 * MS)
+    assert silent.closes >= 1
+    assert not connection.lost

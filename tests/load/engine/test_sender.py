@@ -1,11 +1,11 @@
-"""Is every message sent once, again when it must be, or shed and counted?"""
+"""Is every message sent once, resent when it must be, or shed and counted?"""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.load.assignment import Quota
-from crescendo.load.engine.in_flight import Stretch
-from crescendo.load.engine.sender import PATIENCE_NS, Sender
+from crescendo.load.engine.in_flight import SeqRange
+from crescendo.load.engine.sender import MAX_CREDIT_WAIT_NS, Sender
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
 from load_fakes import FakeSendChannel
@@ -21,77 +21,79 @@ def a_sender(**group: object) -> Sender:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 99), st.integers(0, 99)), max_size=40))
-def test_nothing_is_forgotten_whatever_is_settled_and_lost(steps: list[tuple[int, bool, int, int]]) -> None:
+def test_no_message_is_forgotten_whatever_is_settled_or_lost(steps: list[tuple[int, bool, int, int]]) -> None:
     sender = a_sender()
     attempts = dict.fromkeys(range(100), 0)
     unsettled: set[int] = set()
     settled: set[int] = set()
-    for count, breaks, first, last in steps:
+    for count, disconnects, first, last in steps:
         due = sender.due(99 * MS)
         if count and due:
-            stretch = sender.next_stretch(min(count, due))
-            for seq in range(stretch.first_seq, stretch.first_seq + stretch.length):
+            seq_range = sender.next_range(min(count, due))
+            for seq in range(seq_range.first_seq, seq_range.first_seq + seq_range.length):
                 attempts[seq] += 1
-                assert stretch.attempt == attempts[seq]
+                assert seq_range.attempt == attempts[seq]
                 assert seq not in unsettled | settled
                 unsettled.add(seq)
-            sender.mark_sent(stretch, 5)
+            sender.mark_sent(seq_range, 5)
         found = {seq for seq in unsettled if first <= seq <= last}
         before = sender.in_flight
-        sender.settled(range(first, last + 1))
+        sender.settle(range(first, last + 1))
         assert before - sender.in_flight == len(found)
         unsettled -= found
         settled |= found
-        if breaks:
-            assert sender.interrupted() == len(unsettled)
+        if disconnects:
+            assert sender.requeue_unsettled() == len(unsettled)
             unsettled.clear()
         assert sender.in_flight == len(unsettled)
         assert sender.due(99 * MS) == 100 - len(settled) - len(unsettled)
     assert sender.sent == sum(tried > 0 for tried in attempts.values())
 
 
-def test_what_is_sent_again_keeps_the_time_of_its_first_attempt() -> None:
+def test_a_resent_message_keeps_the_time_of_its_first_attempt() -> None:
     sender = a_sender()
-    sender.mark_sent(sender.next_stretch(10), 111)
-    sender.settled(range(2, 5))
-    sender.interrupted()
-    again = [sender.next_stretch(100), sender.next_stretch(100)]
-    assert again == [Stretch(0, 2, 2, 111), Stretch(5, 5, 2, 111)]
+    sender.mark_sent(sender.next_range(10), 111)
+    sender.settle(range(2, 5))
+    sender.requeue_unsettled()
+    again = [sender.next_range(100), sender.next_range(100)]
+    assert again == [SeqRange(0, 2, 2, 111), SeqRange(5, 5, 2, 111)]
     sender.mark_sent(again[0], 222)
-    sender.interrupted()
-    assert sender.next_stretch(100) == Stretch(0, 2, 3, 111)
+    sender.requeue_unsettled()
+    assert sender.next_range(100) == SeqRange(0, 2, 3, 111)
 
 
 def test_a_full_buffer_sheds_the_newest() -> None:
     sender = a_sender(buffer=5)
-    assert sender.cut_to_buffer(9 * MS, room=2) == range(7, 10)  # ten are due: two leave, five wait, three do not fit
+    assert sender.shed_overflow(9 * MS, room=2) == range(
+        7, 10
+    )  # ten are due: two are sent, five wait, three do not fit
     assert sender.due(9 * MS) == 7
-    assert sender.next_stretch(2) == Stretch(0, 2)
-    assert sender.cut_to_buffer(12 * MS, room=0) == range(10, 13)
-    assert sender.next_stretch(100) == Stretch(2, 5)
-    assert sender.cut_to_buffer(13 * MS, room=0) == range(0)
-    assert sender.next_stretch(100) == Stretch(13, 1)
+    assert sender.next_range(2) == SeqRange(0, 2)
+    assert sender.shed_overflow(12 * MS, room=0) == range(10, 13)
+    assert sender.next_range(100) == SeqRange(2, 5)
+    assert sender.shed_overflow(13 * MS, room=0) == range(0)
+    assert sender.next_range(100) == SeqRange(13, 1)
     assert sender.shed == 6
 
 
 def test_without_a_buffer_nothing_is_shed() -> None:
     sender = a_sender()
-    assert sender.cut_to_buffer(50 * MS, room=0) == range(0)
+    assert sender.shed_overflow(50 * MS, room=0) == range(0)
     assert sender.due(50 * MS) == 51
 
 
-def test_few_messages_wait_for_more_only_while_many_are_under_way_and_not_for_long() -> None:
+def test_a_small_batch_waits_only_while_many_are_in_flight_and_not_for_long() -> None:
     sender = a_sender()
     sender.group = Group(rate=0)
-    sender.mark_sent(sender.next_stretch(80), 5 * MS)
-    assert sender.too_few(19, 5 * MS)
-    assert not sender.too_few(20, 5 * MS)
-    assert not sender.too_few(1, 5 * MS + PATIENCE_NS)
-    sender.settled(range(80))
-    assert not sender.too_few(1, 5 * MS), "nothing is under way that would bring more leave"
+    sender.mark_sent(sender.next_range(80), 5 * MS)
+    assert sender.should_wait_for_credit(19, 5 * MS)
+    assert not sender.should_wait_for_credit(20, 5 * MS)
+    assert not sender.should_wait_for_credit(1, 5 * MS + MAX_CREDIT_WAIT_NS)
+    sender.settle(range(80))
+    assert not sender.should_wait_for_credit(1, 5 * MS), "no settlement in flight would free more credit"
 
 
-def test_whoever_paces_does_not_wait_for_others() -> None:
+def test_a_paced_sender_does_not_wait_for_more_credit() -> None:
     sender = a_sender()
-    sender.mark_sent(sender.next_stretch(80), 5 * MS)
-    assert not sender.too_few(1, 5 * MS)
+    sender.mark_sent(sender.next_range(80), 5 * MS)
+    assert not sender.should_wait_for_credit(1, 5 * MS)

@@ -1,4 +1,4 @@
-"""Is what a receiver tells each period what it got in that period?"""
+"""Does a receiver publish for each period exactly what it received in it?"""
 
 import json
 from typing import Any
@@ -13,8 +13,8 @@ from load_fakes import FakeSendChannel
 SECOND = 10**9
 
 
-class Teller(FakeSendChannel):
-    """Keeps the texts that went out."""
+class CapturingChannel(FakeSendChannel):
+    """Keeps the summaries that were sent."""
 
     def __init__(self) -> None:
         super().__init__(capacity=1)
@@ -32,9 +32,9 @@ def payloads(*bodies: bytes) -> Any:
     return np.frombuffer(b"".join(body.ljust(200) for body in bodies), np.uint8).reshape(len(bodies), 200)
 
 
-def test_counts_are_told_period_by_period_also_when_nothing_came() -> None:
-    teller = Teller()
-    summarizer = Summarizer(Summarize(to="topic://summary", every=Duration(SECOND)), 4, teller)
+def test_counts_are_published_every_period_even_when_empty() -> None:
+    channel = CapturingChannel()
+    summarizer = Summarizer(Summarize(to="topic://summary", every=Duration(SECOND)), 4, channel)
     summarizer.begin(100 * SECOND)
     summarizer.take(payloads(b"a", b"b"))
     summarizer.tick(100 * SECOND + 1)
@@ -43,27 +43,27 @@ def test_counts_are_told_period_by_period_also_when_nothing_came() -> None:
     summarizer.tick(102 * SECOND)
     summarizer.take(payloads(b"d"))
     summarizer.tick(104 * SECOND)
-    teller.release()
-    assert [text["messages"] for text in teller.texts] == [3, 0, 1, 0]
-    assert {(text["receiver"], text["period_s"]) for text in teller.texts} == {(4, 1.0)}
+    channel.release()
+    assert [text["messages"] for text in channel.texts] == [3, 0, 1, 0]
+    assert {(text["receiver"], text["period_s"]) for text in channel.texts} == {(4, 1.0)}
 
 
-def test_the_last_period_is_told_with_its_length() -> None:
-    teller = Teller()
-    summarizer = Summarizer(Summarize(to="topic://summary", every=Duration(SECOND)), 4, teller)
+def test_the_last_period_is_published_with_its_length() -> None:
+    channel = CapturingChannel()
+    summarizer = Summarizer(Summarize(to="topic://summary", every=Duration(SECOND)), 4, channel)
     summarizer.begin(0)
     summarizer.take(payloads(b"a"))
     summarizer.tick(SECOND)
     summarizer.take(payloads(b"b", b"c"))
     summarizer.end(SECOND + SECOND // 4)
-    summarizer.end(SECOND + SECOND // 2)  # nothing came since
-    teller.release()
-    assert [(text["messages"], text["period_s"]) for text in teller.texts] == [(1, 1.0), (2, 0.25)]
+    summarizer.end(SECOND + SECOND // 2)  # nothing arrived since
+    channel.release()
+    assert [(text["messages"], text["period_s"]) for text in channel.texts] == [(1, 1.0), (2, 0.25)]
 
 
-def test_transfer_logs_are_added_up_by_server() -> None:
-    teller = Teller()
-    summarizer = Summarizer(Summarize(to="topic://summary", of="transfers"), 0, teller)
+def test_transfer_logs_are_summed_by_server() -> None:
+    channel = CapturingChannel()
+    summarizer = Summarizer(Summarize(to="topic://summary", of="transfers"), 0, channel)
     summarizer.begin(0)
     stamp = b"\0" * 32
     lines = [
@@ -75,5 +75,5 @@ def test_transfer_logs_are_added_up_by_server() -> None:
     ]
     summarizer.take(payloads(*(stamp + line for line in lines)))
     summarizer.tick(SECOND)
-    teller.release()
-    assert teller.texts == [{"receiver": 0, "period_s": 1.0, "bytes": {"one.example": 1024, "two.example": 5}}]
+    channel.release()
+    assert channel.texts == [{"receiver": 0, "period_s": 1.0, "bytes": {"one.example": 1024, "two.example": 5}}]

@@ -1,4 +1,4 @@
-"""Does the load engine speak MLMQ as MLMQ's own client does, and does it report what became of every message?"""
+"""Does the load engine speak MLMQ as MLMQ's own client does, and does it report the outcome of every message?"""
 
 import re
 import time
@@ -28,7 +28,7 @@ from crescendo.wire.mlmq.batch import SendBatch
 from crescendo.wire.mlmq.codec import Codec, Frame
 from crescendo.wire.mlmq.operations import Send
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 SIZE = 64
 RATE = 10.0  # so slow that every request asks for its times
 
@@ -40,15 +40,15 @@ def group() -> Group:
 
 @pytest.fixture
 def foreign(mlmq: RunningInstance) -> Iterator[Client]:
-    """MLMQ's own client, which shares the values with the driver and no code that moves them."""
-    with Client(f"foreign-{uuid.uuid4().hex[:8]}", list(brokers_of(mlmq.url)), timeout_s=PATIENCE_S) as client:
+    """MLMQ's own client, which shares data types with the driver but no transport code."""
+    with Client(f"foreign-{uuid.uuid4().hex[:8]}", list(brokers_of(mlmq.url)), timeout_s=TIMEOUT_S) as client:
         client.register()
         yield client
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
-    """A broker that lets one request wait, and serves one at a time."""
+def overloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    """A broker that queues one request and serves one at a time."""
     settings = {"request_queue": 1, "workers": 1, "batch": 1}
     directory = tmp_path_factory.mktemp("narrow") / "instance"
     instance = start(system_of("mlmq"), settings, directory=directory, on_fork=die_with_parent())
@@ -57,8 +57,8 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance
 
 
 def until(done: Callable[[], Any], *channels: Any) -> None:
-    """Drive the channels until it is so."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    """Drive the channels until `done` holds."""
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not done():
         assert time.monotonic() < deadline_s
         for channel in channels:
@@ -71,7 +71,7 @@ def until(done: Callable[[], Any], *channels: Any) -> None:
 def ready(channel: Any) -> Any:
     def is_ready() -> bool:
         for _ in channel.pump():
-            raise AssertionError("something came before anybody asked for it")
+            raise AssertionError("a message arrived before it was requested")
         return bool(channel.ready)
 
     until(is_ready, channel)
@@ -79,7 +79,7 @@ def ready(channel: Any) -> Any:
 
 
 def send(sender: MlmqSender, count: int, size: int = SIZE) -> list[SettledMessages]:
-    """Messages 0 to count - 1, each filled with its number; what became of them."""
+    """Send messages 0 to count - 1, each filled with its number; returns their outcomes."""
     sender.resize(size)
     sent = 0
     outcomes: list[SettledMessages] = []
@@ -99,7 +99,7 @@ def send(sender: MlmqSender, count: int, size: int = SIZE) -> list[SettledMessag
 
 
 def take(receiver: MlmqReceiver, count: int, *, settle: bool = True) -> list[tuple[bytes, bool]]:
-    """The next messages, and whether each came again."""
+    """The next messages, and whether each was redelivered."""
     taken: list[tuple[bytes, bool]] = []
 
     def enough() -> bool:
@@ -114,11 +114,11 @@ def take(receiver: MlmqReceiver, count: int, *, settle: bool = True) -> list[tup
 
 
 def fetch(client: Client, name: str, count: int) -> Counter[bytes]:
-    """So many messages from a queue, and proof that there are no more."""
+    """Take this many messages from a queue, and check that there are no more."""
     query = Query(queue=client.create_queue(name).queue)
     found: Counter[bytes] = Counter()
     while found.total() < count:
-        messages = client.dequeue_messages(query, 100, wait_s=PATIENCE_S / 2)
+        messages = client.dequeue_messages(query, 100, wait_s=TIMEOUT_S / 2)
         assert messages, f"{found.total()} of {count} messages"
         found.update(message.content for message in messages)
     assert client.dequeue_messages(query, 100) == ()
@@ -130,20 +130,20 @@ def seqs(outcomes: list[SettledMessages], settlement: Settlement) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [32, 255, 256, 2000])
-def test_a_batch_means_what_the_scalar_codec_would_have_written(size: int) -> None:
+def test_a_batch_decodes_like_the_scalar_codec(size: int) -> None:
     batch = SendBatch(body_length=size, priority=7, capacity=5)
     batch.address(3, 2**40)
     batch.bodies[:] = np.arange(5, dtype=np.uint8)[:, None]
     codec = Codec(TYPES)
     codec.receive(batch.frames(98, 4, 50))
-    for place in range(4):
-        expected = Send(3, bytes([place]) * size, (2**40,), 7)
-        assert codec.next_frame() == Frame(98 + place, expected, wants_times=place == 2)
+    for position in range(4):
+        expected = Send(3, bytes([position]) * size, (2**40,), 7)
+        assert codec.next_frame() == Frame(98 + position, expected, wants_times=position == 2)
     assert codec.next_frame() is None
 
 
 @pytest.mark.parametrize("batching", [True, False])
-def test_what_was_accepted_is_what_a_foreign_client_gets(
+def test_a_foreign_client_gets_every_accepted_message(
     mlmq: RunningInstance, foreign: Client, group: Group, batching: bool
 ) -> None:
     with closing(ready(MlmqSender(mlmq.url, group, batching=batching))) as sender:
@@ -153,7 +153,7 @@ def test_what_was_accepted_is_what_a_foreign_client_gets(
     assert fetch(foreign, group.destination, 200) == Counter(bytes([number]) * SIZE for number in range(200))
 
 
-def test_what_a_foreign_client_sends_arrives_whatever_its_size(
+def test_messages_of_a_foreign_client_arrive_whatever_their_size(
     mlmq: RunningInstance, foreign: Client, group: Group
 ) -> None:
     queue = foreign.create_queue(group.destination).queue
@@ -177,7 +177,7 @@ def test_at_least_once_keeps_a_message_until_it_is_settled(
     with closing(ready(MlmqReceiver(mlmq.url, group))) as receiver:
         receiver.begin()
         assert take(receiver, 1, settle=False) == [(b"forgotten" * 4, False)]
-        again = foreign.dequeue_message(Query(queue=queue), wait_s=PATIENCE_S / 2)
+        again = foreign.dequeue_message(Query(queue=queue), wait_s=TIMEOUT_S / 2)
         assert again is not None
         assert again.redelivered
         foreign.send_message(queue, b"settled" * 8)
@@ -199,23 +199,27 @@ def test_at_most_once_takes_a_message_for_good(
         assert foreign.dequeue_message(Query(queue=queue), wait_s=1.0) is None
 
 
-def test_what_an_overloaded_broker_refused_is_rejected_and_never_stored(narrow: RunningInstance, group: Group) -> None:
-    with closing(ready(MlmqSender(narrow.url, group))) as sender:
+def test_a_message_that_an_overloaded_broker_refused_is_rejected_and_never_stored(
+    overloaded: RunningInstance, group: Group
+) -> None:
+    with closing(ready(MlmqSender(overloaded.url, group))) as sender:
         outcomes = send(sender, 200)
     accepted, rejected = seqs(outcomes, Settlement.ACCEPTED), seqs(outcomes, Settlement.REJECTED)
     assert rejected, "two hundred requests at once, and one may wait"
     assert sorted(accepted + rejected) == list(range(200))
-    with Client("checker", list(brokers_of(narrow.url)), timeout_s=PATIENCE_S) as checker:
+    with Client("checker", list(brokers_of(overloaded.url)), timeout_s=TIMEOUT_S) as checker:
         checker.register()
         assert fetch(checker, group.destination, len(accepted)) == Counter(bytes([seq]) * SIZE for seq in accepted)
 
 
-def test_receivers_of_an_overloaded_broker_ask_again_and_get_everything(narrow: RunningInstance, group: Group) -> None:
+def test_receivers_of_an_overloaded_broker_ask_again_and_get_everything(
+    overloaded: RunningInstance, group: Group
+) -> None:
     with ExitStack() as stack:
-        receivers = [stack.enter_context(closing(ready(MlmqReceiver(narrow.url, group)))) for _ in range(3)]
+        receivers = [stack.enter_context(closing(ready(MlmqReceiver(overloaded.url, group)))) for _ in range(3)]
         for receiver in receivers:
             receiver.begin()  # twelve dequeues at once
-        sender = stack.enter_context(closing(ready(MlmqSender(narrow.url, group))))
+        sender = stack.enter_context(closing(ready(MlmqSender(overloaded.url, group))))
         accepted = seqs(send(sender, 20), Settlement.ACCEPTED)
         taken: Counter[bytes] = Counter()
 
@@ -231,7 +235,7 @@ def test_receivers_of_an_overloaded_broker_ask_again_and_get_everything(narrow: 
 
 
 def metric(instance: RunningInstance, pattern: str) -> list[float]:
-    """One number of each broker, read from its own page by other means than the inspector's."""
+    """One metric of each broker, read from its own page without the inspector."""
     found = []
     for name, url in instance.endpoints.items():
         if name.startswith("management"):
@@ -241,20 +245,20 @@ def metric(instance: RunningInstance, pattern: str) -> list[float]:
     return found
 
 
-def test_tiers_are_the_times_that_the_brokers_count_and_add_up_to_the_whole(
-    narrow: RunningInstance, group: Group
-) -> None:
-    with closing(ready(MlmqSender(narrow.url, group))) as sender:
-        before = {tier: sum(metric(narrow, rf'tier_seconds_total{{tier="{tier}"}}')) for tier in ("database", "queue")}
+def test_tiers_match_the_brokers_metrics_and_add_up_to_the_whole(overloaded: RunningInstance, group: Group) -> None:
+    with closing(ready(MlmqSender(overloaded.url, group))) as sender:
+        before = {
+            tier: sum(metric(overloaded, rf'tier_seconds_total{{tier="{tier}"}}')) for tier in ("database", "queue")
+        }
         begun_ns = time.monotonic_ns()
         for _ in range(20):
             send(sender, 1)
         passed_ns = time.monotonic_ns() - begun_ns
-        after = {tier: sum(metric(narrow, rf'tier_seconds_total{{tier="{tier}"}}')) for tier in before}
+        after = {tier: sum(metric(overloaded, rf'tier_seconds_total{{tier="{tier}"}}')) for tier in before}
         spans = {one.action: one for one in sender.take_spans()}
         assert sender.take_spans() == []
     whole = spans.pop("Send")
-    assert {one.of for one in spans.values()} == {1}
+    assert {one.sample_every for one in spans.values()} == {1}
     assert len(whole.duration_ns) == 20
     assert sum(one.duration_ns for one in spans.values()).tolist() == whole.duration_ns.tolist()
     assert all((one.duration_ns >= 0).all() for one in spans.values())
@@ -273,7 +277,7 @@ def test_connections_take_turns_among_the_brokers_of_a_url(mlmq: RunningInstance
 
 
 @pytest.mark.parametrize(
-    ("workload", "words"),
+    ("workload", "message"),
     [
         ({"size": 2001}, "size 2001 is more than mlmq allows; write 32 to 2000 bytes"),
         ({"size": [{"size": 64}, {"size": 4096}]}, "size 4096 is more than mlmq allows"),
@@ -288,21 +292,23 @@ def test_connections_take_turns_among_the_brokers_of_a_url(mlmq: RunningInstance
         ({"summarize": {"to": "topic://sums"}}, "mlmq has queues only"),
     ],
 )
-def test_what_mlmq_cannot_do_is_said_when_the_experiment_is_read(workload: dict[str, Any], words: str) -> None:
+def test_options_that_mlmq_lacks_are_refused_when_the_experiment_is_read(
+    workload: dict[str, Any], message: str
+) -> None:
     document = {"name": "trial", "system": {"kind": "mlmq"}, "workload": {"protocol": "mlmq", **workload}}
-    with pytest.raises(ConfigError) as said:
+    with pytest.raises(ConfigError) as raised:
         experiment_from(document)
-    assert words in str(said.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "message"),
     [
         ("mlmq://user:hush@127.0.0.1:8099", "MLMQ has no users"),
         ("mlmq://127.0.0.1:8099?brokers=127.0.0.1", "'127.0.0.1' is not a broker address"),
     ],
 )
-def test_a_url_that_asks_for_what_there_is_not_is_refused_without_its_password(url: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(words)) as said:
+def test_an_invalid_url_is_refused_without_showing_its_password(url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as raised:
         MlmqSender(url, Group(protocol="mlmq"))
-    assert "hush" not in str(said.value)
+    assert "hush" not in str(raised.value)

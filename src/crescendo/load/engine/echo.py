@@ -1,8 +1,8 @@
-"""How does a message come back to who sent it?
+"""How does a receiver echo messages back to their sender?
 
-The receiver answers on a queue of the sender's own: the same bytes, with the time of the answer behind the stamp. The
-sender takes the answers and knows how long the whole way took, and how long each half of it. An answer for which there
-is no room waits its turn; none is dropped, and none is part of the ledger.
+The receiver replies on a queue that belongs to the sender: the same bytes, with the time of the reply behind the stamp.
+From the replies the sender measures the round trip and each half of it. A reply that finds no credit is queued; none is
+dropped, and none is part of the ledger.
 """
 
 import struct
@@ -22,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 class EchoResponder:
-    """The answering side of one receiver: a connection to the queue of each sender."""
+    """The replying side of one receiver: a connection to the queue of each sender."""
 
     def __init__(self, channels: dict[int, SendChannel], tag: int) -> None:
         self.channels = channels
@@ -31,7 +31,7 @@ class EchoResponder:
         self._sent = dict.fromkeys(channels, 0)
 
     def answer(self, payloads: Octets, now_ns: int) -> None:
-        """Send back what is ours of these."""
+        """Echo those of these messages that belong to this run."""
         if payloads.shape[1] < ECHO_BYTES:
             return
         stamps = stamps_of(payloads)
@@ -41,10 +41,10 @@ class EchoResponder:
             if sender in self._waiting:
                 body = payloads[row].tobytes()
                 self._waiting[sender].append(body[:STAMP_BYTES] + _ECHOED.pack(now_ns) + body[ECHO_BYTES:])
-        self.go_on()
+        self.send_waiting()
 
-    def go_on(self) -> None:
-        """Send what waits and may leave."""
+    def send_waiting(self) -> None:
+        """Send as many queued replies as the channels have room for."""
         for sender, waiting in self._waiting.items():
             channel = self.channels[sender]
             while waiting and (room := channel.room()) > 0:
@@ -57,17 +57,17 @@ class EchoResponder:
                 channel.send(self._sent[sender], count)
                 self._sent[sender] += count
 
-    def tend(self, now_ns: int) -> None:
-        """Keep the connections alive; what was settled on them interests nobody."""
+    def maintain(self, now_ns: int) -> None:
+        """Keep the connections alive and ignore their settlements."""
         for channel in self.channels.values():
             channel.keep_alive(now_ns)
             channel.pump()
             channel.flush()
-        self.go_on()
+        self.send_waiting()
 
 
 class EchoedStamps(NamedTuple):
-    """Answers that came with one read."""
+    """Replies that arrived in one read."""
 
     received_ns: int
     seq: Int64s
@@ -77,7 +77,7 @@ class EchoedStamps(NamedTuple):
 
 
 class EchoReplies:
-    """The side that waits for answers: one connection from the sender's own queue."""
+    """The side that waits for replies: one connection to the sender's own queue."""
 
     def __init__(self, channel: ReceiveChannel, sender: int, tag: int) -> None:
         self.channel = channel
@@ -86,7 +86,7 @@ class EchoReplies:
         self.count = 0
 
     def take(self) -> list[EchoedStamps]:
-        """Read once. Whatever is no answer to this sender is left out."""
+        """Read once. Anything that is not a reply to this sender is skipped."""
         found = []
         for arrived in self.channel.pump():
             if arrived.payloads.shape[1] < ECHO_BYTES:

@@ -1,8 +1,9 @@
-"""How do connections end without taking anything back?
+"""How are connections closed without losing their last acknowledgements?
 
-Who closes right after a last word cannot know whether it was heard: ActiveMQ Classic and Artemis lose acknowledgements
-when the connection is gone before they came to them, and deliver those messages to the next run. So all connections of
-an engine say good-bye at once, then wait together, for a short while, until the system has hung up on each.
+A client that closes right after its last frame cannot know that the broker processed it: ActiveMQ Classic and Artemis
+drop acknowledgements that they have not read when the connection goes, and deliver those messages to the next run. So
+all connections of an engine start their close handshake at once, then wait together, for a short while, until the
+system has closed each of them.
 """
 
 import select
@@ -11,21 +12,21 @@ from collections.abc import Iterable
 
 from crescendo.load.protocols.interfaces import LoadChannel
 
-PATIENCE_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 
 
-def close_gracefully(channels: Iterable[LoadChannel], patience_s: float = PATIENCE_S) -> None:
-    """Say good-bye on all of them, and let go when the system has heard it, or takes too long."""
-    leaving = list(channels)
-    for channel in leaving:
+def close_gracefully(channels: Iterable[LoadChannel], timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    """Start the close handshake on all of them, then close each one when the system has answered or time is up."""
+    closing = list(channels)
+    for channel in closing:
         channel.start_close()
-    _await_hanging_up([channel for channel in leaving if not channel.peer_closed()], patience_s)
-    for channel in leaving:
+    _await_peer_close([channel for channel in closing if not channel.peer_closed()], timeout_s)
+    for channel in closing:
         channel.close()
 
 
-def _await_hanging_up(channels: list[LoadChannel], patience_s: float) -> None:
-    deadline_s = time.monotonic() + patience_s
+def _await_peer_close(channels: list[LoadChannel], timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
     poll = select.poll()
     waiting = {channel.fileno(): channel for channel in channels}
     for number, channel in waiting.items():
@@ -40,5 +41,5 @@ def _await_hanging_up(channels: list[LoadChannel], patience_s: float) -> None:
 
 
 def _interest(channel: LoadChannel) -> int:
-    """What to wait for: its end, and before that room for a good-bye that found the socket full."""
+    """Which events to poll for: end of stream, and writability while the close frame is still buffered."""
     return select.POLLIN if channel.flush() else select.POLLIN | select.POLLOUT

@@ -1,52 +1,52 @@
-"""When may reading wait until more has arrived?
+"""When may the next read wait until more has arrived?
 
-At full speed nobody waits for one message, and a broker that writes them one at a time would have us read them so, at
-a hundred times the CPU. After a look that brought few, a pause lets more gather: as long as it takes at the pace of
-late until a look is worth it, but never longer than a small share of what messages take anyway, so that it is lost in
-the queueing that full speed means, and never longer than a small share of the window takes: a system that waits for us
-to settle would be slowed down by just that share.
+At full speed no single message is urgent, and a broker that writes messages one at a time would make us read them one
+at a time, at a hundred times the CPU. After a read that brought few, a pause lets more accumulate: long enough, at the
+recent arrival rate, to make the next read worthwhile. It never exceeds a small share of the message latency, so that it
+is lost in the queueing of full speed, nor the time that a small share of the window takes: a system that waits for our
+settlements would be slowed down by that share.
 """
 
-FEW = 512  # messages
+ENOUGH_MESSAGES = 512  # messages
 WINDOW_SHARE = 12
-SHARE = 20
-MOST_NS = 10_000_000
-LEAST_NS = 100_000
-"""Sleeping shorter than this costs more than it gathers."""
+LATENCY_SHARE = 20
+MAX_PAUSE_NS = 10_000_000
+MIN_PAUSE_NS = 100_000
+"""A shorter sleep costs more than it saves."""
 PERIOD_NS = 20_000_000
-"""Over so long the pace is taken: single looks bring many or few by chance."""
+"""The arrival rate is averaged over this time: single reads bring many or few by chance."""
 
 
 class ReadCoalescer:
-    """What the last looks brought, and the pause before the next one."""
+    """What recent reads brought, and how long to pause before the next one."""
 
-    def __init__(self, *, unhurried: bool) -> None:
-        self.unpaced = unhurried
+    def __init__(self, *, unpaced: bool) -> None:
+        self.unpaced = unpaced
         self._messages = 0
-        self._took_ns = 0
-        self._begun_ns = 0  # the period
-        self._counted = 0  # in this period
-        self._ns_a_message = 0.0  # in the last one; 0: none came
+        self._latency_ns = 0
+        self._begun_ns = 0  # start of the current period
+        self._counted = 0  # messages in the current period
+        self._ns_per_message = 0.0  # in the previous period; 0: none arrived
 
-    def add(self, messages: int, took_ns: int) -> None:
-        """So many came with this look; the last of them took so long."""
+    def add(self, messages: int, latency_ns: int) -> None:
+        """A read brought this many messages; the last of them had this latency."""
         self._messages += messages
-        self._took_ns = took_ns
+        self._latency_ns = latency_ns
 
     def pause_s(self, now_ns: int, window: int) -> float:
-        """How long to let more gather before the next look; 0 when somebody minds, or the last one brought enough.
+        """How long to pause before the next read; 0 when the load is paced, or the last read brought enough.
 
-        `window` is how many messages may be under way before the system waits for us.
+        `window` is how many messages may be in flight before the system waits for us.
         """
         if not self.unpaced:
             return 0.0
         messages, self._messages = self._messages, 0
         self._counted += messages
         if now_ns - self._begun_ns >= PERIOD_NS:
-            self._ns_a_message = (now_ns - self._begun_ns) / self._counted if self._counted else 0.0
+            self._ns_per_message = (now_ns - self._begun_ns) / self._counted if self._counted else 0.0
             self._begun_ns, self._counted = now_ns, 0
-        enough = min(FEW, window // WINDOW_SHARE)
+        enough = min(ENOUGH_MESSAGES, window // WINDOW_SHARE)
         if not 0 < messages < enough:
             return 0.0
-        pause_ns = min((enough - messages) * self._ns_a_message, self._took_ns / SHARE, MOST_NS)
-        return pause_ns / 1e9 if pause_ns >= LEAST_NS else 0.0
+        pause_ns = min((enough - messages) * self._ns_per_message, self._latency_ns / LATENCY_SHARE, MAX_PAUSE_NS)
+        return pause_ns / 1e9 if pause_ns >= MIN_PAUSE_NS else 0.0

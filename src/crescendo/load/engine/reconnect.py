@@ -1,8 +1,8 @@
 """What happens when a connection is lost in the middle of a run?
 
-Without further addresses it stays lost. With them it is made anew, at each address in turn, after a pause that grows
-and is never quite the same, so that many connections do not all knock at once. Dialling happens in a thread, because a
-host that does not answer must not hold up the connections that live. What was on its way is the engine's business.
+Without failover it stays lost. With failover it is reconnected, at each address in turn, after an exponential backoff
+with jitter, so that connections do not reconnect in lockstep. Dialling happens in a thread, because a host that does
+not answer must not hold up the live connections. Messages in flight are left to the engine.
 """
 
 import random
@@ -14,41 +14,41 @@ from typing import Generic, TypeVar
 from crescendo.load.protocols.interfaces import LoadChannel
 from crescendo.model.errors import CrescendoError
 
-FIRST_PAUSE_NS = 50_000_000
-LONGEST_PAUSE_NS = 2_000_000_000
-GREETING_NS = 5_000_000_000
-_DIALLERS = 4
+FIRST_BACKOFF_NS = 50_000_000
+MAX_BACKOFF_NS = 2_000_000_000
+HANDSHAKE_TIMEOUT_NS = 5_000_000_000
+_MAX_THREADS = 4
 
 AnyChannel = TypeVar("AnyChannel", bound=LoadChannel)
 
 
 class ConnectionChange(Enum):
-    """What a look at the connection showed."""
+    """What has changed since the last check of the connection."""
 
     NONE = 0
-    LOST = 1  # it is over, and nobody will make it anew
-    INTERRUPTED = 2  # it is over for now
-    DIALLED = 3  # there is a new one, or one more that took its place, which is still being greeted
-    RESTORED = 4  # the new one is ready
+    LOST = 1  # lost for good
+    INTERRUPTED = 2  # lost, and about to be reconnected
+    DIALLED = 3  # there is a new socket; its handshake is in progress
+    RESTORED = 4  # the new connection is ready
 
 
 class _State(Enum):
     UP = 0
-    PAUSING = 1
+    BACKING_OFF = 1
     DIALLING = 2
-    GREETING = 3
+    HANDSHAKE = 3
     DEAD = 4
 
 
 class DialPool:
-    """The threads in which an engine's connections are made anew; started when the first one is needed."""
+    """The threads in which an engine redials its connections; started when the first one is needed."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
 
     def submit(self, dial: Callable[[], AnyChannel]) -> "Future[AnyChannel]":
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(_DIALLERS, thread_name_prefix="dial")
+            self._pool = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="dial")
         return self._pool.submit(dial)
 
     def close(self) -> None:
@@ -67,50 +67,50 @@ class ReconnectingChannel(Generic[AnyChannel]):
         self._state = _State.UP
         self._attempt = 0  # since the connection was last up
         self._due_ns = 0
-        self._file = -1  # what the one that is being greeted is watched by
-        self._coming: Future[AnyChannel] | None = None
+        self._fileno = -1  # of the new connection, during its handshake
+        self._dialling: Future[AnyChannel] | None = None
         self._random = random.Random(seed)  # noqa: S311
         self.reason = ""
 
     @property
     def lost(self) -> bool:
-        """Over, for good."""
+        """Whether the connection is lost for good."""
         return self._state is _State.DEAD or (self._redial is None and self.channel.closed is not None)
 
-    def step(self, now_ns: int, diallers: DialPool) -> ConnectionChange:
-        """Look at the connection, and do what is next. Called a few times a second."""
+    def step(self, now_ns: int, dial_pool: DialPool) -> ConnectionChange:
+        """Check the connection and take the next step of reconnecting it. Called a few times per second."""
         match self._state:
             case _State.UP if self.channel.closed is not None:
                 self.reason = self.channel.closed
                 if self._redial is None:
                     self._state = _State.DEAD
                     return ConnectionChange.LOST
-                self._pause(now_ns)
+                self._back_off(now_ns)
                 return ConnectionChange.INTERRUPTED
-            case _State.PAUSING if now_ns >= self._due_ns and self._redial is not None:
+            case _State.BACKING_OFF if now_ns >= self._due_ns and self._redial is not None:
                 redial, attempt = self._redial, self._attempt
-                self._coming = diallers.submit(lambda: redial(attempt))
+                self._dialling = dial_pool.submit(lambda: redial(attempt))
                 self._state = _State.DIALLING
-            case _State.DIALLING if self._coming is not None and self._coming.done():
-                return self._answered(self._coming, now_ns)
-            case _State.GREETING:
-                return self._greeted(now_ns)
+            case _State.DIALLING if self._dialling is not None and self._dialling.done():
+                return self._dial_finished(self._dialling, now_ns)
+            case _State.HANDSHAKE:
+                return self._check_handshake(now_ns)
         return ConnectionChange.NONE
 
-    def _answered(self, coming: "Future[AnyChannel]", now_ns: int) -> ConnectionChange:
-        self._coming = None
+    def _dial_finished(self, dialled: "Future[AnyChannel]", now_ns: int) -> ConnectionChange:
+        self._dialling = None
         try:
-            self.channel = coming.result()
+            self.channel = dialled.result()
         except CrescendoError as err:
             self.reason = str(err)
-            self._pause(now_ns)
+            self._back_off(now_ns)
             return ConnectionChange.NONE
-        self._state = _State.GREETING
-        self._due_ns = now_ns + GREETING_NS
-        self._file = self.channel.fileno()
+        self._state = _State.HANDSHAKE
+        self._due_ns = now_ns + HANDSHAKE_TIMEOUT_NS
+        self._fileno = self.channel.fileno()
         return ConnectionChange.DIALLED
 
-    def _greeted(self, now_ns: int) -> ConnectionChange:
+    def _check_handshake(self, now_ns: int) -> ConnectionChange:
         if self.channel.ready:
             self._state = _State.UP
             self._attempt = 0
@@ -118,14 +118,14 @@ class ReconnectingChannel(Generic[AnyChannel]):
         if self.channel.closed is not None or now_ns > self._due_ns:
             self.reason = self.channel.closed or "the system did not answer"
             self.channel.close()
-            self._pause(now_ns)
-        elif self._file != self.channel.fileno():  # it was refused and asks in another way, on another socket
-            self._file = self.channel.fileno()
+            self._back_off(now_ns)
+        elif self._fileno != self.channel.fileno():  # refused, the channel tries again in another way on a new socket
+            self._fileno = self.channel.fileno()
             return ConnectionChange.DIALLED
         return ConnectionChange.NONE
 
-    def _pause(self, now_ns: int) -> None:
-        longest_ns = min(FIRST_PAUSE_NS << min(self._attempt, 20), LONGEST_PAUSE_NS)
-        self._due_ns = now_ns + int(longest_ns * self._random.uniform(0.5, 1.0))
+    def _back_off(self, now_ns: int) -> None:
+        max_ns = min(FIRST_BACKOFF_NS << min(self._attempt, 20), MAX_BACKOFF_NS)
+        self._due_ns = now_ns + int(max_ns * self._random.uniform(0.5, 1.0))
         self._attempt += 1
-        self._state = _State.PAUSING
+        self._state = _State.BACKING_OFF

@@ -1,7 +1,7 @@
-"""How is the instrument itself doing?
+"""How well does the load generator itself keep up?
 
-Counters that an engine feeds while it runs and reads once a second: rates, a live percentile, CPU, and whether the
-generator or the system was the limit. They steer nothing; what counts is in the recording.
+Counters that an engine updates while it runs and reads once per second: rates, a live percentile, CPU, and whether the
+generator or the system was the limit. They control nothing; results come from the recording.
 """
 
 import math
@@ -18,7 +18,7 @@ _MIDDLE = 1 << 14  # more than the largest bucket of 64 bits
 
 
 class Distribution:
-    """Samples of one second, folded into buckets; the whole run stays in a few thousand counts."""
+    """Samples of one second, folded into buckets; the whole run takes a few thousand counts."""
 
     def __init__(self) -> None:
         self._pending: list[Int64s] = []
@@ -33,7 +33,7 @@ class Distribution:
         self._singles.append(sample_ns)
 
     def fold(self, percent: float) -> int | None:
-        """Take in what came since the last fold and return its own percentile, None when nothing came."""
+        """Fold the samples since the last call and return their percentile; None if there are none."""
         if self._singles:
             self._pending.append(_in_64_bits(self._singles))
             self._singles = []
@@ -48,7 +48,7 @@ class Distribution:
         return _percentile(self._latest, percent)
 
     def latest(self, percent: float) -> int | None:
-        """Another percentile of what the last fold took in."""
+        """Another percentile of the samples of the last fold."""
         return None if self._latest is None else _percentile(self._latest, percent)
 
     def overall(self, percent: float) -> int | None:
@@ -66,7 +66,7 @@ def _in_64_bits(samples_ns: list[int]) -> Int64s:
     try:
         return np.array(samples_ns, np.int64)
     except OverflowError:
-        # A damaged stamp can be further away than 64 bits say; it must not end the receiver that found it.
+        # The times of a damaged stamp may exceed 64 bits; it must not stop the receiver.
         return np.array([min(max(sample, -(2**63)), 2**63 - 1) for sample in samples_ns], np.int64)
 
 
@@ -82,7 +82,7 @@ class Stopwatch:
             self._since_ns = now_ns
 
     def stop(self, now_ns: int) -> bool:
-        """Returns whether it was running."""
+        """Stop; returns whether it was running."""
         if self._since_ns is None:
             return False
         self.total_ns += now_ns - self._since_ns
@@ -98,7 +98,7 @@ class Stopwatch:
 
 
 class RateMeter:
-    """Rates between two looks: messages per second, and cores used."""
+    """Rates between two samples: messages per second, and cores used."""
 
     def __init__(self, now_ns: int) -> None:
         self._last_ns = now_ns
@@ -106,7 +106,7 @@ class RateMeter:
         self._cpu_s = time.process_time()
 
     def sample(self, now_ns: int, messages: int) -> tuple[float, float]:
-        """Messages per second and cores since the last beat."""
+        """Messages per second and cores since the last sample."""
         seconds = max((now_ns - self._last_ns) / 1e9, 1e-9)
         cpu_s = time.process_time()
         rate, cores = (messages - self._messages) / seconds, (cpu_s - self._cpu_s) / seconds
@@ -114,6 +114,6 @@ class RateMeter:
         return rate, cores
 
 
-def known(values: dict[str, float | None]) -> dict[str, float]:
-    """Only what was measured."""
+def measured(values: dict[str, float | None]) -> dict[str, float]:
+    """Only the values that were measured."""
     return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}

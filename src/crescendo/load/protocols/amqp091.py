@@ -1,9 +1,9 @@
 """How does the load engine speak AMQP 0-9-1?
 
 A socket, a sans-IO connection and one channel on it. `queue://x` is the queue x behind the default exchange, declared
-durable where it does not exist; `topic://x` is the routing key x on amq.topic, and each receiver has a queue of its own
+durable if it does not exist; `topic://x` is the routing key x on amq.topic, and each receiver has a queue of its own
 there. Senders that wait for outcomes use publisher confirms and mandatory messages, so that a vanished queue shows as
-released messages, not as accepted ones. Everything the other side does wrong ends this channel with its own words.
+released messages, not as accepted ones. A protocol violation by the system closes this channel, with its reason.
 """
 
 import itertools
@@ -53,19 +53,19 @@ from crescendo.wire.stamp import MAGIC, ONE_STAMP
 HEARTBEAT_S = 10
 PREFETCH = 4000
 ACK_EVERY = 256
-"""Some brokers send a few messages a write; an answer to each read would cost more than reading it."""
+"""Some brokers send a few messages per write; acknowledging each read would cost more than the read."""
 MAX_UNCONFIRMED = 65_536
-"""A sender that is never held back would fill the system's memory with messages that nobody has confirmed."""
+"""A sender without this bound could fill the system's memory with unconfirmed messages."""
 
 TOPIC_EXCHANGE = "amq.topic"
 _CHANNEL = 1
-_PATIENCE = 2  # the specification: a peer is gone after two intervals without a sign of life
+_MISSED_HEARTBEATS = 2  # the specification: a peer is gone after two intervals without a heartbeat
 _NOT_FOUND = 404
-_numbers = itertools.count()
+_connection_numbers = itertools.count()
 
 
 class _Link(BaseChannel):
-    """One connection with one channel, either way."""
+    """One connection with one channel, in either direction."""
 
     _connection: Connection
 
@@ -73,16 +73,16 @@ class _Link(BaseChannel):
         if len(group.destination.encode()) > MAX_SHORT_STRING_BYTES:
             raise ConfigError(f"AMQP 0-9-1 names have at most {MAX_SHORT_STRING_BYTES} bytes: {group.destination!r}")
         super().__init__(url, group, batching=batching)
-        self._absent = False
-        self._steps: deque[Method] = deque()
+        self._queue_missing = False
+        self._setup_steps: deque[Method] = deque()
 
-    def _call(self) -> None:
+    def _connect(self) -> None:
         self._dial(
             Connection(
                 virtual_host=self._path or "/",
                 sign_in=None if self._user is None else plain(self._user, self._password),
                 limits=Limits(heartbeat_s=HEARTBEAT_S),
-                name=f"crescendo-{os.getpid()}-{next(_numbers)}",
+                name=f"crescendo-{os.getpid()}-{next(_connection_numbers)}",
                 batching=self._batching,
             )
         )
@@ -91,7 +91,7 @@ class _Link(BaseChannel):
         self._connection.close()
 
     def _idle_timeout_ns(self) -> int:
-        return _PATIENCE * self._interval_ns()
+        return _MISSED_HEARTBEATS * self._interval_ns()
 
     def _heartbeat_interval_ns(self) -> int:
         return self._interval_ns() // 2
@@ -99,8 +99,8 @@ class _Link(BaseChannel):
     def _interval_ns(self) -> int:
         return int(self._connection.limits.heartbeat_s) * 10**9
 
-    def _hung_up(self) -> str:
-        silent = "" if self._connection.protocol_agreed else " without a word; does it speak AMQP 0-9-1?"
+    def _end_of_stream_reason(self) -> str:
+        silent = "" if self._connection.protocol_agreed else " without a reply; does it speak AMQP 0-9-1?"
         return f"the system closed the connection{silent}"
 
     def _handle(self, event: Event) -> bool:
@@ -108,11 +108,11 @@ class _Link(BaseChannel):
             case Opened():
                 self._connection.open_channel(_CHANNEL)
             case ChannelOpened():
-                self._steps = deque(self._preparation())
-                self._step()
-            case ChannelClosed(code=code) if code == _NOT_FOUND and not self._absent and self._steps:
-                # Only asking whether the queue exists can fail so before we are ready; then it is ours to declare.
-                self._absent = True
+                self._setup_steps = deque(self._setup_methods())
+                self._next_setup_step()
+            case ChannelClosed(code=code) if code == _NOT_FOUND and not self._queue_missing and self._setup_steps:
+                # During setup only the passive declare can fail with this: the queue is missing, and we declare it.
+                self._queue_missing = True
                 self._connection.open_channel(_CHANNEL)
             case ChannelClosed(code=code, reason=reason):
                 self._fail(f"the system closed the channel: {reason or 'no reason given'} ({code})")
@@ -125,32 +125,32 @@ class _Link(BaseChannel):
             case MethodReceived(method=ChannelFlow() | BasicConsumeOk()):
                 pass
             case MethodReceived():
-                self._steps.popleft()
-                self._step()
+                self._setup_steps.popleft()
+                self._next_setup_step()
             case _:
                 return False
         return True
 
-    def _step(self) -> None:
-        """Ask for the next thing that must be in place; ready when nothing is left."""
-        if not self._steps:
+    def _next_setup_step(self) -> None:
+        """Send the next setup method; ready when none is left."""
+        if not self._setup_steps:
             self.ready = True
-        elif isinstance(self._steps[0], ConfirmSelect):
+        elif isinstance(self._setup_steps[0], ConfirmSelect):
             self._connection.select_confirms(_CHANNEL)
         else:
-            self._connection.send(_CHANNEL, self._steps[0])
+            self._connection.send(_CHANNEL, self._setup_steps[0])
 
     def _declare(self) -> QueueDeclare:
-        """Take the queue as it is; durable where it has to be made."""
+        """Use the queue as it is; declare it durable if it does not exist."""
         queue, options = self._group.destination, self._group.target.options
-        if not self._absent:
+        if not self._queue_missing:
             return QueueDeclare(queue=queue, passive=True)
-        ranks = {} if options.priority is None else {"x-max-priority": options.priority}
-        return QueueDeclare(queue=queue, durable=options.durable is not False, arguments=ranks)
+        arguments = {} if options.priority is None else {"x-max-priority": options.priority}
+        return QueueDeclare(queue=queue, durable=options.durable is not False, arguments=arguments)
 
     @abstractmethod
-    def _preparation(self) -> list[Method]:
-        """What must be in place before the first message, in this order."""
+    def _setup_methods(self) -> list[Method]:
+        """The methods to be sent before the first message, in this order."""
 
 
 def exchange_of(group: Group) -> str:
@@ -170,17 +170,17 @@ def properties_of(group: Group) -> Properties:
 class Amqp091Sender(BaseSendChannel, _Link):
     """A sending channel."""
 
-    _answer = Closed
+    _close_reply = Closed
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
         self._returned: set[int] = set()
         self.resize(self._size)
-        self._call()
+        self._connect()
 
     def room(self) -> int:
         connection = self._connection
-        if not self._clear or not connection.publishable(_CHANNEL):
+        if not self._is_writable or not connection.publishable(_CHANNEL):
             return 0
         return max(min(self.capacity, MAX_UNCONFIRMED - connection.unconfirmed(_CHANNEL)), 0)
 
@@ -197,33 +197,33 @@ class Amqp091Sender(BaseSendChannel, _Link):
     def _fits_a_frame(self) -> bool:
         return bool(self._batch.largest_frame <= self._connection.limits.frame_max)
 
-    def _send_batch(self, count: int, place: int) -> None:
+    def _send_batch(self, count: int, position: int) -> None:
         self._connection.publish_batch(self._batch, count)
 
-    def _prepare(self, count: int, place: int) -> memoryview:
+    def _prepare(self, count: int, position: int) -> memoryview:
         frames: memoryview = self._batch.frames(count)
         return frames
 
-    def _depart(self, place: int, sent_ns: list[int]) -> None:
+    def _on_prepared_sent(self, position: int, sent_ns: list[int]) -> None:
         self._connection.published(self._batch, len(sent_ns))
 
-    def _send_one(self, body: bytes, place: int) -> None:
+    def _send_one(self, body: bytes, position: int) -> None:
         self._connection.publish(_CHANNEL, self._batch.method, body, self._batch.properties)
 
     def pump(self) -> list[SettledMessages]:
         outcomes: list[SettledMessages] = []
         for event in self._events():
             match event:
-                case Confirmed(ranges=stretches, accepted=accepted):
+                case Confirmed(ranges=ranges, accepted=accepted):
                     settlement = Settlement.ACCEPTED if accepted else Settlement.REJECTED
-                    for outcome in self._outcomes(((first - 1, last - 1) for first, last in stretches), settlement):
+                    for outcome in self._settled_ranges(((first - 1, last - 1) for first, last in ranges), settlement):
                         outcomes += self._without_returned(outcome)
                 case Returned(body=body):
-                    outcomes += self._take_back(body)
+                    outcomes += self._release_returned(body)
         return outcomes
 
     def _without_returned(self, confirmed: SettledMessages) -> list[SettledMessages]:
-        """What a confirm says about messages that did not come back before it."""
+        """The confirmed messages except those that were returned before."""
         if not self._returned:
             return [confirmed]
         returned = self._returned.intersection(confirmed.seqs)
@@ -231,16 +231,16 @@ class Amqp091Sender(BaseSendChannel, _Link):
         kept = np.array([seq for seq in confirmed.seqs if seq not in returned], np.int64)
         return [SettledMessages(kept, confirmed.settlement)] if len(kept) else []
 
-    def _take_back(self, body: bytes) -> list[SettledMessages]:
-        """A message that no queue took. It is confirmed right after this, which then counts for nothing."""
+    def _release_returned(self, body: bytes) -> list[SettledMessages]:
+        """A message that was routed to no queue. The confirm that follows it is ignored."""
         magic, _, _, seq, _, _ = ONE_STAMP.unpack_from(body) if len(body) >= STAMP_BYTES else (0,) * 6
-        if magic != MAGIC or not self._numbering.includes(seq):
+        if magic != MAGIC or not self._sequence_map.includes(seq):
             self._fail("the system returned a message that we did not send")
             return []
         self._returned.add(seq)
         return [SettledMessages(range(seq, seq + 1), Settlement.RELEASED)]
 
-    def _preparation(self) -> list[Method]:
+    def _setup_methods(self) -> list[Method]:
         steps: list[Method] = [] if self._group.is_topic else [self._declare()]
         return [*steps, ConfirmSelect()] if self._waits_for_outcomes else steps
 
@@ -250,15 +250,15 @@ class Amqp091Receiver(_Link):
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
-        self._queue = "" if group.is_topic else group.destination  # no name: the queue declared last on this channel
+        self._queue = "" if group.is_topic else group.destination  # "": the queue declared last on this channel
         self._ack = group.target.options.ack or ("multiple" if self._waits_for_outcomes else "none")
         self._unacked: list[int] = []
         self._prefetch = prefetch_of(group, PREFETCH)
         self.window = UNLIMITED if self._ack == "none" else self._prefetch
-        self._last_tag = 0  # handed out
-        self._done_tag = 0  # done with
-        self._acked_tag = 0  # and said so
-        self._call()
+        self._last_tag = 0  # handed out to the engine
+        self._done_tag = 0  # consumed
+        self._acked_tag = 0  # acknowledged
+        self._connect()
 
     def begin(self) -> None:
         self._connection.send(_CHANNEL, BasicConsume(queue=self._queue, no_ack=self._ack == "none"))
@@ -286,7 +286,7 @@ class Amqp091Receiver(_Link):
         super().start_close()
 
     def _acknowledge(self) -> None:
-        """Everything that is done with: with one word, or one by one where that is asked for."""
+        """Acknowledge all consumed messages: together, or one by one if the address asks for that."""
         if self._ack == "none" or self._done_tag == self._acked_tag or self.closed is not None:
             return
         if self._ack == "individual":
@@ -298,7 +298,7 @@ class Amqp091Receiver(_Link):
         self._acked_tag = self._done_tag
         self.flush()
 
-    def _preparation(self) -> list[Method]:
+    def _setup_methods(self) -> list[Method]:
         steps: list[Method] = [self._declare()]
         if self._group.is_topic:
             steps = [

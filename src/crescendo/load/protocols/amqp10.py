@@ -1,7 +1,7 @@
 """How does the load engine speak AMQP 1.0?
 
-A socket, a sans-IO connection and one link make a channel. Receivers settle whole ranges and top their credit up when
-half of it is used. Everything the other side does wrong ends this channel with its own words and no other one.
+A socket, a sans-IO connection and one link make a channel. Receivers settle whole ranges and replenish their credit
+when half of it is used. A protocol violation by the system closes this channel, with its reason, and no other one.
 """
 
 import itertools
@@ -46,9 +46,9 @@ from crescendo.wire.amqp10.types import Described, UByte, UInt, ULong, encode
 CREDIT = 4000
 IDLE_TIME_OUT_MS = 10_000
 TOPIC_PREFIXES = {"ActiveMQ": "topic://", "RabbitMQ": "/topic/"}
-_IDLE_PATIENCE = 2  # the specification: announce half of the time after which you give up
+_IDLE_TIME_OUT_FACTOR = 2  # the specification: announce half of the timeout that you enforce
 _SERIAL = 0xFFFF_FFFF
-_FEW = 8  # below this, setting up arrays would cost more than all the rest
+_SMALL_BATCH = 8  # up to this many ranges, setting up arrays would cost more than everything else
 _APPLICATION_PROPERTIES = ULong(0x74)
 _SETTLEMENTS: dict[type, Settlement] = {
     Accepted: Settlement.ACCEPTED,
@@ -56,12 +56,12 @@ _SETTLEMENTS: dict[type, Settlement] = {
     Released: Settlement.RELEASED,
     Modified: Settlement.MODIFIED,
 }
-_FREQUENT = (Deliveries, Settled, Credited)  # not the same in both directions; asking for them first saves most
-_numbers = itertools.count()
+_FREQUENT = (Deliveries, Settled, Credited)  # these differ by direction; testing for them first is fastest
+_connection_numbers = itertools.count()
 
 
 class _Link(BaseChannel):
-    """One connection with one link, either way."""
+    """One connection with one link, in either direction."""
 
     _connection: Connection
 
@@ -69,13 +69,13 @@ class _Link(BaseChannel):
         super().__init__(url, group, batching=batching)
         self._settled = not self._waits_for_outcomes
         self._exactly_once = group.settle is Settle.EXACTLY_ONCE
-        # A durable subscription belongs to a name that is the same in the next run.
-        own = f"{os.getpid()}-{next(_numbers)}"
-        self._name = f"crescendo-{self._lasting or own}"
+        # A durable subscription belongs to a container name, which must be the same in the next run.
+        own = f"{os.getpid()}-{next(_connection_numbers)}"
+        self._name = f"crescendo-{self._subscription_name or own}"
         self._link = -1
         self._product = ""
 
-    def _call(self) -> None:
+    def _connect(self) -> None:
         self._dial(
             Connection(
                 container_id=self._name,
@@ -91,7 +91,7 @@ class _Link(BaseChannel):
         self._connection.close()
 
     def _idle_timeout_ns(self) -> int:
-        return _IDLE_PATIENCE * IDLE_TIME_OUT_MS * 1_000_000
+        return _IDLE_TIME_OUT_FACTOR * IDLE_TIME_OUT_MS * 1_000_000
 
     def _heartbeat_interval_ns(self) -> int:
         return (self._connection.remote_idle_time_out_ms or 0) * 1_000_000 // 2
@@ -105,8 +105,8 @@ class _Link(BaseChannel):
             case Begun():
                 self._link = self._attach()
             case Attached(attach=attach):
-                # A refusal is an attach without the terminus we asked for; the detach with the reason follows.
-                self.ready = self._granted(attach)
+                # A refusal is an attach without the requested terminus; the detach with the reason follows.
+                self.ready = self._is_granted(attach)
                 if self.ready and self._exactly_once and attach.rcv_settle_mode != SETTLE_SECOND:
                     self._fail("the system does not offer exactly-once: it would settle before we do")
             case Refused(reason=reason):
@@ -123,21 +123,21 @@ class _Link(BaseChannel):
 
     @property
     def _address(self) -> str:
-        """What this system calls the destination. Most go by the capability; some want names of their own."""
+        """The system's name of the destination. Most systems go by the capability; some want a prefix."""
         prefix = TOPIC_PREFIXES.get(self._product, "") if self._group.is_topic else ""
         return prefix + self._group.destination
 
     @abstractmethod
     def _attach(self) -> int:
-        """Ask for the link; its handle."""
+        """Request the link; returns its handle."""
 
     @abstractmethod
-    def _granted(self, attach: Attach) -> bool:
-        """Whether the system gave what was asked for."""
+    def _is_granted(self, attach: Attach) -> bool:
+        """Whether the system granted the requested terminus."""
 
 
 def sections_of(group: Group) -> bytes:
-    """What stands in front of the body: a header and the properties, where the group asks for them."""
+    """The sections in front of the body: a header and the properties, if the group asks for them."""
     options = group.target.options
     sections = b""
     if options.durable is not None or options.ttl is not None or options.priority is not None:
@@ -150,23 +150,23 @@ def sections_of(group: Group) -> bytes:
 
 
 def _precedes(outcome: SettledMessages, seqs: range, settlement: Settlement) -> bool:
-    """Whether these messages come right behind those and fared alike."""
+    """Whether these messages directly follow those of `outcome` and have the same settlement."""
     return isinstance(outcome.seqs, range) and outcome.seqs.stop == seqs.start and outcome.settlement == settlement
 
 
 class Amqp10Sender(BaseSendChannel, _Link):
     """A sending channel."""
 
-    _answer = Closed
+    _close_reply = Closed
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
         self._sections = sections_of(group)
         self.resize(self._size)
-        self._call()
+        self._connect()
 
     def room(self) -> int:
-        return min(int(self._connection.sendable(self._link, self._size)), self.capacity) if self._clear else 0
+        return min(int(self._connection.sendable(self._link, self._size)), self.capacity) if self._is_writable else 0
 
     def _new_batch(self, size: int) -> TransferBatch:
         return TransferBatch(handle=0, body_length=size, settled=self._settled, before=self._sections)
@@ -174,21 +174,21 @@ class Amqp10Sender(BaseSendChannel, _Link):
     def _fits_a_frame(self) -> bool:
         return bool(self._batch.frame_length <= self._connection.remote_max_frame_size)
 
-    def _send_batch(self, count: int, place: int) -> None:
+    def _send_batch(self, count: int, position: int) -> None:
         self._connection.transfer(self._batch, self._link, count)
 
-    def _prepare(self, count: int, place: int) -> memoryview:
+    def _prepare(self, count: int, position: int) -> memoryview:
         return self._connection.prepared(self._batch, count)
 
-    def _depart(self, place: int, sent_ns: list[int]) -> None:
+    def _on_prepared_sent(self, position: int, sent_ns: list[int]) -> None:
         self._connection.transferred(self._link, len(sent_ns))
 
-    def _send_one(self, body: bytes, place: int) -> None:
+    def _send_one(self, body: bytes, position: int) -> None:
         self._connection.transfer_one(self._link, body, settled=self._settled, before=self._sections)
 
-    def _meant(self) -> Iterator[Event]:
-        yield from self._connection.take_settlements()  # nearly always that is all
-        yield from super()._meant()
+    def _decoded_events(self) -> Iterator[Event]:
+        yield from self._connection.take_settlements()  # nearly always the only events
+        yield from super()._decoded_events()
 
     def pump(self) -> list[SettledMessages]:
         outcomes: list[SettledMessages] = []
@@ -196,27 +196,27 @@ class Amqp10Sender(BaseSendChannel, _Link):
             if isinstance(event, Settled) and event.role is RECEIVER:
                 settlement = _SETTLEMENTS.get(type(event.state))
                 if settlement is not None or event.settled:
-                    self._settled_outcomes(outcomes, event.ranges, settlement or Settlement.ACCEPTED)
+                    self._add_outcomes(outcomes, event.ranges, settlement or Settlement.ACCEPTED)
                     for first, last in event.ranges if not event.settled else ():
                         self._connection.settle(first, last, event.state, role=not RECEIVER)
         return outcomes
 
-    def _settled_outcomes(
-        self, outcomes: list[SettledMessages], stretches: list[tuple[int, int]], settlement: Settlement
+    def _add_outcomes(
+        self, outcomes: list[SettledMessages], ranges: list[tuple[int, int]], settlement: Settlement
     ) -> None:
-        """Delivery ids are places modulo 2^32, because this connection has one link and sends in order."""
+        """Delivery ids are positions modulo 2^32, because this connection has one link and sends in order."""
         sent = self._connection.deliveries_sent
-        if len(stretches) > _FEW:
-            firsts, lasts = np.array(stretches, np.int64).T
+        if len(ranges) > _SMALL_BATCH:
+            firsts, lasts = np.array(ranges, np.int64).T
             if (firsts == lasts).all():
-                outcomes.append(self._outcome_at(sent - ((sent - firsts) & _SERIAL), settlement))
+                outcomes.append(self._settled_positions(sent - ((sent - firsts) & _SERIAL), settlement))
                 return
-        for first, last in stretches:
-            place = sent - ((sent - first) & _SERIAL)
-            end = place + ((last - first) & _SERIAL)
-            seqs = self._numbering.latest(place, end)
+        for first, last in ranges:
+            position = sent - ((sent - first) & _SERIAL)
+            end = position + ((last - first) & _SERIAL)
+            seqs = self._sequence_map.latest(position, end)
             if seqs is None:
-                outcomes += self._outcomes(((place, end),), settlement)
+                outcomes += self._settled_ranges(((position, end),), settlement)
             elif outcomes and _precedes(outcomes[-1], seqs, settlement):
                 outcomes[-1] = SettledMessages(range(outcomes[-1].seqs[0], seqs.stop), settlement)
             else:
@@ -231,7 +231,7 @@ class Amqp10Sender(BaseSendChannel, _Link):
             settle_second=self._exactly_once,
         )
 
-    def _granted(self, attach: Attach) -> bool:
+    def _is_granted(self, attach: Attach) -> bool:
         return attach.target is not None
 
 
@@ -240,11 +240,11 @@ class Amqp10Receiver(_Link):
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)
-        self.window = self._most = prefetch_of(group, CREDIT)
+        self.window = self._max_credit = prefetch_of(group, CREDIT)
         self._credit = 0
         self._begun = False
-        self._unsettled: list[np.ndarray] = []  # delivery ids of what was handed out
-        self._call()
+        self._unsettled: list[np.ndarray] = []  # delivery ids handed out to the engine
+        self._connect()
 
     def begin(self) -> None:
         self._begun = True
@@ -266,22 +266,22 @@ class Amqp10Receiver(_Link):
         for ids in self._unsettled:
             self._settle(ids)
         self._unsettled.clear()
-        if self._begun and self.ready and self._credit <= self._most // 2:
+        if self._begun and self.ready and self._credit <= self._max_credit // 2:
             self._top_up()
         self.flush()
 
     def _settle(self, ids: np.ndarray) -> None:
-        # One disposition for each stretch of consecutive ids; almost always that is one.
+        # One disposition per run of consecutive ids; almost always there is one run.
         first, last = int(ids[0]), int(ids[-1])
         if last - first == len(ids) - 1 and not np.count_nonzero(ids != np.arange(first, last + 1, dtype=np.uint32)):
             self._connection.settle(first, last, settled=not self._exactly_once)
             return
-        for stretch in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
-            self._connection.settle(int(stretch[0]), int(stretch[-1]), settled=not self._exactly_once)
+        for run in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
+            self._connection.settle(int(run[0]), int(run[-1]), settled=not self._exactly_once)
 
     def _top_up(self) -> None:
-        self._credit = self._most
-        self._connection.grant(self._link, self._most)
+        self._credit = self._max_credit
+        self._connection.grant(self._link, self._max_credit)
 
     def _attach(self) -> int:
         options = self._group.target.options
@@ -295,5 +295,5 @@ class Amqp10Receiver(_Link):
             durable=options.subscription is not None,
         )
 
-    def _granted(self, attach: Attach) -> bool:
+    def _is_granted(self, attach: Attach) -> bool:
         return attach.source is not None

@@ -1,8 +1,8 @@
-"""What is the same about a connection in every protocol?
+"""What do connections of every protocol have in common?
 
-A socket and a sans-IO codec make a channel that never blocks. It writes what the codec wants to say, reads once when
-asked and hands out what that meant, keeps signs of life going both ways, and ends with the system's own words. What the
-words mean is left to the protocol.
+A socket and a sans-IO codec make a channel that never blocks. It writes the codec's output, reads once when asked and
+hands out the decoded events, sends and expects heartbeats, and keeps the reason that the system gave for closing. What
+the events mean is left to the protocol.
 """
 
 import time
@@ -25,13 +25,13 @@ from crescendo.net.transport import Transport, connect
 from crescendo.wire.stamp import Stamps, stamps_of
 
 _NS_PER_S = 10**9
-_KEPT_BATCHES = 64
-_IGNORED = memoryview(bytearray(1 << 16))  # what comes after our good-bye, which nobody reads
-_SLOW_HOLDS_NS = 100_000_000  # a slow receiver takes no more than this much work at once
+_MAX_BATCHES = 64
+_DISCARD_BUFFER = memoryview(bytearray(1 << 16))  # receives what arrives after our close frame
+_SLOW_PREFETCH_NS = 100_000_000  # a slow receiver prefetches at most this much work
 
 
 class ConnectionCodec(Protocol):
-    """What every sans-IO connection of ours can do."""
+    """What every sans-IO connection of this project offers."""
 
     outgoing: deque[memoryview]
 
@@ -43,10 +43,10 @@ class ConnectionCodec(Protocol):
 
 
 class BaseChannel(ABC):
-    """One connection, either way."""
+    """One connection, in either direction."""
 
     _transport: Transport
-    _connection: Any  # a Codec; each protocol knows its own
+    _connection: Any  # a ConnectionCodec; each protocol narrows the type
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
         parts = urlsplit(url)
@@ -59,16 +59,16 @@ class BaseChannel(ABC):
         self._group = group
         self._batching = batching
         self._waits_for_outcomes = group.settle is not Settle.AT_MOST_ONCE
-        self._broken: str | None = None  # why nothing can be written any more
-        self._left = False
+        self._write_error: str | None = None  # why writing failed; nothing more can be written
+        self._close_sent = False
         self.ready = False
         self.closed: str | None = None
 
     def _dial(self, codec: ConnectionCodec) -> None:
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
-        self._straight = self._transport.socket_send
-        self._broken = None
+        self._direct_send = self._transport.socket_send
+        self._write_error = None
         self.read_ns = self._written_ns = time.monotonic_ns()
 
     @property
@@ -82,34 +82,34 @@ class BaseChannel(ABC):
         outgoing = self._connection.outgoing
         if not outgoing or self.closed is not None:
             return True
-        if self._broken is not None:
+        if self._write_error is not None:
             outgoing.clear()
             return True
         try:
             done = self._transport.flush(outgoing)
         except PeerError as err:
-            # Who closes while we write has often said why, and confirmed much: that is still to be read, and the
-            # reading side is sure to notice the end.
-            self._broken = str(err)
+            # A peer that closes while we write has often sent a reason and many confirmations: they are still to be
+            # read, and reading is sure to find the end of the stream.
+            self._write_error = str(err)
             outgoing.clear()
             return True
         self._written_ns = time.monotonic_ns()
         return done
 
     def keep_alive(self, now_ns: int) -> None:
-        """Demand and give signs of life, at the pace that both sides agreed on."""
+        """Send heartbeats and expect them, at the negotiated intervals."""
         if self.closed is not None:
             return
-        patience_ns, pace_ns = self._idle_timeout_ns(), self._heartbeat_interval_ns()
-        if patience_ns and now_ns - self.read_ns > patience_ns:
+        timeout_ns, interval_ns = self._idle_timeout_ns(), self._heartbeat_interval_ns()
+        if timeout_ns and now_ns - self.read_ns > timeout_ns:
             self._fail(f"the system has been silent for {(now_ns - self.read_ns) / _NS_PER_S:.0f} s")
-        elif pace_ns and now_ns - self._written_ns > pace_ns and not self._connection.outgoing:
+        elif interval_ns and now_ns - self._written_ns > interval_ns and not self._connection.outgoing:
             self._connection.heartbeat()
             self.flush()
 
     def start_close(self) -> None:
-        if self.closed is None and not self._left:
-            self._left = True
+        if self.closed is None and not self._close_sent:
+            self._close_sent = True
             self._send_close()
             self.flush()
 
@@ -118,7 +118,7 @@ class BaseChannel(ABC):
             return True
         try:
             self.flush()
-            while count := self._transport.recv_into(_IGNORED):
+            while count := self._transport.recv_into(_DISCARD_BUFFER):
                 pass
         except PeerError:
             return True
@@ -131,7 +131,7 @@ class BaseChannel(ABC):
         self._transport.close()
 
     def _events(self, limit: int | None = None) -> Iterator[Any]:
-        """Read once, at most so many bytes; yield what it meant and was not handled on the way."""
+        """Read once, at most `limit` bytes; yield the events that `_handle` left."""
         if self.closed is not None:
             return
         try:
@@ -141,18 +141,18 @@ class BaseChannel(ABC):
                 if count is None:
                     break
                 if count == 0:
-                    raise PeerError(self._hung_up())
+                    raise PeerError(self._end_of_stream_reason())
                 self.read_ns = time.monotonic_ns()
                 self._connection.received(count)
-                yield from self._meant()
-                more = limit is None and self.closed is None and self.pending and not self._holds_back
+                yield from self._decoded_events()
+                more = limit is None and self.closed is None and self.pending and not self._is_paused
         except PeerError as err:
-            self._give_up(self._broken or str(err))
+            self._on_connection_error(self._write_error or str(err))
             return
         self.flush()
 
-    def _meant(self) -> Iterator[Any]:
-        while self.closed is None and not self._holds_back and (event := self._connection.next_event()) is not None:
+    def _decoded_events(self) -> Iterator[Any]:
+        while self.closed is None and not self._is_paused and (event := self._connection.next_event()) is not None:
             if not self._handle(event):
                 yield event
 
@@ -161,43 +161,43 @@ class BaseChannel(ABC):
         self.ready = False
         self._transport.close()
 
-    def _give_up(self, reason: str) -> None:
-        """The connection broke, or what came over it makes no sense."""
+    def _on_connection_error(self, reason: str) -> None:
+        """The connection broke, or its bytes cannot be decoded."""
         self._fail(reason)
 
-    def _hung_up(self) -> str:
+    def _end_of_stream_reason(self) -> str:
         return "the system closed the connection"
 
     @property
-    def _lasting(self) -> str | None:
-        """The name of the durable subscription that this connection holds. Only one connection may have it."""
+    def _subscription_name(self) -> str | None:
+        """The durable subscription that this connection holds. Only one connection may hold it."""
         return self._group.target.options.subscription
 
     @property
-    def _holds_back(self) -> bool:
-        """Whether what arrives must wait, because nobody records it yet."""
+    def _is_paused(self) -> bool:
+        """Whether arriving messages must wait, because the engine does not record yet."""
         return False
 
     @property
-    def _clear(self) -> bool:
-        """Whether more may be written: attached, and everything before is on its way."""
-        return self.ready and self._broken is None and not self._connection.outgoing
+    def _is_writable(self) -> bool:
+        """Whether more may be written: attached, and everything earlier is written."""
+        return self.ready and self._write_error is None and not self._connection.outgoing
 
     @abstractmethod
     def _handle(self, event: Any) -> bool:
-        """Take in an event that means the same in both directions; False for all others."""
+        """Handle an event that means the same in both directions; False for all others."""
 
     @abstractmethod
     def _send_close(self) -> None:
-        """Say good-bye in the protocol's way."""
+        """Queue the protocol's close frame."""
 
     @abstractmethod
     def _idle_timeout_ns(self) -> int:
-        """How long the system may be silent; 0 when it never promised anything."""
+        """How long the system may be silent; 0 if it did not promise heartbeats."""
 
     @abstractmethod
     def _heartbeat_interval_ns(self) -> int:
-        """After how long a silence we say something; 0 when nobody waits for it."""
+        """After how long a silence we send a heartbeat; 0 if the system expects none."""
 
 
 UNLIMITED = 2**31
@@ -205,47 +205,50 @@ UNLIMITED = 2**31
 
 
 def prefetch_of(group: Group, default: int) -> int:
-    """How many messages may be on their way to one receiver: as asked, few for a slow one, else many."""
+    """How many messages may be in flight to one receiver: as requested, few for a slow one, else the default."""
     asked = group.target.options.prefetch
     if asked is not None or not group.consuming_ns:
         return asked or default
-    return max(1, min(default, _SLOW_HOLDS_NS // group.consuming_ns))
+    return max(1, min(default, _SLOW_PREFETCH_NS // group.consuming_ns))
 
 
 class Batch(Protocol):
-    """Equal-sized messages that leave together."""
+    """Messages of one size that are sent together."""
 
     bodies: Octets
     capacity: int
 
 
 class BaseSendChannel(BaseChannel):
-    """What sending channels share: batches by size, and which message has which number on this connection."""
+    """What sending channels share: batches by size, and the position of each message on this connection."""
 
-    _batch: Any  # a Batch; each protocol knows its own
-    _answer: type | None = None  # to our good-bye, where the protocol has one; then who left may have to hang up
+    _batch: Any  # a Batch; each protocol narrows the type
+    _close_reply: type | None = None  # the event that answers our close frame, in protocols that have one
 
-    def __init__(self, url: str, group: Group, **how: Any) -> None:
-        super().__init__(url, group, **how)
-        self._numbering = SequenceMap()
+    def __init__(self, url: str, group: Group, **options: Any) -> None:
+        super().__init__(url, group, **options)
+        self._sequence_map = SequenceMap()
         self._batches: dict[int, Any] = {}
         self._size = int(group.size)
         self.batched = 0
 
     @property
-    def _lasting(self) -> str | None:
-        return None  # who sends to a topic subscribes to nothing
+    def _subscription_name(self) -> str | None:
+        return None  # a sender subscribes to nothing
 
     def peer_closed(self) -> bool:
-        """Whoever sends has no last acknowledgement to be heard, so an answer to its good-bye is enough."""
-        if self._answer is None or self.closed is not None:
+        """A sender has no last acknowledgement to deliver, so the reply to its close frame is enough.
+
+        Some systems send that reply and then wait for the client to close the socket.
+        """
+        if self._close_reply is None or self.closed is not None:
             return super().peer_closed()
         try:
             self.flush()
             while count := self._transport.recv_into(self._connection.receive_buffer()):
                 self._connection.received(count)
                 while (event := self._connection.next_event()) is not None:
-                    if isinstance(event, self._answer):
+                    if isinstance(event, self._close_reply):
                         return True
         except PeerError:
             return True
@@ -254,7 +257,7 @@ class BaseSendChannel(BaseChannel):
     def resize(self, size: int) -> None:
         """From here on messages have this many bytes."""
         if size not in self._batches:
-            if len(self._batches) >= _KEPT_BATCHES:
+            if len(self._batches) >= _MAX_BATCHES:
                 del self._batches[next(iter(self._batches))]
             self._batches[size] = self._new_batch(size)
         self._size = size
@@ -264,52 +267,52 @@ class BaseSendChannel(BaseChannel):
         self.stamps: Stamps = stamps_of(self.bodies)
 
     def send(self, first_seq: int, count: int) -> bool:
-        place = self._numbering.count
-        self._numbering.sent(first_seq, count)
+        position = self._sequence_map.count
+        self._sequence_map.sent(first_seq, count)
         if self._batching and self._fits_a_frame():
-            self._send_batch(count, place)
+            self._send_batch(count, position)
             self.batched += count
         else:
             for body in self.bodies[:count]:
-                self._send_one(body.tobytes(), place)
-                place += 1
-        return self.flush() and self._broken is None
+                self._send_one(body.tobytes(), position)
+                position += 1
+        return self.flush() and self._write_error is None
 
     def prepare(self, count: int) -> memoryview | None:
         if not self._batching or not self._fits_a_frame():
             return None
-        return self._prepare(count, self._numbering.count)
+        return self._prepare(count, self._sequence_map.count)
 
     def write(self, octets: memoryview) -> bool:
         outgoing = self._connection.outgoing
-        if self._straight is not None and not outgoing:
+        if self._direct_send is not None and not outgoing:
             try:
-                written = self._straight(octets)
+                written = self._direct_send(octets)
             except OSError:
                 written = 0  # full, or broken: `flush` finds out which
             if written == len(octets):
                 return True
             octets = octets[written:]
         outgoing.append(octets)
-        return self.flush() and self._broken is None
+        return self.flush() and self._write_error is None
 
-    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
-        place, count = self._numbering.count, len(sent_ns)
-        self._numbering.sent(first_seq, count)
-        self._depart(place, sent_ns)
+    def mark_prepared_sent(self, first_seq: int, sent_ns: list[int]) -> None:
+        position, count = self._sequence_map.count, len(sent_ns)
+        self._sequence_map.sent(first_seq, count)
+        self._on_prepared_sent(position, sent_ns)
         self.batched += count
         self._written_ns = sent_ns[-1]
 
-    def _outcomes(self, stretches: Iterable[tuple[int, int]], settlement: int) -> list[SettledMessages]:
-        """What became of the messages from each first to its last place on this connection."""
-        return [SettledMessages(seqs, settlement) for seqs in self._numbering.sequences(stretches)]
+    def _settled_ranges(self, ranges: Iterable[tuple[int, int]], settlement: int) -> list[SettledMessages]:
+        """The outcome of the messages from each first to its last position on this connection."""
+        return [SettledMessages(seqs, settlement) for seqs in self._sequence_map.sequences(ranges)]
 
-    def _outcome_at(self, places: npt.NDArray[np.int64], settlement: int) -> SettledMessages:
-        """What became of the messages at these places on this connection, in any order."""
-        return SettledMessages(self._numbering.at(places), settlement)
+    def _settled_positions(self, positions: npt.NDArray[np.int64], settlement: int) -> SettledMessages:
+        """The outcome of the messages at these positions on this connection, in any order."""
+        return SettledMessages(self._sequence_map.at(positions), settlement)
 
     def _fits_a_frame(self) -> bool:
-        """Whether a message of this size needs no splitting, which batches cannot do."""
+        """Whether a message of this size fits in one frame; batches cannot split messages."""
         return True
 
     @abstractmethod
@@ -317,16 +320,16 @@ class BaseSendChannel(BaseChannel):
         """A batch of messages of this size."""
 
     @abstractmethod
-    def _send_batch(self, count: int, place: int) -> None:
-        """The first messages of the batch; `place` is where they begin on this connection."""
+    def _send_batch(self, count: int, position: int) -> None:
+        """Send the first `count` messages of the batch; `position` is that of the first one on this connection."""
 
-    def _prepare(self, count: int, place: int) -> memoryview | None:
-        """The same bytes before their time, where nothing but their numbers depends on what left before them."""
+    def _prepare(self, count: int, position: int) -> memoryview | None:
+        """Encode the same bytes ahead of time; None if they depend on more than the number of earlier messages."""
         return None
 
-    def _depart(self, place: int, sent_ns: list[int]) -> None:
-        """Prepared messages were written, one at each of these times, the first at this place."""
+    def _on_prepared_sent(self, position: int, sent_ns: list[int]) -> None:
+        """Prepared messages were written, one at each of these times, from this position on."""
 
     @abstractmethod
-    def _send_one(self, body: bytes, place: int) -> None:
-        """One message the exact way, and its place on this connection."""
+    def _send_one(self, body: bytes, position: int) -> None:
+        """Send one message by the scalar path; `position` is its position on this connection."""

@@ -1,7 +1,7 @@
-"""What must a protocol offer to be driven at wire speed?
+"""What must a protocol driver implement to be driven at wire speed?
 
-Two small interfaces. The engines in `sender.py` and `receiver.py` know only these, so a protocol is one module that
-implements them. A channel is one connection; it never blocks and never sleeps.
+Two small interfaces. The engines in `load.engine` know only these, so a protocol is one module that implements them. A
+channel is one connection; it never blocks and never sleeps.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class SettledMessages(NamedTuple):
 
 
 class ReceivedMessages(NamedTuple):
-    """Messages that were read together: one payload a row, valid until the next pump."""
+    """Messages that were read together: one payload per row, valid until the next pump."""
 
     payloads: Octets
     redelivered: bool
@@ -34,34 +34,34 @@ class LoadChannel(Protocol):
     """What both directions have in common."""
 
     ready: bool  # connected, signed in, attached
-    closed: str | None  # why the connection is over, None while it lives
+    closed: str | None  # why the connection ended; None while it is open
     read_ns: int  # when the last read returned
 
     @property
     def pending(self) -> bool:
-        """Whether something was read already that only another `pump` hands out; no file descriptor tells of it."""
+        """Whether data was read that only another `pump` hands out; polling the file descriptor does not show it."""
         ...
 
     def fileno(self) -> int: ...
 
     def flush(self) -> bool:
-        """Write what waits; True when nothing is left."""
+        """Write buffered output; True when nothing is left."""
         ...
 
     def keep_alive(self, now_ns: int) -> None:
-        """Send and demand signs of life. Called a few times a second."""
+        """Send and expect heartbeats. Called a few times per second."""
         ...
 
     def start_close(self) -> None:
-        """Say good-bye: nothing more is sent, and what still comes is not for us."""
+        """Start the closing handshake. Incoming messages are discarded from here on."""
         ...
 
     def peer_closed(self) -> bool:
-        """Whether the system has hung up after our good-bye, and so has heard all that we said."""
+        """Whether the system has answered our close, and so has processed everything before it."""
         ...
 
     def close(self) -> None:
-        """Let go, with a good-bye if there was none yet, without waiting for an answer."""
+        """Close the socket, after a close frame if none was sent yet, without waiting for a reply."""
         ...
 
 
@@ -71,57 +71,56 @@ class SendChannel(LoadChannel, Protocol):
     stamps: Stamps  # the stamps of the batch, to be filled in before `send`
     bodies: Octets  # the payloads of the batch, stamps included
     capacity: int
-    batched: int  # messages that left by the batch path
+    batched: int  # messages that were sent by the batch path
 
     def room(self) -> int:
-        """How many messages may go out now; 0 while the other side or the socket holds us back."""
+        """How many messages may be sent now; 0 while the system's credit or the socket blocks."""
         ...
 
     def resize(self, size: int) -> None:
-        """From here on messages have this many bytes; `stamps`, `bodies` and `capacity` are others now."""
+        """From here on messages have this many bytes; `stamps`, `bodies` and `capacity` are replaced."""
         ...
 
     def send(self, first_seq: int, count: int) -> bool:
         """Send the first `count` messages of the batch; their sequence numbers count up from `first_seq`.
 
-        True when they have left. Otherwise the batch must not be touched before `room` says so.
+        True when they are written. Otherwise the batch must not be changed until `room` is positive again.
         """
         ...
 
     def prepare(self, count: int) -> memoryview | None:
-        """Number the first `count` messages of the batch as the next to leave: their bytes, one after the other.
+        """Encode the first `count` messages of the batch as the next to be sent, one after the other.
 
-        None where they cannot be written beforehand. They are right until messages leave in another way.
+        None if they cannot be encoded ahead of time. The bytes are valid until messages are sent in another way.
         """
         ...
 
     def write(self, octets: memoryview) -> bool:
-        """Let prepared messages go, in their order. True when they have left; otherwise as for `send`."""
+        """Send prepared messages, in their order. Returns the same as `send`."""
         ...
 
-    def departed(self, first_seq: int, sent_ns: list[int]) -> None:
-        """Prepared messages were written, one at each of these times. To be told before the channel is asked for
-        anything else."""
+    def mark_prepared_sent(self, first_seq: int, sent_ns: list[int]) -> None:
+        """Prepared messages were written, one at each of these times. Must be called before any other method."""
         ...
 
     def pump(self) -> list[SettledMessages]:
-        """Read what arrived and return what was settled."""
+        """Read what arrived and return the settled messages."""
         ...
 
 
 class ReceiveChannel(LoadChannel, Protocol):
     """One receiving connection that grants its own credit."""
 
-    window: int  # messages that may be on their way before something is settled; 0 when the system does not tell
+    window: int  # messages that may be in flight unsettled; 0 if the system does not say
 
     def begin(self) -> None:
-        """Let messages come. Before this none may, because nobody records them yet."""
+        """Start the flow of messages. Before this none may arrive, because the engine does not record yet."""
         ...
 
     def pump(self) -> Iterator[ReceivedMessages]:
-        """Read once and hand out what arrived."""
+        """Read once and yield what arrived."""
         ...
 
     def settle(self) -> None:
-        """Everything that was handed out is done with: say so, and let more come."""
+        """Everything handed out is consumed: settle it and grant more credit."""
         ...

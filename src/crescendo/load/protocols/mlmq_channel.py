@@ -1,8 +1,8 @@
-"""What is the same about a connection to MLMQ, whichever way messages go?
+"""What do sending and receiving connections to MLMQ have in common?
 
-It goes to one of the brokers that its URL names, by turns, registers as a client of its own, and finds or makes the
-public queue of its group. A share of its requests asks for its times, which become spans. MLMQ speaks only when it is
-asked, so silence counts while something is unanswered. What is asked for, sending or dequeueing, is left to `mlmq`.
+A connection goes to one of the brokers in its URL, in rotation, registers as a client of its own, and finds or creates
+the public queue of its group. A sample of its requests asks for its times, which become spans. MLMQ only answers
+requests, so silence counts only while one is unanswered. Sending and dequeueing are left to `mlmq`.
 """
 
 import itertools
@@ -33,31 +33,31 @@ from crescendo.wire.mlmq.operations import (
 )
 
 SPANS_PER_S = 100
-"""About so many requests a second of each connection ask for their times; every one where there are fewer."""
+"""About this many requests per second of each connection ask for their times; all of them if there are fewer."""
 
 FIRST_NUMBER = 16
-"""The number of the first request of the load; those below are for setting up."""
+"""The number of the first request of the load; those below are for setup."""
 
-SILENCE_NS = 30 * 10**9
-PASSING = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.INTERNAL})
-_PAUSE_NS = 50_000_000
-_UNBOUNDED_ONE_OF = 64
-_LONGEST_NS = 2**53  # a broker that says more than a hundred days talks nonsense, which no column could hold
+IDLE_TIMEOUT_NS = 30 * 10**9
+TRANSIENT_REFUSALS = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.INTERNAL})
+_RETRY_NS = 50_000_000
+_UNPACED_SAMPLE_EVERY = 64
+_MAX_DURATION_NS = 2**53  # a broker that reports more than a hundred days is wrong, and no column could hold it
 _READ_BYTES = 64 * 1024
 _TIERS = ("receive", "queue wait", "pool wait", "database", "send", "wait for a message")
-_turns = itertools.count(os.getpid())  # so that processes with one connection each do not all begin with one broker
+_broker_turns = itertools.count(os.getpid())  # so that processes with one connection each do not all choose one broker
 
 
-class About(IntEnum):
-    """Numbers of requests that are not load."""
+class SetupRequest(IntEnum):
+    """Request numbers that are not load."""
 
-    CONNECTION = 0  # never asked: what the broker says of its own accord
+    CONNECTION = 0  # never requested: messages that the broker sends on its own
     REGISTRATION = 1
     QUEUE = 2
 
 
-class _Wire:
-    """MLMQ's codec as `BaseChannel` drives codecs."""
+class _CodecAdapter:
+    """Adapts MLMQ's codec to what `BaseChannel` drives."""
 
     def __init__(self) -> None:
         self.outgoing: deque[memoryview] = deque()
@@ -73,118 +73,122 @@ class _Wire:
     def next_event(self) -> Frame | Unreadable | None:
         return self._codec.next_frame()
 
-    def ask(self, number: int, request: Request, *, wants_times: bool = False) -> None:
+    def send_request(self, number: int, request: Request, *, wants_times: bool = False) -> None:
         self.outgoing.append(memoryview(self._codec.encode(number, request, wants_times=wants_times)))
 
 
 class MlmqChannel(BaseChannel):
-    """One connection, either way."""
+    """One connection, in either direction."""
 
-    _connection: _Wire
+    _connection: _CodecAdapter
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
         brokers = brokers_of(url)
         super().__init__(url, group, batching=batching)
-        host, _, port = brokers[next(_turns) % len(brokers)].rpartition(":")
+        host, _, port = brokers[next(_broker_turns) % len(brokers)].rpartition(":")
         self._host, self._port = host, int(port)
         self._client = self._queue = 0
         self._unanswered = 0
-        self._asking_since_ns = 0  # since then there was always an unanswered request
-        self._tiers = RequestSpans(max(1, round(group.rate / SPANS_PER_S)) if group.rate else _UNBOUNDED_ONE_OF)
-        self._setting_up: tuple[About, Request] | None = None  # what was asked last
-        self._postponed: tuple[int, About, Request] | None = None  # when it is to be asked again
-        self._asked_ns: dict[int, int] = {}  # when those requests left that asked for their times
+        self._unanswered_since_ns = 0  # since then at least one request was unanswered
+        self._spans = RequestSpans(max(1, round(group.rate / SPANS_PER_S)) if group.rate else _UNPACED_SAMPLE_EVERY)
+        self._setting_up: tuple[SetupRequest, Request] | None = None  # the last setup request
+        self._postponed: tuple[int, SetupRequest, Request] | None = None  # when to send it again
+        self._requested_ns: dict[int, int] = {}  # send times of the requests that asked for their times
 
-    def _call(self) -> None:
-        self._dial(_Wire())
-        self._set_up(About.REGISTRATION, Register(f"crescendo-{secrets.token_hex(8)}"))
+    def _connect(self) -> None:
+        self._dial(_CodecAdapter())
+        self._set_up(SetupRequest.REGISTRATION, Register(f"crescendo-{secrets.token_hex(8)}"))
 
     def flush(self) -> bool:
         if self._postponed is not None and time.monotonic_ns() >= self._postponed[0] and self.closed is None:
-            _, about, request = self._postponed
-            self._set_up(about, request)
+            _, setup, request = self._postponed
+            self._set_up(setup, request)
         return super().flush()
 
     def keep_alive(self, now_ns: int) -> None:
-        """MLMQ speaks only when it is asked, so silence counts while something is unanswered."""
-        since_ns = max(self.read_ns, self._asking_since_ns)
+        """MLMQ only answers requests, so silence counts only while one is unanswered."""
+        since_ns = max(self.read_ns, self._unanswered_since_ns)
         if self.closed is None and self._unanswered and now_ns - since_ns > self._idle_timeout_ns():
             self._fail(f"the system has been silent for {(now_ns - since_ns) / 1e9:.0f} s")
         if self._postponed is not None:
             self.flush()
 
     def take_spans(self) -> list[Spans]:
-        return self._tiers.take()
+        return self._spans.take()
 
     def peer_closed(self) -> bool:
-        return True  # whatever was received is no longer in the queue; there is nothing left to be heard
+        return True  # there is no close handshake, and settled messages have left the queue already
 
     def _send_close(self) -> None:
-        """There is none: who hangs up has left."""
+        """MLMQ has no close frame: closing the socket is enough."""
 
     def _idle_timeout_ns(self) -> int:
-        return SILENCE_NS
+        return IDLE_TIMEOUT_NS
 
     def _heartbeat_interval_ns(self) -> int:
         return 0
 
     def _handle(self, event: Frame | Unreadable) -> bool:
         if isinstance(event, Unreadable):
-            raise PeerError(f"the system sent what cannot be read: {event.text}")
+            raise PeerError(f"the system sent an unreadable frame: {event.text}")
         if event.request:
             self._unanswered -= 1
         match event.request, event.value:
             case _, Refused(reason=Refusal.CLOSING, text=text):
-                self._fail(f"the system closes: {text}")
-            case About.REGISTRATION | About.QUEUE, Refused(reason=reason) if reason in PASSING and self._setting_up:
-                # Many connections at once may be more than the broker lets wait; each comes again a little later.
-                self._postponed = (self.read_ns + _PAUSE_NS, *self._setting_up)
-            case About.CONNECTION | About.REGISTRATION | About.QUEUE, Refused(reason=reason, text=text):
+                self._fail(f"the system is closing: {text}")
+            case SetupRequest.REGISTRATION | SetupRequest.QUEUE, Refused(reason=reason) if (
+                reason in TRANSIENT_REFUSALS and self._setting_up
+            ):
+                # Many connections at once may exceed the broker's request queue; each retries a little later.
+                self._postponed = (self.read_ns + _RETRY_NS, *self._setting_up)
+            case SetupRequest.CONNECTION | SetupRequest.REGISTRATION | SetupRequest.QUEUE, Refused(
+                reason=reason, text=text
+            ):
                 self._fail(f"the system refused {self._group.address}: {reason.name.lower()}: {text}")
-            case About.REGISTRATION, Registered(client=client):
+            case SetupRequest.REGISTRATION, Registered(client=client):
                 self._client = client
-                self._set_up(About.QUEUE, CreateQueue(client, self._group.destination))
-            case About.QUEUE, QueueFound(queue=queue):
+                self._set_up(SetupRequest.QUEUE, CreateQueue(client, self._group.destination))
+            case SetupRequest.QUEUE, QueueFound(queue=queue):
                 self._queue = queue
-                self._enter()
+                self._on_queue_found()
                 self.ready = True
             case _:
                 if event.times is not None:
-                    self._time(event.request, event.value, event.times)
+                    self._record_times(event.request, event.value, event.times)
                 return False
         return True
 
-    def _set_up(self, about: About, request: Request) -> None:
-        self._setting_up, self._postponed = (about, request), None
-        self._count(1)
-        self._connection.ask(about, request)
+    def _set_up(self, setup: SetupRequest, request: Request) -> None:
+        self._setting_up, self._postponed = (setup, request), None
+        self._count_requests(1)
+        self._connection.send_request(setup, request)
 
-    def _count(self, requests: int) -> None:
-        """So many more are unanswered."""
+    def _count_requests(self, requests: int) -> None:
+        """This many more requests are unanswered."""
         if not self._unanswered:
-            self._asking_since_ns = time.monotonic_ns()
+            self._unanswered_since_ns = time.monotonic_ns()
         self._unanswered += requests
 
-    def _wants_times(self, number: int, place: int) -> bool:
-        """Whether the request asks for its times; `place` counts the requests of its kind."""
-        if place % self._tiers.of:
+    def _wants_times(self, number: int, position: int) -> bool:
+        """Whether the request asks for its times; `position` counts the requests of its type."""
+        if position % self._spans.sample_every:
             return False
-        self._asked_ns[number] = time.monotonic_ns()
+        self._requested_ns[number] = time.monotonic_ns()
         return True
 
-    def _time(self, number: int, answer: Answer, times: Times) -> None:
-        asked_ns = self._asked_ns.pop(number, None)
-        if asked_ns is not None and max(times) < _LONGEST_NS:
+    def _record_times(self, number: int, answer: Answer, times: Times) -> None:
+        requested_ns = self._requested_ns.pop(number, None)
+        if requested_ns is not None and max(times) < _MAX_DURATION_NS:
             tiers = zip(_TIERS, times, strict=True) if times.wait_ns else zip(_TIERS, times[:-1], strict=False)
-            self._tiers.add(self._name_of(number), _outcome_of(answer), asked_ns, self.read_ns, tiers)
+            self._spans.add(self._request_name(number), _outcome_of(answer), requested_ns, self.read_ns, tiers)
 
     @abstractmethod
-    def _enter(self) -> None:
-        """Client and queue are known."""
+    def _on_queue_found(self) -> None:
+        """Called when client and queue are known."""
 
     @abstractmethod
-    def _name_of(self, number: int) -> str:
-        """What kind of request this was."""
+    def _request_name(self, number: int) -> str:
+        """The type of this request, as the name of its spans."""
 
 
 def _outcome_of(answer: Any) -> str:

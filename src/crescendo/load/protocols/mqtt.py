@@ -1,9 +1,9 @@
 """How does the load engine speak MQTT?
 
-A socket and a sans-IO connection make a channel. MQTT 5 is tried first; a system that refuses it is asked again in
-MQTT 3.1.1. At-most-once is QoS 0, at-least-once is QoS 1. MQTT has only topics: `topic://x` is a subscription for each
-receiver, `queue://x` one that all receivers share, where the system can do that. Everything the other side does wrong
-ends this channel with its own words and no other one.
+A socket and a sans-IO connection make a channel. It tries MQTT 5 first, and MQTT 3.1.1 with a system that refuses it.
+At-most-once is QoS 0, at-least-once is QoS 1. MQTT has only topics: `topic://x` is a subscription for each receiver,
+`queue://x` one that all receivers share, if the system supports that. A protocol violation by the system closes this
+channel, with its reason, and no other one.
 """
 
 import secrets
@@ -33,13 +33,13 @@ KEEP_ALIVE_S = 10
 RECEIVE_MAXIMUM = 4000
 SHARE_NAME = "crescendo"
 SESSION_EXPIRY_S = 86_400
-_HELD_BYTES = 128 * 1024
+_MAX_HELD_BYTES = 128 * 1024
 _NO_RETAINED = 2  # retained messages are older than the run
 _NS_PER_S = 10**9
 
 
 class _Client(BaseChannel):
-    """One connection, either way."""
+    """One connection, in either direction."""
 
     _connection: Connection
 
@@ -49,20 +49,22 @@ class _Client(BaseChannel):
         self._may_fall_back = version is None
         self._version = version or V5
 
-    def _call(self, version: int) -> None:
+    def _connect(self, version: int) -> None:
         self._version = version
-        self._dial(Connection(self._greeting(version), batching=self._batching))
-        self._pinged_ns: int | None = None  # when we asked for the sign of life that is still to come
+        self._dial(Connection(self._connect_packet(version), batching=self._batching))
+        self._pinged_ns: int | None = None  # when we sent a ping that is not answered yet
 
-    def _greeting(self, version: int) -> Connect:
+    def _connect_packet(self, version: int) -> Connect:
         most = prefetch_of(self._group, RECEIVE_MAXIMUM)
         terms = {Property.RECEIVE_MAXIMUM: most, Property.MAXIMUM_PACKET_SIZE: MAX_PACKET_BYTES}
-        if self._lasting is not None:
+        if self._subscription_name is not None:
             terms[Property.SESSION_EXPIRY_S] = SESSION_EXPIRY_S
         return Connect(
-            # Short and plain enough for any MQTT 3.1.1 server; a session that is kept belongs to its name.
-            client_id=f"crescendo{secrets.token_hex(6)}" if self._lasting is None else f"crescendo-{self._lasting}",
-            clean=self._lasting is None,
+            # Short and plain enough for any MQTT 3.1.1 server; a persistent session belongs to its client id.
+            client_id=f"crescendo{secrets.token_hex(6)}"
+            if self._subscription_name is None
+            else f"crescendo-{self._subscription_name}",
+            clean=self._subscription_name is None,
             version=version,
             keep_alive_s=KEEP_ALIVE_S,
             user=self._user,
@@ -71,7 +73,7 @@ class _Client(BaseChannel):
         )
 
     def keep_alive(self, now_ns: int) -> None:
-        """Only a question makes an idle MQTT server speak, so silence counts from an unanswered one."""
+        """An idle MQTT server answers pings and sends nothing else, so silence counts from an unanswered ping."""
         if self.closed is not None:
             return
         if self._pinged_ns is not None and self.read_ns > self._pinged_ns:
@@ -96,33 +98,33 @@ class _Client(BaseChannel):
         self._connection.ping()
         self.flush()
 
-    def _give_up(self, reason: str) -> None:
-        if not self._falls_back():
+    def _on_connection_error(self, reason: str) -> None:
+        if not self._retry_as_v3():
             self._fail(reason)
 
-    def _falls_back(self) -> bool:
-        """Ask once more in MQTT 3.1.1; False when there is nothing more to try.
+    def _retry_as_v3(self) -> bool:
+        """Connect again with MQTT 3.1.1; False if that was tried already.
 
-        A server that does not know MQTT 5 should say so; RabbitMQ 3.10 hangs up without a word.
+        A server that does not know MQTT 5 should say so; RabbitMQ 3.10 closes the connection without a reply.
         """
         if not self._may_fall_back:
             return False
         self._may_fall_back = False
         refused = self._transport
         try:
-            self._call(V3)
+            self._connect(V3)
         except PeerError:
             return False
         finally:
-            refused.close()  # not before: the new socket must not get its number, or nobody sees that it is another
+            refused.close()  # last: if the new socket reused its file descriptor, the engine would miss the change
         return True
 
     def _handle(self, event: Event) -> bool:
         match event:
             case Connected():
                 self._may_fall_back = False
-                self._enter()
-            case Refused(code=Reason.UNSUPPORTED_VERSION) if self._falls_back():
+                self._on_connected()
+            case Refused(code=Reason.UNSUPPORTED_VERSION) if self._retry_as_v3():
                 pass
             case Refused(reason=reason):
                 self._fail(f"the system refused the connection: {reason}")
@@ -133,8 +135,8 @@ class _Client(BaseChannel):
         return True
 
     @abstractmethod
-    def _enter(self) -> None:
-        """The server let us in."""
+    def _on_connected(self) -> None:
+        """Called when the server has accepted the connection."""
 
 
 class MqttSender(BaseSendChannel, _Client):
@@ -142,26 +144,26 @@ class MqttSender(BaseSendChannel, _Client):
 
     def __init__(self, url: str, group: Group, *, batching: bool = True, version: int | None = None) -> None:
         super().__init__(url, group, batching=batching, version=version)
-        self._call(self._version)
+        self._connect(self._version)
 
     @property
-    def _wishes(self) -> dict[Property, Any]:
-        """What MQTT 5 can say about a message."""
-        wishes: dict[Property, Any] = {}
+    def _message_properties(self) -> dict[Property, Any]:
+        """The properties of each message in MQTT 5."""
+        properties: dict[Property, Any] = {}
         if self._group.target.options.ttl is not None:
-            wishes[Property.MESSAGE_EXPIRY_S] = max(self._group.target.options.ttl // _NS_PER_S, 1)
+            properties[Property.MESSAGE_EXPIRY_S] = max(self._group.target.options.ttl // _NS_PER_S, 1)
         if self._group.properties:
-            wishes[Property.USER_PROPERTY] = list(self._group.properties.items())
-        return wishes
+            properties[Property.USER_PROPERTY] = list(self._group.properties.items())
+        return properties
 
-    def _call(self, version: int) -> None:
+    def _connect(self, version: int) -> None:
         self._version = version
-        self._batches.clear()  # the two versions write messages differently
+        self._batches.clear()  # the two versions encode messages differently
         self.resize(self._size)
-        super()._call(version)
+        super()._connect(version)
 
     def room(self) -> int:
-        if not self._clear:
+        if not self._is_writable:
             return 0
         return min(self._connection.window.room, self.capacity) if self._qos else self.capacity
 
@@ -172,29 +174,29 @@ class MqttSender(BaseSendChannel, _Client):
             qos=self._qos,
             version=self._version,
             retain=bool(self._group.target.options.retained),
-            properties=self._wishes if self._version == V5 else NO_PROPERTIES,
+            properties=self._message_properties if self._version == V5 else NO_PROPERTIES,
         )
 
-    def _send_batch(self, count: int, place: int) -> None:
+    def _send_batch(self, count: int, position: int) -> None:
         self._connection.publish(self._batch, count)
 
-    def _prepare(self, count: int, place: int) -> memoryview:
+    def _prepare(self, count: int, position: int) -> memoryview:
         return self._connection.prepared(self._batch, count)
 
-    def _depart(self, place: int, sent_ns: list[int]) -> None:
+    def _on_prepared_sent(self, position: int, sent_ns: list[int]) -> None:
         self._connection.published(self._batch, len(sent_ns))
 
-    def _send_one(self, body: bytes, place: int) -> None:
+    def _send_one(self, body: bytes, position: int) -> None:
         self._connection.publish_one(
             self._group.destination,
             body,
             qos=self._qos,
             retain=bool(self._group.target.options.retained),
-            properties=self._wishes if self._version == V5 else NO_PROPERTIES,
+            properties=self._message_properties if self._version == V5 else NO_PROPERTIES,
         )
 
     def pump(self) -> list[SettledMessages]:
-        """Messages are all that takes numbers on this connection, so their numbers are their places."""
+        """Only messages are numbered on this connection, so their numbers are their positions."""
         found: dict[Settlement, list[tuple[int, int]]] = {}
         for event in self._events():
             if isinstance(event, Acknowledged):
@@ -203,13 +205,13 @@ class MqttSender(BaseSendChannel, _Client):
                     _extend(found.setdefault(settlement, []), first, last)
         return [
             outcome
-            for settlement, stretches in found.items()
-            for outcome in self._outcomes(stretches, settlement)
+            for settlement, ranges in found.items()
+            for outcome in self._settled_ranges(ranges, settlement)
         ]  # fmt: skip
 
-    def _enter(self) -> None:
+    def _on_connected(self) -> None:
         terms, length = self._connection.limits, self._batch.packet_length
-        if self._wishes and self._version != V5:
+        if self._message_properties and self._version != V5:
             self._fail("the system speaks MQTT 3.1.1, which has neither properties nor a time to live; leave them out")
         elif length > terms.max_packet_bytes:
             self._fail(f"the system takes packets of at most {terms.max_packet_bytes} bytes; these have {length}")
@@ -219,61 +221,61 @@ class MqttSender(BaseSendChannel, _Client):
             self.ready = True
 
 
-def _extend(stretches: list[tuple[int, int]], first: int, last: int) -> None:
-    """Acknowledgements come one by one; what is consecutive becomes one stretch."""
-    if stretches and stretches[-1][1] + 1 == first:
-        stretches[-1] = (stretches[-1][0], last)
+def _extend(ranges: list[tuple[int, int]], first: int, last: int) -> None:
+    """Acknowledgements arrive one by one; consecutive ones become one range."""
+    if ranges and ranges[-1][1] + 1 == first:
+        ranges[-1] = (ranges[-1][0], last)
     else:
-        stretches.append((first, last))
+        ranges.append((first, last))
 
 
 class MqttReceiver(_Client):
-    """A receiving channel. It is subscribed when it is ready; what comes before `begin` waits."""
+    """A receiving channel. It is subscribed when it is ready; messages that arrive before `begin` wait."""
 
     def __init__(self, url: str, group: Group, *, batching: bool = True, version: int | None = None) -> None:
         self._begun = False
-        self._taken: dict[int, list[Ids]] = defaultdict(list)  # QoS -> what is not acknowledged yet
+        self._unacknowledged: dict[int, list[Ids]] = defaultdict(list)  # QoS -> packet ids
         self._filter = group.destination if group.is_topic else shared(SHARE_NAME, group.destination)
         fault = filter_fault(self._filter)
         if fault is not None:
             raise ConfigError(f"address {group.address!r}: {fault}")
         super().__init__(url, group, batching=batching, version=version)
-        self.window = 0 if self._qos else UNLIMITED  # servers have windows of their own, and keep them to themselves
-        self._call(self._version)
+        self.window = 0 if self._qos else UNLIMITED  # servers have windows of their own and do not announce them
+        self._connect(self._version)
 
     def begin(self) -> None:
         self._begun = True
         if self.closed is None:
-            self._ping()  # the answer wakes whoever watches the socket, also when all that waits was read before
+            self._ping()  # the answer wakes the engine even if all waiting messages were read before
 
     def pump(self) -> Iterator[ReceivedMessages]:
-        if self._holds_back and self._connection.undecoded_bytes > _HELD_BYTES:
+        if self._is_paused and self._connection.undecoded_bytes > _MAX_HELD_BYTES:
             return
         for event in self._events():
             if isinstance(event, Deliveries):
                 yield ReceivedMessages(event.bodies, event.redelivered, event.batched)
                 if event.qos:
-                    self._taken[event.qos].append(event.ids)
+                    self._unacknowledged[event.qos].append(event.ids)
             elif isinstance(event, Subscribed):
                 self._subscribed(event)
 
     def settle(self) -> None:
-        if self._taken and self.closed is None:
-            for qos, ids in self._taken.items():
+        if self._unacknowledged and self.closed is None:
+            for qos, ids in self._unacknowledged.items():
                 self._connection.acknowledge(ids[0] if len(ids) == 1 else np.concatenate(ids), qos)
-            self._taken.clear()
+            self._unacknowledged.clear()
             self.flush()
 
     @property
-    def _holds_back(self) -> bool:
+    def _is_paused(self) -> bool:
         return self.ready and not self._begun
 
-    def _enter(self) -> None:
+    def _on_connected(self) -> None:
         connection, group = self._connection, self._group
         if not group.is_topic and not (connection.version == V5 and connection.limits.shared_available):
-            spoken = "MQTT 5 without" if connection.version == V5 else "MQTT 3.1.1, which has no"
+            offer = "MQTT 5 without" if connection.version == V5 else "MQTT 3.1.1, which has no"
             self._fail(
-                f"the system speaks {spoken} shared subscriptions, so receivers cannot share {group.address}; "
+                f"the system speaks {offer} shared subscriptions, so receivers cannot share {group.address}; "
                 f"write topic://{group.destination}, where every receiver gets every message"
             )
             return

@@ -1,4 +1,4 @@
-"""Which driver speaks which protocol? A process loads the one it needs."""
+"""Which driver implements which protocol? A process imports only the one it needs."""
 
 from collections.abc import Callable
 from importlib import import_module

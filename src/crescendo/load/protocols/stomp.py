@@ -1,8 +1,8 @@
 """How does the load engine speak STOMP?
 
-A socket, a sans-IO connection and one destination make a channel. At-least-once senders ask for a receipt of every
-message, under its sequence number; receivers acknowledge once a read, up to the last message. Everything the other side
-does wrong ends this channel with its own words and no other one.
+A socket, a sans-IO connection and one destination make a channel. At-least-once senders request a receipt for every
+message, numbered by its position; receivers acknowledge once per read, up to the last message. A protocol violation by
+the system closes this channel, with its reason, and no other one.
 """
 
 import time
@@ -22,28 +22,28 @@ from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Connected, Deliveries, Event, Failed, Receipts
 from crescendo.wire.stomp.handshake import Heartbeats
 
-DEFAULT_VIRTUAL_HOST = "/"  # RabbitMQ takes the host header for one of its virtual hosts; the others do not look
+DEFAULT_VIRTUAL_HOST = "/"  # RabbitMQ reads the host header as a virtual host; others ignore it
 HEARTBEAT_MS = 10_000
 PREFETCH = 4000
-UNSETTLED = 65_536
-"""STOMP has no credit. Without a bound of ours a broker that reads quickly and stores slowly would fill our memory."""
+MAX_UNSETTLED = 65_536
+"""STOMP has no credit. Without this bound a broker that reads fast and stores slowly would fill our memory."""
 
 QUEUE_PREFIX, TOPIC_PREFIX = "/queue/", "/topic/"
-_PATIENCE = 3  # a heart-beat may be late, and ActiveMQ's first comes two intervals after CONNECTED
+_MISSED_HEARTBEATS = 3  # a heart-beat may be late, and ActiveMQ sends its first two intervals after CONNECTED
 _SUBSCRIPTION = "0"
 _SUBSCRIBED = "subscribed"
 _WINDOW_BYTES = 1 << 20
-_BROKERS = {"artemis": BrokerDialect.ARTEMIS, "activemq": BrokerDialect.ACTIVEMQ, "rabbitmq": BrokerDialect.RABBITMQ}
-"""A word in the name that a server gives itself -> how to ask it for a durable subscription. Artemis has two."""
+_DIALECTS = {"artemis": BrokerDialect.ARTEMIS, "activemq": BrokerDialect.ACTIVEMQ, "rabbitmq": BrokerDialect.RABBITMQ}
+"""Part of the server header -> how to request a durable subscription. Artemis matches two; the first one wins."""
 
 
 def destination_of(group: Group) -> str:
-    """What a group's address is called in STOMP. Brokers must be configured to read these prefixes so."""
+    """The STOMP destination of a group's address. Brokers must be configured to use these prefixes."""
     return (TOPIC_PREFIX if group.is_topic else QUEUE_PREFIX) + group.destination
 
 
 class _Channel(BaseChannel):
-    """One connection, either way."""
+    """One connection, in either direction."""
 
     _connection: Connection
 
@@ -52,14 +52,14 @@ class _Channel(BaseChannel):
         self._destination = destination_of(group)
         self._server = ""
 
-    def _call(self) -> None:
+    def _connect(self) -> None:
         self._dial(
             Connection(
                 host=self._path or DEFAULT_VIRTUAL_HOST,
                 login=self._user,
                 passcode=None if self._user is None else self._password,
                 heartbeats=Heartbeats(HEARTBEAT_MS, HEARTBEAT_MS),
-                client_id=None if self._lasting is None else f"crescendo-{self._lasting}",
+                client_id=None if self._subscription_name is None else f"crescendo-{self._subscription_name}",
                 batching=self._batching,
             )
         )
@@ -69,15 +69,15 @@ class _Channel(BaseChannel):
 
     def _idle_timeout_ns(self) -> int:
         agreement = self._connection.agreement
-        return _PATIENCE * agreement.expect_every_ms * 1_000_000 if agreement else 0
+        return _MISSED_HEARTBEATS * agreement.expect_every_ms * 1_000_000 if agreement else 0
 
     def _heartbeat_interval_ns(self) -> int:
         agreement = self._connection.agreement
         return agreement.send_every_ms * 1_000_000 // 2 if agreement else 0
 
-    def _hung_up(self) -> str:
-        # ActiveMQ Classic refuses a wrong password with an ERROR frame, but sometimes closes before it has left.
-        silent = "" if self._connection.agreement else " without a word; are user and password right?"
+    def _end_of_stream_reason(self) -> str:
+        # ActiveMQ Classic refuses a wrong password with an ERROR frame, but sometimes closes before it is sent.
+        silent = "" if self._connection.agreement else " without a reply; are user and password right?"
         return f"the system closed the connection{silent}"
 
     def _handle(self, event: Event) -> bool:
@@ -95,14 +95,14 @@ class StompSender(BaseSendChannel, _Channel):
         self._version = Version.V1_2
         self._settled = 0
         self.resize(self._size)
-        self._call()
+        self._connect()
 
     def room(self) -> int:
-        if not self._clear:
+        if not self._is_writable:
             return 0
         if not self._waits_for_outcomes:
             return self.capacity
-        return max(min(self.capacity, UNSETTLED - (self._numbering.count - self._settled)), 0)
+        return max(min(self.capacity, MAX_UNSETTLED - (self._sequence_map.count - self._settled)), 0)
 
     def _new_batch(self, size: int) -> SendBatch:
         options = self._group.target.options
@@ -113,12 +113,12 @@ class StompSender(BaseSendChannel, _Channel):
             version=self._version,
             persistent=bool(options.durable),
             priority=options.priority,
-            more=self._more,
+            more=self._extra_headers,
         )
 
     @property
-    def _more(self) -> dict[str, str]:
-        """Headers that are no part of STOMP: the group's properties, and how RabbitMQ is told a time to live."""
+    def _extra_headers(self) -> dict[str, str]:
+        """Headers outside STOMP: the group's properties, and RabbitMQ's header for a time to live."""
         ttl = self._group.target.options.ttl
         relative = {"expiration": str(ttl // 1_000_000)} if ttl is not None and self._is_rabbitmq else {}
         return dict(self._group.properties) | relative
@@ -128,18 +128,18 @@ class StompSender(BaseSendChannel, _Channel):
         return self._server.startswith("RabbitMQ")
 
     def _fits_a_frame(self) -> bool:
-        # Elsewhere a time to live is an absolute time, which no batch can be made with beforehand.
+        # Other brokers take an absolute expiry time, which a batch cannot contain ahead of time.
         return self._group.target.options.ttl is None or self._is_rabbitmq
 
-    def _send_batch(self, count: int, place: int) -> None:
-        self._connection.send_batch(self._batch, place, count)
+    def _send_batch(self, count: int, position: int) -> None:
+        self._connection.send_batch(self._batch, position, count)
 
-    def _prepare(self, count: int, place: int) -> memoryview:
-        frames: memoryview = self._batch.frames(place, count)
+    def _prepare(self, count: int, position: int) -> memoryview:
+        frames: memoryview = self._batch.frames(position, count)
         return frames
 
-    def _send_one(self, body: bytes, place: int) -> None:
-        receipt = receipt_id(place) if self._waits_for_outcomes else None
+    def _send_one(self, body: bytes, position: int) -> None:
+        receipt = receipt_id(position) if self._waits_for_outcomes else None
         options = self._group.target.options
         absolute = None if options.ttl is None or self._is_rabbitmq else options.ttl // 1_000_000
         self._connection.send(
@@ -150,7 +150,7 @@ class StompSender(BaseSendChannel, _Channel):
             ttl_ms=absolute,
             now_ms=None if absolute is None else time.time_ns() // 1_000_000,
             receipt=receipt,
-            more=self._more,
+            more=self._extra_headers,
         )
 
     def pump(self) -> list[SettledMessages]:
@@ -159,12 +159,12 @@ class StompSender(BaseSendChannel, _Channel):
             match event:
                 case Connected(agreement=agreement, server=server):
                     self._version, self._server = agreement.version, server
-                    self._batches.clear()  # it may escape the destination in another way, or want other headers
+                    self._batches.clear()  # this version may escape the destination differently, or need other headers
                     self.resize(self._size)
                     self.ready = True
                 case Receipts():
                     try:
-                        outcomes += self._receipted(event)
+                        outcomes += self._settled_by_receipts(event)
                     except PeerError as err:
                         self._fail(str(err))
                 case _:
@@ -172,20 +172,20 @@ class StompSender(BaseSendChannel, _Channel):
         self.flush()
         return outcomes
 
-    def _receipted(self, receipts: Receipts) -> list[SettledMessages]:
+    def _settled_by_receipts(self, receipts: Receipts) -> list[SettledMessages]:
         numbers = receipts.numbers
         if numbers is None:
             numbers = np.array([self._number(receipt) for receipt in receipts.ids], np.int64)
-        elif numbers.max() >= self._numbering.count:
-            raise PeerError(f"a receipt {int(numbers.max())} that nobody asked for")
+        elif numbers.max() >= self._sequence_map.count:
+            raise PeerError(f"a receipt {int(numbers.max())} that we did not request")
         self._settled += len(numbers)
-        return [self._outcome_at(numbers, Settlement.ACCEPTED)]
+        return [self._settled_positions(numbers, Settlement.ACCEPTED)]
 
     def _number(self, receipt: str) -> int:
         if not (
-            receipt.isascii() and receipt.isdigit() and len(receipt) <= 18 and int(receipt) < self._numbering.count
+            receipt.isascii() and receipt.isdigit() and len(receipt) <= 18 and int(receipt) < self._sequence_map.count
         ):
-            raise PeerError(f"a receipt {receipt[:40]!r} that nobody asked for")
+            raise PeerError(f"a receipt {receipt[:40]!r} that we did not request")
         return int(receipt)
 
 
@@ -198,17 +198,17 @@ class StompReceiver(_Channel):
         self._begun = False
         default = Ack.CLIENT if self._waits_for_outcomes else Ack.AUTO
         self._ack = Ack(group.target.options.ack or default)
-        in_bytes = _WINDOW_BYTES // int(group.size)  # which is how Artemis counts
+        in_bytes = _WINDOW_BYTES // int(group.size)  # Artemis counts its window in bytes
         self.window = UNLIMITED if self._ack is Ack.AUTO else min(prefetch_of(group, PREFETCH), in_bytes)
-        self._unacked: list[str] = []  # the last of these stands for all, unless each is acknowledged by itself
-        self._call()
+        self._unacked: list[str] = []  # acknowledging the last covers all, unless the mode is individual
+        self._connect()
 
     def begin(self) -> None:
         self._begun = True
 
     def pump(self) -> Iterator[ReceivedMessages]:
         if not self._begun:
-            self._become_ready()
+            self._await_subscription()
             return
         for event in self._events():
             if isinstance(event, Deliveries):
@@ -223,12 +223,12 @@ class StompReceiver(_Channel):
         self._unacked.clear()
         self.flush()
 
-    def _become_ready(self) -> None:
-        """Subscribe, and leave messages where they are.
+    def _await_subscription(self) -> None:
+        """Subscribe, and leave messages in the socket.
 
-        STOMP has no credit: messages may follow at once, before or behind the receipt, and nobody records them yet.
-        So what comes after the subscription is read byte by byte, up to the receipt or into the first message. The
-        rest waits in the socket, and wakes the engine when that begins.
+        STOMP has no credit: messages may follow at once, before or after the receipt, and the engine does not record
+        yet. So after the subscription we read byte by byte, up to the receipt or into the first message. The rest
+        waits in the socket, and wakes the engine when it starts.
         """
         if not self._subscribed:
             for event in self._events():
@@ -248,7 +248,7 @@ class StompReceiver(_Channel):
         options = self._group.target.options
         prefetch = str(prefetch_of(self._group, PREFETCH))
         more = {"prefetch-count": prefetch, "activemq.prefetchSize": prefetch}
-        # Artemis counts bytes: its window reopens when messages are acknowledged, so auto must have none.
+        # Artemis counts bytes: its window reopens only with acknowledgements, so auto must have no window.
         window = "-1" if self._ack is Ack.AUTO else str(_WINDOW_BYTES)
         if self._group.consuming_ns or options.prefetch is not None:
             window = str(int(prefetch) * int(self._group.size))
@@ -257,11 +257,11 @@ class StompReceiver(_Channel):
             self._fail("RabbitMQ has no selectors over STOMP: it would send everything; leave the selector out")
             return
         if options.subscription is not None:
-            kind = next((kind for word, kind in _BROKERS.items() if word in server.lower()), None)
-            if kind is None:
-                self._fail(f"nobody knows how to ask {server or 'this system'} for a durable subscription over STOMP")
+            dialect = next((dialect for name, dialect in _DIALECTS.items() if name in server.lower()), None)
+            if dialect is None:
+                self._fail(f"durable subscriptions over STOMP are not supported with {server or 'this system'}")
                 return
-            more |= durable(kind, options.subscription)
+            more |= durable(dialect, options.subscription)
         self._connection.subscribe(
             _SUBSCRIPTION,
             self._destination,
