@@ -62,9 +62,9 @@ def test_all_tables_survive_a_crash(database_url: str) -> None:
     ("damage", "message"),
     [
         ("DELETE FROM mlmq.migration WHERE number = (SELECT max(number) FROM mlmq.migration)", "--init"),
-        ("INSERT INTO mlmq.migration VALUES (900, 'x')", "version 900 .* use a newer crescendo"),
+        ("INSERT INTO mlmq.migration VALUES (900, 'x')", "version 900, .* use a newer crescendo"),
         ("UPDATE mlmq.migration SET sha256 = 'other' WHERE number = 1", "migration 1 .* is not the one"),
-        ("DROP SCHEMA mlmq CASCADE", "no schema .* --init"),
+        ("DROP SCHEMA mlmq CASCADE", "no MLMQ schema: .* --init"),
     ],
 )
 def test_a_wrong_schema_is_explained(database_url: str, damage: str, message: str) -> None:
