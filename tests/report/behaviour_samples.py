@@ -1,4 +1,4 @@
-"""What the pipeline says of a run that was interrupted, when the answers are known beforehand: written with pyarrow."""
+"""The pipeline's tables of a run with an outage, with known values: written with pyarrow."""
 
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ EVIL = "send/<img src=x onerror=alert(1)>"
 
 def statistics(mean_ns: float, count: int) -> dict[str, Any]:
     percentiles = {"p50": 0.9, "p90": 1.5, "p95": 1.8, "p99": 2.5, "p99.9": 4.0, "p99.99": None}
-    told = {name: None if factor is None else int(mean_ns * factor) for name, factor in percentiles.items()}
-    return {"count": count, "min_ns": -int(mean_ns), "max_ns": int(mean_ns * 9), "mean_ns": mean_ns} | told
+    values = {name: None if factor is None else int(mean_ns * factor) for name, factor in percentiles.items()}
+    return {"count": count, "min_ns": -int(mean_ns), "max_ns": int(mean_ns * 9), "mean_ns": mean_ns} | values
 
 
 def tables() -> dict[str, list[dict[str, Any]]]:
@@ -71,7 +71,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def write_conduct(run_dir: Path, *names: str) -> Path:
+def write_behaviour(run_dir: Path, *names: str) -> Path:
     """Add these tables to a run, or all of them."""
     for name, rows in tables().items():
         if not names or name in names:

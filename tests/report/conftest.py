@@ -1,4 +1,4 @@
-"""Reports of the sample runs, and a real browser to read them with."""
+"""Reports of the sample runs, and a real browser to open them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write_report(write_sample(folder / name, sample)) for name, sample in SAMPLES.items()}
 
 
-# Not for the whole session: while it is open, Playwright's event loop runs in the thread of the tests.
+# Not session-scoped: while it is open, Playwright's event loop runs in the thread of the tests.
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:

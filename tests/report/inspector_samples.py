@@ -1,4 +1,4 @@
-"""What inspectors leave behind, when the answers are known beforehand: written with pyarrow, no pipeline involved."""
+"""The tables of inspectors, with known values: written with pyarrow, without the pipeline."""
 
 import math
 from pathlib import Path
@@ -18,12 +18,12 @@ Key = tuple[str, str, str]
 
 
 def curves() -> dict[Key, list[tuple[float, float]]]:
-    """(source, entity, metric) -> second and value of every look: a heap that leaks, queues that swing."""
+    """(source, entity, metric) -> second and value of every reading: a leaking heap, oscillating queues."""
     found: dict[Key, list[tuple[float, float]]] = {}
-    for look in range(-2, 2 * (WARMUP_S + MEASURE_S)):
-        t = look / 2
-        found.setdefault((PROCESS, "process", "cpu_cores"), []).append((t, 1.4 + 0.3 * math.sin(look)))
-        found.setdefault((PROCESS, "process", "rss_bytes"), []).append((t, 9e8 + 1e6 * math.cos(look)))
+    for step in range(-2, 2 * (WARMUP_S + MEASURE_S)):
+        t = step / 2
+        found.setdefault((PROCESS, "process", "cpu_cores"), []).append((t, 1.4 + 0.3 * math.sin(step)))
+        found.setdefault((PROCESS, "process", "rss_bytes"), []).append((t, 9e8 + 1e6 * math.cos(step)))
         if GAP_S[0] <= t < GAP_S[1]:
             continue
         found.setdefault((BROKER, "memory/heap", "used"), []).append((t, 4e8 + 3e7 * t))
@@ -31,20 +31,20 @@ def curves() -> dict[Key, list[tuple[float, float]]]:
         found.setdefault((BROKER, "broker", "ConnectionCount"), []).append((t, 10.0 if t >= 0 else 1.0))
         found.setdefault((BROKER, "broker", "TotalMessagesAdded"), []).append((t, max(t, 0) * 5_000))
         for queue in range(QUEUES):
-            depth = float((look * look * (queue + 3)) % 17 * (QUEUES - queue))
+            depth = float((step * step * (queue + 3)) % 17 * (QUEUES - queue))
             found.setdefault((BROKER, f"queue/perf.{queue}", "MessageCount"), []).append((t, depth))
             found.setdefault((BROKER, f"queue/perf.{queue}", "DeliveringCount"), []).append((t, depth // 3))
     return found
 
 
-def write_looks(run_dir: Path) -> Path:
+def write_readings(run_dir: Path) -> Path:
     """Add the tables of readings to a run."""
     wide: dict[tuple[str, str, int], dict[str, float]] = {}
     summary = []
-    for (source, entity, metric), looks in curves().items():
-        for t, value in looks:
+    for (source, entity, metric), readings in curves().items():
+        for t, value in readings:
             wide.setdefault((source, entity, ORIGIN_NS + int(t * SECOND_NS)), {})[metric] = value
-        t, values = np.array([look for look in looks if WARMUP_S <= look[0] < WARMUP_S + MEASURE_S]).T
+        t, values = np.array([reading for reading in readings if WARMUP_S <= reading[0] < WARMUP_S + MEASURE_S]).T
         slope, _ = np.polyfit(t, values, 1)
         r2 = float(np.corrcoef(t, values)[0, 1] ** 2) if values.min() < values.max() else None
         summary.append(

@@ -1,7 +1,7 @@
-"""What do runs look like to the report, when the answers are known beforehand?
+"""Sample runs for the report, with known answers.
 
-Writes manifest, summary and tables of imagined runs with pyarrow, no pipeline involved. Latencies are drawn from a
-seeded generator; percentiles in the summary come from NumPy's own order statistics, not from histogram buckets.
+Writes manifest, summary and tables of synthetic runs with pyarrow, without the pipeline. Latencies are drawn from a
+seeded generator; percentiles in the summary come from NumPy's order statistics, not from histogram buckets.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One imagined run."""
+    """One synthetic run."""
 
     name: str
     bounded: bool = True
@@ -104,7 +104,7 @@ def write_sample(run_dir: Path, sample: Sample) -> Path:
 
 
 def write_table(run_dir: Path, name: str, rows: list[dict[str, Any]]) -> None:
-    """Two parts and a marker beside them, as Spark would leave them."""
+    """Two parts and a marker, as Spark would write them."""
     folder = run_dir / TABLES_DIR / name
     folder.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([(column[:-2], _TYPES[column[-1]]) for column in _COLUMNS[name].split()])
@@ -134,7 +134,7 @@ def _throughput(sample: Sample) -> list[dict[str, Any]]:
     for second in range(sample.seconds if sample.per_connection else 0):
         for role in ("sender", "receiver"):
             messages = sample.per_connection
-            if sample.stall and role == "receiver":  # nothing arrives while it stands still, twice as much after
+            if sample.stall and role == "receiver":  # nothing arrives during the stall, twice as much after it
                 messages *= {STALLED_SECOND: 0, STALLED_SECOND + 1: 2}.get(second, 1)
             rows += [
                 {"second": second, "role": role, "connection": n, "messages": messages, "bytes": messages * 256}
@@ -207,19 +207,19 @@ def _check(metric: str, bound: str, value: float | None, offered: float, doubts:
 
 
 def _latency_row(phase: str, kind: str, values: np.ndarray) -> Latency:
-    told: dict[str, int | None] = {}
+    percentiles: dict[str, int | None] = {}
     for name, percent in PERCENTILES.items():
         value = int(np.percentile(values, percent, method="inverted_cdf"))
-        told[name] = value if values.size * (100 - percent) / 100 >= 10 else None
+        percentiles[name] = value if values.size * (100 - percent) / 100 >= 10 else None
     return Latency(
         phase=phase, kind=kind, count=values.size, min_ns=int(values.min()), max_ns=int(values.max()),
-        mean_ns=float(values.mean()), negative=int((values < 0).sum()), percentiles_ns=told,
+        mean_ns=float(values.mean()), negative=int((values < 0).sum()), percentiles_ns=percentiles,
     )  # fmt: skip
 
 
 def _ledger_row(sample: Sample, scope: str, sender: int | None) -> Ledger:
     def messages(found: tuple[tuple[int, int, int], ...]) -> int:
-        return sum(last - first + 1 for who, first, last in found if sender in {None, who})
+        return sum(last - first + 1 for owner, first, last in found if sender in {None, owner})
 
     sent = sample.per_connection * sample.seconds * (SENDERS if sender is None else 1)
     return Ledger(

@@ -1,4 +1,4 @@
-"""The report as a reader meets it: in Chromium, from a file, without a network."""
+"""The report as a reader sees it: in Chromium, from a file, without a network."""
 
 import itertools
 import math
@@ -43,7 +43,7 @@ CONTRASTS = """() => {
 
 
 class Reader:
-    """Opens each report once for all tests, and keeps what it complained about or asked the network for."""
+    """Opens each report once for all tests, and collects console messages, errors, dialogs and requests."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -64,7 +64,7 @@ class Reader:
         page.on("console", lambda message: note(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: note(f"error: {error}"))
         page.on("dialog", lambda dialog: (note(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda asked: None if asked.url == own else note(f"asks {asked.url}"))
+        page.on("request", lambda request: None if request.url == own else note(f"requests {request.url}"))
         page.goto(own)
         page.wait_for_selector("html[data-ready]")
         return page
@@ -77,7 +77,7 @@ def reader(chromium: Browser) -> Reader:
 
 @pytest.fixture
 def open_report(reader: Reader) -> Iterator[Reader]:
-    """No test passes while a page complains, opens a dialog or asks for anything but itself."""
+    """Fails the test if a page logs anything, opens a dialog or requests anything but itself."""
     reader.troubles.clear()
     yield reader
     assert reader.troubles == []
@@ -88,7 +88,7 @@ def _range(page: Page, chart: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_kind_of_run_draws_its_charts_and_asks_the_network_for_nothing(
+def test_every_kind_of_run_draws_its_charts_without_network_requests(
     name: str, reports: dict[str, Path], open_report: Reader
 ) -> None:
     page = open_report(reports[name])
@@ -101,7 +101,7 @@ def test_every_kind_of_run_draws_its_charts_and_asks_the_network_for_nothing(
 
 
 def _widths(page: Page) -> list[int]:
-    """How wide the page and its widest section are, and how far a reader can push it sideways."""
+    """The width of the page, how far it scrolls sideways, and its rightmost edge."""
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     page.evaluate("window.scrollTo(500, 0)")
     page.wait_for_timeout(200)
@@ -129,13 +129,13 @@ def test_a_phone_never_scrolls_sideways(reports: dict[str, Path], open_report: R
     assert rightmost <= 390
 
 
-@pytest.mark.parametrize(("name", "word"), [("passing", "pass"), ("failing", "fail"), ("invalid", "invalid")])
+@pytest.mark.parametrize(("name", "outcome"), [("passing", "pass"), ("failing", "fail"), ("invalid", "invalid")])
 def test_the_verdict_is_the_first_thing_on_the_page(
-    name: str, word: str, reports: dict[str, Path], open_report: Reader
+    name: str, outcome: str, reports: dict[str, Path], open_report: Reader
 ) -> None:
     page = open_report(reports[name])
     first = page.locator("main section").first
-    assert first.locator("h2").inner_text().lower().endswith(word)
+    assert first.locator("h2").inner_text().lower().endswith(outcome)
     box = first.bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < 900
@@ -144,21 +144,21 @@ def test_the_verdict_is_the_first_thing_on_the_page(
 
 
 def test_the_theme_follows_the_system_and_the_button(reports: dict[str, Path], open_report: Reader) -> None:
-    def look(page: Page) -> tuple[str, str]:
+    def colours(page: Page) -> tuple[str, str]:
         line = page.locator("[data-chart=rate] path.js-line").first
         return page.evaluate("getComputedStyle(document.body).backgroundColor"), line.evaluate("e => e.style.stroke")
 
     light, dark = open_report(reports["passing"]), open_report(reports["passing"], scheme="dark")
-    in_light, in_dark = look(light), look(dark)
+    in_light, in_dark = colours(light), colours(dark)
     assert in_light[0] != in_dark[0]
     assert in_light[1] != in_dark[1]
     light.get_by_role("button", name="Dark theme").click()
     light.wait_for_timeout(200)
-    assert look(light) == in_dark
+    assert colours(light) == in_dark
     light.get_by_role("button", name="Light theme").click()
     dark.emulate_media(color_scheme="light")
     dark.wait_for_timeout(200)
-    assert look(light) == look(dark) == in_light
+    assert colours(light) == colours(dark) == in_light
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -169,7 +169,7 @@ def test_all_text_reads_at_aa_contrast(scheme: str, reports: dict[str, Path], op
         assert [found for found in contrasts if found[0] < 4.5] == []
 
 
-def test_headings_are_in_order_and_pictures_have_words(reports: dict[str, Path], open_report: Reader) -> None:
+def test_headings_are_in_order_and_charts_have_descriptions(reports: dict[str, Path], open_report: Reader) -> None:
     page = open_report(reports["failing"])
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map((h) => Number(h.tagName[1]))")
     assert levels[0] == 1
@@ -231,7 +231,7 @@ def test_the_copied_command_is_the_one_that_was_run(reports: dict[str, Path], op
     assert shlex.split(copied) == read_manifest(reports["passing"].parent).command
 
 
-def test_paper_is_white_and_unfolded(reports: dict[str, Path], open_report: Reader) -> None:
+def test_printing_uses_the_light_theme_and_expands_details(reports: dict[str, Path], open_report: Reader) -> None:
     page = open_report(reports["failing"], scheme="dark")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = false; })")
     state = "[document.documentElement.dataset.theme, document.querySelectorAll('details:not([open])').length]"

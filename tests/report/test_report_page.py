@@ -1,4 +1,4 @@
-"""What the page says, read from its text."""
+"""The text of the page."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from report_samples import LOST_PEER, SAMPLES, Sample, write_sample, write_table
 
 
 def _text(html: str) -> str:
-    """The words of the page, without scripts, styles and tags."""
+    """The visible text of the page, without scripts, styles and tags."""
     html = re.sub(r"<(script|style)\b.*?</\1>", " ", html, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", html).split())
 
@@ -32,7 +32,7 @@ def pages(reports: dict[str, Path]) -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in reports.items()}
 
 
-def test_the_report_is_written_into_the_run_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_the_report_is_the_only_file_written(tmp_path: Path) -> None:
     run_dir = write_sample(tmp_path / "run", SAMPLES["empty"])
     before = set(run_dir.iterdir())
     path = write_report(run_dir)
@@ -45,7 +45,7 @@ def test_rendering_twice_gives_the_same_bytes(reports: dict[str, Path], pages: d
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_nothing_is_linked_from_outside_and_mail_can_carry_it(name: str, pages: dict[str, str]) -> None:
+def test_the_page_links_nothing_external_and_is_small_enough_to_mail(name: str, pages: dict[str, str]) -> None:
     references = re.findall(r'(?:src|href|action|data)=["\']([^"\']*)', pages[name])
     assert references
     assert all(reference.startswith("#") for reference in references)
@@ -60,19 +60,19 @@ def test_data_in_a_script_can_neither_end_it_nor_open_a_comment() -> None:
     assert json.loads(text) == value
 
 
-def test_numbers_that_json_does_not_know_are_refused() -> None:
+def test_numbers_that_json_cannot_represent_are_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         script_json([float("nan")])
 
 
-def test_the_headline_says_what_the_summary_says(reports: dict[str, Path], pages: dict[str, str]) -> None:
+def test_the_headline_matches_the_summary(reports: dict[str, Path], pages: dict[str, str]) -> None:
     latency = read_summary(reports["passing"].parent).latency_of("response")
     assert latency is not None
     top = _section(pages["passing"], "verdict")
     p50, p99 = latency.percentiles_ns["p50"], latency.percentiles_ns["p99"]
     assert p50 is not None
     assert p99 is not None
-    for said in (
+    for expected in (
         "pass",
         "5,000 msg/s",
         "100.0 % of 5,000 offered",
@@ -81,7 +81,7 @@ def test_the_headline_says_what_the_summary_says(reports: dict[str, Path], pages
         "12 %",
         "0 · 0 · 0",
     ):
-        assert said in top
+        assert expected in top
 
 
 def test_a_run_that_lost_acknowledged_messages_has_no_performance_headline(pages: dict[str, str]) -> None:
@@ -113,7 +113,7 @@ def test_an_empty_run_says_so_where_charts_would_be(pages: dict[str, str]) -> No
     assert len(pages["empty"]) < 100_000  # no chart, no library
 
 
-def test_a_percentile_on_thin_evidence_is_withheld_and_explained(pages: dict[str, str]) -> None:
+def test_a_percentile_with_too_few_samples_is_withheld_and_explained(pages: dict[str, str]) -> None:
     table = _section(pages["passing"], "latencies")
     warm_up = re.search(r"warm-up response 10,000 (.*?) measure response", table)
     assert warm_up
@@ -132,17 +132,17 @@ def test_the_ledger_names_the_exact_ranges_in_order_and_counts_the_rest(pages: d
     assert "2 · sender-0 900 – 905 6" in ledger
 
 
-def test_the_environment_tells_what_a_repeat_needs(pages: dict[str, str]) -> None:
+def test_the_environment_lists_what_a_repeat_needs(pages: dict[str, str]) -> None:
     environment = _section(pages["passing"], "environment")
-    for said in (
+    for expected in (
         "lab-07",
         "AMD EPYC 7763",
         "33.5 GB",
         "pyspark 4.3.0",
         "2030-01-02 03:04:05 UTC",
-        "4.5 bytes a message",
+        "4.5 bytes per message",
     ):
-        assert said in environment
+        assert expected in environment
     assert "address: queue://perf" in environment
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_table_is_refused_by_name(tmp_path: Path) -> None:
         render_report(run_dir)
 
 
-def test_tables_that_are_gone_leave_the_verdict_readable(tmp_path: Path) -> None:
+def test_missing_tables_leave_the_verdict_readable(tmp_path: Path) -> None:
     run_dir = write_sample(tmp_path / "run", SAMPLES["passing"])
     shutil.rmtree(run_dir / TABLES_DIR)
     page = render_report(run_dir)
@@ -178,7 +178,7 @@ def test_long_lists_are_folded(tmp_path: Path) -> None:
     assert "<h3>By sender</h3>" in render_report(write_sample(run_dir, Sample("few")))
 
 
-def test_a_day_long_run_costs_no_more_page_than_a_short_one(tmp_path: Path) -> None:
+def test_a_day_long_run_makes_no_larger_page_than_a_short_one(tmp_path: Path) -> None:
     run_dir = write_sample(tmp_path / "run", SAMPLES["passing"])
     row = {"role": "sender", "connection": 0, "messages": 10, "bytes": 2560}
     write_table(run_dir, "throughput", [row | {"second": second} for second in range(86_400)])

@@ -19,7 +19,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
 from crescendo.pipeline.logs.eps import as_eps
 from crescendo.pipeline.logs.figure import Bars, Centre, Drawing, Show, draw
-from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, answer, translated, unread
+from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, run_query, spark_errors, unreadable_lines
 from crescendo.pipeline.logs.png import as_png
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import Slot
@@ -67,15 +67,15 @@ def logs(
         progress("starting Spark")
         spark = open_session()
         try:
-            with tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder, translated(f"reading {directory}"):
+            with tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder, spark_errors(f"reading {directory}"):
                 workspace = Workspace(spark, Path(folder), progress)
                 sources, read = read_logs(workspace, found)
                 progress("computing")
                 if question.types:
-                    content = _shown(answer(read.frames[0][1], question), options)
+                    content = _shown(run_query(read.frames[0][1], question), options)
                 else:
                     content = _listing(actions(read.frames[0][1], _LISTED)).encode()
-                aside = unread(read.rejects, SOURCE, LINE, REASON)
+                aside = unreadable_lines(read.rejects, SOURCE, LINE, REASON)
         finally:
             close_session(spark)
     _report(sources, read, aside, len(skipped))

@@ -65,7 +65,7 @@ def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
                 view,
                 period_ns=period_ns,
                 late_after_ns=late_after_ns,
-                asked_to_end=lambda: interruption.asked,
+                stop_requested=lambda: interruption.asked,
             )
     finally:
         close_session(spark)
@@ -132,7 +132,7 @@ class LiveTables:
     def follow(self, run: RunState) -> None:
         """Called repeatedly while the run is in progress."""
         if self._watcher is not None and run.stage in {Stage.RUNNING, Stage.DRAINING, Stage.STOPPING}:
-            self._watcher.look_at(Path(run.plan.peers[0].assignment["run_dir"]))
+            self._watcher.send_run_dir(Path(run.plan.peers[0].assignment["run_dir"]))
             self._show(0.0)
 
     def finish(self, interrupted: Callable[[], bool]) -> None:
@@ -157,7 +157,7 @@ class LiveTables:
             for sentence in lines_of(msgspec.json.decode(line, type=Snapshot)):
                 self._say(sentence)
         if found is None:
-            if complaint := self._watcher.complaint():
+            if complaint := self._watcher.failure():
                 self._say(f"the live tables ended: {complaint}")
             self._watcher.stop()
             self._watcher = None

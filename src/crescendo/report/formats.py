@@ -1,7 +1,7 @@
-"""How does a number read, with its unit?
+"""How is a number written, with its unit?
 
-One place decides how many digits a person gets. Values arrive in base units (nanoseconds, messages a second, bytes,
-shares between 0 and 1) and leave as text; nothing is computed here and nothing is escaped: the template does that.
+This module alone decides how many digits are shown. It turns values in base units (nanoseconds, messages per second,
+bytes, fractions between 0 and 1) into text. It computes nothing and escapes nothing: the template does that.
 """
 
 from datetime import UTC, datetime
@@ -19,12 +19,12 @@ def count(value: float) -> str:
 
 
 def rate(value: float) -> str:
-    """A rate without its unit; below a hundred the first decimal still matters."""
+    """A rate without its unit; below 100 with one decimal."""
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")
 
 
 def percent(share: float) -> str:
-    """Never rounds up to a whole: 99.96 % of the load is not all of it."""
+    """Never rounds up to 100 %: 99.96 % of the load is not all of it."""
     hundredfold = share * 100
     text = f"{hundredfold:.1f}"
     return f"{hundredfold:.2f} %" if text == "100.0" and share < 1 else f"{text} %"
@@ -51,7 +51,7 @@ def metric_value(metric: str, value: float | None) -> str:
 
 
 def bound(text: str) -> str:
-    """A bound with the signs of mathematics instead of those of a keyboard."""
+    """A bound with mathematical symbols: ≤ instead of <=."""
     for written, read in (("<=", "≤"), (">=", "≥"), ("==", "=")):
         text = text.replace(written, read)
     return text
@@ -62,14 +62,14 @@ def plural(number: int, noun: str) -> str:
 
 
 def label(key: str) -> str:
-    """The name of a fact, without the unit that its value shows."""
+    """The name of a fact, without the unit, which is shown with its value."""
     for suffix in ("_ns", "_bytes", "_octets", "_share"):
         key = key.removesuffix(suffix)
     return key.replace("_", " ")
 
 
 def fact(key: str, value: Any) -> str:
-    """A fact from the manifest, whose unit is the last part of its name."""
+    """A fact from the manifest. The suffix of its name is its unit."""
     if isinstance(value, dict):
         return ", ".join(f"{label(str(inner))} {fact(str(inner), of)}" for inner, of in value.items()) or NOTHING
     if isinstance(value, list):
@@ -84,7 +84,7 @@ def fact(key: str, value: Any) -> str:
         if key.endswith("_share"):
             return percent(value)
         if isinstance(value, int):
-            return str(value)  # a pid has no thousands
+            return str(value)  # no thousands separator, for example in a pid
         return count(value) if value.is_integer() else f"{value:,.4g}"
     return NOTHING if value in {None, ""} else str(value)
 

@@ -1,8 +1,8 @@
 """How does a run become one page that needs nothing else?
 
-Reads manifest, summary and tables, and renders one HTML file with its style, its data and plotly inside. All text is
-escaped by the template engine and all data by `script_json`; a content security policy forbids the page to load
-anything. Computes no result: what the pipeline did not write, the page does not show.
+Reads manifest, summary and tables, and renders one HTML file that contains its style, its data and plotly. The template
+engine escapes all text and `script_json` all data; a content security policy forbids the page to load anything.
+Computes no results: the page shows only what the pipeline wrote.
 """
 
 import base64
@@ -33,12 +33,12 @@ from crescendo.report.sections.section import Section
 from crescendo.report.sections.spans import jitter, spans_section
 
 REPORT = "report.html"
-_LISTED = 8
-"""Longer lists are folded away; the reader opens them."""
+_MAX_UNFOLDED_ROWS = 8
+"""Longer tables are collapsed until the reader opens them."""
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write the report of an analysed run into its directory, whole or not at all."""
+    """Write the report of an analysed run into its directory, atomically."""
     path = run_dir / REPORT
     write_atomically(path, render_report(run_dir).encode())
     return path
@@ -54,10 +54,10 @@ def render_report(run_dir: Path) -> str:
         "histogram": charts.histogram_chart(tables),
     }
     origin_ns = manifest.phases[0].start_ns if manifest.phases else 0
-    within = inspectors_section(ReadingTables(run_dir, origin_ns), tables, manifest.phases)
-    drawn |= within.charts if within else {}
-    parts = _parts(SmallTables(run_dir, origin_ns), tables, manifest.phases)
-    drawn |= {part.id: part.chart for part in parts if part.chart is not None}
+    inspectors = inspectors_section(ReadingTables(run_dir, origin_ns), tables, manifest.phases)
+    drawn |= inspectors.charts if inspectors else {}
+    sections = _optional_sections(SmallTables(run_dir, origin_ns), tables, manifest.phases)
+    drawn |= {section.id: section.chart for section in sections if section.chart is not None}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
     scopes = ("total", "subscription", "sender")
     return (
@@ -73,15 +73,15 @@ def render_report(run_dir: Path) -> str:
             validity=summary.validity,
             command=shlex.join(manifest.command),
             charts=drawn,
-            inspectors_section=within,
-            parts=parts,
+            inspectors=inspectors,
+            sections=sections,
             kind=charts.judged_kind(tables) or "response",
             latency=evidence.latency_grid(summary.latency),
             withheld=evidence.WITHHELD,
             ledger={scope: evidence.ledger_grid(summary.ledger, scope, names) for scope in scopes},
             ranges=evidence.range_lists(tables.ranges, names),
             ranges_shown=RANGES_SHOWN,
-            listed=_LISTED,
+            listed=_MAX_UNFOLDED_ROWS,
             peers=evidence.peer_grid(manifest.peers),
             ended_badly=[peer for peer in manifest.peers if peer.reason],
             environment=environment.environment(run_dir, manifest, summary.total.sent),
@@ -93,23 +93,23 @@ def render_report(run_dir: Path) -> str:
     )
 
 
-def _parts(small: SmallTables, tables: Tables, phases: list[Phase]) -> list[Section]:
-    """The sections that this run has something to show in."""
-    found = [outages(small), backlog(small, tables.timeline, phases), jitter(small), spans_section(small)]
-    return [part for part in found if part is not None]
+def _optional_sections(small: SmallTables, tables: Tables, phases: list[Phase]) -> list[Section]:
+    """The sections for which this run has data."""
+    found = [outages(small), backlog(small, tables.time_bins, phases), jitter(small), spans_section(small)]
+    return [section for section in found if section is not None]
 
 
 def script_json(value: Any) -> Markup:
-    """JSON that no HTML parser can mistake for markup, for a script element."""
+    """JSON for a script element, without characters that an HTML parser could take for markup."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704 - the line above took the markup out
+    return Markup(text)  # noqa: S704 - the loop above escaped the markup
 
 
 @cache
 def _packed_plotly() -> str:
-    """Plotly's library, compressed: two megabytes instead of five in a file that people mail."""
+    """The plotly library, compressed: two megabytes instead of five in a file that is sent by mail."""
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
@@ -128,4 +128,4 @@ def _asset(name: str) -> Markup:
     loader = _environment().loader
     if loader is None:
         raise LookupError(name)
-    return Markup(loader.get_source(_environment(), name)[0])  # noqa: S704 - our own file, not anybody's input
+    return Markup(loader.get_source(_environment(), name)[0])  # noqa: S704 - a file of this package, not user input

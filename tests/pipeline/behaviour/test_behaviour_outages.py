@@ -1,4 +1,4 @@
-"""Interruptions planted into streams of messages whose times are known one by one; no Spark, no recording."""
+"""Outages planted into streams of messages with known times; no Spark, no recording."""
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ MS, SECOND = 10**6, 10**9
 TICK = 100 * MS
 ORIGIN = 7 * SECOND + 13
 TICKS = Ticks(ORIGIN, TICK)
-PARTIES = Connections(("queue://q",), {0: 0}, {0: (0,)}, frozenset())
+CONNECTIONS = Connections(("queue://q",), {0: 0}, {0: (0,)}, frozenset())
 
 
 def stream(due_ns: np.ndarray, received_ns: np.ndarray, sent_ns: np.ndarray | None = None) -> SubscriptionSeries:
-    """What the pulse of these messages is, added up tick by tick; times count from the origin."""
+    """The tick counts of these messages; times are relative to the origin."""
     sent_ns = due_ns if sent_ns is None else sent_ns
     ticks = int(max(due_ns.max(), sent_ns.max(), received_ns.max(initial=0)) // TICK) + 1
     columns: dict[str, np.ndarray] = {
@@ -37,7 +37,7 @@ def stream(due_ns: np.ndarray, received_ns: np.ndarray, sent_ns: np.ndarray | No
 
 
 def found(messages: SubscriptionSeries, lost: int = 0) -> list[Outage]:
-    return outages([messages], {0: lost}, TICKS, PARTIES)
+    return outages([messages], {0: lost}, TICKS, CONNECTIONS)
 
 
 def schedule(seconds: float, rate: int = 100) -> np.ndarray:
@@ -45,14 +45,14 @@ def schedule(seconds: float, rate: int = 100) -> np.ndarray:
 
 
 def interrupted(due_ns: np.ndarray, start_ns: int, end_ns: int, drained_in_ns: int) -> np.ndarray:
-    """Received 1 ms after they were due, but nothing between start and end; then the held ones within so long."""
+    """Received 1 ms after they were due, nothing between start and end; then the held ones within the drain time."""
     received_ns = due_ns + MS
     held = (received_ns > start_ns) & (received_ns < end_ns + drained_in_ns)
     received_ns[held] = np.maximum(np.linspace(end_ns, end_ns + drained_in_ns, held.sum()).astype(np.int64), end_ns)
     return received_ns
 
 
-def test_a_planted_interruption_is_found_to_the_nanosecond_with_its_way_back() -> None:
+def test_a_planted_outage_is_found_to_the_nanosecond_with_its_recovery() -> None:
     due_ns = schedule(20)
     received_ns = interrupted(due_ns, 10 * SECOND, 12 * SECOND, SECOND)
     (outage,) = found(stream(due_ns, received_ns))
@@ -60,7 +60,7 @@ def test_a_planted_interruption_is_found_to_the_nanosecond_with_its_way_back() -
     assert (outage.start_ns, outage.end_ns) == (ORIGIN + before, ORIGIN + 12 * SECOND)
     assert outage.gap_ns == 12 * SECOND - before
     assert outage.earlier_rate == pytest.approx(100.0)
-    # 300 messages were held or due while the backlog drained, and came within a second.
+    # 300 messages were held or due while the backlog drained, and arrived within a second.
     assert outage.recovered_ns == outage.gap_ns
     assert outage.area_lost == pytest.approx(100 * outage.gap_ns / SECOND)
     assert outage.caught_up_ns is not None
@@ -77,10 +77,10 @@ def test_recovery_at_half_speed_takes_until_the_rate_is_back() -> None:
     (outage,) = found(stream(due_ns, received_ns[kept]), lost=int((~kept).sum()))
     assert outage.recovered_ns == pytest.approx(4 * SECOND, abs=2 * TICK)
     assert outage.area_lost == pytest.approx(100 + 150, abs=12)
-    assert outage.caught_up_ns is None  # what was lost never comes
+    assert outage.caught_up_ns is None  # lost messages never arrive
 
 
-def test_a_pause_in_the_schedule_is_no_outage_even_after_losses() -> None:
+def test_a_pause_in_the_schedule_is_not_an_outage_even_after_losses() -> None:
     due_ns = schedule(20)
     due_ns = due_ns[(due_ns < 8 * SECOND) | (due_ns >= 12 * SECOND)]
     assert found(stream(due_ns, due_ns + MS)) == []
@@ -88,22 +88,22 @@ def test_a_pause_in_the_schedule_is_no_outage_even_after_losses() -> None:
     assert found(stream(due_ns, (due_ns + MS)[kept]), lost=int((~kept).sum())) == []
 
 
-def test_a_sender_that_is_held_back_cannot_hide_an_outage() -> None:
+def test_a_blocked_sender_cannot_hide_an_outage() -> None:
     due_ns = schedule(20)
     sent_ns = np.where((due_ns >= 8 * SECOND) & (due_ns < 10 * SECOND), 10 * SECOND, due_ns)
     (outage,) = found(stream(due_ns, sent_ns + MS, sent_ns))
     assert outage.gap_ns == pytest.approx(2 * SECOND, abs=2 * SECOND // 100)
 
 
-def test_a_closed_loop_that_waits_for_its_one_message_is_out_too() -> None:
-    """Each message is sent when the one before has arrived, so nothing falls due while all wait."""
+def test_a_closed_loop_waiting_for_its_only_message_is_an_outage() -> None:
+    """Each message is sent when the previous one has arrived, so nothing falls due during the outage."""
     sent_ns = np.concatenate([np.arange(0, 5 * SECOND, 10 * MS), np.arange(8 * SECOND, 12 * SECOND, 10 * MS)])
     received_ns = sent_ns + 9 * MS
     received_ns[sent_ns == 4990 * MS] = 8 * SECOND - MS
     assert [outage.start_ns for outage in found(stream(sent_ns, np.sort(received_ns)))] == [ORIGIN + 4989 * MS]
 
 
-def test_deliveries_that_never_come_back_are_an_outage_without_an_end() -> None:
+def test_deliveries_that_never_resume_are_an_open_ended_outage() -> None:
     due_ns = schedule(10)
     received_ns = (due_ns + MS)[due_ns < 6 * SECOND]
     (outage,) = found(stream(due_ns, received_ns), lost=400)
@@ -124,7 +124,7 @@ def test_the_area_under_the_backlog_is_the_time_that_messages_spent_in_the_syste
     spent_ns = random.integers(0, 3 * SECOND, due_ns.size)
     messages = stream(due_ns, due_ns + spent_ns)
     assert messages.area_ns(TICK).sum() == pytest.approx(float(spent_ns.sum()), rel=1e-12)
-    rows = backlog_rows([messages], TICKS, PARTIES)
+    rows = backlog_rows([messages], TICKS, CONNECTIONS)
     for row in rows:
         end = (row["second"] + 1) * SECOND
         assert row["backlog"] == (due_ns < end).sum() - (due_ns + spent_ns < end).sum()
@@ -134,13 +134,13 @@ def test_the_area_under_the_backlog_is_the_time_that_messages_spent_in_the_syste
 @pytest.mark.parametrize(("lost", "holds"), [(0, True), (3, False)])
 def test_littles_law_holds_until_messages_go_missing(lost: int, holds: bool) -> None:
     due_ns = schedule(20, rate=1000)
-    arrives = np.arange(due_ns.size) % 10 >= lost  # of each ten, so many never come
+    arrives = np.arange(due_ns.size) % 10 >= lost  # this many of every ten never arrive
     received_ns = np.where(arrives, due_ns + 250 * MS, 10**15)
     transfer = Latency("measure", "transfer", 1, 0, 250 * MS, 250.0 * MS, 0, {})
     measure = Phase("measure", ORIGIN + 2 * SECOND, ORIGIN + 18 * SECOND)
     (row,) = little_rows([stream(due_ns, received_ns[arrives])], TICKS, measure, transfer)
     assert row["holds"] is holds
-    # By hand: each message is in the system from its sending to its receipt, cut at the ends of the phase.
+    # By hand: each message is in the system from send to receipt, clipped to the phase.
     inside = np.minimum(received_ns, 18 * SECOND) - np.maximum(due_ns, 2 * SECOND)
     assert row["mean_backlog"] == pytest.approx(inside[inside > 0].sum() / (16 * SECOND))
     arrived = ((received_ns >= 2 * SECOND) & (received_ns < 18 * SECOND)).sum()

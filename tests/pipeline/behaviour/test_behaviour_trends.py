@@ -1,4 +1,4 @@
-"""Trends and truncation against loops that follow the textbook word by word."""
+"""Trends and truncation against plain loops that follow the textbook."""
 
 import math
 import statistics
@@ -16,7 +16,7 @@ series = st.lists(st.one_of(st.integers(0, 4), st.integers(-1000, 1000)), min_si
 
 @settings(max_examples=80)
 @given(values=series)
-def test_mann_kendall_and_theil_sen_are_those_of_all_pairs(values: list[int]) -> None:
+def test_mann_kendall_and_theil_sen_match_all_pairs(values: list[int]) -> None:
     found = trend(np.array(values, float))
     assert found is not None
     pairs = list(combinations(range(len(values)), 2))
@@ -33,7 +33,7 @@ def test_mann_kendall_and_theil_sen_are_those_of_all_pairs(values: list[int]) ->
     assert slopes[0] <= found.slope_low <= found.slope <= found.slope_high <= slopes[-1]
 
 
-def test_the_interval_of_the_slope_holds_the_planted_one_nineteen_times_in_twenty() -> None:
+def test_the_slope_interval_covers_the_true_slope() -> None:
     random = np.random.default_rng(5)
     held = 0
     for _ in range(200):
@@ -60,7 +60,7 @@ def test_mser5_cuts_where_the_standard_error_of_the_rest_is_smallest(values: lis
         assert errors[cut // 5] == pytest.approx(min(errors), rel=1e-9, abs=1e-9)
 
 
-def test_a_warm_up_is_cut_off_and_a_series_that_never_settles_is_said_to() -> None:
+def test_a_warm_up_is_cut_off_and_an_unsettled_series_is_recognised() -> None:
     random = np.random.default_rng(1)
     warm = np.concatenate([np.linspace(0, 100, 20), 100 + random.normal(0, 1, 100)])
     assert mser5(warm) in {15, 20}

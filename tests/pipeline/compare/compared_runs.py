@@ -1,4 +1,4 @@
-"""Analysed runs that were never run: summaries and tables written by hand, with answers that are known beforehand."""
+"""Synthetic analysed runs: summaries and tables written directly, with known answers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,14 @@ SECONDS = 40
 
 
 @dataclass(frozen=True)
-class Made:
-    """One run to make up. Latencies are log-normal; `wobble` is what differs from run to run."""
+class SyntheticRun:
+    """One synthetic run. Latencies are log-normal; `variation` is the variation of the median from run to run."""
 
     seed: int
     median_ns: float = 1e6
-    wobble: float = 0.02
+    variation: float = 0.02
     rate: float = 1000.0
-    rate_wobble: float = 0.001
+    rate_variation: float = 0.001
     lost: int = 0
     name: str = "made"
     state: State = State.SEALED
@@ -36,8 +36,8 @@ class Made:
 
     def write(self, run_dir: Path) -> Path:
         random = np.random.default_rng(self.seed)
-        median_ns = self.median_ns * np.exp(random.normal(0, self.wobble))
-        rate = self.rate * np.exp(random.normal(0, self.rate_wobble))
+        median_ns = self.median_ns * np.exp(random.normal(0, self.variation))
+        rate = self.rate * np.exp(random.normal(0, self.rate_variation))
         per_second = random.normal(rate, rate * 0.005, SECONDS).round().astype(np.int64)
         samples = [random.lognormal(np.log(median_ns), 0.4, count).astype(np.int64) for count in per_second]
         run_dir.mkdir(parents=True)

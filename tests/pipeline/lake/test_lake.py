@@ -1,4 +1,4 @@
-"""Many runs become one lake: whole, repeatable, and none of them disturbs another."""
+"""Many runs become one lake: complete, repeatable, and independent of each other."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ Lake = tuple[list[Path], Path]
 
 @pytest.fixture(scope="module")
 def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Two runs, of which the second is quick to analyse, and their lake. Tests work on copies."""
+    """Two runs, the second of them fast to analyse, and their lake. Tests work on copies."""
     folder = tmp_path_factory.mktemp("lake")
     runs = [write_run(folder, "run 1", eventful(), 1, inspected=True), write_run(folder, "run 2", plain(2), 2)]
     results = build_lake(runs, folder / "lake", spark, silent)
@@ -39,7 +39,7 @@ def copied(built: Lake, tmp_path: Path) -> Lake:
 
 
 def lake_hashes(lake: Path, run: str) -> dict[str, str]:
-    """The tables of one run in the lake, as `hashes` has them."""
+    """The tables of one run in the lake, hashed as by `hashes`."""
     view = lake.parent / f"view of {run}"
     shutil.rmtree(view, ignore_errors=True)
     for folder in lake.glob(f"*/experiment=tiny/run={escaped(run)}"):
@@ -72,7 +72,7 @@ def test_spark_and_duckdb_find_the_partitions_by_themselves(built: Lake, spark: 
     assert spark.read.parquet(str(lake / "readings")).where("run = 'run 1'").count() > 0
 
 
-def test_what_has_not_changed_is_not_computed_again_and_what_has_is(copied: Lake, spark: SparkSession) -> None:
+def test_only_changed_runs_are_computed_again(copied: Lake, spark: SparkSession) -> None:
     runs, lake = copied
     before = {path: path.stat().st_mtime_ns for path in lake.rglob("*.parquet")}
     assert [one.computed for one in build_lake(runs, lake, spark, silent)] == [False, False]
@@ -86,7 +86,7 @@ def test_what_has_not_changed_is_not_computed_again_and_what_has_is(copied: Lake
     assert lake_hashes(lake, runs[1].name) == hashes(runs[1] / "tables")
 
 
-def test_a_run_that_was_analysed_alone_is_taken_as_it_is(copied: Lake, spark: SparkSession) -> None:
+def test_a_run_analysed_alone_is_not_computed_again(copied: Lake, spark: SparkSession) -> None:
     runs, lake = copied
     shutil.rmtree(lake)
     assert [one.computed for one in build_lake(runs, lake, spark, silent)] == [False, False]
@@ -115,15 +115,15 @@ def test_bad_runs_are_named_and_set_aside_and_the_others_are_unaffected(
     assert hashes(good / "tables") == expected
 
 
-class Pulled(BaseException):
-    """The plug."""
+class PowerCut(BaseException):
+    """Interrupts an analysis where no handler catches it."""
 
 
 @pytest.mark.parametrize("renames", [3, 20])
-def test_an_analysis_cut_short_at_any_rename_is_made_up_for(
+def test_an_analysis_interrupted_at_any_rename_is_completed_by_the_next(
     built: Lake, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
 ) -> None:
-    """After each rename something is whole that was not: tables of the run first, then those of the lake."""
+    """Each rename completes a table: those of the run first, then those of the lake."""
     run = shutil.copytree(built[0][1], tmp_path / "run 2")
     shutil.rmtree(run / "tables")
     (run / "analysis.json").unlink()
@@ -134,11 +134,11 @@ def test_an_analysis_cut_short_at_any_rename_is_made_up_for(
         nonlocal left
         left -= 1
         if left == 0:
-            raise Pulled
+            raise PowerCut
         real(self, source, target)
 
     monkeypatch.setattr(Directory, "rename", rename)
-    with pytest.raises(Pulled):
+    with pytest.raises(PowerCut):
         build_lake([run], tmp_path / "lake", spark, silent)
     whole = hashes(built[0][1] / "tables")
     for table in [each for each in (run / "tables").iterdir() if not each.name.startswith(".")]:
@@ -151,14 +151,14 @@ def test_an_analysis_cut_short_at_any_rename_is_made_up_for(
     assert [path for path in (tmp_path / "lake").rglob(".*") if path.name != ".lock"] == []
 
 
-def test_a_directory_with_something_else_in_it_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "letters").mkdir()
-    (tmp_path / "letters" / "mine.txt").touch()
-    with pytest.raises(ConfigError, match="no lake"):
-        build_lake([], tmp_path / "letters", spark, silent)
+def test_a_directory_with_other_files_is_not_a_lake(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "letter.txt").touch()
+    with pytest.raises(ConfigError, match="not a lake"):
+        build_lake([], tmp_path / "documents", spark, silent)
 
 
-def test_two_at_once_do_not_write_one_lake(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_builds_never_write_one_lake_at_once(spark: SparkSession, tmp_path: Path) -> None:
     def inside(run_dir: Path, summary: object) -> object:
         with pytest.raises(ConfigError, match="another analysis"):
             build_lake([], tmp_path / "lake", spark, silent)
@@ -170,7 +170,7 @@ def test_two_at_once_do_not_write_one_lake(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["plain", "a b=c/d%20", "50%", "[x]*?{y}:'\"#^\\", "é", "tab\there"])
-def test_any_name_comes_back_from_a_partition(name: str) -> None:
+def test_any_name_survives_escaping_in_a_partition(name: str) -> None:
     assert unescaped(escaped(name)) == name
     assert "/" not in escaped(name)
 

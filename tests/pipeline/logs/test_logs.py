@@ -1,6 +1,6 @@
-"""Does the log analyzer count right, and does it draw what it counted?
+"""Does the log analyzer count correctly, and does it draw what it counted?
 
-Expected numbers come from NumPy on lines that the csv module took apart; pictures are read back by Java.
+Expected numbers come from NumPy; Java decodes the PNG.
 """
 
 import csv
@@ -24,7 +24,7 @@ from crescendo.importers.sources import find_files
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.logs.eps import as_eps
 from crescendo.pipeline.logs.figure import HEIGHT, WIDTH, Drawing, draw, ticks
-from crescendo.pipeline.logs.job import LogQuery, actions, answer, unread
+from crescendo.pipeline.logs.job import LogQuery, actions, run_query, unreadable_lines
 from crescendo.pipeline.logs.letters import letter
 from crescendo.pipeline.logs.png import as_png
 from crescendo.pipeline.logs.texts import as_csv, as_text
@@ -91,10 +91,10 @@ def in_ms(text: str) -> float | None:
     return float(text) if text else None
 
 
-def test_every_number_is_what_numpy_says(random_read: ImportResult, random_logs: Logs) -> None:
+def test_every_number_matches_numpy(random_read: ImportResult, random_logs: Logs) -> None:
     _, lines = random_logs
     window_ms, trim_ms = 250, 300
-    written = as_csv(answer(random_read.frames[0][1], LogQuery(TYPES, window_ms * MS, trim_ms * MS)))
+    written = as_csv(run_query(random_read.frames[0][1], LogQuery(TYPES, window_ms * MS, trim_ms * MS)))
     rows = list(csv.DictReader(io.StringIO(written), delimiter=";"))
     start_ms = min(t for t, _, _ in lines) + trim_ms
     end_ms = max(t for t, _, _ in lines) - trim_ms
@@ -125,14 +125,14 @@ def test_every_number_is_what_numpy_says(random_read: ImportResult, random_logs:
                 expected |= {"StdDev": durations.std(ddof=1), "Variance": durations.var(ddof=1)}
             assert {name: in_ms(row[name]) for name in expected} == pytest.approx(expected, abs=2e-6)
     assert any(int(row["Count"]) > 20 for row in rows)
-    # Errors are no successes, and a type may hold another.
+    # Errors are not successes, and one type may contain another.
     totals = {name: sum(int(row["Count"]) for row in rows if row["Type"] == name) for name in TYPES}
     assert totals["CSndReq#OK#"] < totals["CSndReq"]
 
 
-def test_the_samples_give_what_a_person_counts(sample_spans: DataFrame) -> None:
+def test_the_samples_match_a_count_by_hand(sample_spans: DataFrame) -> None:
     """Three logs of the original; BRcvReq ends at 1 or 2, 3, 4, 5, 123 and 383 s with 10, 15, 11, 14, 20 and 20 ms."""
-    slots = answer(sample_spans, LogQuery(("BRcvReq",), 60_000 * MS))
+    slots = run_query(sample_spans, LogQuery(("BRcvReq",), 60_000 * MS))
     first, third, last = (slots[index].sample for index in (0, 2, 6))
     assert first is not None and third is not None and last is not None  # noqa: PT018
     assert (first.count, first.mean_ns, first.min_ns, first.max_ns) == (12, 12.5 * MS, 10 * MS, 15 * MS)
@@ -145,31 +145,31 @@ def test_the_samples_give_what_a_person_counts(sample_spans: DataFrame) -> None:
     assert actions(sample_spans, 1) == [("BRcvReq", 16)]
 
 
-def test_the_text_is_one_line_a_type(sample_spans: DataFrame) -> None:
-    said = as_text(answer(sample_spans, LogQuery(("BRcvReq", "BDbReq"), None)))
+def test_the_text_has_one_line_per_type(sample_spans: DataFrame) -> None:
+    text = as_text(run_query(sample_spans, LogQuery(("BRcvReq", "BDbReq"), None)))
     values = np.array([10, 15, 11, 14] * 3 + [20] * 4)
     facts = f"Mean: {values.mean():g}, Stddev: {values.std(ddof=1):.6f}, Count: 16, Min: 10, Max: 20, Median: 14"
-    assert said.splitlines() == [
+    assert text.splitlines() == [
         f"Type: BRcvReq, {facts}, Seconds: 381.988",
         "Type: BDbReq, Mean: 9, Stddev: 0, Count: 3, Min: 9, Max: 9, Median: 9, Seconds: 381.988",
     ]
 
 
-def test_bad_lines_are_counted_with_their_place_and_reason(random_read: ImportResult, random_logs: Logs) -> None:
-    aside = unread(random_read.rejects, SOURCE, LINE, REASON)
+def test_bad_lines_are_counted_with_their_location_and_reason(random_read: ImportResult, random_logs: Logs) -> None:
+    aside = unreadable_lines(random_read.rejects, SOURCE, LINE, REASON)
     assert aside.count == 3
     assert [line for _, line, _ in aside.first] == [2, 3, 4]
     assert "duration" in aside.first[0][2]
     assert sum(random_read.records.values()) == len(random_logs[1]) + 3 + 3  # three headers, three bad lines
 
 
-def test_a_question_that_does_not_fit_is_answered_with_a_cure(sample_spans: DataFrame) -> None:
-    with pytest.raises(ConfigError, match=r"--type 'BXyz': no action begins like this; .* BRcvReq"):
-        answer(sample_spans, LogQuery(("BRcvReq", "BXyz"), 60_000 * MS))
+def test_an_unsuitable_query_is_refused_with_a_cure(sample_spans: DataFrame) -> None:
+    with pytest.raises(ConfigError, match=r"--type 'BXyz': no action starts like this; .* BRcvReq"):
+        run_query(sample_spans, LogQuery(("BRcvReq", "BXyz"), 60_000 * MS))
     with pytest.raises(ConfigError, match=r"--trim 200s: nothing is left; the logs cover 381988ms"):
-        answer(sample_spans, LogQuery(("BRcvReq",), 60_000 * MS, 200_000 * MS))
-    with pytest.raises(ConfigError, match=r"--window 1ms: the logs would make 381,989 windows"):
-        answer(sample_spans, LogQuery(("BRcvReq",), MS))
+        run_query(sample_spans, LogQuery(("BRcvReq",), 60_000 * MS, 200_000 * MS))
+    with pytest.raises(ConfigError, match=r"--window 1ms: the logs would have 381,989 windows"):
+        run_query(sample_spans, LogQuery(("BRcvReq",), MS))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_question_that_does_not_fit_is_answered_with_a_cure(sample_spans: Data
         ({"directory": Path("nowhere")}, "nowhere: no such file or directory"),
     ],
 )
-def test_a_mistake_is_one_sentence_before_spark_starts(changes: dict[str, Any], cure: str) -> None:
+def test_a_wrong_option_is_a_one_line_error_before_spark_starts(changes: dict[str, Any], cure: str) -> None:
     usual: dict[str, Any] = {"directory": SAMPLES, "types": ["B"], "window": "60s", "trim": "0s", "form": "csv"}
     usual |= {"show": "response", "centre": "median", "bars": "percentile", "out": None}
     with pytest.raises(ConfigError, match=re.escape(cure)):
@@ -195,7 +195,7 @@ def test_a_mistake_is_one_sentence_before_spark_starts(changes: dict[str, Any], 
 
 
 def drawn_slots() -> list[Slot]:
-    """Two types, five windows; the second type has nothing in the third window, and the last is cut short."""
+    """Two types, five windows; the second type has no samples in the third window, and the last window is partial."""
     slots = []
     for name, scale in (("slow (ms)", 2.0), ("fast", 1.0)):
         for index in range(5):
@@ -207,37 +207,38 @@ def drawn_slots() -> list[Slot]:
     return slots
 
 
-def values_of(drawing: Drawing, places: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Read places off the axes, as a person with a ruler would: by the numbers that stand beside them."""
+def values_of(drawing: Drawing, positions: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Convert positions to values, using the numbers at the axes, as a reader with a ruler would."""
     scales = []
     for axis, anchor in (("x", "middle"), ("y", "end")):
         found = [label for label in drawing.labels if label.anchor == anchor and re.fullmatch(r"-?[\d.,]+", label.text)]
-        shift = 5 if axis == "y" else 0  # the numbers of the upright axis stand a little below their line
+        shift = 5 if axis == "y" else 0  # the numbers of the y axis are a little below their grid lines
         at = [getattr(label, axis) + shift for label in found]
         scales.append(np.polyfit(at, [float(label.text.replace(",", "")) for label in found], 1))
-    return [(float(np.polyval(scales[0], x)), float(np.polyval(scales[1], y))) for x, y in places]
+    return [(float(np.polyval(scales[0], x)), float(np.polyval(scales[1], y))) for x, y in positions]
 
 
-def test_a_picture_shows_the_centre_and_the_bars_the_right_way_up() -> None:
+def test_a_plot_shows_the_centre_and_the_bars_the_right_way_up() -> None:
     for centre, bars, low, middle, high in (
         ("median", "percentile", 2 * 2.5, 2 * 50.0, 2 * 97.5),
         ("mean", "stddev", 2 * 40.0, 2 * 60.0, 2 * 80.0),
     ):
         drawing = draw(drawn_slots(), "response", centre, bars)  # type: ignore[arg-type]
-        dots = [stroke.places[0] for stroke in drawing.strokes if len(stroke.places) == 1]
+        dots = [stroke.positions[0] for stroke in drawing.strokes if len(stroke.positions) == 1]
         assert len(dots) == 9
         assert values_of(drawing, dots[:1])[0] == pytest.approx((0, middle), abs=0.5)
-        (bar,) = [s.places for s in drawing.strokes if s.width == 1 and s.places[0][0] == s.places[1][0] == dots[0][0]]
+        thin = [stroke.positions for stroke in drawing.strokes if stroke.width == 1]
+        (bar,) = [points for points in thin if points[0][0] == points[1][0] == dots[0][0]]
         assert [y for _, y in values_of(drawing, list(bar))] == pytest.approx([low, high], abs=0.5)
-        lines = [stroke.places for stroke in drawing.strokes if stroke.width == 2 and len(stroke.places) > 1]
-        # The names' own samples, and a line that is interrupted where nothing was measured.
+        lines = [stroke.positions for stroke in drawing.strokes if stroke.width == 2 and len(stroke.positions) > 1]
+        # Two legend entries, one whole line, and one line interrupted where there are no samples.
         assert sorted(len(line) for line in lines) == [2, 2, 2, 2, 5]
         assert {"slow (ms)", "fast"} <= {label.text for label in drawing.labels}
 
 
-def test_throughput_leaves_out_the_window_that_the_logs_cut_short() -> None:
+def test_throughput_omits_a_partial_last_window() -> None:
     drawing = draw(drawn_slots(), "throughput", "median", "percentile")
-    dots = [stroke.places[0] for stroke in drawing.strokes if len(stroke.places) == 1]
+    dots = [stroke.positions[0] for stroke in drawing.strokes if len(stroke.positions) == 1]
     rates = [y for _, y in values_of(drawing, dots)]
     assert rates == pytest.approx([10.0, 10.1, 10.2, 10.3, 10.0, 10.1, 0.0, 10.3], abs=0.05)
 
@@ -264,26 +265,27 @@ def test_java_reads_the_png_back(spark: SparkSession, tmp_path: Path) -> None:
         return (packed >> 16) & 255, (packed >> 8) & 255, packed & 255
 
     assert colour(2, 2) == (255, 255, 255)
-    dots = [stroke for stroke in drawing.strokes if len(stroke.places) == 1]
-    assert {colour(*dot.places[0]) for dot in dots} == {dot.colour for dot in dots}
+    dots = [stroke for stroke in drawing.strokes if len(stroke.positions) == 1]
+    assert {colour(*dot.positions[0]) for dot in dots} == {dot.colour for dot in dots}
     title = next(label for label in drawing.labels if label.text.startswith("Response"))
     ink = [colour(x, y)[0] for x in range(250, 750) for y in range(int(title.y), int(title.y) + 10)]
-    assert min(ink) < 100  # there are words
+    assert min(ink) < 100  # the title is drawn
 
 
-def test_eps_is_plain_postscript_on_its_sheet() -> None:
+def test_eps_is_plain_postscript_within_its_bounding_box() -> None:
     text = as_eps(draw(drawn_slots(), "response", "median", "percentile")).decode("ascii")
     assert text.startswith("%!PS-Adobe-3.0 EPSF-3.0\n")
     assert f"%%BoundingBox: 0 0 {WIDTH} {HEIGHT}\n" in text
     assert text.endswith("%%EOF\n")
     assert r"(slow \(ms\)) end" in text
-    places = [(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+) (-?[\d.]+) (?:moveto|lineto|translate)", text)]
-    assert len(places) > 50
-    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places)
+    found = re.findall(r"(-?[\d.]+) (-?[\d.]+) (?:moveto|lineto|translate)", text)
+    positions = [(float(x), float(y)) for x, y in found]
+    assert len(positions) > 50
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in positions)
     assert text.count("gsave") == text.count("grestore")
 
 
-def test_every_printable_letter_has_a_shape_of_its_own() -> None:
+def test_every_printable_character_has_a_distinct_glyph() -> None:
     shapes = {character: str(letter(character)) for character in map(chr, range(33, 127))}
     same = {character for character, shape in shapes.items() if list(shapes.values()).count(shape) > 1}
     assert same <= {"0", "O"}
@@ -294,11 +296,11 @@ def test_every_printable_letter_has_a_shape_of_its_own() -> None:
 def test_the_verb_draws_and_reports_and_leaves_nothing_behind(
     spark: SparkSession, random_logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert spark.getActiveSession() is not None  # the verb takes the session that runs, and here it must not end it
+    assert spark.getActiveSession() is not None  # the verb uses the running session, and must not close it here
     monkeypatch.setattr("crescendo.cli.logs.close_session", lambda _: None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    words = ["logs", str(random_logs[0]), "--type", "CSndReq#OK#", "--type", "BDb", "--window", "200ms"]
-    done = CliRunner().invoke(app, [*words, "--format", "eps", "--out", str(tmp_path / "plot.eps")])
+    arguments = ["logs", str(random_logs[0]), "--type", "CSndReq#OK#", "--type", "BDb", "--window", "200ms"]
+    done = CliRunner().invoke(app, [*arguments, "--format", "eps", "--out", str(tmp_path / "plot.eps")])
     assert done.exit_code == 0, done.output
     assert done.stdout == ""
     drawn = (tmp_path / "plot.eps").read_text()

@@ -1,4 +1,4 @@
-"""What may be said when the evidence is not what it should be. No Spark: values in, verdict out."""
+"""Which verdict follows from doubtful evidence. No Spark: values in, verdict out."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_sound_evidence_within_its_bounds_passes() -> None:
         ("every peer finished", {"peers": [SENDER, peer("receiver-0", "failed")]}),
     ],
 )
-def test_missing_evidence_undermines_every_check_but_what_was_seen(name: str, broken: dict[str, Any]) -> None:
+def test_missing_evidence_undermines_every_check_except_proven_failures(name: str, broken: dict[str, Any]) -> None:
     checks = {"lost": 0, "rate": "> 0", "settle_p99": "<= 1s", "duplicated": 0}
     validity, verdict = verdict_of(evidence(checks, **broken))
     assert [entry.name for entry in validity if not entry.holds] == [name]
@@ -121,7 +121,7 @@ def test_nothing_sent_says_nothing_about_the_system() -> None:
     assert verdict.reasons == ["nothing was sent"]
 
 
-def test_a_system_that_delivers_nothing_fails_what_it_was_asked_for() -> None:
+def test_a_system_that_delivers_nothing_fails_its_checks() -> None:
     gone = {"delivered": 0, "lost_unacknowledged": 1000}
     _, verdict = verdict_of(evidence(None, counts=gone, sustained=0.0))
     assert verdict.outcome is Outcome.FAIL
@@ -129,7 +129,7 @@ def test_a_system_that_delivers_nothing_fails_what_it_was_asked_for() -> None:
     assert unasked.outcome is Outcome.INVALID
 
 
-def test_an_unbounded_sender_that_was_never_held_back_measures_itself() -> None:
+def test_an_unbounded_sender_that_was_never_blocked_measures_itself() -> None:
     free = [peer("sender-0", blocked_share=0.01), RECEIVER]
     validity, verdict = verdict_of(evidence({"rate": "> 0", "transfer_p99": "<= 1s"}, rate=0, peers=free))
     assert not item(validity, "generator kept up").holds
@@ -137,7 +137,7 @@ def test_an_unbounded_sender_that_was_never_held_back_measures_itself() -> None:
     assert "the sustained rate is the generator's, not the system's" in verdict.checks[0].reasons[0]
 
 
-def test_an_unbounded_sender_that_was_held_back_measures_the_system() -> None:
+def test_an_unbounded_sender_that_was_blocked_measures_the_system() -> None:
     held = [peer("sender-0", blocked_share=0.06), RECEIVER]
     _, verdict = verdict_of(evidence({"rate": "> 0"}, rate=0, peers=held))
     assert verdict.outcome is Outcome.PASS
@@ -145,7 +145,7 @@ def test_an_unbounded_sender_that_was_held_back_measures_the_system() -> None:
 
 def test_lateness_near_a_judged_percentile_undermines_its_failure_alone() -> None:
     late = [peer("sender-0", lateness_p99_ns=1.1 * MS), RECEIVER]
-    # p50 is 1 ms, p99 is 10 ms and a tenth of that 1 ms; the maximum is no percentile.
+    # p50 is 1 ms, p99 is 10 ms and a tenth of that 1 ms; the maximum is not a percentile.
     checks = {"response_p50": "<= 500us", "response_p99": "<= 5ms", "transfer_max": "<= 5ms", "rate": "> 0"}
     validity, verdict = verdict_of(evidence(checks, peers=late))
     assert not item(validity, "generator kept up").holds
@@ -156,13 +156,13 @@ def test_lateness_near_a_judged_percentile_undermines_its_failure_alone() -> Non
     assert slow.outcome is Outcome.FAIL
 
 
-def test_a_bound_that_holds_in_spite_of_the_generator_holds() -> None:
+def test_a_bound_that_holds_despite_a_slow_generator_passes() -> None:
     late = [peer("sender-0", lateness_p99_ns=1.1 * MS), peer("receiver-0", busy_share=0.91)]
     _, verdict = verdict_of(evidence({"response_p99": "<= 20ms", "rate": ">= 900"}, peers=late))
     assert verdict.outcome is Outcome.PASS
 
 
-def test_a_late_sender_may_have_spared_the_system_so_transfer_proves_nothing() -> None:
+def test_transfer_proves_nothing_with_a_late_sender() -> None:
     late = [peer("sender-0", lateness_p99_ns=1.1 * MS), RECEIVER]
     _, verdict = verdict_of(evidence({"transfer_p99": "<= 20ms"}, peers=late))
     assert verdict.outcome is Outcome.INVALID
@@ -178,7 +178,7 @@ def test_a_busy_receiver_undermines_failures_of_latency_and_rate_but_not_the_led
     assert outcomes(idle) == {"lost": "pass", "rate": "fail", "transfer_max": "fail"}
 
 
-def test_statistics_that_nobody_reported_are_said_to_be_unknown() -> None:
+def test_unreported_statistics_are_listed_as_unknown() -> None:
     validity, verdict = verdict_of(evidence({"rate": "> 0"}, peers=[peer("sender-0"), peer("receiver-0")]))
     generator = item(validity, "generator kept up")
     assert generator.holds
@@ -186,7 +186,7 @@ def test_statistics_that_nobody_reported_are_said_to_be_unknown() -> None:
     assert verdict.outcome is Outcome.PASS
 
 
-def test_clocks_further_apart_than_a_latency_undermine_it_unless_one_clock_saw_both_ends() -> None:
+def test_clocks_further_apart_than_a_latency_undermine_it_unless_one_clock_timed_both_ends() -> None:
     checks = {"response_p99": "<= 1s", "response_max": "<= 1s", "settle_p99": "<= 1s", "lost": 0}
     validity, verdict = verdict_of(evidence(checks, clocks=[Clock("a", 0), Clock("b", 0, bound_ns=11 * MS)]))
     assert not item(validity, "clock bound").holds
@@ -211,12 +211,12 @@ def test_a_latency_that_was_not_measured_is_invalid_and_says_why() -> None:
     assert unsettled.checks[0].reasons == ["no settle latency was recorded in the measure phase"]
 
 
-def test_a_share_of_an_unbounded_rate_is_no_bound() -> None:
+def test_a_share_of_an_unbounded_rate_is_not_a_bound() -> None:
     _, verdict = verdict_of(evidence({"rate": ">= 0.5 of offered"}, rate=0))
     assert verdict.outcome is Outcome.INVALID
 
 
-def test_a_lost_acknowledged_message_is_judged_even_when_nobody_asked() -> None:
+def test_a_lost_acknowledged_message_is_judged_even_without_a_check() -> None:
     lost = {"lost_acknowledged": 1, "delivered": 999}
     _, verdict = verdict_of(evidence({"rate": "> 0"}, counts=lost))
     assert outcomes(verdict) == {"rate": "pass", "lost_acknowledged": "fail"}
@@ -226,7 +226,7 @@ def test_a_lost_acknowledged_message_is_judged_even_when_nobody_asked() -> None:
     assert unacknowledged.outcome is Outcome.PASS
 
 
-def test_a_run_that_ended_itself_has_failed() -> None:
+def test_a_run_that_stopped_on_its_limit_fails() -> None:
     stopped = ExceededLimit("response_p90", 300 * MS, 200 * MS, "receiver-0")
     _, verdict = verdict_of(evidence({"lost": 0}, exceeded=stopped))
     assert verdict.outcome is Outcome.FAIL

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.histogram import bucket_of
-from crescendo.report.data.tables import HistogramCounts, RateSeries
+from crescendo.report.data.tables import HistogramCounts, TimeBins
 from crescendo.report.plots.series import densities, latency_lines, spectrum
 
 BUCKET_WIDTH = 1 / 256
@@ -29,7 +29,7 @@ def test_lines_follow_the_order_statistics_of_each_bin(seed: int, sizes: list[in
     draw = np.random.default_rng(seed)
     bins = np.repeat(np.arange(len(sizes)), sizes)
     values_ns = draw.lognormal(13, 1.5, bins.size).astype(np.int64)
-    lines = latency_lines(_counts(bins, values_ns), RateSeries(0, 1, len(sizes)))
+    lines = latency_lines(_counts(bins, values_ns), TimeBins(0, 1, len(sizes)))
     for number, size in enumerate(sizes):
         mine = np.sort(values_ns[bins == number])
         assert np.isnan(lines.max_s[number]) == (size == 0)
@@ -72,7 +72,7 @@ def test_every_sample_is_in_one_bar_and_kinds_share_their_edges() -> None:
         assert mean == pytest.approx(np.log(values_ns / 1e9).mean(), abs=0.1)
 
 
-def test_times_that_no_logarithmic_axis_can_show_are_counted() -> None:
+def test_times_below_the_logarithmic_axis_are_counted() -> None:
     mixed = densities({"transfer": _one_bin(np.array([-5_000, -1, 0, 700_000, 700_000]))})["transfer"]
     assert mixed.below_scale == 3
     assert mixed.share.sum() == pytest.approx(2 / 5)

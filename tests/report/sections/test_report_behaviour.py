@@ -1,4 +1,4 @@
-"""Outages and steady state, backlog, jitter, tiers: what the sections say, and that they fit a phone."""
+"""Outages and steady state, backlog, jitter, tiers: the text of the sections, and their layout on a phone."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from behaviour_samples import EVIL, GAP_NS, START_NS, write_conduct
+from behaviour_samples import EVIL, GAP_NS, START_NS, write_behaviour
 from crescendo.model.errors import ConfigError
 from crescendo.record.summary import TABLES_DIR
 from crescendo.report.page import render_report, write_report
@@ -19,7 +19,7 @@ SECTIONS = ["outages", "backlog", "jitter", "tiers"]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(write_conduct(write_sample(tmp_path_factory.mktemp("conduct") / "run", SAMPLES["failing"])))
+    return write_report(write_behaviour(write_sample(tmp_path_factory.mktemp("behaviour") / "run", SAMPLES["failing"])))
 
 
 def rows(page: str, section: str, title: str) -> list[list[str]]:
@@ -37,23 +37,21 @@ def test_a_run_without_these_tables_has_none_of_the_sections(tmp_path: Path) -> 
     assert not [name for name in SECTIONS if f'id="{name}"' in page]
 
 
-def test_each_section_is_there_as_soon_as_its_table_is(tmp_path: Path) -> None:
+def test_each_section_appears_with_its_table(tmp_path: Path) -> None:
     for table, section in (
         ("steady_state", "outages"),
         ("backlog", "backlog"),
         ("jitter", "jitter"),
         ("spans", "tiers"),
     ):
-        page = render_report(write_conduct(write_sample(tmp_path / table, SAMPLES["passing"]), table))
+        page = render_report(write_behaviour(write_sample(tmp_path / table, SAMPLES["passing"]), table))
         assert [name for name in SECTIONS if f'<section id="{name}"' in page] == [section]
         assert f'href="#{section}"' in page
 
 
-def test_the_outage_is_told_with_its_way_back_and_its_fault(report: Path) -> None:
+def test_the_outage_is_shown_with_its_recovery_and_its_fault(report: Path) -> None:
     page = report.read_text()
-    assert (
-        "Deliveries stopped 1 time when they should not have. Not steady while it was measured: backlog rising." in page
-    )
+    assert "1 unexpected gap in deliveries. Not steady in the measure phase: backlog rising." in page
     assert rows(page, "outages", "Outages") == [
         ["queue://perf", "6.00 s", "1 s", "5,000 msg/s", "1 s", "5,002", "700 ms", "12,345 msg/s", "4,200", "34"]
     ]
@@ -82,14 +80,14 @@ def test_the_backlog_is_drawn_second_by_second_with_the_outage_tinted(report: Pa
     assert "Little&#39;s law holds in the measure phase: on average 2.14 messages" in page
 
 
-def test_jitter_lists_the_worst_receivers_first_and_withholds_what_is_not_told(report: Path) -> None:
+def test_jitter_lists_the_worst_receivers_first_and_counts_the_rest(report: Path) -> None:
     shown = rows(report.read_text(), "jitter", "Jitter by receiver")
     assert [row[0] for row in shown] == [str(number) for number in range(24, 4, -1)]
     assert shown[0][2] == "2.25 ms"
     assert "5 more in the tables of the run." in report.read_text()
 
 
-def test_tiers_come_by_their_time_with_outcomes_below_their_action(report: Path) -> None:
+def test_tiers_are_sorted_by_time_with_outcomes_below_their_action(report: Path) -> None:
     shown = rows(report.read_text(), "tiers", "Spans by action")
     assert [(row[0], row[1], row[3]) for row in shown] == [
         ("send", "all", "100.0 %"), ("send", "timeout", "0.8 %"), ("database", "all", "65.0 %"),
@@ -98,7 +96,7 @@ def test_tiers_come_by_their_time_with_outcomes_below_their_action(report: Path)
 
 
 def test_a_damaged_table_is_refused_by_name(tmp_path: Path) -> None:
-    run_dir = write_conduct(write_sample(tmp_path / "run", SAMPLES["passing"]))
+    run_dir = write_behaviour(write_sample(tmp_path / "run", SAMPLES["passing"]))
     (run_dir / TABLES_DIR / "spans" / "part-0.parquet").write_bytes(b"PAR1 no longer")
     with pytest.raises(ConfigError, match="spans: cannot be read, analyse the run again"):
         render_report(run_dir)
@@ -106,7 +104,7 @@ def test_a_damaged_table_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module", params=["light", "dark"])
 def opened(request: pytest.FixtureRequest, report: Path, chromium: Browser) -> Iterator[Page]:
-    """The page in a browser; whatever it complains of fails the module."""
+    """The page in a browser; any error, console message or dialog fails the module."""
     troubles: list[str] = []
     page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme=request.param)
     page.on("console", lambda message: troubles.append(message.text))

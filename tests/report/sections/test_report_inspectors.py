@@ -1,4 +1,4 @@
-"""The section "Inside the system": what it says, and how it moves in Chromium."""
+"""The section "Inside the system": its text, and how it zooms in Chromium."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from crescendo.model.errors import ConfigError
 from crescendo.record.summary import TABLES_DIR
 from crescendo.report.page import render_report, write_report
-from inspector_samples import BROKER, GAP_S, QUEUES, curves, write_looks
+from inspector_samples import BROKER, GAP_S, QUEUES, curves, write_readings
 from report_samples import SAMPLES, write_sample
 
 CHARTS = ["inside-depth", "inside-memory", "inside-connections", "inside-unsettled", "inside-cpu"]
@@ -22,7 +22,7 @@ CHARTS = ["inside-depth", "inside-memory", "inside-connections", "inside-unsettl
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(write_looks(write_sample(tmp_path_factory.mktemp("inside") / "run", SAMPLES["failing"])))
+    return write_report(write_readings(write_sample(tmp_path_factory.mktemp("inside") / "run", SAMPLES["failing"])))
 
 
 @pytest.fixture(scope="module")
@@ -60,39 +60,39 @@ def test_a_run_without_readings_has_no_such_section(tmp_path: Path) -> None:
     assert 'data-chart="inside' not in page
 
 
-def test_every_question_that_the_readings_answer_has_a_chart(section: str, figures: dict[str, Any]) -> None:
+def test_every_gauge_with_readings_has_a_chart(section: str, figures: dict[str, Any]) -> None:
     assert [name for name in figures if name.startswith("inside-")] == CHARTS
     assert re.findall(r'data-chart="([^"]+)"', section) == ["rate", "latency", *CHARTS]
 
 
-def test_lines_go_through_what_was_read_and_break_where_nobody_looked(figures: dict[str, Any]) -> None:
+def test_lines_follow_the_readings_and_break_at_gaps(figures: dict[str, Any]) -> None:
     heap = next(trace for trace in figures["inside-memory"]["data"] if "heap" in trace["name"])
     read = curves()[BROKER, "memory/heap", "used"]
     points = dict(zip(heap["x"], heap["y"], strict=True))
     assert {x: y for x, y in points.items() if y is not None} == pytest.approx(dict(read))
     assert [x for x, y in points.items() if y is None] == [GAP_S[0]]
     process = figures["inside-cpu"]["data"][0]
-    assert None not in process["y"]  # somebody else looked, and could
+    assert None not in process["y"]  # the other inspector had no gap
     gaps = [shape for shape in figures["inside-memory"]["layout"]["shapes"] if shape.get("name") == "gap"]
     assert [(gap["x0"], gap["x1"]) for gap in gaps] == [GAP_S]
     assert not [shape for shape in figures["inside-cpu"]["layout"]["shapes"] if shape.get("name") == "gap"]
 
 
-def test_a_gap_is_told_with_its_reason_as_text(section: str) -> None:
-    assert f"{BROKER} could not look from 6.2 s to 8.1 s: connection refused &lt;b&gt;" in section
+def test_a_gap_is_shown_with_its_reason_as_text(section: str) -> None:
+    assert f"{BROKER} got no readings from 6.2 s to 8.1 s: connection refused &lt;b&gt;" in section
 
 
 def test_of_hundreds_of_queues_the_deepest_are_drawn_and_the_others_counted(
     section: str, figures: dict[str, Any]
 ) -> None:
     peaks = {
-        entity: max(value for t, value in looks if t >= 2)
-        for (_, entity, metric), looks in curves().items()
+        entity: max(value for t, value in readings if t >= 2)
+        for (_, entity, metric), readings in curves().items()
         if metric == "MessageCount"
     }
     deepest = sorted(peaks, key=lambda entity: (-peaks[entity], entity))[:6]
     assert [trace["name"] for trace in figures["inside-depth"]["data"]] == deepest
-    assert f"The 6 with the highest peaks of {QUEUES}." in section
+    assert f"The 6 with the highest peaks out of {QUEUES}." in section
 
 
 def test_the_leak_is_the_first_row_and_no_metric_crowds_out_the_others(section: str) -> None:
@@ -109,26 +109,26 @@ def test_the_leak_is_the_first_row_and_no_metric_crowds_out_the_others(section: 
     assert f"{len(curves()) - 30} more in" in section
 
 
-def test_a_look_that_never_succeeded_is_said(tmp_path: Path) -> None:
+def test_an_inspector_without_any_reading_is_reported(tmp_path: Path) -> None:
     run_dir = write_sample(tmp_path / "run", SAMPLES["passing"])
     folder = run_dir / TABLES_DIR / "reading_gaps"
     folder.mkdir()
     gap = {"source": BROKER, "start_ns": 4_001_000_000_000, "end_ns": None, "reason": "401 Unauthorized"}
     pq.write_table(pa.Table.from_pylist([gap]), folder / "part-0.parquet")
     page = render_report(run_dir)
-    assert f"{BROKER} could not look from 1.0 s to the end: 401 Unauthorized" in page
-    assert "No look succeeded" in page
+    assert f"{BROKER} got no readings from 1.0 s to the end: 401 Unauthorized" in page
+    assert "No poll succeeded" in page
 
 
 def test_a_damaged_table_of_readings_is_refused_by_name(tmp_path: Path) -> None:
-    run_dir = write_looks(write_sample(tmp_path / "run", SAMPLES["passing"]))
+    run_dir = write_readings(write_sample(tmp_path / "run", SAMPLES["passing"]))
     (run_dir / TABLES_DIR / "readings" / "part-0.parquet").write_bytes(b"PAR1 no longer")
     with pytest.raises(ConfigError, match="analyse the run again"):
         render_report(run_dir)
 
 
 def test_a_run_without_messages_shows_its_readings(tmp_path: Path) -> None:
-    page = render_report(write_looks(write_sample(tmp_path / "run", SAMPLES["empty"])))
+    page = render_report(write_readings(write_sample(tmp_path / "run", SAMPLES["empty"])))
     assert 'data-chart="inside-memory"' in page
     assert 'data-chart="rate"' not in page
     assert len({str(figure["layout"]["xaxis"]["range"]) for figure in figures_of(page).values()}) == 1
@@ -136,7 +136,7 @@ def test_a_run_without_messages_shows_its_readings(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def opened(report: Path, chromium: Browser) -> Iterator[Page]:
-    """The page in a browser; whatever it complains of fails the module."""
+    """The page in a browser; any error or console message fails the module."""
     troubles: list[str] = []
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
     page.on("console", lambda message: troubles.append(message.text))
@@ -151,8 +151,8 @@ def opened(report: Path, chromium: Browser) -> Iterator[Page]:
 def ranges(page: Page) -> list[list[float]]:
     found: list[list[float]] = page.evaluate(
         """() => [...document.querySelectorAll("[data-chart]")]
-          .filter((place) => !["spectrum", "histogram"].includes(place.dataset.chart))
-          .map((place) => place.layout.xaxis.range)"""
+          .filter((plot) => !["spectrum", "histogram"].includes(plot.dataset.chart))
+          .map((plot) => plot.layout.xaxis.range)"""
     )
     return found
 
@@ -172,14 +172,14 @@ def test_zooming_one_chart_zooms_them_all_rate_and_latency_included(opened: Page
     opened.wait_for_function("() => document.querySelector('[data-chart=rate]').layout.xaxis.range[0] > 0")
     opened.wait_for_function(
         """() => new Set([...document.querySelectorAll("[data-chart]")]
-          .filter((place) => !["spectrum", "histogram"].includes(place.dataset.chart))
-          .map((place) => place.layout.xaxis.range.join())).size === 1"""
+          .filter((plot) => !["spectrum", "histogram"].includes(plot.dataset.chart))
+          .map((plot) => plot.layout.xaxis.range.join())).size === 1"""
     )
     near = ranges(opened)[0]
     assert near[1] - near[0] == pytest.approx((whole[0][1] - whole[0][0]) / 2, rel=0.05)
 
 
-def test_the_same_second_is_at_the_same_place_in_all_charts_of_the_section(opened: Page) -> None:
+def test_the_same_second_is_at_the_same_position_in_all_charts_of_the_section(opened: Page) -> None:
     lefts = opened.evaluate(
         """() => [...document.querySelectorAll("#inside .nsewdrag")].map((plot) => {
           const box = plot.getBoundingClientRect(); return [Math.round(box.left), Math.round(box.width)]; })"""
@@ -191,10 +191,10 @@ def test_the_same_second_is_at_the_same_place_in_all_charts_of_the_section(opene
 def test_a_queue_may_have_any_name(tmp_path: Path, chromium: Browser) -> None:
     evil = "queue/<img src=x onerror=alert(1)><a href='javascript:alert(2)'>%{x}</script>"
     run_dir = write_sample(tmp_path / "run", SAMPLES["passing"])
-    look = {"run": "r", "source": BROKER, "entity": evil, "t_ns": 4_003_000_000_000, "MessageCount": 7.0}
+    reading = {"run": "r", "source": BROKER, "entity": evil, "t_ns": 4_003_000_000_000, "MessageCount": 7.0}
     numbers = dict.fromkeys(("first", "last", "min", "mean", "peak"), 7.0) | {"slope": None, "r2": None}
     summary = {"run": "r", "source": BROKER, "entity": evil, "metric": "MessageCount", "samples": 1} | numbers
-    for name, row in (("readings", look), ("reading_summary", summary)):
+    for name, row in (("readings", reading), ("reading_summary", summary)):
         folder = run_dir / TABLES_DIR / name
         folder.mkdir()
         pq.write_table(pa.Table.from_pylist([row]), folder / "part-0.parquet")

@@ -1,8 +1,9 @@
 """How many messages were in the system, and does that fit the rate and the time they took?
 
-The backlog of a subscription is what was sent to it less what it got. Every message lost stays in it for ever, every
-repeated delivery takes one off: it is an account, not a guess. Little's law says that in a steady system the mean
-backlog is the rate times the mean time in it; where it is not, messages or times are missing, or nothing was steady.
+The backlog of a subscription is the number of messages sent to it minus the number it received. A lost message stays in
+the backlog forever, and a duplicate delivery removes one: the backlog is counted, not estimated. Little's law says that
+in a steady system the mean backlog is the rate times the mean time in the system. Where it does not hold, messages or
+times are missing, or the system was not steady.
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from crescendo.record.summary import Latency
 Int64s = npt.NDArray[np.int64]
 
 TOLERANCE = 0.1
-"""Little's law is said to hold within a tenth, or within one message where there are few."""
+"""Little's law holds if both sides agree within 10 %, or within one message when there are few."""
 
 BACKLOG_SCHEMA = pa.schema(
     [
@@ -52,16 +53,16 @@ LITTLE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class SubscriptionSeries:
-    """One subscription, tick by tick without holes, from the first tick in which anything happened to it."""
+    """One subscription, tick by tick without gaps, from the first tick in which anything happened to it."""
 
     number: int
     first_tick: int
     due: Int64s
     sent: Int64s
     received: Int64s
-    sent_offset_ns: Int64s  # the sum over the messages of a tick, from its start
+    sent_offset_ns: Int64s  # time since the start of the tick, summed over its messages
     received_offset_ns: Int64s
-    first_ns: Int64s  # of the deliveries of a tick; meaningless where there are none
+    first_ns: Int64s  # first delivery of a tick; meaningless if it has none
     last_ns: Int64s
 
     @property
@@ -71,17 +72,17 @@ class SubscriptionSeries:
 
     @property
     def demand(self) -> Int64s:
-        """What was due and has not arrived, at the end of each tick: a sender that is held back cannot hide it."""
+        """Messages due but not received, at the end of each tick. A blocked sender cannot hide them."""
         return np.cumsum(self.due - self.received)
 
     def area_ns(self, tick_ns: int) -> npt.NDArray[np.float64]:
-        """Messages times nanoseconds under the backlog, in each tick, to the nanosecond."""
+        """The area under the backlog in each tick, in message-nanoseconds, exact to the nanosecond."""
         inside_ns = self.received_offset_ns - self.sent_offset_ns
         return self.backlog.astype(np.float64) * tick_ns + inside_ns
 
 
-def read_streams(files: list[Path], connections: Connections) -> list[SubscriptionSeries]:
-    """The pulse, subscription by subscription; those to which nothing happened are left out."""
+def read_subscription_series(files: list[Path], connections: Connections) -> list[SubscriptionSeries]:
+    """The tick counts by subscription. Subscriptions without any traffic are omitted."""
     table = ds.dataset([str(file) for file in files], format="parquet").to_table()
     streams = []
     for number in range(len(connections.subscriptions)):
@@ -89,16 +90,16 @@ def read_streams(files: list[Path], connections: Connections) -> list[Subscripti
         sending = (pc.field(SIDE) != RECEIVED) & pc.field(FLOW).isin(owing)
         mine = table.filter(sending | ((pc.field(SIDE) == RECEIVED) & (pc.field(FLOW) == number)))
         if mine.num_rows:
-            streams.append(_stream(number, mine))
+            streams.append(_subscription_series(number, mine))
     return streams
 
 
-def _stream(number: int, rows: pa.Table) -> SubscriptionSeries:
+def _subscription_series(number: int, rows: pa.Table) -> SubscriptionSeries:
     columns = {name: rows[name].to_numpy() for name in (SIDE, TICK, MESSAGES, OFFSET_NS, START_NS, END_NS)}
     first = int(columns[TICK].min())
     ticks = int(columns[TICK].max()) - first + 1
 
-    def added(side: int, name: str) -> Int64s:
+    def summed_by_tick(side: int, name: str) -> Int64s:
         chosen = columns[SIDE] == side
         sums = np.zeros(ticks, np.int64)
         np.add.at(sums, columns[TICK][chosen] - first, columns[name][chosen])
@@ -107,18 +108,18 @@ def _stream(number: int, rows: pa.Table) -> SubscriptionSeries:
     return SubscriptionSeries(
         number=number,
         first_tick=first,
-        due=added(DUE, MESSAGES),
-        sent=added(SENT, MESSAGES),
-        received=added(RECEIVED, MESSAGES),
-        sent_offset_ns=added(SENT, OFFSET_NS),
-        received_offset_ns=added(RECEIVED, OFFSET_NS),
-        first_ns=added(RECEIVED, START_NS),  # a subscription has one row a tick, so that its sum is itself
-        last_ns=added(RECEIVED, END_NS),
+        due=summed_by_tick(DUE, MESSAGES),
+        sent=summed_by_tick(SENT, MESSAGES),
+        received=summed_by_tick(RECEIVED, MESSAGES),
+        sent_offset_ns=summed_by_tick(SENT, OFFSET_NS),
+        received_offset_ns=summed_by_tick(RECEIVED, OFFSET_NS),
+        first_ns=summed_by_tick(RECEIVED, START_NS),  # one row per tick, so the sum is the value itself
+        last_ns=summed_by_tick(RECEIVED, END_NS),
     )
 
 
 def backlog_rows(streams: list[SubscriptionSeries], ticks: Ticks, connections: Connections) -> list[dict[str, Any]]:
-    """One row per subscription and second, or per tick where that is longer; `peak` is the highest end of a tick."""
+    """One row per subscription and second, or per tick if that is longer. `peak` is the highest of its ticks."""
     rows = []
     for stream in streams:
         backlog = stream.backlog
@@ -142,10 +143,10 @@ def backlog_rows(streams: list[SubscriptionSeries], ticks: Ticks, connections: C
 def little_rows(
     streams: list[SubscriptionSeries], ticks: Ticks, measure: Phase | None, transfer: Latency | None
 ) -> list[dict[str, Any]]:
-    """Little's law in the measure phase, all subscriptions together: one row, or none when nothing was measured."""
+    """Little's law in the measure phase over all subscriptions: one row, or none if nothing was measured."""
     if measure is None or transfer is None:
         return []
-    # The law is audited over the whole ticks of the phase.
+    # Only ticks that lie entirely within the phase count.
     low = -((ticks.origin_ns - measure.start_ns) // ticks.length_ns)
     high = (measure.end_ns - ticks.origin_ns) // ticks.length_ns
     if high <= low:
@@ -155,7 +156,7 @@ def little_rows(
     for stream in streams:
         first, last = (min(max(edge - stream.first_tick, 0), stream.sent.size) for edge in (low, high))
         area_ns += float(stream.area_ns(ticks.length_ns)[first:last].sum())
-        # After a stream's last tick its backlog stays as it was.
+        # After the last tick of a stream its backlog stays constant.
         after = high - max(low, stream.first_tick + stream.sent.size)
         area_ns += float(stream.backlog[-1]) * ticks.length_ns * max(after, 0)
         received += int(stream.received[first:last].sum())

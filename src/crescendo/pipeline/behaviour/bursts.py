@@ -1,8 +1,8 @@
-"""How did the messages come that an outage had held back?
+"""How did the messages held back by an outage arrive?
 
-Looks only at what arrived between the last delivery before a gap and the time when the backlog was gone, receiver by
-receiver and in the order of arrival. Held messages come faster than they were meant to: their jitter is negative, and
-there are about as many of them as the gap is long in intervals. Inversions are those that came out of order.
+Examines only deliveries between the last one before the gap and the time when the backlog was drained, per receiver and
+in order of arrival. Held messages arrive faster than scheduled: their jitter is negative, and their number is about the
+length of the gap in send intervals. Inversions are messages that arrived out of order.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from crescendo.pipeline.source.moments import deliveries, flagged
 from crescendo.record.schema import Flag
 
 MAX_OUTAGES = 50
-"""The longest ones; a run with more has a system that flickers, and the outages themselves say so."""
+"""The longest ones. With more outages, see the `outages` table."""
 
-_LEAD_NS = 10**9  # of those who share a subscription, most had their last delivery before it was the last of all
+_LEAD_NS = 10**9  # most receivers of a shared subscription got their last message before the subscription's last one
 _UNTIL_NS, _GAP_END_NS = "until_ns", "gap_end_ns"
 
 
 def bursts(received: DataFrame, outages: Sequence[Outage], connections: Connections) -> DataFrame:
-    """One row per outage and receiver that got something after it."""
+    """One row per outage and receiver that received messages after it."""
     ended = [outage for outage in outages if outage.end_ns is not None]
     longest = sorted(ended, key=lambda outage: -outage.gap_ns)[:MAX_OUTAGES]
     numbers = {name: number for number, name in enumerate(connections.subscriptions)}
@@ -90,6 +90,6 @@ def bursts(received: DataFrame, outages: Sequence[Outage], connections: Connecti
 
 
 def _until_ns(outage: Outage) -> int:
-    """Until the backlog was gone, or as long again as the gap."""
+    """When the backlog was drained; if that is unknown, one more gap length after the end of the gap."""
     end_ns = outage.start_ns if outage.end_ns is None else outage.end_ns
     return end_ns + (outage.gap_ns if outage.caught_up_ns is None else outage.caught_up_ns)

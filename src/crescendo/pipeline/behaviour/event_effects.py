@@ -1,7 +1,7 @@
 """What followed a fault, a cure or a broken connection?
 
-Puts each such event beside what the run did in the five seconds before and after it: rate, p99, backlog, and the
-outage that began around then. Side by side, not cause and effect: two events in one second share what followed.
+Shows rate, p99, backlog and any nearby outage in the five seconds before and after each event. This is correlation, not
+causation: two events in the same second get the same figures.
 """
 
 from pathlib import Path
@@ -22,9 +22,9 @@ from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import Phases
 
 EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
-BESIDE_S = 5
+AROUND_S = 5
 MAX_EVENTS = 1000
-"""The first ones; a run with more has a connection that flaps."""
+"""The first ones. More than this means that a connection is flapping."""
 
 EFFECTS_SCHEMA = pa.schema(
     [
@@ -39,12 +39,12 @@ EFFECTS_SCHEMA = pa.schema(
 def event_effects(
     event_files: list[str],
     streams: list[SubscriptionSeries],
-    found: list[Outage],
+    outages: list[Outage],
     ticks: Ticks,
     timeline: Phases,
     histogram: list[Path],
 ) -> list[dict[str, Any]]:
-    """One row an event, in the order of time."""
+    """One row per event, ordered by time."""
     if not event_files:
         return []
     wanted = ds.field(KIND).isin(EVENT_KINDS)
@@ -53,22 +53,22 @@ def event_effects(
     for row in rows:
         t_ns = row[T_NS]
         row[SECOND] = second = (t_ns - timeline.origin_ns) // 10**9
-        row["p99_before_ns"] = _p99(histogram, second - BESIDE_S, second)
-        row["p99_after_ns"] = _p99(histogram, second, second + BESIDE_S)
-        row.update(_flow(streams, ticks, t_ns) | _outage(found, t_ns))
+        row["p99_before_ns"] = _p99(histogram, second - AROUND_S, second)
+        row["p99_after_ns"] = _p99(histogram, second, second + AROUND_S)
+        row.update(_flow(streams, ticks, t_ns) | _outage(outages, t_ns))
     return rows
 
 
 def _flow(streams: list[SubscriptionSeries], ticks: Ticks, t_ns: int) -> dict[str, Any]:
-    """Deliveries and backlog in whole ticks on either side; the tick of the event counts as after it."""
+    """Deliveries and backlog in whole ticks before and after. The tick of the event itself counts as after."""
     at = (t_ns - ticks.origin_ns) // ticks.length_ns
-    width = max(BESIDE_S * 10**9 // ticks.length_ns, 1)
+    width = max(AROUND_S * 10**9 // ticks.length_ns, 1)
     before, after, waiting = 0, 0, np.zeros(width + 1, np.int64)
     for stream in streams:
-        place = at - stream.first_tick
-        before += int(stream.received[max(place - width, 0) : max(place, 0)].sum())
-        after += int(stream.received[max(place, 0) : max(place + width, 0)].sum())
-        ends = np.clip(place + np.arange(width + 1), 0, stream.sent.size)
+        index = at - stream.first_tick
+        before += int(stream.received[max(index - width, 0) : max(index, 0)].sum())
+        after += int(stream.received[max(index, 0) : max(index + width, 0)].sum())
+        ends = np.clip(index + np.arange(width + 1), 0, stream.sent.size)
         waiting += np.concatenate([[0], stream.backlog])[ends]
     seconds = width * ticks.length_ns / 1e9
     return {
@@ -89,14 +89,14 @@ def _p99(histogram: list[Path], first: int, end: int) -> int | None:
     return None
 
 
-def _outage(found: list[Outage], t_ns: int) -> dict[str, Any]:
-    """The longest outage that was there between a second before the event and five after it."""
-    near = [
+def _outage(outages: list[Outage], t_ns: int) -> dict[str, Any]:
+    """The longest outage that overlaps the time from one second before the event to five seconds after it."""
+    overlapping = [
         each
-        for each in found
-        if each.start_ns <= t_ns + BESIDE_S * 10**9 and each.start_ns + each.gap_ns >= t_ns - 10**9
+        for each in outages
+        if each.start_ns <= t_ns + AROUND_S * 10**9 and each.start_ns + each.gap_ns >= t_ns - 10**9
     ]
-    longest = max(near, key=lambda each: each.gap_ns, default=None)
+    longest = max(overlapping, key=lambda each: each.gap_ns, default=None)
     if longest is None:
         return {"outage_start_ns": None, "outage_gap_ns": None}
     return {"outage_start_ns": longest.start_ns, "outage_gap_ns": longest.gap_ns}

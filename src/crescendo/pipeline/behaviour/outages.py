@@ -1,8 +1,9 @@
-"""When did deliveries stop that should not have, and how did the system come back?
+"""When did deliveries stop unexpectedly, and how did the system recover?
 
-An outage is a gap between two deliveries of a subscription that is longer than two ticks, in which ten messages or
-more should have arrived at the rate of the five seconds before, while messages were waiting or falling due. A pause
-in the schedule is none. Times of the gap are exact; recovery is told in ticks. Finds no causes: see `effects`.
+An outage is a gap between two deliveries of a subscription that is longer than two ticks, in which at least ten
+messages should have arrived at the rate of the preceding five seconds, while messages were waiting or falling due. A
+pause in the schedule is not an outage. Gap times are exact; recovery times have the resolution of a tick. Does not look
+for causes: see `event_effects`.
 """
 
 from dataclasses import dataclass
@@ -33,43 +34,43 @@ OUTAGES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Outage:
-    """One gap, and the way back. What did not happen before the end of the recording is None."""
+    """One gap and the recovery from it. None means that it did not happen before the recording ended."""
 
     subscription: str
     start_ns: int  # the last delivery before the gap
     end_ns: int | None  # the first after it
-    gap_ns: int  # to the end of the load, where deliveries never came back
+    gap_ns: int  # until the end of the load if deliveries never resumed
     earlier_rate: float
     recovered_ns: int | None  # from start_ns until a whole second had 95 % of the earlier rate
-    area_lost: float  # messages that the earlier rate would have brought until then, less those that came
-    caught_up_ns: int | None  # from end_ns until no more was waiting than before the gap
+    area_lost: float  # messages expected at the earlier rate until then, minus those received
+    caught_up_ns: int | None  # from end_ns until the backlog was no larger than before the gap
     catch_up_messages: int | None
-    peak_rate: float | None  # the best tick on the way there
+    peak_rate: float | None  # in the fastest tick while catching up
 
 
 def outages(
     streams: list[SubscriptionSeries], lost: dict[int, int], ticks: Ticks, connections: Connections
 ) -> list[Outage]:
-    """All outages, in the order of their beginning. `lost` says how many messages a subscription never got."""
+    """All outages, ordered by start. `lost` is the number of messages that each subscription never received."""
     found = []
     for stream in streams:
-        carried = np.flatnonzero(stream.received)
-        if not carried.size:
-            continue  # never a delivery, never a rate to fall from: the ledger tells it
-        view = _View(stream, ticks, connections.subscriptions[stream.number], lost.get(stream.number, 0))
-        for last, first in pairwise(carried):
+        delivery_ticks = np.flatnonzero(stream.received)
+        if not delivery_ticks.size:
+            continue  # without a delivery there is no rate to drop from; the ledger reports the losses
+        view = _SubscriptionView(stream, ticks, connections.subscriptions[stream.number], lost.get(stream.number, 0))
+        for last, first in pairwise(delivery_ticks):
             if first - last >= LEAST_TICKS and view.is_outage(int(last), int(first), int(stream.first_ns[first])):
                 found.append(view.outage(int(last), int(first)))
-        demanded = np.flatnonzero(stream.due + stream.sent)
-        final, end = int(carried[-1]), int(demanded[-1]) + 1 if demanded.size else 0
+        demand_ticks = np.flatnonzero(stream.due + stream.sent)
+        final, end = int(delivery_ticks[-1]), int(demand_ticks[-1]) + 1 if demand_ticks.size else 0
         if end > final and view.is_outage(final, end, view.start_ns(end)):
-            found.append(view.unended(final, end))
+            found.append(view.open_ended_outage(final, end))
     return sorted(found, key=lambda outage: (outage.start_ns, outage.subscription))
 
 
 @dataclass(frozen=True)
-class _View:
-    """One subscription; ticks are counted from its first."""
+class _SubscriptionView:
+    """One subscription. Ticks are counted from its first one."""
 
     stream: SubscriptionSeries
     ticks: Ticks
@@ -77,7 +78,7 @@ class _View:
     lost: int
 
     def is_outage(self, last: int, first: int, end_ns: int) -> bool:
-        """Whether the gap between the deliveries of these ticks is one; it ends at `end_ns`, in or before the other."""
+        """Whether the gap between the deliveries in ticks `last` and `first` is an outage. The gap ends at `end_ns`."""
         gap_ns = end_ns - int(self.stream.last_ns[last])
         if gap_ns < LEAST_TICKS * self.ticks.length_ns:
             return False
@@ -88,32 +89,32 @@ class _View:
     def outage(self, last: int, first: int) -> Outage:
         start_ns, end_ns = int(self.stream.last_ns[last]), int(self.stream.first_ns[first])
         rate = self._rate(last)
-        received, back = self.stream.received, self._back(first, rate)
-        until = received.size if back is None else back
+        received, recovered = self.stream.received, self._recovered_tick(first, rate)
+        until = received.size if recovered is None else recovered
         length_s = max(self.start_ns(until) - start_ns, end_ns - start_ns) / 1e9
-        caught = self._caught_up(last, first)
-        way = received[first : (received.size if caught is None else caught) + 1]
+        caught = self._caught_up_tick(last, first)
+        catch_up = received[first : (received.size if caught is None else caught) + 1]
         return Outage(
             subscription=self.name,
             start_ns=start_ns,
             end_ns=end_ns,
             gap_ns=end_ns - start_ns,
             earlier_rate=rate,
-            recovered_ns=None if back is None else max(self.start_ns(back), end_ns) - start_ns,
+            recovered_ns=None if recovered is None else max(self.start_ns(recovered), end_ns) - start_ns,
             area_lost=rate * length_s - int(received[first:until].sum()),
             caught_up_ns=None if caught is None else self.start_ns(caught + 1) - end_ns,
-            catch_up_messages=int(way.sum()),
-            peak_rate=float(way.max()) / self.ticks.length_ns * 1e9,
+            catch_up_messages=int(catch_up.sum()),
+            peak_rate=float(catch_up.max()) / self.ticks.length_ns * 1e9,
         )
 
-    def unended(self, last: int, end: int) -> Outage:
-        """An outage that lasted until nothing more was sent."""
+    def open_ended_outage(self, last: int, end: int) -> Outage:
+        """An outage that lasted until the end of the load."""
         start_ns, rate = int(self.stream.last_ns[last]), self._rate(last)
         gap_ns = self.start_ns(end) - start_ns
         return Outage(self.name, start_ns, None, gap_ns, rate, None, rate * gap_ns / 1e9, None, None, None)
 
     def _rate(self, last: int) -> float:
-        """Deliveries a second over the whole ticks of the five seconds before the gap, at least of its own tick."""
+        """Deliveries per second over the whole ticks of the five seconds before the gap, or over the gap's own tick."""
         begun = int(np.flatnonzero(self.stream.received)[0])
         first = max(last - BEFORE_NS // self.ticks.length_ns, begun)
         if first == last:
@@ -121,16 +122,16 @@ class _View:
         messages = float(self.stream.received[first:last].sum())
         return messages / ((last - first) * self.ticks.length_ns) * 1e9
 
-    def _back(self, first: int, rate: float) -> int | None:
-        """The first tick after the gap that begins a second with 95 % of the earlier rate."""
+    def _recovered_tick(self, first: int, rate: float) -> int | None:
+        """The first tick after the gap that starts a second with 95 % of the earlier rate."""
         width = max(WINDOW_NS // self.ticks.length_ns, 1)
         sums = np.convolve(self.stream.received, np.ones(width, np.int64), "valid")
         needed = RECOVERED_SHARE * rate * width * self.ticks.length_ns / 1e9
         good = np.flatnonzero(sums[first:] >= needed)
         return first + int(good[0]) if good.size else None
 
-    def _caught_up(self, last: int, first: int) -> int | None:
-        """The tick at the end of which no more is waiting than was at the most in the second before the gap."""
+    def _caught_up_tick(self, last: int, first: int) -> int | None:
+        """The first tick at whose end the backlog is no larger than its peak in the second before the gap."""
         width = max(WINDOW_NS // self.ticks.length_ns, 1)
         usual = self.stream.demand[max(last - width, 0) : max(last, 1)].max()
         settled = np.flatnonzero(self.stream.demand[first:] <= max(usual, 0))

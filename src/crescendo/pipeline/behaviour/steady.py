@@ -1,9 +1,9 @@
 """Was the system in a steady state while it was measured?
 
-Looks at the rate, the p99 and the backlog of the measure phase, second by second, or in longer steps where there
-would be more than 600. A series drifts when its trend is significant and moves it by more than a twentieth of its
-median over the phase; both, because in a long run everything is significant. Percentiles of longer steps come from
-counts. Judges the series; whether that undermines a check is for `validity` to say.
+Examines rate, p99 and backlog of the measure phase per second, or in longer steps if there would be more than 600. A
+series drifts if its trend is significant and moves it by more than 5 % of its median over the phase. Both are required,
+because in a long run every trend is significant. Percentiles of longer steps come from merged counts. Judges the
+series, not the run.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ STEADY_SCHEMA = pa.schema(
 def steady_rows(
     streams: list[SubscriptionSeries], ticks: Ticks, histogram: list[Path], timeline: Phases
 ) -> list[dict[str, Any]]:
-    """One row per metric that was measured; slopes are per second, `change` is over the phase, as a share."""
+    """One row per measured metric. Slopes are per second; `change` is the relative change over the phase."""
     seconds = timeline.whole_seconds
     if not seconds or not streams:
         return []
@@ -55,7 +55,7 @@ def steady_rows(
         return []
     edges = first + step_s * np.arange(steps + 1)
     rows = [
-        _row(RATE, _added_up(streams, ticks, edges) / step_s, step_s),
+        _row(RATE, _deliveries_between(streams, ticks, edges) / step_s, step_s),
         _row(BACKLOG, _backlog_at(streams, ticks, edges[1:]), step_s),
     ]
     percentile = _p99(histogram, int(edges[0]), step_s, int(steps))
@@ -70,7 +70,7 @@ def _row(metric: str, values: Floats, step_s: int) -> dict[str, Any]:
     if found is None:
         return row | {"state": TOO_SHORT}
     slope = {name: getattr(found, name) / step_s for name in ("slope", "slope_low", "slope_high")}
-    # A median of nothing: then one message is the measure of what is much.
+    # If the median is zero, relate the change to one message.
     change = slope["slope"] * length_s / max(abs(median), 1.0)
     return row | slope | {"s": found.s, "z": found.z, "p": found.p, "change": change, "state": _state(found, change)}
 
@@ -81,36 +81,35 @@ def _state(found: Trend, change: float) -> str:
     return RISING if change > 0 else FALLING
 
 
-def _added_up(streams: list[SubscriptionSeries], ticks: Ticks, edges: np.ndarray) -> Floats:
-    """Deliveries between the edges, which are seconds."""
+def _deliveries_between(streams: list[SubscriptionSeries], ticks: Ticks, edges: np.ndarray) -> Floats:
+    """Deliveries between consecutive edges, which are in seconds."""
     total = np.zeros(edges.size - 1)
     for stream in streams:
         cumulative = np.concatenate([[0], np.cumsum(stream.received)])
-        total += np.diff(cumulative[_places(stream, ticks, edges)])
+        total += np.diff(cumulative[_elapsed_ticks(stream, ticks, edges)])
     return total
 
 
 def _backlog_at(streams: list[SubscriptionSeries], ticks: Ticks, ends: np.ndarray) -> Floats:
     total = np.zeros(ends.size)
     for stream in streams:
-        total += np.concatenate([[0], stream.backlog])[_places(stream, ticks, ends)]
+        total += np.concatenate([[0], stream.backlog])[_elapsed_ticks(stream, ticks, ends)]
     return total
 
 
-def _places(stream: SubscriptionSeries, ticks: Ticks, seconds: np.ndarray) -> np.ndarray:
-    """How many ticks of a stream are over at each of these seconds."""
-    places: np.ndarray = np.clip(seconds * _SECOND_NS // ticks.length_ns - stream.first_tick, 0, stream.sent.size)
-    return places
+def _elapsed_ticks(stream: SubscriptionSeries, ticks: Ticks, seconds: np.ndarray) -> np.ndarray:
+    """How many ticks of a stream have elapsed at each of these seconds."""
+    elapsed: np.ndarray = np.clip(seconds * _SECOND_NS // ticks.length_ns - stream.first_tick, 0, stream.sent.size)
+    return elapsed
 
 
 def _p99(histogram: list[Path], first: int, step_s: int, steps: int) -> Floats | None:
-    """Of the response, or of the transfer where nothing was due; None when a step has too few samples to tell."""
+    """p99 of response, or of transfer without a schedule; None if any step has too few samples."""
     for kind in (RESPONSE, TRANSFER):
         within = (pc.field(SECOND) >= first) & (pc.field(SECOND) < first + step_s * steps)
         step = pc.divide(pc.field(SECOND) - first, step_s)
         counts = group_sums(histogram, [_STEP, BUCKET], where=within & (pc.field(KIND) == kind), derived={_STEP: step})
         if counts.num_rows:
-            told = group_statistics(counts, [_STEP])
-            values = told["p99"].combine_chunks()
+            values = group_statistics(counts, [_STEP])["p99"].combine_chunks()
             return None if len(values) < steps or values.null_count else values.to_numpy().astype(np.float64)
     return None

@@ -1,15 +1,21 @@
 """How did the run behave over time?
 
-Backlog, outages and how the system came back from them, what events did, whether there was a steady state: all from
-the pulse and the histogram, which are small. Jitter needs every delivery in order, so it is made for runs that were
-interrupted and are not too long, or when everything is asked for. Writes tables; what they hold is told elsewhere.
+Writes the tables about backlog, outages and recovery, effects of events, and steady state. All come from the tick
+counts and the histogram, which are small. Jitter needs every delivery in order, so it is computed only for runs with an
+outage and not too many deliveries, or with `--full`. Computes nothing itself: the other modules of this package do.
 """
 
 from collections import Counter
 from dataclasses import asdict
 
 from crescendo.pipeline import columns
-from crescendo.pipeline.behaviour.backlog import BACKLOG_SCHEMA, LITTLE_SCHEMA, backlog_rows, little_rows, read_streams
+from crescendo.pipeline.behaviour.backlog import (
+    BACKLOG_SCHEMA,
+    LITTLE_SCHEMA,
+    backlog_rows,
+    little_rows,
+    read_subscription_series,
+)
 from crescendo.pipeline.behaviour.bursts import bursts
 from crescendo.pipeline.behaviour.event_effects import EFFECTS_SCHEMA, event_effects
 from crescendo.pipeline.behaviour.outages import OUTAGES_SCHEMA, outages
@@ -29,9 +35,9 @@ from crescendo.record.schema import EVENTS, RECEIVED
 from crescendo.record.summary import Latency
 
 JITTER_ROWS = 5_000_000
-"""An interrupted run with more deliveries than this has its jitter only when it is asked for."""
+"""With more deliveries than this, jitter is computed only on request."""
 
-_JITTER_BLOCKS = ".jitter"  # on the way to the jitter tables; removed when they are written
+_JITTER_BLOCKS = ".jitter"  # intermediate table, removed when the jitter tables are written
 
 
 def write_behaviour(store: TableStore, context: AnalysisContext, found: Discrepancies, latency: list[Latency]) -> None:
@@ -39,7 +45,7 @@ def write_behaviour(store: TableStore, context: AnalysisContext, found: Discrepa
         return
     timeline, connections = context.timeline, context.connections
     ticks = ticks_for(timeline, connections)
-    streams = read_streams(store.files(TICKS), connections)
+    streams = read_subscription_series(store.files(TICKS), connections)
     store.remove(TICKS)
     transfer = next((row for row in latency if (row.phase, row.kind) == (MEASURE, TRANSFER)), None)
     store.write_rows(columns.BACKLOG, BACKLOG_SCHEMA, backlog_rows(streams, ticks, connections))
@@ -48,8 +54,8 @@ def write_behaviour(store: TableStore, context: AnalysisContext, found: Discrepa
     store.write_rows(columns.STEADY, STEADY_SCHEMA, steady_rows(streams, ticks, histogram, timeline))
     interruptions = outages(streams, _lost(found), ticks, connections)
     store.write_rows(columns.OUTAGES, OUTAGES_SCHEMA, [asdict(outage) for outage in interruptions])
-    followed = event_effects(context.recording.local_files(EVENTS), streams, interruptions, ticks, timeline, histogram)
-    store.write_rows(columns.EFFECTS, EFFECTS_SCHEMA, followed)
+    effects = event_effects(context.recording.local_files(EVENTS), streams, interruptions, ticks, timeline, histogram)
+    store.write_rows(columns.EFFECTS, EFFECTS_SCHEMA, effects)
     if any(outage.end_ns is not None for outage in interruptions):
         store.write_frame(columns.BURSTS, lambda: bursts(context.frames.received, interruptions, connections))
     if context.full or (interruptions and context.recording.rows(RECEIVED) <= JITTER_ROWS):
@@ -65,7 +71,7 @@ def _write_jitter(store: TableStore, frames: Frames) -> None:
 
 
 def _lost(found: Discrepancies) -> dict[int, int]:
-    """Messages that each subscription never got."""
+    """Messages that each subscription never received."""
     lost: Counter[int] = Counter()
     for (subscription, _), kinds in found.items():
         lost[subscription] += kinds[LOST] + kinds[ACKNOWLEDGED]

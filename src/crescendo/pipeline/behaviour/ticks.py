@@ -1,8 +1,8 @@
-"""How much was due, sent and received in each tick of the run?
+"""How many messages were due, sent and received in each tick of the run?
 
-A tick is a tenth of a second in runs of up to an hour. Counts, first and last times and the sum of the times within
-the tick are enough to find every gap longer than two ticks to the nanosecond, and the exact area under a backlog,
-without bringing messages into order. Adds up; `backlog` and `outages` say what it means.
+A tick is 100 ms in runs of up to an hour. The count, the first and last time and the sum of the times within a tick are
+enough to find every gap longer than two ticks, and the area under a backlog, to the nanosecond and without sorting
+messages. Only counts; `backlog` and `outages` interpret the counts.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
 
 DUE, SENT, RECEIVED = 0, 1, 2
-"""The sides of a pulse."""
+"""Values of the column `side`."""
 
 _TICKS_NS = (10**8, 10**9, 10**10, 60 * 10**9, 600 * 10**9)
 _MAX_TICKS = 36_000
@@ -39,7 +39,7 @@ _MAX_ROWS = 2_000_000
 
 @dataclass(frozen=True)
 class Ticks:
-    """How time is cut: tick 0 begins where second 0 does."""
+    """How time is divided: tick 0 starts with second 0."""
 
     origin_ns: int
     length_ns: int
@@ -49,7 +49,7 @@ class Ticks:
 
 
 def ticks_for(timeline: Phases, connections: Connections) -> Ticks:
-    """The shortest tick of which a run has at most 36,000, and of which all its flows fit into memory."""
+    """The shortest tick with at most 36,000 ticks in the run, and few enough that all flows fit into memory."""
     span_ns = max((phase.end_ns for phase in timeline.phases), default=timeline.origin_ns) - timeline.origin_ns
     flows = len(connections.subscriptions) + 2 * len(connections.flows)
     limit = min(_MAX_TICKS, _MAX_ROWS // max(flows, 1))
@@ -58,7 +58,7 @@ def ticks_for(timeline: Phases, connections: Connections) -> Ticks:
 
 
 def tick_counts(frames: Frames, ticks: Ticks, connections: Connections) -> DataFrame:
-    """One row per side, flow and tick. What senders do is a flow for each set of subscriptions that they owe."""
+    """One row per side, flow and tick. Senders that owe the same set of subscriptions form one flow."""
     sent = first_attempts(frames.sent).select(
         connections.flow_column(F.col(SENDER)).alias(FLOW),
         F.stack(F.lit(2), F.lit(DUE), F.col(INTENDED_NS), F.lit(SENT), F.col(SENT_NS)).alias(SIDE, T_NS),
@@ -68,13 +68,13 @@ def tick_counts(frames: Frames, ticks: Ticks, connections: Connections) -> DataF
         F.lit(RECEIVED).alias(SIDE),
         F.col(RECEIVED_NS).alias(T_NS),
     )
-    return _beats(sent, ticks).unionByName(_beats(received, ticks)).where(F.col(FLOW) != UNKNOWN)
+    return _counted_by_tick(sent, ticks).unionByName(_counted_by_tick(received, ticks)).where(F.col(FLOW) != UNKNOWN)
 
 
-def _beats(rows: DataFrame, ticks: Ticks) -> DataFrame:
+def _counted_by_tick(rows: DataFrame, ticks: Ticks) -> DataFrame:
     since_ns = F.col(T_NS) - F.lit(ticks.origin_ns).cast("long")
     length_ns = F.lit(ticks.length_ns).cast("long")
-    # In whole numbers, and towards the past: what happened before the origin is in tick -1, not in 0.
+    # Integer division that rounds down: a message before the origin is in tick -1, not in tick 0.
     offset_ns = F.pmod(since_ns, length_ns)
     return (
         rows.withColumn(OFFSET_NS, offset_ns)

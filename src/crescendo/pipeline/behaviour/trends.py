@@ -1,8 +1,8 @@
 """Does a series settle, and does it drift?
 
-MSER-5 finds where a warm-up should end, the test of Mann and Kendall whether values tend to rise or fall, and the
-slope of Theil and Sen by how much. None of them assumes a distribution, and a stray value moves none of them far.
-Pure arithmetic on arrays without gaps; what the values are, and how much drift is too much, is not known here.
+MSER-5 finds where a warm-up should end, the Mann-Kendall test finds whether values tend to rise or fall, and the
+Theil-Sen slope says by how much. None of them assumes a distribution, and all are robust against outliers. Pure
+arithmetic on arrays without gaps; the meaning of the values and the tolerable drift are not known here.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ Floats = npt.NDArray[np.float64]
 BATCH = 5
 LEAST_BATCHES = 4
 LEAST_SAMPLES = 8
-"""Fewer values than this have no significant trend whatever they do, or nearly so."""
+"""With fewer values, hardly any trend can be significant."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """The result of Mann's and Kendall's test, and the slope a sample with its 95 % interval."""
+    """The result of the Mann-Kendall test, and the slope per sample with its 95 % interval."""
 
     s: int
     z: float
@@ -32,10 +32,10 @@ class Trend:
 
 
 def mser5(values: Floats) -> int | None:
-    """How many samples to cut off the beginning, a multiple of five; None when the series never settles.
+    """How many samples to cut off at the start, a multiple of five; None if the series never settles.
 
-    Batches of five are averaged, and the cut is where the standard error of the mean of what remains is smallest. In
-    the second half that is an accident of few values: there is then no steady state.
+    Batches of five are averaged. The cut is where the standard error of the mean of the remaining batches is smallest.
+    A minimum in the second half is an artefact of few values: then there is no steady state.
     """
     batches = values[: values.size // BATCH * BATCH].reshape(-1, BATCH).mean(axis=1)
     if batches.size < LEAST_BATCHES:
@@ -46,7 +46,7 @@ def mser5(values: Floats) -> int | None:
 
 
 def trend(values: Floats) -> Trend | None:
-    """None when there are too few values."""
+    """None if there are too few values."""
     n = values.size
     if n < LEAST_SAMPLES:
         return None
@@ -57,7 +57,7 @@ def trend(values: Floats) -> Trend | None:
     variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     z = (s - np.sign(s)) / variance**0.5 if variance > 0 else 0.0
     slopes = np.sort(differences / (later - earlier))
-    # After Sen: so many ranks on either side of the middle.
+    # Sen's confidence interval: this many ranks around the median slope.
     width = NormalDist().inv_cdf(0.975) * max(variance, 0.0) ** 0.5
     low = min(max(round((slopes.size - width) / 2) - 1, 0), slopes.size - 1)
     high = min(max(round((slopes.size + width) / 2), 0), slopes.size - 1)

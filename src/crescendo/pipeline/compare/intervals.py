@@ -1,7 +1,7 @@
-"""How far may the mean of a few values be from the truth?
+"""What is the confidence interval of a mean, or of a difference of means?
 
-Student's t distribution for any number of degrees of freedom, whole or not, and the interval of a difference of means
-after Welch. A single value against several is judged by the spread of the several. Pure arithmetic on floats.
+Student's t distribution for any number of degrees of freedom, integer or not, and Welch's interval for a difference of
+means. A single value against several is judged by the variance of the several. Pure arithmetic on floats.
 """
 
 import math
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 CONFIDENCE = 0.95
-_CLOSE = 1e-9
+_PRECISION = 1e-9
 _STEPS = 200
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and the ends between which the truth lies with a confidence of 95 %."""
+    """An estimate and its 95 % confidence interval."""
 
     value: float
     low: float
@@ -24,44 +24,44 @@ class Interval:
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Of the mean of two values or more."""
+    """The interval of the mean; None with fewer than two values."""
     if len(values) < 2:
         return None
-    reach = t_quantile(len(values) - 1) * math.sqrt(variance(values) / len(values))
-    return Interval(fmean(values), fmean(values) - reach, fmean(values) + reach)
+    half_width = t_quantile(len(values) - 1) * math.sqrt(variance(values) / len(values))
+    return Interval(fmean(values), fmean(values) - half_width, fmean(values) + half_width)
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> Interval | None:
-    """Of the mean of `after` less that of `before`; None when neither side has two values."""
+    """The interval of the mean of `after` minus the mean of `before`; None if neither side has two values."""
     if len(before) < 2 and len(after) < 2:
         return None
     gap = fmean(after) - fmean(before)
     if min(len(before), len(after)) < 2:
         several = max(before, after, key=len)
-        spread, freedom = variance(several) * (1 + 1 / len(several)), float(len(several) - 1)
+        spread, dof = variance(several) * (1 + 1 / len(several)), float(len(several) - 1)
     else:
         one, other = variance(before) / len(before), variance(after) / len(after)
         spread = one + other
         parts = one**2 / (len(before) - 1) + other**2 / (len(after) - 1)
-        freedom = spread**2 / parts if parts else 1.0
-    reach = t_quantile(freedom) * math.sqrt(spread)
-    return Interval(gap, gap - reach, gap + reach)
+        dof = spread**2 / parts if parts else 1.0
+    half_width = t_quantile(dof) * math.sqrt(spread)
+    return Interval(gap, gap - half_width, gap + half_width)
 
 
-def t_quantile(freedom: float) -> float:
-    """The value that |t| exceeds with a probability of 5 %, by halving."""
+def t_quantile(dof: float) -> float:
+    """The value that |t| exceeds with a probability of 5 %, by bisection."""
     low, high = 0.0, 1.0
-    while _inside(high, freedom) < CONFIDENCE:
+    while _probability_within(high, dof) < CONFIDENCE:
         high *= 2
-    while high - low > _CLOSE * high:
+    while high - low > _PRECISION * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _inside(middle, freedom) < CONFIDENCE else (low, middle)
+        low, high = (middle, high) if _probability_within(middle, dof) < CONFIDENCE else (low, middle)
     return high
 
 
-def _inside(t: float, freedom: float) -> float:
+def _probability_within(t: float, dof: float) -> float:
     """The probability of a value between -t and t."""
-    return 1 - _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+    return 1 - _incomplete_beta(dof / (dof + t * t), dof / 2, 0.5)
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:

@@ -1,8 +1,8 @@
 """Did one side lose more messages than the other?
 
-A loss where there was none needs no statistics: messages are not lost by chance. Where both sides lost some, the
-question is whether the share of the losses that fell on one side could be that side's share of the messages, by an
-exact binomial test. Losses come in bursts, which the test does not know; the threshold is there for that.
+A loss where there was none before needs no statistics: messages are not lost by chance. If both sides lost messages, an
+exact binomial test decides whether the losses are distributed like the messages. Losses come in bursts, which the test
+ignores; the threshold allows for that.
 """
 
 import math
@@ -13,25 +13,25 @@ SIGNIFICANT = 0.05
 def loss_test(
     lost_before: int, owed_before: int, lost_after: int, owed_after: int, threshold: float
 ) -> tuple[bool | None, str]:
-    """True for worse, False for better, None for no difference; and why."""
-    told = f"{lost_before:,} of {owed_before:,} before, {lost_after:,} of {owed_after:,} now"
+    """True for worse, False for better, None for no difference; and the reason."""
+    counts = f"{lost_before:,} of {owed_before:,} before, {lost_after:,} of {owed_after:,} now"
     if lost_before == lost_after == 0:
         return None, "nothing was lost"
     if lost_before == 0:
-        return True, f"messages were lost where none were: {told}"
+        return True, f"messages were lost where none were before: {counts}"
     if lost_after == 0:
-        return False, f"no message is lost any more: {told}"
+        return False, f"no messages are lost any more: {counts}"
     before, after = lost_before / owed_before, lost_after / owed_after
     p = two_sided(lost_after, lost_before + lost_after, owed_after / (owed_before + owed_after))
     if p >= SIGNIFICANT:
-        return None, f"it may be chance (p = {p:.2f}): {told}"
+        return None, f"it may be chance (p = {p:.2f}): {counts}"
     if abs(after / before - 1) <= threshold:
-        return None, f"it differs by no more than {threshold:.0%}: {told}"
-    return after > before, f"p = {p:.1g}: {told}"
+        return None, f"it differs by no more than {threshold:.0%}: {counts}"
+    return after > before, f"p = {p:.1g}: {counts}"
 
 
 def two_sided(successes: int, trials: int, share: float) -> float:
-    """The probability of a count as far from what is expected as this one: twice that of the nearer tail."""
+    """The probability of a count at least this far from the expected one: twice that of the nearer tail."""
     below = _at_most(successes, trials, share)
     above = 1 - _at_most(successes - 1, trials, share)
     return min(2 * min(below, above), 1.0)
@@ -40,7 +40,7 @@ def two_sided(successes: int, trials: int, share: float) -> float:
 def _at_most(successes: int, trials: int, share: float) -> float:
     if successes < 0:
         return 0.0
-    if trials > 10_000:  # there the normal curve is as good, and a sum of millions of terms is not needed
+    if trials > 10_000:  # the normal approximation is accurate here and avoids a sum of millions of terms
         spread = math.sqrt(trials * share * (1 - share))
         return (1 + math.erf((successes + 0.5 - trials * share) / spread / math.sqrt(2))) / 2
     logs = (

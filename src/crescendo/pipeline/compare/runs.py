@@ -1,8 +1,8 @@
-"""Which runs does a person mean, and what did each of them measure?
+"""Which runs make up a side of a comparison, and what did each of them measure?
 
-A side of a comparison is a run directory, a directory of runs, a pattern that matches some, or the name of an
-experiment in a lake; several runs are repeats of one experiment. Reads tables of analysed runs, and needs no Spark for
-it: they are counts. Percentiles of several runs come from their counts together. Compares nothing.
+A side is a run directory, a directory of runs, a pattern that matches runs, or the name of an experiment in a lake.
+Several runs are repeats of one experiment. Reads the tables of analysed runs, without Spark. Percentiles of several
+runs come from their merged counts. Compares nothing.
 """
 
 import glob
@@ -53,7 +53,7 @@ class Repeat:
 
     @cached_property
     def segments(self) -> tuple[int, int, int]:
-        """The first whole second of the measure phase, the length of a segment in seconds, and how many there are."""
+        """The first whole second of the measure phase, the length of a segment in seconds, the number of segments."""
         seconds = phases_of(self.manifest).whole_seconds
         count = min(SEGMENTS, len(seconds))
         if count < LEAST_SEGMENTS:
@@ -61,7 +61,7 @@ class Repeat:
         return seconds.start, len(seconds) // count, count
 
     def rates(self) -> list[float]:
-        """Messages a second in each segment, each message counted once."""
+        """Messages per second in each segment; each message counts once, whatever its fan-out."""
         start, length, count = self.segments
         if not count:
             return []
@@ -69,14 +69,14 @@ class Repeat:
         within = (pc.field(SECOND) >= start) & (pc.field(SECOND) < start + length * count)
         mine = within & (pc.field(ROLE) == RECEIVER)
         sums = group_sums(self.throughput, [_SEGMENT], {MESSAGES: "sum"}, where=mine, derived={_SEGMENT: segment})
-        carried = np.zeros(count)
-        carried[sums[_SEGMENT].to_numpy()] = sums[MESSAGES].to_numpy()
+        delivered = np.zeros(count)
+        delivered[sums[_SEGMENT].to_numpy()] = sums[MESSAGES].to_numpy()
         total = self.summary.total
         fan_out = total.owed / total.sent if total.owed else 1.0
-        return [float(value) for value in carried / length / fan_out]
+        return [float(value) for value in delivered / length / fan_out]
 
     def percentiles(self) -> dict[tuple[str, str], list[float]]:
-        """(kind, percentile) -> its value in each segment; only where every segment has enough samples for it."""
+        """(kind, percentile) -> its value in each segment, if every segment has enough samples for it."""
         start, length, count = self.segments
         if not count or not self.histogram:
             return {}
@@ -95,7 +95,7 @@ class Repeat:
 class RunGroup:
     """Baseline or run: one run, or repeats of one experiment."""
 
-    named: str
+    selector: str
     repeats: tuple[Repeat, ...]
 
     @property
@@ -104,12 +104,12 @@ class RunGroup:
 
     @property
     def clock_bound_ns(self) -> int:
-        return max(one.summary.clock_bound_ns for one in self.repeats)
+        return max(repeat.summary.clock_bound_ns for repeat in self.repeats)
 
     @cached_property
     def pooled(self) -> dict[tuple[str, str], Interval]:
-        """(kind, percentile) -> value and interval from the counts of all repeats together, in the measure phase."""
-        files = [file for one in self.repeats for file in one.histogram]
+        """(kind, percentile) -> value and interval in the measure phase, from the merged counts of all repeats."""
+        files = [file for repeat in self.repeats for file in repeat.histogram]
         if not files:
             return {}
         counts = group_sums(files, [KIND, BUCKET], where=pc.field(PHASE) == MEASURE)
@@ -121,51 +121,51 @@ class RunGroup:
         }
 
 
-def run_group(named: str, lake: Path) -> RunGroup:
-    """The runs that are meant. Refuses what is none, and repeats of different experiments."""
-    repeats = _repeats(named, lake)
-    experiments = sorted({str(one.manifest.experiment.get("name")) for one in repeats})
+def run_group(selector: str, lake: Path) -> RunGroup:
+    """The runs that the selector names. Refuses a selector without runs, and repeats of different experiments."""
+    repeats = _repeats(selector, lake)
+    experiments = sorted({str(repeat.manifest.experiment.get("name")) for repeat in repeats})
     if len(experiments) > 1:
         raise ConfigError(
-            f"{named}: these are runs of different experiments ({', '.join(experiments)}); name those of one alone"
+            f"{selector}: these are runs of different experiments ({', '.join(experiments)}); select runs of one"
         )
-    return RunGroup(named, tuple(repeats))
+    return RunGroup(selector, tuple(repeats))
 
 
-def _repeats(named: str, lake: Path) -> list[Repeat]:
-    path = Path(named)
+def _repeats(selector: str, lake: Path) -> list[Repeat]:
+    path = Path(selector)
     if (path / MANIFEST).exists():
-        return [_of_directory(path)]
-    children = sorted(path.iterdir()) if path.is_dir() else [Path(found) for found in sorted(glob.glob(named))]
+        return [_repeat_from_directory(path)]
+    children = sorted(path.iterdir()) if path.is_dir() else [Path(found) for found in sorted(glob.glob(selector))]
     if runs := [child for child in children if (child / MANIFEST).exists()]:
-        return [_of_directory(run) for run in runs]
+        return [_repeat_from_directory(run) for run in runs]
     known = _experiments(lake)
-    if named not in known:
+    if selector not in known:
         there = f"which has {', '.join(known[:10])}" if known else "which has none"
         raise ConfigError(
-            f"{named}: neither a recording, nor a pattern that matches some, nor an experiment in the lake {lake}, "
+            f"{selector}: neither a recording, nor a pattern that matches any, nor an experiment in the lake {lake}, "
             f"{there}"
         )
-    return _of_lake(Lake(Directory(lake)), named)
+    return _repeats_from_lake(Lake(Directory(lake)), selector)
 
 
 def _experiments(lake: Path) -> list[str]:
     return Lake(Directory(lake)).experiments() if (lake / LAKE_MARKER).exists() else []
 
 
-def _of_directory(run_dir: Path) -> Repeat:
-    place = Directory(run_dir)
-    tables = {name: place.local_files(f"{TABLES_DIR}/{name}") for name in (HISTOGRAM, THROUGHPUT)}
+def _repeat_from_directory(run_dir: Path) -> Repeat:
+    location = Directory(run_dir)
+    tables = {name: location.local_files(f"{TABLES_DIR}/{name}") for name in (HISTOGRAM, THROUGHPUT)}
     summary = read_summary(run_dir)
     return Repeat(str(run_dir), read_manifest(run_dir), summary, tables[HISTOGRAM], tables[THROUGHPUT])
 
 
-def _of_lake(lake: Lake, experiment: str) -> list[Repeat]:
+def _repeats_from_lake(lake: Lake, experiment: str) -> list[Repeat]:
     repeats = []
     for run in lake.runs_of(experiment):
         if (entry := lake.entry(experiment, run)) is not None:
-            files = {name: lake.place.local_files(lake.folder(name, entry)) for name in (HISTOGRAM, THROUGHPUT)}
+            files = {name: lake.location.local_files(lake.folder(name, entry)) for name in (HISTOGRAM, THROUGHPUT)}
             repeats.append(Repeat(run, entry.manifest, entry.summary, files[HISTOGRAM], files[THROUGHPUT]))
     if not repeats:
-        raise ConfigError(f"{experiment}: the lake {lake.place} has no run of it; analyse some")
+        raise ConfigError(f"{experiment}: the lake {lake.location} has no complete run of it; analyse one")
     return repeats

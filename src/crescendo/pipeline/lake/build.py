@@ -1,8 +1,8 @@
 """How do many recordings become one lake?
 
-One after the other in one Spark session. A run whose recording and tables are as they were is taken as it is; one that
-cannot be analysed is named and set aside, and the others go on. Killed at any moment, it goes on with the run at which
-it was killed. Decides which runs to compute; what is computed is the business of `job`.
+One after another in one Spark session. A run whose recording and tables are unchanged is not computed again. A run that
+cannot be analysed is named and skipped, and the others continue. If the build is killed at any moment, the next one
+resumes with the run at which it was killed. Decides which runs to compute; `job` computes them.
 """
 
 import fcntl
@@ -29,12 +29,12 @@ from crescendo.record.summary import Summary
 
 Progress = Callable[[str], None]
 Finish = Callable[[Path, Summary], Summary]
-"""What is added to a summary by those who know more than the recording does."""
+"""Lets the caller complete a summary with facts that are not in the recording."""
 
 
 @dataclass(frozen=True)
 class LakeBuild:
-    """What became of one run: a summary, or why there is none."""
+    """The result for one run: a summary, or the reason why there is none."""
 
     run: Path | str
     summary: Summary | None = None
@@ -51,39 +51,39 @@ def build_lake(
     full: bool = False,
     finish: Finish = lambda _, summary: summary,
 ) -> list[LakeBuild]:
-    """Analyse what needs it and put all of it into the lake. The order of the runs is kept."""
+    """Analyse the runs that need it and add all of them to the lake. Results are in the order of `runs`."""
     with ExitStack() as stack:
-        lake = Lake(_place(lake_at, spark, stack))
+        lake = Lake(_location(lake_at, spark, stack))
         try:
             lake.open()
             if isinstance(lake_at, Path):
-                stack.enter_context(_held(lake_at))
+                stack.enter_context(_exclusive(lake_at))
         except OSError as err:
             raise ConfigError(f"--lake {lake_at}: cannot be written: {err.strerror or err}") from err
         results = []
         for number, run in enumerate(runs, start=1):
 
-            def told(sentence: str, number: int = number, run: Path | str = run) -> None:
+            def report(sentence: str, number: int = number, run: Path | str = run) -> None:
                 progress(f"{number} of {len(runs)}, {run}: {sentence}")
 
             try:
-                results.append(_gathered(run, lake, spark, told, full, finish))
+                results.append(_build_run(run, lake, spark, report, full, finish))
             except (CrescendoError, OSError) as err:
-                if not _alive(spark):
+                if not _spark_alive(spark):
                     raise
                 results.append(LakeBuild(run, fault=str(err) if isinstance(err, CrescendoError) else f"{run}: {err}"))
         return results
 
 
-def _gathered(
+def _build_run(
     run: Path | str, lake: Lake, spark: SparkSession, progress: Progress, full: bool, finish: Finish
 ) -> LakeBuild:
     with ExitStack() as stack:
         progress("checking the recording")
-        recording = _opened(run, spark, stack)
-        place, manifest = recording.location, recording.manifest
-        known = _known(lake, run, manifest)
-        receipt, summary = current_receipt(place, recording, full=full), summary_at(place)
+        recording = _open_recording(run, spark, stack)
+        location, manifest = recording.location, recording.manifest
+        known = _existing_entry(lake, run, manifest)
+        receipt, summary = current_receipt(location, recording, full=full), summary_at(location)
         if known is not None and receipt is not None and (known.receipt, known.summary) == (receipt, summary):
             return LakeBuild(run, summary)
         computed = receipt is None or summary is None
@@ -91,22 +91,22 @@ def _gathered(
             summary = analyze_recording(recording, spark, progress, full=full)
             if isinstance(run, Path):
                 summary = finish(run, summary)
-        receipt = read_receipt(place)
+        receipt = read_receipt(location)
         if receipt is None or summary is None:
-            raise LostError(f"{run}: somebody else changes it at the same time")
+            raise LostError(f"{run}: another process is changing it at the same time")
         progress("into the lake")
         files = msgspec.structs.replace(manifest, files=[])
-        lake.take(LakeEntry(_experiment(manifest), manifest.run, str(run), receipt, files, summary), place)
+        lake.add_run(LakeEntry(_experiment(manifest), manifest.run, str(run), receipt, files, summary), location)
         return LakeBuild(run, summary, computed)
 
 
-def _known(lake: Lake, run: Path | str, manifest: Manifest) -> LakeEntry | None:
+def _existing_entry(lake: Lake, run: Path | str, manifest: Manifest) -> LakeEntry | None:
     known = lake.entry(_experiment(manifest), manifest.run)
     if known is None or (known.manifest.tag, known.manifest.started_ns) == (manifest.tag, manifest.started_ns):
         return known
     raise ConfigError(
-        f"{run}: the lake {lake.place} has another run {manifest.run} of the experiment {_experiment(manifest)}, "
-        f"recorded in {known.path}; give one of them a lake of its own with --lake"
+        f"{run}: the lake {lake.location} has another run {manifest.run} of the experiment {_experiment(manifest)}, "
+        f"recorded in {known.path}; give one of them a separate lake with --lake"
     )
 
 
@@ -114,14 +114,14 @@ def _experiment(manifest: Manifest) -> str:
     return str(manifest.experiment.get("name") or "unnamed")
 
 
-def _opened(run: Path | str, spark: SparkSession, stack: ExitStack) -> LocatedRecording:
+def _open_recording(run: Path | str, spark: SparkSession, stack: ExitStack) -> LocatedRecording:
     if isinstance(run, Path):
         return readable_recording(run)
     scratch_dir = _scratch_dir(stack)
     return remote_recording(HadoopLocation(run, spark, scratch_dir), scratch_dir, spark)
 
 
-def _place(at: Path | str, spark: SparkSession, stack: ExitStack) -> Location:
+def _location(at: Path | str, spark: SparkSession, stack: ExitStack) -> Location:
     return Directory(at) if isinstance(at, Path) else HadoopLocation(at, spark, _scratch_dir(stack))
 
 
@@ -130,20 +130,20 @@ def _scratch_dir(stack: ExitStack) -> Path:
 
 
 @contextmanager
-def _held(lake: Path) -> Iterator[None]:
-    """Two at once would take turns in removing each other's drafts. A lock goes with its process, however that ends."""
+def _exclusive(lake: Path) -> Iterator[None]:
+    """Two builds at once would remove each other's drafts. The kernel releases the lock however the process ends."""
     with (lake / ".lock").open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                f"--lake {lake}: another analysis is writing it; wait for it, or choose another"
+                f"--lake {lake}: another analysis is writing it; wait for it, or choose another lake"
             ) from None
         yield
 
 
-def _alive(spark: SparkSession) -> bool:
-    """Whether it was the run that could not be analysed, and not Spark that is gone."""
+def _spark_alive(spark: SparkSession) -> bool:
+    """Whether Spark still works, so that the failure is the run's."""
     try:
         context: Any = spark.sparkContext._jsc
         return not context.sc().isStopped()

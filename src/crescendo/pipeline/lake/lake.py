@@ -1,8 +1,8 @@
-"""How do the tables of many runs come to lie together?
+"""How are the tables of many runs laid out together?
 
-`LAKE/<table>/experiment=<name>/run=<run>/*.parquet`, as Spark, DuckDB and others find partitions by themselves, and in
-the table `runs` one row a run: what it was, and its whole summary. That row is taken away first and put back last, so a
-run that has one has all its tables. Computes nothing: tables come from the runs.
+`LAKE/<table>/experiment=<name>/run=<run>/*.parquet`, so that Spark, DuckDB and others discover the partitions. The
+table `runs` has one row per run with its manifest and its whole summary. That row is removed first and written last, so
+a run that has one has all its tables. Computes nothing: the tables come from the runs.
 """
 
 import uuid
@@ -22,7 +22,7 @@ from crescendo.record.summary import TABLES_DIR, Summary
 RUNS = "runs"
 FORMAT = 1
 
-_OWN_CHARACTERS = frozenset("\"#%'*/:=?\\{}[]^ ")
+_ESCAPED_CHARACTERS = frozenset("\"#%'*/:=?\\{}[]^ ")
 RUNS_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("path", "fingerprint", "state", "outcome")),
@@ -39,41 +39,42 @@ class LakeEntry:
 
     experiment: str
     run: str
-    path: str  # where its recording was when it was analysed
+    path: str  # of the recording at the time of the analysis
     receipt: Receipt
     manifest: Manifest  # without its list of files
     summary: Summary
 
 
 class Lake:
-    """A directory of tables by experiment and run."""
+    """A directory of tables, partitioned by experiment and run."""
 
-    def __init__(self, place: Location) -> None:
-        self.place = place
+    def __init__(self, location: Location) -> None:
+        self.location = location
 
     def open(self) -> None:
-        """Make it, unless it is there. Refuses a directory in which something else is."""
-        marker = self.place.read(LAKE_MARKER)
+        """Create the lake unless it exists. Refuses a directory that holds anything else."""
+        marker = self.location.read(LAKE_MARKER)
         if marker is None:
-            if any(not name.startswith(".") for name in self.place.names("")):
+            if any(not name.startswith(".") for name in self.location.names("")):
                 raise ConfigError(
-                    f"--lake {self.place}: is not empty and no lake, it has no {LAKE_MARKER}; choose another"
+                    f"--lake {self.location}: is not empty and not a lake, it has no {LAKE_MARKER}; choose another"
                 )
-            self.place.make_dir("")
-            self.place.write(LAKE_MARKER, msgspec.json.encode({"format": FORMAT}))
+            self.location.make_dir("")
+            self.location.write(LAKE_MARKER, msgspec.json.encode({"format": FORMAT}))
         elif marker != msgspec.json.encode({"format": FORMAT}):
-            raise ConfigError(f"--lake {self.place}: is of another format than {FORMAT}; build a new one elsewhere")
+            raise ConfigError(f"--lake {self.location}: does not have format {FORMAT}; build a new one elsewhere")
 
     def experiments(self) -> list[str]:
-        return [unescaped(name.partition("=")[2]) for name in self.place.names(RUNS) if name.startswith("experiment=")]
+        names = self.location.names(RUNS)
+        return [unescaped(name.partition("=")[2]) for name in names if name.startswith("experiment=")]
 
     def runs_of(self, experiment: str) -> list[str]:
-        names = self.place.names(f"{RUNS}/experiment={escaped(experiment)}")
+        names = self.location.names(f"{RUNS}/experiment={escaped(experiment)}")
         return [unescaped(name.partition("=")[2]) for name in names if name.startswith("run=")]
 
     def entry(self, experiment: str, run: str) -> LakeEntry | None:
-        """What the lake knows of a run; None when it has not got it, or not all of it."""
-        for file in self.place.local_files(_folder(RUNS, experiment, run)):
+        """The entry of a run; None if the lake does not have the run, or not all of it."""
+        for file in self.location.local_files(_folder(RUNS, experiment, run)):
             row = pq.ParquetFile(file).read().to_pylist()[0]
             receipt = Receipt(row["fingerprint"], row["full"], row["tables"])
             manifest = msgspec.json.decode(row["manifest"], type=Manifest)
@@ -82,49 +83,49 @@ class Lake:
         return None
 
     def folder(self, table: str, entry: LakeEntry) -> str:
-        """Where the rows of one run in one table are."""
+        """The partition of one run in one table."""
         return _folder(table, entry.experiment, entry.run)
 
-    def take(self, entry: LakeEntry, source: Location) -> None:
-        """Put the tables of an analysed run into the lake, in place of those it had there."""
-        self.place.remove(self.folder(RUNS, entry))
-        known = [name for name in self.place.names("") if name not in {LAKE_MARKER, RUNS} and not name.startswith(".")]
-        for table in known:
+    def add_run(self, entry: LakeEntry, source: Location) -> None:
+        """Copy the tables of an analysed run into the lake and replace those it had there."""
+        self.location.remove(self.folder(RUNS, entry))
+        names = [name for name in self.location.names("") if not name.startswith(".")]
+        for table in (name for name in names if name not in {LAKE_MARKER, RUNS}):
             if table not in entry.receipt.tables:
-                self.place.remove(self.folder(table, entry))
+                self.location.remove(self.folder(table, entry))
         for table in entry.receipt.tables:
             draft = self._draft(table, entry)
             for file in source.local_files(f"{TABLES_DIR}/{table}"):
-                self.place.put(file, f"{draft}/{file.name}")
+                self.location.put(file, f"{draft}/{file.name}")
             self._publish(draft, self.folder(table, entry))
         draft = self._draft(RUNS, entry)
-        self.place.write(f"{draft}/{ONLY_PART}", as_parquet(_row(entry)))
+        self.location.write(f"{draft}/{ONLY_PART}", as_parquet(_row(entry)))
         self._publish(draft, self.folder(RUNS, entry))
 
     def _draft(self, table: str, entry: LakeEntry) -> str:
-        """A hidden directory beside the place of a run; what a killed analysis left there goes."""
+        """A hidden directory next to the partition of a run. Removes drafts left by a killed analysis."""
         folder = self.folder(table, entry)
         parent, _, name = folder.rpartition("/")
-        for left in self.place.names(parent):
-            if left.startswith(f".{name}.") and left.endswith(".tmp"):
-                self.place.remove(f"{parent}/{left}")
+        for leftover in self.location.names(parent):
+            if leftover.startswith(f".{name}.") and leftover.endswith(".tmp"):
+                self.location.remove(f"{parent}/{leftover}")
         draft = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.tmp"
-        self.place.make_dir(draft)
+        self.location.make_dir(draft)
         return draft
 
     def _publish(self, draft: str, folder: str) -> None:
-        self.place.remove(folder)
-        self.place.rename(draft, folder)
+        self.location.remove(folder)
+        self.location.rename(draft, folder)
 
 
 def escaped(name: str) -> str:
-    """A name as the value of a partition: Spark and DuckDB turn %XX back into the character."""
-    return "".join(f"%{ord(one):02X}" if one in _OWN_CHARACTERS or ord(one) < 32 else one for one in name)
+    """A name as the value of a partition. Spark and DuckDB decode %XX."""
+    return "".join(f"%{ord(one):02X}" if one in _ESCAPED_CHARACTERS or ord(one) < 32 else one for one in name)
 
 
 def unescaped(value: str) -> str:
     head, *rest = value.split("%")
-    return head + "".join(chr(int(piece[:2], 16)) + piece[2:] for piece in rest)
+    return head + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
 
 
 def _folder(table: str, experiment: str, run: str) -> str:

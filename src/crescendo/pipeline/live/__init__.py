@@ -1,1 +1,1 @@
-"""Live tables: what a recording says while it grows."""
+"""Live tables: rates and latencies of a run in progress, from its growing recording."""

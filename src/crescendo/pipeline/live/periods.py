@@ -1,8 +1,8 @@
-"""What is known of each period so far, and what came too late to be known?
+"""What is known about each period so far, and what arrived too late?
 
-Holds the bucket counts of the periods that are still open, and lets go of them when the watermark has passed: what is
-held grows with buckets, not with messages or the length of the run. Counts, rates and percentiles; percentiles come
-from added counts and are withheld as in the tables. Judges nothing.
+Holds the bucket counts of open periods and drops them when the watermark has passed, so memory grows with the number of
+buckets, not with messages or the length of the run. Percentiles come from merged counts and are withheld as in the
+tables. Judges nothing.
 """
 
 from collections import Counter
@@ -25,15 +25,15 @@ _SHOWN = ("p50", "p90", "p99", "p99.9")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one batch read: its messages, and which part reached into which period (its start in µs)."""
+class BatchInput:
+    """What one batch read: its messages, and which part has messages in which period (its start in µs)."""
 
     messages: int
     parts: frozenset[tuple[str, int]]
 
 
 class Periods:
-    """Fed batch by batch, in order."""
+    """The open periods and the totals of the closed ones. Batches are added in order."""
 
     def __init__(self, period_ns: int) -> None:
         self._period_ns = period_ns
@@ -44,21 +44,21 @@ class Periods:
         self._late: set[str] = set()
         self._batch = -1
 
-    def take(self, batch: int, counts: pa.Table, seen: Seen) -> set[int]:
-        """Enter what a batch changed; returns the starts of the periods that it changed."""
+    def add_batch(self, batch: int, counts: pa.Table, batch_input: BatchInput) -> set[int]:
+        """Add the counts of a batch; returns the starts of the periods that it changed."""
         changed = set()
         for row in counts.to_pylist():
             self._open.setdefault(row[PERIOD], {})[row[KIND], row[BUCKET]] = tuple(row[name] for name in _VALUES)
             changed.add(row[PERIOD])
         self._batch = batch
-        self._messages += seen.messages
-        self._parts |= {part for part, _ in seen.parts}
-        # Whatever is not late changes its period, so a period that was not changed was closed before.
-        self._late |= {part for part, start in seen.parts if start not in changed}
+        self._messages += batch_input.messages
+        self._parts |= {part for part, _ in batch_input.parts}
+        # Messages that are not late change their period, so a period that did not change was already closed.
+        self._late |= {part for part, start in batch_input.parts if start not in changed}
         return changed
 
-    def described(self, starts: Iterable[int], watermark_ns: int) -> list[Period]:
-        """These periods as they stand, in order; those that the watermark has passed are closed and let go of."""
+    def emit(self, starts: Iterable[int], watermark_ns: int) -> list[Period]:
+        """These periods as they are now, ordered by time. Periods before the watermark are closed and dropped."""
         chosen = sorted(start for start in set(starts) | self._passed(watermark_ns) if start in self._open)
         rows: dict[int, list[dict[str, object]]] = {start: [] for start in chosen}
         for row in group_statistics(self._table(chosen), [PERIOD, KIND]).to_pylist() if chosen else ():
@@ -69,7 +69,7 @@ class Periods:
             del self._open[start]
         return periods
 
-    def account(self) -> LiveTotals:
+    def totals(self) -> LiveTotals:
         totals = Counter(self._closed)
         for start in self._open:
             totals.update(self._totals(start))
@@ -80,7 +80,7 @@ class Periods:
             settled=totals["settled"],
             parts=len(self._parts),
             late_parts=len(self._late),
-            # Nothing disappears: what was read and stands in no period came too late.
+            # Nothing gets lost: messages that were read but are in no period arrived too late.
             late_messages=self._messages - totals.total(),
         )
 

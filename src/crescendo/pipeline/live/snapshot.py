@@ -1,13 +1,13 @@
-"""What is told about a run while it goes on?
+"""What do live tables report about a run in progress?
 
-Plain values that can be shown, sent as JSON, or published anywhere. They know neither Spark nor where they come from.
+Plain values that can be displayed, encoded as JSON, or published anywhere. They do not depend on Spark.
 """
 
 from msgspec import Struct
 
 
 class LatencySpread(Struct, frozen=True):
-    """How long it took; a percentile with too few samples beyond it is None."""
+    """The latencies of one kind in a period; a percentile with too few samples beyond it is None."""
 
     count: int
     mean_ns: float
@@ -16,7 +16,7 @@ class LatencySpread(Struct, frozen=True):
 
 
 class Period(Struct, frozen=True):
-    """One stretch of time. Until it is closed, parts that are still open may add to it."""
+    """One interval of time. Until it is closed, parts that are still open may add messages to it."""
 
     start_ns: int  # since 1970
     length_ns: int
@@ -27,12 +27,12 @@ class Period(Struct, frozen=True):
     latency: dict[str, LatencySpread] = {}  # response, transfer, settle
 
     def rate(self, messages: int) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return messages * 1e9 / self.length_ns
 
 
 class LiveTotals(Struct, frozen=True):
-    """Of all periods together, and of what is in none of them."""
+    """Totals over all periods, and the messages and parts that were too late for any of them."""
 
     batch: int = -1
     sent: int = 0
@@ -49,5 +49,5 @@ class Snapshot(Struct, frozen=True):
     run: str
     periods: list[Period]  # those that changed or were closed, by time
     account: LiveTotals
-    watermark_ns: int  # on the wall clock; no part can add to what lies before
+    watermark_ns: int  # on the wall clock; periods before it are closed
     ended: bool = False  # nothing will follow

@@ -1,10 +1,9 @@
 """How does a growing recording become a stream of counts?
 
-One streaming query over the three tables of messages. Parts are renamed into place whole, so a file that is there can
-be read. Every message is counted in the period in which it happened: sent when it was sent, received when it arrived,
-settled when it was settled. A watermark follows the latest of these times; what comes for a period that it has passed
-is late, and Spark leaves it out. Each batch also tells which parts reached into which periods, so that nothing is left
-out without being counted.
+One streaming query over the three tables of messages. Parts are renamed into place when they are complete, so every
+visible file can be read. A message counts in the period of its own time: the time it was sent, received or settled. A
+watermark follows the latest of these times. A message for a period before the watermark is late, and Spark drops it.
+Each batch also reports which parts have messages in which periods, so that every dropped message is counted.
 """
 
 from dataclasses import dataclass
@@ -46,37 +45,37 @@ _FILE = "_metadata.file_name"
 
 @dataclass(frozen=True)
 class StreamSetup:
-    """How time is cut, and how long to wait."""
+    """The length of a period, and how long to wait for late parts."""
 
     period_ns: int = 10**9
-    late_after_ns: int = 15 * 10**9  # a part is open for up to ten seconds, and not everybody closes at once
+    late_after_ns: int = 15 * 10**9  # a part is open for up to ten seconds, and peers do not close theirs at once
     realtime_offset_ns: int = 0  # from the recording's clock to the wall clock
-    since_ns: int = 0  # on the wall clock; what happened before is not looked at
+    since_ns: int = 0  # on the wall clock; earlier messages are ignored
 
 
-def growing_counts(spark: SparkSession, run_dir: Path, connections: Connections, terms: StreamSetup) -> DataFrame:
+def growing_counts(spark: SparkSession, run_dir: Path, connections: Connections, setup: StreamSetup) -> DataFrame:
     """A stream of one row per period (its start in µs), kind and bucket: counts so far. The kind `sent` has no value.
 
-    The name of the directory must have no characters that mean something in a pattern.
+    The name of the directory must not contain characters that are special in a pattern.
     """
     samples = (
         _sent(_growing(spark, run_dir, SENT))
         .unionByName(_received(_growing(spark, run_dir, RECEIVED), connections))
         .unionByName(_settled(_growing(spark, run_dir, SETTLED)))
     )
-    happened_ns = F.col(T_NS) + F.lit(terms.realtime_offset_ns).cast("long")
-    timed = samples.where(happened_ns >= F.lit(terms.since_ns).cast("long")).withColumn(
+    happened_ns = F.col(T_NS) + F.lit(setup.realtime_offset_ns).cast("long")
+    timed = samples.where(happened_ns >= F.lit(setup.since_ns).cast("long")).withColumn(
         _MOMENT, F.timestamp_micros(F.call_function("div", happened_ns, F.lit(_NS_PER_US).cast("long")))
     )
-    period = F.window(_MOMENT, f"{terms.period_ns // _NS_PER_US} microseconds")
+    period = F.window(_MOMENT, f"{setup.period_ns // _NS_PER_US} microseconds")
     watched = (
-        timed.withWatermark(_MOMENT, f"{terms.late_after_ns // _NS_PER_US} microseconds")
+        timed.withWatermark(_MOMENT, f"{setup.late_after_ns // _NS_PER_US} microseconds")
         .withColumn(PERIOD, period)
         .observe(
             SEEN,
-            # Both samples of a delivery are one message.
+            # The response and the transfer sample of a delivery are one message.
             F.sum(F.when(F.col(KIND) != RESPONSE, F.col(WEIGHT))).alias(MESSAGES),
-            # A part is open for seconds, so it reaches into a handful of periods.
+            # A part is open for seconds, so it has messages in a handful of periods.
             F.collect_set(F.struct(PART, F.unix_micros(F.col(PERIOD).start).alias(PERIOD))).alias(PARTS),
         )
     )
@@ -106,7 +105,7 @@ def _sent(sent: DataFrame) -> DataFrame:
 def _received(received: DataFrame, connections: Connections) -> DataFrame:
     response_ns = F.col(RECEIVED_NS) - F.col(INTENDED_NS)
     if connections.unbounded:
-        # Without a schedule nothing was intended.
+        # Without a schedule there is no intended time.
         response_ns = F.when(connections.bounded_column(F.col(SENDER)), response_ns)
     values = F.stack(F.lit(2), F.lit(RESPONSE), response_ns, F.lit(TRANSFER), F.col(RECEIVED_NS) - F.col(SENT_NS))
     both = deliveries(received).select(PART, RECEIVED_NS, values.alias(KIND, VALUE_NS))
@@ -115,7 +114,7 @@ def _received(received: DataFrame, connections: Connections) -> DataFrame:
 
 
 def _settled(settled: DataFrame) -> DataFrame:
-    # What the sender's own buffer refused was never sent.
+    # A message that the sender shed from its own buffer was never sent.
     kept = settled.where(F.col(OUTCOME) != int(Settlement.SHED))
     messages = F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1
     return _samples(kept, F.col(SETTLED_NS), F.lit(SETTLE), F.col(SETTLED_NS) - F.col(SENT_NS), messages)

@@ -1,9 +1,8 @@
-"""What happens in a run while it goes on?
+"""What happens in a run in progress?
 
-Follows a recording with a streaming query of its own and hands what changed to whoever wants to show or publish it.
-Ends when the run has ended and everything of it was read, or when it is asked to. What it needs on disk (the state and
-the progress of the query) lies in a private directory that disappears with it. Touches the recording only to leave a
-note that it was there.
+Follows a recording with a streaming query and passes every change to a callback. Ends when the run has ended and has
+been read completely, or on request. State and progress of the query are in a private temporary directory. Writes
+nothing to the recording except a note that the run was observed.
 """
 
 import tempfile
@@ -21,18 +20,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from crescendo.model.errors import LostError
-from crescendo.pipeline.live.periods import Periods, Seen
+from crescendo.pipeline.live.periods import BatchInput, Periods
 from crescendo.pipeline.live.snapshot import LiveTotals, Snapshot
 from crescendo.pipeline.live.stream import MESSAGES, PART, PARTS, PERIOD, SEEN, StreamSetup, growing_counts
 from crescendo.pipeline.source.connections import connections_of
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.observed import has_ended, write_note
 
-BACK_NS = 600 * 10**9
-"""So much of the past is looked at; a day of it would fill the memory before anything could be shown."""
+LOOKBACK_NS = 600 * 10**9
+"""Only messages from the last ten minutes are read; a day of them would exhaust the memory at the start."""
 
-_LOOK_S = 0.2
-_FOR_EVER_NS = 2**63 - 1
+_POLL_S = 0.2
+_FOREVER_NS = 2**63 - 1
 
 
 Publish = Callable[[Snapshot], None]
@@ -46,26 +45,26 @@ def watch(
     period_ns: int = StreamSetup.period_ns,
     late_after_ns: int = StreamSetup.late_after_ns,
     trigger_s: float = 2.0,
-    asked_to_end: Callable[[], bool] = lambda: False,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> LiveTotals:
-    """Publish every change until the run has ended. Returns the account of all that was seen."""
+    """Publish every change until the run has ended. Returns the totals of everything read."""
     manifest = read_manifest(run_dir)
-    terms = stream_setup(manifest, period_ns, late_after_ns)
+    setup = stream_setup(manifest, period_ns, late_after_ns)
     write_note(run_dir, manifest, spark.sparkContext.defaultParallelism)
     try:
-        with tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private:
-            watcher = LiveWatcher(Path(private), run_dir, spark, terms, manifest, trigger_s)
+        with tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private_dir:
+            watcher = LiveWatcher(Path(private_dir), run_dir, spark, setup, manifest, trigger_s)
             try:
                 while True:
-                    # In this order: what is recorded when the run has ended is all of it.
+                    # Check first, then catch up: when the run has ended, its recording is complete.
                     ended = has_ended(read_manifest(run_dir))
                     if ended:
                         watcher.catch_up()
-                    for glance in watcher.glances(ended=ended):
-                        publish(glance)
-                    if ended or asked_to_end():
-                        return watcher.periods.account()
-                    time.sleep(_LOOK_S)
+                    for snapshot in watcher.snapshots(ended=ended):
+                        publish(snapshot)
+                    if ended or stop_requested():
+                        return watcher.periods.totals()
+                    time.sleep(_POLL_S)
             finally:
                 watcher.stop()
     except (PySparkException, Py4JError) as err:
@@ -73,82 +72,82 @@ def watch(
 
 
 def stream_setup(manifest: Manifest, period_ns: int, late_after_ns: int) -> StreamSetup:
-    """Periods are those of the wall clock; a run has one host's clock so far."""
+    """Periods follow the wall clock; so far a run uses the clock of one host."""
     offset_ns = manifest.clocks[0].realtime_offset_ns if manifest.clocks else 0
     last_ns = max((phase.end_ns for phase in manifest.phases), default=None)
     if not has_ended(manifest):
-        since_ns = time.time_ns() - BACK_NS
+        since_ns = time.time_ns() - LOOKBACK_NS
     else:
-        since_ns = 0 if last_ns is None else last_ns + offset_ns - BACK_NS
-    # A clock that is the wall clock already, as that of an import, may begin anywhere.
+        since_ns = 0 if last_ns is None else last_ns + offset_ns - LOOKBACK_NS
+    # An import may use the wall clock itself, starting anywhere: never go below zero.
     return StreamSetup(period_ns, late_after_ns, offset_ns, max(since_ns, 0))
 
 
 class LiveWatcher:
-    """One streaming query and what it has said so far."""
+    """One streaming query and its results so far."""
 
     def __init__(
         self,
-        private: Path,
+        private_dir: Path,
         run_dir: Path,
         spark: SparkSession,
-        terms: StreamSetup,
+        setup: StreamSetup,
         manifest: Manifest,
         trigger_s: float,
     ) -> None:
         self._run = manifest.run
         self._batches: dict[int, pa.Table] = {}
         self._watermark_ns = 0
-        self.periods = Periods(terms.period_ns)
-        link = private / "run"  # a name without surprises: Spark takes some characters for patterns
+        self.periods = Periods(setup.period_ns)
+        link = private_dir / "run"  # a plain name: Spark interprets some characters as patterns
         link.symlink_to(run_dir.resolve())
         self.query: StreamingQuery = (
-            growing_counts(spark, link, connections_of(manifest), terms)
+            growing_counts(spark, link, connections_of(manifest), setup)
             .writeStream.outputMode("update")
-            .foreachBatch(self._take)
-            .option("checkpointLocation", str(private / "progress"))
+            .foreachBatch(self._collect_batch)
+            .option("checkpointLocation", str(private_dir / "progress"))
             .trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
             .start()
         )
 
-    def _take(self, counts: DataFrame, batch: int) -> None:
-        """In Spark's thread. What the batch has read is told only when it is over."""
+    def _collect_batch(self, counts: DataFrame, batch: int) -> None:
+        """Runs in Spark's thread. Spark reports what the batch has read only after the batch."""
         self._batches[batch] = counts.toArrow()
 
     def catch_up(self) -> None:
-        """Until everything that is there now was read."""
+        """Wait until everything recorded so far has been read."""
         self.query.processAllAvailable()
 
-    def glances(self, *, ended: bool = False) -> list[Snapshot]:
-        """What changed since the last time, batch by batch. With the end everything is closed."""
+    def snapshots(self, *, ended: bool = False) -> list[Snapshot]:
+        """Changes since the last call, one snapshot per batch. At the end all periods are closed."""
         if (failure := self.query.exception()) is not None:
             raise failure
-        # While nothing comes, Spark reports under the number of the batch that is still to come.
-        over = (progress for progress in self.query.recentProgress if "addBatch" in progress.durationMs)
-        told = [self._glance(progress) for progress in over if progress.batchId in self._batches]
+        # While there is no data, Spark reports progress under the number of the next batch.
+        finished = (progress for progress in self.query.recentProgress if "addBatch" in progress.durationMs)
+        snapshots = [self._snapshot(progress) for progress in finished if progress.batchId in self._batches]
         if ended:
-            periods = self.periods.described((), _FOR_EVER_NS)
-            told.append(Snapshot(self._run, periods, self.periods.account(), self._watermark_ns, ended=True))
-        return told
+            periods = self.periods.emit((), _FOREVER_NS)
+            snapshots.append(Snapshot(self._run, periods, self.periods.totals(), self._watermark_ns, ended=True))
+        return snapshots
 
-    def _glance(self, progress: Any) -> Snapshot:
+    def _snapshot(self, progress: Any) -> Snapshot:
         batch = progress.batchId
-        changed = self.periods.take(batch, self._batches.pop(batch), _seen(progress))
-        # Spark's own word: from the next batch on, what comes for periods before it is left out.
+        changed = self.periods.add_batch(batch, self._batches.pop(batch), _batch_input(progress))
+        # As reported by Spark: from the next batch on it drops messages for periods before the watermark.
         self._watermark_ns = _ns(progress.eventTime["watermark"])
-        periods = self.periods.described(changed, self._watermark_ns)
-        return Snapshot(self._run, periods, self.periods.account(), self._watermark_ns)
+        periods = self.periods.emit(changed, self._watermark_ns)
+        return Snapshot(self._run, periods, self.periods.totals(), self._watermark_ns)
 
     def stop(self) -> None:
-        with suppress(PySparkException, Py4JError):  # it may have ended by itself
+        with suppress(PySparkException, Py4JError):  # the query may already have ended
             self.query.stop()
 
 
-def _seen(progress: Any) -> Seen:
+def _batch_input(progress: Any) -> BatchInput:
     row = progress.observedMetrics.get(SEEN)
-    if row is None:  # a batch without data, for the sake of the watermark alone
-        return Seen(0, frozenset())
-    return Seen(row[MESSAGES] or 0, frozenset((pair[PART], pair[PERIOD]) for pair in row[PARTS]))
+    if row is None:  # a batch without data, which only advances the watermark
+        return BatchInput(0, frozenset())
+    return BatchInput(row[MESSAGES] or 0, frozenset((pair[PART], pair[PERIOD]) for pair in row[PARTS]))
 
 
 def _ns(moment: str) -> int:

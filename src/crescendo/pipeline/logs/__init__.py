@@ -1,1 +1,1 @@
-"""The log analyzer: actions of performance logs, window by window, as numbers and as pictures."""
+"""The log analyzer: statistics and plots of the actions in performance logs, per window of time."""

@@ -1,7 +1,7 @@
 """How does a drawing become Encapsulated PostScript?
 
-Plain PostScript with one of the fonts that every printer has, so a file of text is all it takes. The same drawing
-gives the same bytes: no date is written into it.
+Plain PostScript text with a standard font that every printer has. The same drawing gives the same bytes: the file
+contains no date.
 """
 
 from crescendo.pipeline.logs.figure import BLACK, HEIGHT, WIDTH, Colour, Drawing, Label, Stroke
@@ -26,18 +26,18 @@ def as_eps(drawing: Drawing) -> bytes:
 
 
 def _stroke(stroke: Stroke) -> str:
-    first, *others = stroke.places
+    first, *others = stroke.positions
     path = f"newpath {first[0]:.2f} {first[1]:.2f} moveto"
-    # A line to where it begins, with round ends, is a dot.
+    # A line of zero length with round caps is a dot.
     for x, y in others or [first]:
         path += f" {x:.2f} {y:.2f} lineto"
     return f"{_colour(stroke.colour)} {stroke.width:g} setlinewidth {path} stroke"
 
 
 def _label(label: Label) -> str:
-    turn = "90 rotate " if label.upright else ""
-    place = f"{label.x:.2f} {label.y:.2f} translate {turn}0 0 moveto"
-    return f"gsave {_colour(BLACK)} {place} ({_escaped(label.text)}) {label.anchor} grestore"
+    rotation = "90 rotate " if label.upright else ""
+    position = f"{label.x:.2f} {label.y:.2f} translate {rotation}0 0 moveto"
+    return f"gsave {_colour(BLACK)} {position} ({_escaped(label.text)}) {label.anchor} grestore"
 
 
 def _colour(colour: Colour) -> str:

@@ -1,8 +1,8 @@
-"""What is to be drawn: which lines, dots and words, and where?
+"""How are windows laid out as a plot?
 
-Windows become one line a type, with bars where they were asked for, between two axes with round numbers. The result
-is a list of strokes and labels on a sheet of fixed size; `eps` and `png` put them on paper. A window without samples
-interrupts its line. A last window that the logs cover only in part has no rate worth drawing, so throughput omits it.
+Each type becomes one line with error bars, between two axes with round numbers. The result is a list of strokes and
+labels on a canvas of fixed size; `eps` and `png` render it. A window without samples interrupts its line. A last window
+that the logs cover only in part has no meaningful rate, so throughput omits it.
 """
 
 import math
@@ -19,45 +19,45 @@ Show = Literal["response", "throughput"]
 Centre = Literal["median", "mean"]
 Bars = Literal["percentile", "stddev"]
 Colour = tuple[int, int, int]
-Place = tuple[float, float]
+Position = tuple[float, float]
 
 BLACK: Colour = (30, 30, 30)
 _GREY: Colour = (215, 215, 215)
-# Okabe and Ito: told apart by those who see fewer colours, too.
+# The Okabe-Ito palette, which colour-blind readers can distinguish.
 _COLOURS: tuple[Colour, ...] = (
     (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233),
 )  # fmt: skip
 _LEFT, _RIGHT, _BOTTOM, _UPPER = 90, 975, 70, 645
 _ROW = 18
-_ASIDE = 3
-"""Lines stand so far apart that their bars do not hide each other."""
+_OFFSET = 3
+"""Lines are shifted by this much, so that their bars do not hide each other."""
 _TICKS = 8
 _NS_PER_S, _MS_NS = 10**9, 10**6
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """A line through these places. One place alone is a dot."""
+    """A line through these positions. A single position is a dot."""
 
-    places: tuple[Place, ...]
+    positions: tuple[Position, ...]
     colour: Colour
     width: float
 
 
 @dataclass(frozen=True)
 class Label:
-    """Words; `x` and `y` are where their baseline begins, has its middle, or ends."""
+    """Text. `x` and `y` are the start, middle or end of its baseline."""
 
     x: float
     y: float
     text: str
     anchor: Literal["start", "middle", "end"] = "middle"
-    upright: bool = False  # turned, to be read from below
+    upright: bool = False  # rotated, reads from bottom to top
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """From the lower left corner, WIDTH by HEIGHT."""
+    """Strokes and labels on a canvas of WIDTH by HEIGHT, with the origin at the lower left."""
 
     strokes: tuple[Stroke, ...]
     labels: tuple[Label, ...]
@@ -73,7 +73,7 @@ class Point:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to places on the sheet."""
+    """Maps values to positions on the canvas."""
 
     first: float
     last: float
@@ -85,7 +85,7 @@ class _Scale:
 
 
 def draw(slots: Sequence[Slot], show: Show, centre: Centre, bars: Bars) -> Drawing:
-    """One line a type, in the order in which they come."""
+    """One line per type, in the order of their first window."""
     lines: dict[str, list[Point | None]] = {}
     origin_ns = min(slot.start_ns for slot in slots)
     for slot in slots:
@@ -95,13 +95,13 @@ def draw(slots: Sequence[Slot], show: Show, centre: Centre, bars: Bars) -> Drawi
     lowest = min(value for point in points for value in (point.y, point.low) if value is not None)
     highest = max(value for point in points for value in (point.y, point.high) if value is not None)
     y_ticks = ticks(min(lowest, 0.0), highest)
-    top = _UPPER - _ROW * len(lines)  # the names of the lines stand above the frame
+    top = _UPPER - _ROW * len(lines)  # the legend is above the frame
     x, y = _Scale(x_ticks[0], x_ticks[-1], _LEFT, _RIGHT), _Scale(y_ticks[0], y_ticks[-1], _BOTTOM, top)
     strokes, labels = _frame(x_ticks, y_ticks, x, y)
-    labels += _words(show, centre, bars)
+    labels += _titles(show, centre, bars)
     for number, (name, line) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        strokes += _line(line, x, y, colour, aside=_ASIDE * (number - (len(lines) - 1) / 2))
+        strokes += _line(line, x, y, colour, offset=_OFFSET * (number - (len(lines) - 1) / 2))
         row = _UPPER - _ROW * number
         strokes.append(Stroke(((_RIGHT - 28, row - 1), (_RIGHT, row - 1)), colour, 2))
         labels.append(Label(_RIGHT - 36, row - 6, name, "end"))
@@ -109,22 +109,22 @@ def draw(slots: Sequence[Slot], show: Show, centre: Centre, bars: Bars) -> Drawi
 
 
 def _checked(lines: dict[str, list[Point | None]]) -> list[Point]:
-    """All points, if they fit into a picture."""
+    """All points. Refuses more than a plot can show."""
     points = [point for line in lines.values() for point in line if point is not None]
     if len(lines) > MAX_TYPES:
-        raise ConfigError(f"--type: {len(lines)} lines are too many for a picture; draw at most {MAX_TYPES} at a time")
+        raise ConfigError(f"--type: {len(lines)} lines are too many for a plot; draw at most {MAX_TYPES} at a time")
     if len(points) > MAX_POINTS:
         raise ConfigError(
-            f"--window: {len(points):,} points are too many for a picture; choose a longer window, "
+            f"--window: {len(points):,} points are too many for a plot; choose a longer window, "
             f"so that there are at most {MAX_POINTS:,}"
         )
     if not points:
-        raise ConfigError("--window: not one whole window lies in the logs, so there is no rate; choose a shorter one")
+        raise ConfigError("--window: the logs are shorter than one window, so there is no rate; choose a shorter one")
     return points
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers at equal distances that enclose both."""
+    """Evenly spaced round numbers that enclose both values."""
     spread = (high - low) or 1.0
     power = 10.0 ** math.floor(math.log10(spread / _TICKS))
     step = next(factor * power for factor in (1, 2, 5, 10) if spread / (factor * power) <= _TICKS)
@@ -151,7 +151,7 @@ def _response(seconds: float, sample: Sample, centre: Centre, bars: Bars) -> Poi
     return Point(seconds, middle_ns / _MS_NS, low_ns / _MS_NS, high_ns / _MS_NS)
 
 
-def _words(show: Show, centre: Centre, bars: Bars) -> list[Label]:
+def _titles(show: Show, centre: Centre, bars: Bars) -> list[Label]:
     spread = f"bars from {LOW_BAR} % to {HIGH_BAR} %" if bars == "percentile" else "bars of one standard deviation"
     title = "Throughput" if show == "throughput" else f"Response time: {centre}, {spread}"
     unit = "actions per second" if show == "throughput" else "milliseconds"
@@ -174,20 +174,20 @@ def _frame(x_ticks: list[float], y_ticks: list[float], x: _Scale, y: _Scale) -> 
     return strokes, labels
 
 
-def _line(line: list[Point | None], x: _Scale, y: _Scale, colour: Colour, aside: float) -> list[Stroke]:
+def _line(line: list[Point | None], x: _Scale, y: _Scale, colour: Colour, offset: float) -> list[Stroke]:
     bars, dots = [], []
-    pieces: list[list[Place]] = [[]]
+    segments: list[list[Position]] = [[]]
     for point in line:
         if point is None:
-            pieces.append([])
+            segments.append([])
             continue
-        place = x(point.x) + aside, y(point.y)
-        pieces[-1].append(place)
-        dots.append(Stroke((place,), colour, 6))
+        position = x(point.x) + offset, y(point.y)
+        segments[-1].append(position)
+        dots.append(Stroke((position,), colour, 6))
         if point.low is not None and point.high is not None:
-            bars += [Stroke(places, colour, 1) for places in _bar(place[0], y(point.low), y(point.high))]
-    return bars + [Stroke(tuple(piece), colour, 2) for piece in pieces if piece] + dots
+            bars += [Stroke(positions, colour, 1) for positions in _bar(position[0], y(point.low), y(point.high))]
+    return bars + [Stroke(tuple(segment), colour, 2) for segment in segments if segment] + dots
 
 
-def _bar(x: float, low: float, high: float) -> list[tuple[Place, ...]]:
+def _bar(x: float, low: float, high: float) -> list[tuple[Position, ...]]:
     return [((x, low), (x, high)), ((x - 4, low), (x + 4, low)), ((x - 4, high), (x + 4, high))]

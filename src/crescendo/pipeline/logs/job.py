@@ -1,7 +1,7 @@
-"""What do these logs say about these types of actions?
+"""How long did actions of these types take, according to the logs?
 
-Checks the question against what the logs hold, so that a wrong name or a window that does not fit is said in one
-sentence, and asks Spark. Spans and rejected lines come in as frames: reading files is for the importers.
+Validates the query against the content of the logs, so that a wrong name or an unsuitable window gives a one-line
+error, and runs it in Spark. Takes spans and rejected lines as data frames: the importers read the files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,41 +16,41 @@ from pyspark.sql import functions as F
 
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.pipeline.columns import ACTION, COUNT
-from crescendo.pipeline.logs.windows import Slot, extent_of, windows
+from crescendo.pipeline.logs.windows import Slot, time_range_of, windows
 
-_NAMED = 12
-_TOLD = 5
+_ACTIONS_SHOWN = 12
+_LINES_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class LogQuery:
-    """What a person wants to know."""
+    """Which statistics to compute."""
 
-    types: tuple[str, ...]  # beginnings of names of actions
-    window_ns: int | None  # None: all the time in one
-    trim_ns: int = 0  # to leave out at either end
+    types: tuple[str, ...]  # prefixes of action names
+    window_ns: int | None  # None: one window for the whole time
+    trim_ns: int = 0  # cut off at either end
 
 
 @dataclass(frozen=True)
 class UnreadableLines:
-    """Lines that could not be read; of the first ones their source, line and reason."""
+    """Lines that could not be read: their number, and source, line and reason of the first ones."""
 
     count: int
     first: tuple[tuple[int, int, str], ...]
 
 
-def answer(spans: DataFrame, question: LogQuery) -> list[Slot]:
+def run_query(spans: DataFrame, query: LogQuery) -> list[Slot]:
     """The windows of each type, in the order of the types."""
-    extent = extent_of(spans)
-    if extent is None:
-        raise ConfigError("the logs hold no action at all; give a directory with lines of duration;time;action;context")
-    inner = extent.trimmed(question.trim_ns)
-    slots = windows(spans, question.types, inner, question.window_ns or inner.end_ns - inner.start_ns + 1)
+    time_range = time_range_of(spans)
+    if time_range is None:
+        raise ConfigError("the logs contain no actions; give a directory with lines of duration;time;action;context")
+    inner = time_range.trimmed(query.trim_ns)
+    slots = windows(spans, query.types, inner, query.window_ns or inner.end_ns - inner.start_ns + 1)
     seen = {slot.type for slot in slots if slot.sample is not None}
-    if missing := [name for name in question.types if name not in seen]:
-        held = ", ".join(name for name, _ in actions(spans, _NAMED))
-        left = " in what --trim leaves" if question.trim_ns else ""
-        raise ConfigError(f"--type {missing[0]!r}: no action{left} begins like this; the most frequent are {held}")
+    if missing := [name for name in query.types if name not in seen]:
+        known = ", ".join(name for name, _ in actions(spans, _ACTIONS_SHOWN))
+        trimmed = " after --trim" if query.trim_ns else ""
+        raise ConfigError(f"--type {missing[0]!r}: no action{trimmed} starts like this; the most frequent are {known}")
     return slots
 
 
@@ -60,19 +60,19 @@ def actions(spans: DataFrame, limit: int) -> list[tuple[str, int]]:
     return [(row[ACTION], row[COUNT]) for row in counted.collect()]
 
 
-def unread(rejects: Sequence[DataFrame], source: str, line: str, reason: str) -> UnreadableLines:
-    """How many lines were set aside, and the first of them. The names are those of the columns."""
+def unreadable_lines(rejects: Sequence[DataFrame], source: str, line: str, reason: str) -> UnreadableLines:
+    """The number of rejected lines, and the first of them. `source`, `line` and `reason` are column names."""
     if not rejects:
         return UnreadableLines(0, ())
     rows = reduce(DataFrame.unionByName, rejects)
-    first = rows.orderBy(source, line).select(source, line, reason).limit(_TOLD).collect()
+    first = rows.orderBy(source, line).select(source, line, reason).limit(_LINES_SHOWN).collect()
     return UnreadableLines(rows.count(), tuple((row[source], row[line], row[reason]) for row in first))
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """A failure of Spark as one sentence."""
+def spark_errors(task: str) -> Iterator[None]:
+    """Turn a Spark failure into a one-line error."""
     try:
         yield
     except (PySparkException, Py4JError) as err:
-        raise LostError(f"{what} did not finish: {str(err).splitlines()[0]}") from err
+        raise LostError(f"{task} did not finish: {str(err).splitlines()[0]}") from err

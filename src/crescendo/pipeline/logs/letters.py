@@ -1,12 +1,11 @@
-"""What do letters look like when they are made of strokes?
+"""Which strokes make up each letter?
 
-A grid of five columns; row 0 is the lowest of a descender, 2 the baseline, 6 the height of small letters, 8 that of
-capitals. A stroke is the pairs of column and row that it goes through; a single pair is a dot. What has no entry is a
-box, as it would be in a font.
+A stroke font on a grid of five columns. Row 0 is the bottom of a descender, 2 the baseline, 6 the height of lower-case
+letters, 8 that of capitals. A stroke is a list of column and row pairs. A character without an entry is drawn as a box.
 """
 
 ADVANCE = 6
-"""From one letter to the next."""
+"""Grid units from one letter to the next."""
 
 _BASELINE = 2
 _BOX = "0208484202"
@@ -36,7 +35,7 @@ _STROKES = {
 
 
 def letter(character: str) -> list[list[tuple[int, int]]]:
-    """The strokes of one letter, from its baseline."""
+    """The strokes of one letter, relative to its baseline."""
     return [
         [(int(stroke[at]), int(stroke[at + 1]) - _BASELINE) for at in range(0, len(stroke), 2)]
         for stroke in _STROKES.get(character, _BOX).split()

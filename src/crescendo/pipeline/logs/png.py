@@ -1,7 +1,7 @@
 """How does a drawing become a PNG?
 
-Everything is strokes with round ends, letters too. A pixel takes as much of a stroke's colour as it is covered by it,
-measured by its distance from the stroke, so edges are smooth. Written with the standard library; no font is needed.
+Everything is drawn as strokes with round caps, including letters. Edges are anti-aliased by the distance of a pixel
+from the stroke. Uses NumPy and the standard library; needs no font.
 """
 
 import struct
@@ -12,11 +12,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.pipeline.logs.figure import BLACK, HEIGHT, WIDTH, Drawing, Label, Place, Stroke
+from crescendo.pipeline.logs.figure import BLACK, HEIGHT, WIDTH, Drawing, Label, Position, Stroke
 from crescendo.pipeline.logs.letters import ADVANCE, letter
 
 _UNIT = 1.7
-"""Pixels for one step of the grid that letters are drawn on."""
+"""Pixels per grid unit of a letter."""
 _PEN = 1.4
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _TRUECOLOUR = 2
@@ -29,20 +29,20 @@ def as_png(drawing: Drawing) -> bytes:
     for stroke in drawing.strokes:
         _paint(pixels, stroke)
     for label in drawing.labels:
-        for places in _written(label):
-            _paint(pixels, Stroke(places, BLACK, _PEN))
-    return _file(np.rint(pixels).astype(np.uint8))
+        for positions in _text_strokes(label):
+            _paint(pixels, Stroke(positions, BLACK, _PEN))
+    return _encoded(np.rint(pixels).astype(np.uint8))
 
 
 def _paint(pixels: Pixels, stroke: Stroke) -> None:
-    places = stroke.places if len(stroke.places) > 1 else stroke.places * 2
-    for start, end in pairwise(places):
+    positions = stroke.positions if len(stroke.positions) > 1 else stroke.positions * 2
+    for start, end in pairwise(positions):
         _paint_segment(pixels, start, end, stroke)
 
 
-def _paint_segment(pixels: Pixels, start: Place, end: Place, stroke: Stroke) -> None:
+def _paint_segment(pixels: Pixels, start: Position, end: Position, stroke: Stroke) -> None:
     reach = stroke.width / 2 + 1
-    # On the sheet y grows upwards, in the file downwards.
+    # y grows upwards on the canvas and downwards in the file.
     (x0, y0), (x1, y1) = ((x, HEIGHT - y) for x, y in (start, end))
     left, right = (int(np.clip(x, 0, WIDTH)) for x in (min(x0, x1) - reach, max(x0, x1) + reach + 1))
     top, bottom = (int(np.clip(y, 0, HEIGHT)) for y in (min(y0, y1) - reach, max(y0, y1) + reach + 1))
@@ -58,8 +58,8 @@ def _paint_segment(pixels: Pixels, start: Place, end: Place, stroke: Stroke) -> 
     part += cover * (np.array(stroke.colour, np.float32) - part)
 
 
-def _written(label: Label) -> Iterator[tuple[Place, ...]]:
-    """The strokes of the words, in their place."""
+def _text_strokes(label: Label) -> Iterator[tuple[Position, ...]]:
+    """The strokes of the text, at its position."""
     length = max(len(label.text) * ADVANCE - 2, 0) * _UNIT
     begin = {"start": 0.0, "middle": -length / 2, "end": -length}[label.anchor]
     for number, character in enumerate(label.text):
@@ -69,9 +69,9 @@ def _written(label: Label) -> Iterator[tuple[Place, ...]]:
             yield tuple((label.x + x, label.y + y) for x, y in turned)
 
 
-def _file(pixels: npt.NDArray[np.uint8]) -> bytes:
+def _encoded(pixels: npt.NDArray[np.uint8]) -> bytes:
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, _TRUECOLOUR, 0, 0, 0)
-    # Each line begins with the number of its filter: 0, none.
+    # Each row starts with its filter type: 0 for none.
     lines = np.pad(pixels.reshape(HEIGHT, WIDTH * 3), ((0, 0), (1, 0)))
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
     return _SIGNATURE + b"".join(_chunk(kind, content) for kind, content in chunks)

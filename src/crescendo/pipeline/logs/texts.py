@@ -1,8 +1,8 @@
-"""How are windows written as text?
+"""How are windows written as CSV and as text?
 
-CSV: the columns of the original analyzer in their order, then the type, the seconds that the window covers, and the
-rate. Text: one line a type. Durations are milliseconds, whatever unit the log had. A value that does not exist is an
-empty cell, not a zero. Computes nothing but units.
+CSV has the columns of the original analyzer in their order, then the type, the seconds that the window covers, and the
+rate. Text has one line per type. Durations are in milliseconds, whatever the unit of the log. A missing value is an
+empty cell, not a zero. Only converts units.
 """
 
 import csv
@@ -23,7 +23,7 @@ TITLES = [
 
 
 def as_csv(slots: Iterable[Slot]) -> str:
-    """One line a window, separated by semicolons."""
+    """One line per window, with semicolons between the columns."""
     text = io.StringIO()
     writer = csv.writer(text, delimiter=";", lineterminator="\n")
     writer.writerow(TITLES)
@@ -44,12 +44,12 @@ def as_csv(slots: Iterable[Slot]) -> str:
 
 
 def as_text(slots: Iterable[Slot]) -> str:
-    """One line a type, for slots that are as long as the logs."""
-    return "".join(f"{_sentence(slot)}\n" for slot in slots)
+    """One line per type, for windows that cover the whole time of the logs."""
+    return "".join(f"{_text_line(slot)}\n" for slot in slots)
 
 
 def moment(t_ns: int) -> str:
-    """UTC, on the 24-hour clock, to the millisecond."""
+    """The time in UTC with milliseconds."""
     ms = t_ns // _MS_NS
     return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"
 
@@ -70,7 +70,7 @@ def _cells(sample: Sample | None) -> list[str]:
     ]
 
 
-def _sentence(slot: Slot) -> str:
+def _text_line(slot: Slot) -> str:
     sample = slot.sample
     if sample is None:
         return f"Type: {slot.type}, Count: 0"
@@ -92,5 +92,5 @@ def _ms(value_ns: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """To the millionth, without zeros that say nothing."""
+    """Six decimals, without trailing zeros."""
     return f"{value:.6f}".rstrip("0").rstrip(".")

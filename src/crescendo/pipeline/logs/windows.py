@@ -1,8 +1,8 @@
 """How long did actions take, and how many were there, in each window of time?
 
-An action belongs to every type that its name begins with, and to the window in which it ended. Percentiles are exact:
-Spark counts how often each duration occurs and finds the two ranks that a percentile lies between, so nothing but one
-row for a type and window reaches the driver. The deviation is that of a sample (n - 1). Reads no files.
+An action belongs to every type that is a prefix of its name, and to the window in which it ended. Percentiles are
+exact: Spark counts how often each duration occurs and finds the two ranks next to a percentile, so only one row per
+type and window reaches the driver. The standard deviation is that of a sample (n - 1). Reads no files.
 """
 
 from collections.abc import Sequence
@@ -26,25 +26,25 @@ _TYPE, _WINDOW, _REACHED, _SAMPLES, _MEAN = "type", "window", "reached", "sample
 
 @dataclass(frozen=True)
 class TimeRange:
-    """From one moment to another, both within."""
+    """From one time to another, both inclusive."""
 
     start_ns: int
     end_ns: int
 
     def trimmed(self, trim_ns: int) -> "TimeRange":
-        """Without the time in which everything starts up, and without that in which it cools down."""
+        """Without the start-up at the beginning and the wind-down at the end."""
         inner = TimeRange(self.start_ns + trim_ns, self.end_ns - trim_ns)
         if inner.end_ns < inner.start_ns:
             length = Duration(self.end_ns - self.start_ns)
-            raise ConfigError(f"--trim {Duration(trim_ns)}: nothing is left; the logs cover {length}, cut less off")
+            raise ConfigError(f"--trim {Duration(trim_ns)}: nothing is left; the logs cover {length}, trim less")
         return inner
 
     def count(self, window_ns: int) -> int:
-        """How many windows it takes; the last one may be cut short."""
+        """The number of windows; the last one may be shorter."""
         windows = (self.end_ns - self.start_ns) // window_ns + 1
         if windows > MAX_WINDOWS:
             raise ConfigError(
-                f"--window {Duration(window_ns)}: the logs would make {windows:,} windows of it; "
+                f"--window {Duration(window_ns)}: the logs would have {windows:,} windows; "
                 f"choose a longer one, so that there are at most {MAX_WINDOWS:,}"
             )
         return windows
@@ -52,11 +52,11 @@ class TimeRange:
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of the durations in one window. Never empty."""
+    """Statistics of the durations in one window. Never empty."""
 
     count: int
     mean_ns: float
-    variance_ns2: float | None  # of one value alone there is none
+    variance_ns2: float | None  # None for a single value
     min_ns: int
     max_ns: int
     percentiles_ns: dict[float, float]
@@ -72,36 +72,37 @@ class Slot:
 
     type: str
     start_ns: int
-    length_ns: int  # of the last one: as far as the logs go
+    length_ns: int  # the last window ends with the logs
     whole: bool
-    sample: Sample | None  # None when nothing ended in it
+    sample: Sample | None  # None if no action ended in it
 
 
-def extent_of(spans: DataFrame) -> TimeRange | None:
-    """From the first action to the last one, whatever their types. None when there is none."""
+def time_range_of(spans: DataFrame) -> TimeRange | None:
+    """From the end of the first action to the end of the last one, whatever their types. None without actions."""
     (row,) = spans.agg(F.min(T_NS).alias("first"), F.max(T_NS).alias("last")).collect()
     return None if row["first"] is None else TimeRange(row["first"], row["last"])
 
 
-def windows(spans: DataFrame, types: Sequence[str], extent: TimeRange, window_ns: int) -> list[Slot]:
-    """All windows of all types, types in their order, then by time."""
-    count = extent.count(window_ns)
-    found = {(row[_TYPE], row[_WINDOW]): row for row in sampled(spans, types, extent, window_ns).collect()}
+def windows(spans: DataFrame, types: Sequence[str], time_range: TimeRange, window_ns: int) -> list[Slot]:
+    """All windows of all types, ordered by type, then by time."""
+    count = time_range.count(window_ns)
+    rows = window_statistics(spans, types, time_range, window_ns).collect()
+    found = {(row[_TYPE], row[_WINDOW]): row for row in rows}
     slots = []
     for number, name in enumerate(types):
         for index in range(count):
-            start_ns = extent.start_ns + index * window_ns
-            length_ns = min(window_ns, extent.end_ns - start_ns)
+            start_ns = time_range.start_ns + index * window_ns
+            length_ns = min(window_ns, time_range.end_ns - start_ns)
             row = found.get((number, index))
             slots.append(Slot(name, start_ns, length_ns, length_ns == window_ns, None if row is None else _sample(row)))
     return slots
 
 
-def sampled(spans: DataFrame, types: Sequence[str], extent: TimeRange, window_ns: int) -> DataFrame:
-    """One row for each type (by its position) and window that has any durations."""
+def window_statistics(spans: DataFrame, types: Sequence[str], time_range: TimeRange, window_ns: int) -> DataFrame:
+    """One row per type (its index) and window with any durations."""
     ended_ns = F.col(T_NS)
-    inside = (ended_ns >= F.lit(extent.start_ns).cast("long")) & (ended_ns <= F.lit(extent.end_ns).cast("long"))
-    window = F.call_function("div", ended_ns - F.lit(extent.start_ns).cast("long"), F.lit(window_ns).cast("long"))
+    inside = (ended_ns >= F.lit(time_range.start_ns).cast("long")) & (ended_ns <= F.lit(time_range.end_ns).cast("long"))
+    window = F.call_function("div", ended_ns - F.lit(time_range.start_ns).cast("long"), F.lit(window_ns).cast("long"))
     counts = (
         spans.where(inside)
         .select(F.explode(_types_of(F.col(ACTION), types)).alias(_TYPE), window.alias(_WINDOW), DURATION_NS)
@@ -109,27 +110,27 @@ def sampled(spans: DataFrame, types: Sequence[str], extent: TimeRange, window_ns
         .count()
     )
     group = Window.partitionBy(_TYPE, _WINDOW)
-    weighed = F.col(DURATION_NS).cast("double") * F.col(COUNT)
+    weighted = F.col(DURATION_NS).cast("double") * F.col(COUNT)
     ranked = counts.withColumns(
         {_SAMPLES: F.sum(COUNT).over(group), _REACHED: F.sum(COUNT).over(group.orderBy(DURATION_NS))}
-    ).withColumn(_MEAN, F.sum(weighed).over(group) / F.col(_SAMPLES))
-    # In two passes, because the difference of two large sums would lose what small deviations consist of.
+    ).withColumn(_MEAN, F.sum(weighted).over(group) / F.col(_SAMPLES))
+    # In two passes, because the difference of two large sums would lose the digits of a small deviation.
     squares = F.sum(F.pow(F.col(DURATION_NS) - F.col(_MEAN), F.lit(2)) * F.col(COUNT))
     return ranked.groupBy(_TYPE, _WINDOW, _SAMPLES, _MEAN).agg(
         squares.alias("squares"),
         F.min(DURATION_NS).alias("least"),
         F.max(DURATION_NS).alias("most"),
-        *(column for index, percent in enumerate(PERCENTILES) for column in _neighbours(index, percent)),
+        *(column for index, percent in enumerate(PERCENTILES) for column in _rank_neighbours(index, percent)),
     )
 
 
 def _types_of(action: Column, types: Sequence[str]) -> Column:
-    """The positions of all types that an action is of."""
+    """The indices of all types that an action belongs to."""
     return F.array_compact(F.array(*(F.when(action.startswith(name), F.lit(at)) for at, name in enumerate(types))))
 
 
-def _neighbours(index: int, percent: float) -> tuple[Column, Column]:
-    """The values at the two ranks that a percentile lies between."""
+def _rank_neighbours(index: int, percent: float) -> tuple[Column, Column]:
+    """The values at the two ranks next to a percentile."""
     share = Fraction(str(percent)) / 100
     rank = F.call_function("div", (F.col(_SAMPLES) + 1) * share.numerator, F.lit(share.denominator).cast("long"))
     return _value_at(rank).alias(f"low_{index}"), _value_at(rank + 1).alias(f"high_{index}")
@@ -148,12 +149,12 @@ def _sample(row: Row) -> Sample:
         variance_ns2=row["squares"] / (count - 1) if count > 1 else None,
         min_ns=row["least"],
         max_ns=row["most"],
-        percentiles_ns={percent: _between(row, index, percent) for index, percent in enumerate(PERCENTILES)},
+        percentiles_ns={percent: _interpolated(row, index, percent) for index, percent in enumerate(PERCENTILES)},
     )
 
 
-def _between(row: Row, index: int, percent: float) -> float:
-    """At p (n + 1) / 100 among the sorted values, as the analyzer of the original did it."""
+def _interpolated(row: Row, index: int, percent: float) -> float:
+    """The value at rank p (n + 1) / 100 of the sorted values, as in the original analyzer."""
     part = Fraction(str(percent)) / 100 * (row[_SAMPLES] + 1) % 1
     low, high = row[f"low_{index}"], row[f"high_{index}"]
     return float(low + part * (high - low))

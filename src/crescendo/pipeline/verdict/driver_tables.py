@@ -1,7 +1,7 @@
-"""What do the small tables hold?
+"""What do the tables hold that are built in the driver?
 
-Ledger and checks have as many rows as there are connections and checks; they are made in the driver and stand both in
-the summary and, for those who query, in tables. Columns and rows only.
+Ledger and checks have one row per connection or check. They are computed in the driver and written both to the summary
+and, for queries, to tables. Defines columns and rows only.
 """
 
 from collections.abc import Iterable

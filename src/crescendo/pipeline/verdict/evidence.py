@@ -1,7 +1,7 @@
 """What was measured, and what is it called in a check?
 
-Everything a verdict rests on, as one frozen value: the recording's own account of itself and the small results of the
-tables. Gives the value of any metric that a check may name. Judges nothing.
+Everything that a verdict is based on, as one frozen value: the recording's manifest and the small results of the
+tables. Returns the value of any metric that a check may name. Judges nothing.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ VIOLATIONS = "violations"
 
 @dataclass(frozen=True)
 class Evidence:
-    """Latencies are those of the measure phase, by kind; the ledger is of the whole run."""
+    """Latencies are those of the measure phase, by kind; the ledger covers the whole run."""
 
     manifest: Manifest
     experiment: Experiment
@@ -30,11 +30,11 @@ class Evidence:
     total: Ledger
     rate: Rate
     latency: dict[str, Latency]
-    aggregates: ImportedCounts | None = None  # what there is instead of messages, in an import that has none
+    aggregates: ImportedCounts | None = None  # used instead of messages, in an import without any
 
     @cached_property
     def checks(self) -> dict[str, Bound]:
-        """What is judged. An acknowledged message that was lost is always judged, unless a check allows for it."""
+        """The checks to judge. Lost acknowledged messages are always judged, unless a check allows for them."""
         checks = self.experiment.effective_checks
         if self.total.lost_acknowledged and not checks.keys() & {"lost", "lost_acknowledged"}:
             checks = {**checks, "lost_acknowledged": Bound.parse(0)}
@@ -47,12 +47,13 @@ class Evidence:
 
     @cached_property
     def violations(self) -> float | None:
-        """What clients found wrong with their own messages; None when none of them told."""
-        told = [peer.statistics for peer in self.manifest.peers if peer.role == CLIENT]
-        return sum(each[VIOLATIONS] for each in told) if told and all(VIOLATIONS in each for each in told) else None
+        """Violations that clients found among their own messages; None unless every client process reported them."""
+        reported = [peer.statistics for peer in self.manifest.peers if peer.role == CLIENT]
+        complete = reported and all(VIOLATIONS in each for each in reported)
+        return sum(each[VIOLATIONS] for each in reported) if complete else None
 
     def value_of(self, metric: str) -> float | None:
-        """The measured value in base units, or None when there is none to tell."""
+        """The measured value in base units, or None if there is none."""
         kind, statistic = latency_metric(metric)
         if kind:
             row = self.latency.get(kind)
@@ -70,7 +71,7 @@ class Evidence:
         return float(getattr(self.total, metric))
 
     def unmeasured(self, metric: str, bound: Bound) -> str:
-        """Why a metric cannot have a value in this run; empty when it can."""
+        """Why a metric cannot have a value in this run; empty if it can."""
         kind, _ = latency_metric(metric)
         if kind == RESPONSE and kind not in self.latency and self.unbounded:
             return "response needs a schedule, and the rate is unbounded; judge transfer instead"
@@ -78,11 +79,11 @@ class Evidence:
             return f"no {kind} latency was recorded in the measure phase"
         if self.aggregates is not None and not kind and (metric != RATE or not self.aggregates.has_rates):
             kept = " and ".join(self.aggregates.tables)
-            return f"the source kept no messages, only {kept}: {metric} does not follow from them"
+            return f"the source kept no messages, only {kept}: {metric} cannot be derived from them"
         if metric == RATE and not self.rate.duration_ns:
             return "no measure phase was recorded"
         if metric == RATE and self.unbounded and bound.endswith("of offered"):
-            return "nothing was offered to compare with: the rate is unbounded"
+            return "there is no offered rate to compare with: the rate is unbounded"
         return ""
 
 

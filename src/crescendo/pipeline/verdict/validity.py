@@ -1,7 +1,7 @@
-"""Which of the numbers may be believed?
+"""Which of the numbers can be trusted?
 
-Seven things must hold before a number means anything. Each is looked at by itself, says what it saw, and names the
-checks that lose their footing when it does not hold. Judges the evidence; the bounds are for `verdicts`.
+Seven conditions must hold before a number means anything. Each is tested separately, reports what it found, and names
+the checks that it undermines if it does not hold. Judges the evidence only; `verdicts` applies the bounds.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ _GONE = {"lost", "failed"}
 
 @dataclass(frozen=True)
 class ValidityFinding:
-    """One item of the list, and for each check it undermines the reasons."""
+    """One item of the validity list, and the reasons for each check that it undermines."""
 
     validity: Validity
     doubts: dict[str, list[str]] = field(default_factory=dict)
 
 
 def findings(evidence: Evidence) -> list[ValidityFinding]:
-    """The list, always in the same order."""
+    """The validity list, always in the same order."""
     return [
         _load_was_sent(evidence),
         _recording_complete(evidence),
@@ -51,18 +51,18 @@ def _load_was_sent(evidence: Evidence) -> ValidityFinding:
     if not total.sent:
         return _failed(name, ["nothing was sent"], evidence.checks)
     if not total.delivered:
-        # The checks stand: a system that delivers nothing may well fail them.
+        # The checks remain valid: a system that delivers nothing may well fail them.
         return _failed(name, [f"of {total.sent:,} messages sent, none was delivered"], ())
     return _held(name, f"{total.sent:,} sent, {total.delivered:,} delivered of {total.owed:,} owed")
 
 
 def _load_was_counted(name: str, evidence: Evidence, kept: ImportedCounts) -> ValidityFinding:
-    """Without messages it is as sent as the counts say; where there are not even counts, nobody can tell."""
+    """Without messages the counts decide; without counts the load is assumed to have been sent."""
     if not kept.has_rates:
         return _held(name, f"no messages were kept, only {' and '.join(kept.tables)}")
     if not kept.sent and not kept.received:
         return _failed(name, ["the counts are all zero"], evidence.checks)
-    return _held(name, f"no messages were kept; by the counts {kept.sent:,} were sent and {kept.received:,} received")
+    return _held(name, f"no messages were kept; the counts say {kept.sent:,} sent and {kept.received:,} received")
 
 
 def _recording_complete(evidence: Evidence) -> ValidityFinding:
@@ -77,22 +77,23 @@ def _every_part_intact(evidence: Evidence) -> ValidityFinding:
     name = "every part intact"
     faults = [f"{path} {fault}" for path, fault in sorted(evidence.damaged.items())]
     if evidence.unlisted:
-        faults.append(f"{evidence.unlisted:,} deliveries are of receivers that the manifest does not list")
+        faults.append(f"{evidence.unlisted:,} deliveries belong to receivers that the manifest does not list")
     return _failed(name, faults, evidence.checks) if faults else _held(name, "sizes, hashes and footers agree")
 
 
 def _every_peer_finished(evidence: Evidence) -> ValidityFinding:
     name = "every peer finished"
     load = [peer for peer in evidence.manifest.peers if peer.role != "inspector"]
-    gone = [_how_it_went(peer) for peer in load if peer.ended in _GONE]
+    gone = [_peer_ending(peer) for peer in load if peer.ended in _GONE]
     if gone:
         return _failed(name, gone, evidence.checks)
-    # No message passes through an inspector: without it we know less about the system, but not about the load.
-    blind = [_how_it_went(peer) for peer in evidence.manifest.peers if peer.role == "inspector" and peer.ended in _GONE]
-    return _held(name, "; ".join([f"{len(load)} of {len(load)}", *blind]))
+    # No message passes through an inspector: losing one hides facts about the system, but not about the load.
+    inspectors = [peer for peer in evidence.manifest.peers if peer.role == "inspector"]
+    lost_inspectors = [_peer_ending(peer) for peer in inspectors if peer.ended in _GONE]
+    return _held(name, "; ".join([f"{len(load)} of {len(load)}", *lost_inspectors]))
 
 
-def _how_it_went(peer: PeerRecord) -> str:
+def _peer_ending(peer: PeerRecord) -> str:
     how = "was lost" if peer.ended == "lost" else peer.ended
     return f"{peer.id} {how}" + (f": {peer.reason}" if peer.reason else "")
 
@@ -101,23 +102,23 @@ def _generator_kept_up(evidence: Evidence) -> ValidityFinding:
     senders = [peer for peer in evidence.manifest.peers if peer.role == "sender"]
     receivers = [peer for peer in evidence.manifest.peers if peer.role in {"receiver", CLIENT}]
     latencies = [metric for metric in evidence.checks if latency_metric(metric)[0]]
-    said: list[str] = []
-    borne: list[str] = []
+    failures: list[str] = []
+    tolerated: list[str] = []
     unknown: list[str] = []
     doubts: dict[str, list[str]] = {}
 
     def doubt(sentence: str, metrics: Iterable[str]) -> None:
-        said.append(sentence)
+        failures.append(sentence)
         for metric in metrics:
             doubts.setdefault(metric, []).append(sentence)
 
     def suspect(sentence: str, metrics: Iterable[str]) -> None:
-        """A doubt where the generator may have decided the outcome, a remark where the bound holds in spite of it."""
-        shaken = [metric for metric in metrics if not _holds_all_the_same(evidence, metric)]
-        if shaken:
-            doubt(sentence, shaken)
+        """A doubt if the generator may have decided the outcome, a remark if the bound holds anyway."""
+        undermined = [metric for metric in metrics if not _holds_despite_generator(evidence, metric)]
+        if undermined:
+            doubt(sentence, undermined)
         else:
-            borne.append(f"{sentence}, and the bound holds all the same")
+            tolerated.append(f"{sentence}, but the bound holds anyway")
 
     if evidence.unbounded:
         free = {peer: share for peer, share in _reported(senders, "blocked_share", unknown) if share < BLOCKED_SHARE}
@@ -133,22 +134,23 @@ def _generator_kept_up(evidence: Evidence) -> ValidityFinding:
         for metric in latencies:
             value = evidence.value_of(metric)
             if latency_metric(metric)[1] in PERCENTILES and value is not None and late_ns > LATENESS_SHARE * value:
-                said_of = f"sender lateness p99 {format_ns(late_ns)} is over {LATENESS_SHARE:.0%} of {metric} "
-                suspect(said_of + format_ns(value), [metric])
+                sentence = f"sender lateness p99 {format_ns(late_ns)} is over {LATENESS_SHARE:.0%} of {metric} "
+                suspect(sentence + format_ns(value), [metric])
     busy = {peer: share for peer, share in _reported(receivers, "busy_share", unknown) if share > BUSY_SHARE}
     if busy:
         times = ", ".join(f"{peer} {share:.0%}" for peer, share in busy.items())
         suspect(f"receivers were busy over {BUSY_SHARE:.0%} of the time ({times})", [*latencies, RATE])
     unknowns = [f"unknown: {', '.join(unknown)}"] if unknown else []
-    detail = "; ".join(said + borne + unknowns) or "below every limit"
-    return ValidityFinding(Validity("generator kept up", not said, detail), doubts)
+    detail = "; ".join(failures + tolerated + unknowns) or "below every limit"
+    return ValidityFinding(Validity("generator kept up", not failures, detail), doubts)
 
 
-def _holds_all_the_same(evidence: Evidence, metric: str) -> bool:
-    """A slow generator only makes responses longer and rates lower: a bound that holds with it holds without it.
+def _holds_despite_generator(evidence: Evidence, metric: str) -> bool:
+    """Whether a bound holds although the generator was slow.
 
-    Not so for transfer and settle, which begin when a message really left: a late sender may have spared the system.
-    Nor for an unbounded rate, which claims to be the system's limit, whatever the bound says.
+    A slow generator only makes responses longer and rates lower, so a bound that holds with it holds without it. This
+    is not true of transfer and settle, which start when a message was actually sent: a late sender may have reduced the
+    load. Nor is it true of an unbounded rate, which claims to be the system's limit, whatever the bound says.
     """
     bound, value = evidence.checks.get(metric), evidence.value_of(metric)
     if bound is None or value is None:
@@ -167,7 +169,7 @@ def _clock_bound(evidence: Evidence) -> ValidityFinding:
         # Both ends of a settlement are read from the same clock.
         if kind and kind != SETTLE and value is not None and bound_ns > value:
             doubts[metric] = [f"the clocks may be {format_ns(bound_ns)} apart, more than {metric} {format_ns(value)}"]
-    detail = _told(doubts) or (format_ns(bound_ns) if bound_ns else "one clock")
+    detail = _joined(doubts) or (format_ns(bound_ns) if bound_ns else "one clock")
     return ValidityFinding(Validity("clock bound", not doubts, detail), doubts)
 
 
@@ -179,7 +181,7 @@ def _enough_samples(evidence: Evidence) -> ValidityFinding:
         if row is not None and statistic in PERCENTILES and row.percentiles_ns[statistic] is None:
             beyond = samples_beyond(row.count, PERCENTILES[statistic])
             doubts[metric] = [f"{metric} has {beyond} samples beyond it of {row.count:,}; {SAMPLES_BEYOND} are needed"]
-    detail = _told(doubts) or f"{SAMPLES_BEYOND} or more beyond every judged percentile"
+    detail = _joined(doubts) or f"{SAMPLES_BEYOND} or more beyond every judged percentile"
     return ValidityFinding(Validity("enough samples", not doubts, detail), doubts)
 
 
@@ -196,5 +198,5 @@ def _failed(name: str, reasons: list[str], undermined: Iterable[str]) -> Validit
     return ValidityFinding(Validity(name, False, "; ".join(reasons)), {metric: reasons for metric in undermined})
 
 
-def _told(doubts: dict[str, list[str]]) -> str:
+def _joined(doubts: dict[str, list[str]]) -> str:
     return "; ".join(reason for reasons in doubts.values() for reason in reasons)

@@ -1,7 +1,7 @@
-"""Pass, fail or invalid: what may be said about this run?
+"""Did this run pass, did it fail, or is it invalid?
 
-Brings each check's value, its bound and the doubts about its evidence together. The rule of three itself, and what
-is proven in spite of doubt, are in `model.verdict`.
+Combines each check's value, its bound and the doubts about its evidence. The rule for the three outcomes, and which
+failures are proven despite doubts, is in `model.verdict`.
 """
 
 from crescendo.model.verdict import Check, Verdict, judge, judge_check, stopped_check

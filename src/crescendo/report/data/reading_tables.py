@@ -1,7 +1,7 @@
-"""What did the inspectors leave for the report, small enough to draw?
+"""What did the inspectors read, small enough to draw?
 
-Reads the tables of readings: all summaries, and of the looks only the few lines that will be drawn, folded to at most
-`MAX_BINS` points, each the largest reading in its bin, so that a spike is never folded away. Judges nothing.
+Reads the tables of readings: all summaries, but only the few series that will be drawn, downsampled to at most
+`MAX_BINS` points. Each point is the largest reading in its bin, so that no spike disappears. Judges nothing.
 """
 
 import re
@@ -26,7 +26,7 @@ READINGS, SUMMARY, GAPS = "readings", "reading_summary", "reading_gaps"
 
 @dataclass(frozen=True)
 class ReadingSummary:
-    """One metric of one entity over the measure phase; None where nothing may be said."""
+    """One metric of one entity over the measure phase; None where there are too few samples."""
 
     source: str
     entity: str
@@ -43,7 +43,7 @@ class ReadingSummary:
 
 @dataclass(frozen=True)
 class InspectorGap:
-    """Seconds in which a source could not look; without an end when it never could again."""
+    """An interval in which an inspector got no readings; without an end if it never recovered."""
 
     source: str
     start_s: float
@@ -72,17 +72,18 @@ class ReadingTables:
         except (pa.ArrowException, OSError) as err:
             raise self._unreadable(err) from err
 
-    def lines(self, wanted: list[ReadingSummary]) -> list[ReadingSeries]:
-        """The readings behind some summaries; one whose metric has no column in the table is left out."""
+    def series(self, wanted: list[ReadingSummary]) -> list[ReadingSeries]:
+        """The readings behind some summaries. A metric without a column in the table is omitted."""
         try:
             dataset = self._dataset(READINGS)
             if dataset is None:
                 return []
-            return [line for summary in wanted if (line := self._line(dataset, summary)) is not None and line.t_s.size]
+            found = [self._series(dataset, summary) for summary in wanted]
+            return [series for series in found if series is not None and series.t_s.size]
         except (pa.ArrowException, OSError) as err:
             raise self._unreadable(err) from err
 
-    def _line(self, dataset: Any, summary: ReadingSummary) -> ReadingSeries | None:
+    def _series(self, dataset: Any, summary: ReadingSummary) -> ReadingSeries | None:
         column = _column(dataset.schema.names, summary.metric)
         if column is None:
             return None
@@ -90,7 +91,7 @@ class ReadingTables:
         table = dataset.to_table(columns=["t_ns", column], filter=mine & pc.is_finite(pc.field(column)))
         table = table.sort_by("t_ns")
         t_s = (table["t_ns"].to_numpy() - self._origin_ns) / 1e9
-        return ReadingSeries(summary, *_folded(t_s, table[column].to_numpy()))
+        return ReadingSeries(summary, *_downsampled(t_s, table[column].to_numpy()))
 
     def _gap(self, row: dict[str, Any]) -> InspectorGap:
         end_ns = row["end_ns"]
@@ -119,14 +120,14 @@ def _summary(row: dict[str, Any]) -> ReadingSummary:
 
 
 def _column(columns: list[str], metric: str) -> str | None:
-    """The column of a metric; one whose name was taken in other letters has a number behind it."""
+    """The column of a metric. It has a numeric suffix if another metric has the same name in different case."""
     if metric in columns:
         return metric
     numbered = re.compile(re.escape(metric) + r"_\d+")
     return next((column for column in columns if numbered.fullmatch(column)), None)
 
 
-def _folded(t_s: Floats, value: Floats) -> tuple[Floats, Floats]:
+def _downsampled(t_s: Floats, value: Floats) -> tuple[Floats, Floats]:
     if t_s.size <= MAX_BINS:
         return t_s, value
     edges = np.linspace(0, t_s.size, MAX_BINS + 1).astype(np.int64)[:-1]

@@ -1,7 +1,6 @@
-"""What do the small tables of a run hold, and what is a section of the page made of?
+"""What do the small tables of a run contain?
 
-Reads one table at a time, when it is asked for; one that is not there is an empty one. What the rows mean is known to
-the modules that make sections of them.
+Reads one table at a time, on request. A missing table is empty. The modules in `sections` know what the rows mean.
 """
 
 from pathlib import Path
@@ -17,14 +16,14 @@ Rows = list[dict[str, Any]]
 
 
 class SmallTables:
-    """The tables of one run that fit a page."""
+    """The tables of one run that are small enough to read whole."""
 
     def __init__(self, run_dir: Path, origin_ns: int) -> None:
         self._tables = run_dir / TABLES_DIR
         self._origin_ns = origin_ns
 
     def rows(self, name: str) -> Rows:
-        """Raises ConfigError when a table is there but cannot be read."""
+        """All rows of a table. Raises ConfigError if it exists but cannot be read."""
         files = [str(file) for file in sorted((self._tables / name).glob("*.parquet"))]
         if not files:
             return []
@@ -35,5 +34,5 @@ class SmallTables:
         return rows
 
     def second(self, t_ns: int) -> float:
-        """Seconds since the first phase began."""
+        """Seconds since the start of the first phase."""
         return (t_ns - self._origin_ns) / 1e9

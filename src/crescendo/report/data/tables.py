@@ -1,8 +1,8 @@
 """What did the pipeline count, small enough to draw?
 
-Reads the Parquet tables of a run and folds them while it reads: seconds become at most `MAX_BINS` bins and ranges a
-first page, so a soak of a day costs no more memory than a run of a minute. Counts are added and maxima kept; nothing
-is averaged, sampled or judged here. A table that is not there is an empty one.
+Reads the Parquet tables of a run and aggregates them on the way: seconds become at most `MAX_BINS` bins, and only the
+first ranges are kept, so a soak of a day needs no more memory than a run of a minute. Counts are added and maxima kept;
+nothing is averaged, sampled or judged. A missing table is empty.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ THROUGHPUT, HISTOGRAM, RANGES = "throughput", "latency_histogram", "ledger_range
 
 
 @dataclass(frozen=True)
-class RateSeries:
-    """The seconds of a run, cut into bins of equal length."""
+class TimeBins:
+    """The seconds of a run, divided into bins of equal length."""
 
     first_second: int
     bin_seconds: int
@@ -38,7 +38,7 @@ class RateSeries:
 
 @dataclass(frozen=True)
 class HistogramCounts:
-    """How many samples fell into each bucket of each bin. A bucket may appear in many bins, never twice in one."""
+    """The number of samples in each bucket of each bin. A bucket appears at most once per bin."""
 
     bin: Int64s
     bucket: Int64s
@@ -57,9 +57,9 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Tables:
-    """Everything the charts and the ledger's details are made of."""
+    """The data behind the charts and the ledger's ranges."""
 
-    timeline: RateSeries | None  # None: not one message
+    time_bins: TimeBins | None  # None without any message
     messages: dict[str, Int64s]  # role -> messages per bin
     over_time: dict[str, HistogramCounts]  # kind -> all phases, by bin
     measured: dict[str, HistogramCounts]  # kind -> the measure phase as one bin
@@ -67,7 +67,7 @@ class Tables:
 
 
 def read_tables(run_dir: Path) -> Tables:
-    """Read what is drawn. Raises ConfigError when a table is there but cannot be read."""
+    """Read what is drawn. Raises ConfigError if a table exists but cannot be read."""
     try:
         return _read(run_dir)
     except (pa.ArrowException, OSError) as err:
@@ -76,29 +76,29 @@ def read_tables(run_dir: Path) -> Tables:
 
 def _read(run_dir: Path) -> Tables:
     throughput, histogram = _dataset(run_dir, THROUGHPUT), _dataset(run_dir, HISTOGRAM)
-    timeline = _timeline([dataset for dataset in (throughput, histogram) if dataset is not None])
+    time_bins = _time_bins([dataset for dataset in (throughput, histogram) if dataset is not None])
     messages: dict[str, Int64s] = {}
     over_time: dict[str, HistogramCounts] = {}
     measured: dict[str, HistogramCounts] = {}
-    if timeline is not None and throughput is not None:
-        table = _folded(throughput, {"role": pc.field("role"), "bin": _bin(timeline)}, {"messages": "sum"})
-        messages = {role: _filled(rows, timeline.bins) for role, rows in _split(table, "role").items()}
-    if timeline is not None and histogram is not None:
-        keys = {"phase": pc.field("phase"), "kind": pc.field("kind"), "bin": _bin(timeline)}
-        table = _folded(histogram, keys | {"bucket": pc.field("bucket")}, {"count": "sum", "max_ns": "max"})
+    if time_bins is not None and throughput is not None:
+        table = _grouped(throughput, {"role": pc.field("role"), "bin": _bin(time_bins)}, {"messages": "sum"})
+        messages = {role: _filled(rows, time_bins.bins) for role, rows in _split(table, "role").items()}
+    if time_bins is not None and histogram is not None:
+        keys = {"phase": pc.field("phase"), "kind": pc.field("kind"), "bin": _bin(time_bins)}
+        table = _grouped(histogram, keys | {"bucket": pc.field("bucket")}, {"count": "sum", "max_ns": "max"})
         over_time = {kind: _counts(rows) for kind, rows in _split(table, "kind").items()}
         judged = table.filter(pc.field("phase") == "measure")
         measured = {kind: _counts(rows, one_bin=True) for kind, rows in _split(judged, "kind").items()}
-    return Tables(timeline, messages, over_time, measured, _ranges(_dataset(run_dir, RANGES)))
+    return Tables(time_bins, messages, over_time, measured, _ranges(_dataset(run_dir, RANGES)))
 
 
 def _dataset(run_dir: Path, name: str) -> Any:
-    # Spark leaves markers and checksums beside its parts; only the parts are data.
+    # Spark writes markers and checksums next to its parts; only the parts are data.
     files = sorted((run_dir / TABLES_DIR / name).glob("*.parquet"))
     return ds.dataset([str(file) for file in files], format="parquet") if files else None
 
 
-def _timeline(datasets: list[Any]) -> RateSeries | None:
+def _time_bins(datasets: list[Any]) -> TimeBins | None:
     seconds: list[int] = []
     for dataset in datasets:
         sums = [("second", "min", None, "first"), ("second", "max", None, "last")]
@@ -110,15 +110,15 @@ def _timeline(datasets: list[Any]) -> RateSeries | None:
     first = min(0, *seconds)
     span = max(seconds) - first + 1
     bin_seconds = -(-span // MAX_BINS)
-    return RateSeries(first, bin_seconds, -(-span // bin_seconds))
+    return TimeBins(first, bin_seconds, -(-span // bin_seconds))
 
 
-def _bin(timeline: RateSeries) -> Any:
-    return pc.divide(pc.field("second") - timeline.first_second, timeline.bin_seconds)
+def _bin(time_bins: TimeBins) -> Any:
+    return pc.divide(pc.field("second") - time_bins.first_second, time_bins.bin_seconds)
 
 
-def _folded(dataset: Any, keys: dict[str, Any], values: dict[str, str]) -> Any:
-    """Group while scanning, so that memory holds the groups and never the rows."""
+def _grouped(dataset: Any, keys: dict[str, Any], values: dict[str, str]) -> Any:
+    """Group while scanning, so that memory holds the groups, never the rows."""
     columns = keys | {name: pc.field(name) for name in values}
     sums = [(name, f"hash_{how}", None, name) for name, how in values.items()]
     group = _node("aggregate", acero.AggregateNodeOptions(sums, keys=list(keys)))
@@ -141,7 +141,7 @@ def _split(table: Any, column: str) -> dict[str, Any]:
 
 
 def _filled(table: Any, bins: int) -> Int64s:
-    # A bin without a row carried no message: a stall is a zero in the picture, not a line drawn across it.
+    # A bin without a row had no messages: a stall must show as zero, not as a line drawn across it.
     messages = np.zeros(bins, np.int64)
     messages[table["bin"].to_numpy()] = table["messages"].to_numpy()
     return messages

@@ -1,8 +1,8 @@
-"""Which readings answer the questions that people ask of every broker?
+"""Which readings are drawn as charts?
 
-How deep are the queues, how much memory, how many connections, how much is unsettled, how busy is the processor?
-Readings carry the names that each system's own management gives them; here is which of those names mean which. What
-is listed nowhere is not drawn, but stands in the table like everything else.
+Queue depth, memory, connections, unsettled messages and CPU are interesting for every broker. Readings have the names
+that each system's own management uses; this module maps those names to gauges. Other readings are not drawn, but they
+are in the table like all readings.
 """
 
 import re
@@ -15,7 +15,7 @@ _NO_BYTES = re.compile(r"count|percent|ratio|rate$|seconds|(^|[._/])messages?")
 
 @dataclass(frozen=True)
 class Gauge:
-    """One question. `metrics` names metrics, and the entities of which they mean that: one, or all below a folder."""
+    """One chart. `metrics` maps metric names to the entities they apply to: an entity, or all below a prefix."""
 
     id: str
     title: str
@@ -65,7 +65,7 @@ def gauge_of(entity: str, metric: str) -> Gauge | None:
 
 
 def unit_of(entity: str, metric: str) -> str:
-    """Bytes where the name says so; otherwise a plain number."""
+    """Bytes if the name says so; otherwise a plain number."""
     gauge = gauge_of(entity, metric)
     if gauge is not None:
         return gauge.unit

@@ -1,7 +1,7 @@
-"""Which numbers do the lines of a chart go through?
+"""Which points make up the lines of a chart?
 
-Pure arithmetic on counts. Percentiles come from merged counts and are withheld (NaN) where fewer than ten samples lie
-beyond them, exactly as in the tables; times are seconds here, because that is what the axes are labelled in.
+Pure arithmetic on counts. Percentiles come from merged counts and are withheld (NaN) if fewer than ten samples lie
+beyond them, exactly as in the tables. Times are in seconds, the unit of the axes.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crescendo.model.histogram import bucket_ceiling
 from crescendo.model.verdict import SAMPLES_BEYOND
-from crescendo.report.data.tables import HistogramCounts, RateSeries
+from crescendo.report.data.tables import HistogramCounts, TimeBins
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -19,12 +19,12 @@ Int64s = npt.NDArray[np.int64]
 NS_PER_S = 1e9
 SPECTRUM_POINTS = 240
 HISTOGRAM_BARS = 90
-_NARROWEST_BAR = 1.012  # three buckets: bars finer than the buckets would look like a comb
+_NARROWEST_BAR = 1.012  # three buckets: bars narrower than buckets would look like a comb
 
 
 @dataclass(frozen=True)
 class LatencyLines:
-    """Latency in each bin, NaN where nothing may be said."""
+    """Latency in each bin; NaN where it is withheld."""
 
     p50_s: Floats
     p99_s: Floats
@@ -49,39 +49,39 @@ class Density:
     below_scale: int  # samples at or below zero, which a logarithmic axis cannot show
 
 
-def middles(timeline: RateSeries) -> Floats:
+def bin_centres(time_bins: TimeBins) -> Floats:
     """The middle of each bin, in seconds from the start of the first phase."""
-    halves = np.arange(timeline.bins, dtype=np.float64) + 0.5
-    return timeline.first_second + halves * timeline.bin_seconds
+    halves = np.arange(time_bins.bins, dtype=np.float64) + 0.5
+    return time_bins.first_second + halves * time_bins.bin_seconds
 
 
-def rates(messages: Int64s, timeline: RateSeries) -> Floats:
-    return messages / timeline.bin_seconds
+def rates(messages: Int64s, time_bins: TimeBins) -> Floats:
+    return messages / time_bins.bin_seconds
 
 
-def latency_lines(counts: HistogramCounts, timeline: RateSeries) -> LatencyLines:
-    maximum = np.full(timeline.bins, np.nan)
+def latency_lines(counts: HistogramCounts, time_bins: TimeBins) -> LatencyLines:
+    maximum = np.full(time_bins.bins, np.nan)
     np.fmax.at(maximum, counts.bin, counts.max_ns / NS_PER_S)
-    return LatencyLines(_percentiles(counts, timeline.bins, 0.5), _percentiles(counts, timeline.bins, 0.99), maximum)
+    return LatencyLines(_percentiles(counts, time_bins.bins, 0.5), _percentiles(counts, time_bins.bins, 0.99), maximum)
 
 
 def spectrum(counts: HistogramCounts) -> Spectrum:
-    """Ends where fewer than ten samples are left; empty when there are not even twenty."""
+    """Ends where fewer than ten samples are left; empty with fewer than twenty samples."""
     total = int(counts.count.sum())
     if total < 2 * SAMPLES_BEYOND:
         nothing = np.zeros(0)
         return Spectrum(nothing, nothing, nothing)
     nines = np.linspace(0, np.log10(total / SAMPLES_BEYOND), SPECTRUM_POINTS)
     share = 1 - 10.0**-nines
-    # The last point is the last rank that may be told, whatever rounding made of it.
+    # The last point is the highest rank that is not withheld, despite rounding.
     rank = np.clip(np.ceil(share * total), 1, total - SAMPLES_BEYOND).astype(np.int64)
-    place = np.searchsorted(np.cumsum(counts.count), rank)
-    latency_ns = np.minimum(_ceilings(counts.bucket)[place], counts.max_ns.max())
+    index = np.searchsorted(np.cumsum(counts.count), rank)
+    latency_ns = np.minimum(_ceilings(counts.bucket)[index], counts.max_ns.max())
     return Spectrum(nines, share * 100, latency_ns / NS_PER_S)
 
 
 def densities(measured: dict[str, HistogramCounts]) -> dict[str, Density]:
-    """One outline a kind, all on the same edges: shares of bars of different width could not be compared."""
+    """One outline per kind, all with the same edges: shares of bars of different widths are not comparable."""
     ceilings_s = {kind: _ceilings(counts.bucket) / NS_PER_S for kind, counts in measured.items()}
     drawn = np.concatenate([np.zeros(0), *(values[values > 0] for values in ceilings_s.values())])
     if not drawn.size:
@@ -95,23 +95,23 @@ def densities(measured: dict[str, HistogramCounts]) -> dict[str, Density]:
 
 def _density(counts: HistogramCounts, ceilings_s: Floats, edges_s: Floats, step: float) -> Density:
     drawn = ceilings_s > 0
-    # The epsilon keeps a value that lies on an edge in the bar that begins there.
-    place = (np.log(ceilings_s[drawn] / edges_s[0]) / step + 1e-9).astype(np.int64)
-    shares = np.bincount(place, weights=counts.count[drawn], minlength=edges_s.size) / counts.count.sum()
+    # The epsilon keeps a value on an edge in the bar that starts there.
+    index = (np.log(ceilings_s[drawn] / edges_s[0]) / step + 1e-9).astype(np.int64)
+    shares = np.bincount(index, weights=counts.count[drawn], minlength=edges_s.size) / counts.count.sum()
     return Density(edges_s, shares, int(counts.count[~drawn].sum()))
 
 
 def _percentiles(counts: HistogramCounts, bins: int, share: float) -> Floats:
-    """One percentile of every bin at once: ranks are looked up in the running count over all bins."""
+    """One percentile of every bin at once, by looking up ranks in the cumulative count over all bins."""
     totals = np.bincount(counts.bin, weights=counts.count, minlength=bins).astype(np.int64)
     rank = np.maximum(np.ceil(share * totals), 1).astype(np.int64)
-    told = totals - rank >= SAMPLES_BEYOND
+    enough = totals - rank >= SAMPLES_BEYOND
     before = np.cumsum(totals) - totals
-    place = np.searchsorted(np.cumsum(counts.count), (before + rank)[told])
+    index = np.searchsorted(np.cumsum(counts.count), (before + rank)[enough])
     maximum = np.full(bins, np.iinfo(np.int64).min)
     np.maximum.at(maximum, counts.bin, counts.max_ns)
     values = np.full(bins, np.nan)
-    values[told] = np.minimum(_ceilings(counts.bucket)[place], maximum[told]) / NS_PER_S
+    values[enough] = np.minimum(_ceilings(counts.bucket)[index], maximum[enough]) / NS_PER_S
     return values
 
 

@@ -1,7 +1,7 @@
-"""Where and with what was this measured?
+"""In which environment was this measured?
 
 Host facts, versions, the system, connections, phases, clocks and files of a run as lists of name and text, from the
-manifest alone. The manifest is written without secrets, so nothing has to be hidden again here.
+manifest alone. The manifest contains no secrets, so nothing has to be redacted here.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _LONG = {"commands", "configuration"}
 
 @dataclass(frozen=True)
 class Environment:
-    """Everything that would have to be the same for the run to be repeated."""
+    """Everything that must be the same to repeat the run."""
 
     host: Facts
     versions: Facts
@@ -40,7 +40,7 @@ class Environment:
 
 
 def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
-    # Only a sealed manifest lists its parts; before that the journals know them.
+    # Only a sealed manifest lists its parts; until then the journals do.
     parts = manifest.files if manifest.state is State.SEALED else list(journalled_parts(run_dir))
     return Environment(
         host=_facts(manifest.host),
@@ -62,8 +62,8 @@ def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
 
 
 def _configuration(system: dict[str, Any]) -> Facts:
-    """What the system was started with: its commands and its files."""
-    commands = [(f"command of {name}", " ".join(words)) for name, words in system.get("commands", {}).items()]
+    """The commands and the configuration files with which the system was started."""
+    commands = [(f"command of {name}", " ".join(arguments)) for name, arguments in system.get("commands", {}).items()]
     return commands + list(system.get("configuration", {}).items())
 
 
@@ -84,7 +84,7 @@ def _phases(manifest: Manifest) -> Grid:
     for phase in manifest.phases:
         start_ns, length_ns = phase.start_ns - origin_ns, phase.end_ns - phase.start_ns
         rows.append([phase_name(phase.name), format_ns(start_ns) if start_ns else "0 s", format_ns(length_ns)])
-    return Grid(["Phase", "begins after", "lasts"], rows)
+    return Grid(["Phase", "starts at", "duration"], rows)
 
 
 def _clocks(manifest: Manifest) -> Grid:
@@ -106,8 +106,8 @@ def _files(parts: list[PartRecord]) -> Grid:
 
 def _recording_sentence(parts: list[PartRecord], sent: int) -> str:
     if not parts:
-        return "No finished file."
+        return "No complete files."
     size = sum(part.octets for part in parts)
     rows = sum(part.rows for part in parts)
     text = f"{formats.plural(len(parts), 'file')}, {formats.plural(rows, 'row')}, {formats.octets(size)}"
-    return f"{text}; {size / sent:.1f} bytes a message." if sent else f"{text}."
+    return f"{text}; {size / sent:.1f} bytes per message." if sent else f"{text}."

@@ -1,7 +1,7 @@
-"""On what does the verdict rest, line by line?
+"""Which evidence supports the verdict?
 
-Turns checks, latencies, the ledger and the peers' statistics into rows of text for the tables of the page. Every
-number shown is the pipeline's or the manifest's own; this module only finds words and an order for them.
+Turns checks, latencies, the ledger and the peers' statistics into rows of text for the tables of the page. Every number
+comes from the pipeline or the manifest; this module only formats and sorts.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ WITHHELD = "withheld"
 _PHASE_NAMES = {"warmup": "warm-up"}
 _STATISTICS_FIRST = ("lateness_p50_ns", "lateness_p99_ns", "blocked_share", "busy_share", "batch_share", "cpu_seconds")
 _POINTS_IN_TIME = {"t_ns", "last_sent_ns"}
-"""Clock readings among the statistics: as lengths of time they would mean nothing to a reader."""
+"""Statistics that are clock readings, not durations; they would mean nothing to a reader."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of text: `names` columns of words, then numbers; from column `alarms` on, anything but 0 is trouble."""
+    """A table of text: `names` text columns, then numbers. From column `alarms` on, any value but 0 is highlighted."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -44,7 +44,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class RangeList:
-    """Exact sequence ranges of one kind of trouble."""
+    """The exact sequence ranges of one kind of discrepancy."""
 
     kind: str
     total: int
@@ -71,17 +71,17 @@ def check_rows(checks: list[Check]) -> list[CheckRow]:
 
 
 def latency_grid(latency: list[Latency]) -> Grid:
-    """One row a phase and kind; a percentile that may not be told reads `withheld`."""
+    """One row per phase and kind; a percentile with too few samples reads `withheld`."""
     rows = []
     for row in latency:
-        told = [row.percentiles_ns.get(name) for name in PERCENTILES]
+        percentiles = [row.percentiles_ns.get(name) for name in PERCENTILES]
         rows.append(
             [
                 phase_name(row.phase),
                 row.kind,
                 formats.count(row.count),
                 formats.nanoseconds(row.min_ns),
-                *(WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in told),
+                *(WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in percentiles),
                 formats.nanoseconds(row.max_ns),
                 formats.nanoseconds(row.mean_ns),
                 formats.count(row.negative),
@@ -91,18 +91,18 @@ def latency_grid(latency: list[Latency]) -> Grid:
 
 
 def ledger_grid(ledger: list[Ledger], scope: str, names: dict[int, str]) -> Grid:
-    """The rows of one scope; `names` says which connection a sender's number stands for."""
+    """The rows of one scope. `names` maps the number of a sender to its peer."""
     title = {"total": "Scope", "subscription": "Subscription", "sender": "Sender"}[scope]
     rows = []
     for row in ledger:
         if row.scope != scope:
             continue
-        who = {"total": "all messages", "subscription": row.subscription or formats.NOTHING}.get(scope)
+        name = {"total": "all messages", "subscription": row.subscription or formats.NOTHING}.get(scope)
         numbers = [
             row.sent, row.owed, row.settled, row.delivered, row.lost_acknowledged, row.lost_unacknowledged,
             row.duplicated, row.reordered, row.corrupt, row.stray, row.unrecorded,
         ]  # fmt: skip
-        rows.append([who or sender_name(row.sender, names), *(formats.count(number) for number in numbers)])
+        rows.append([name or sender_name(row.sender, names), *(formats.count(number) for number in numbers)])
     columns = [
         title, "sent", "owed", "settled", "delivered", "lost acked", "lost unacked",
         "duplicated", "reordered", "corrupt", "stray", "unrecorded",
@@ -125,13 +125,14 @@ def _range_grid(found: Ranges, names: dict[int, str]) -> Grid:
     rows = []
     for row in found.rows:
         first, last = row["first_seq"], row["last_seq"]
-        span = str(first) if first == last else f"{first} – {last}"  # no thousands: people paste these into queries
+        # No thousands separators: readers paste these numbers into queries.
+        span = str(first) if first == last else f"{first} – {last}"
         rows.append([row["subscription"], sender_name(row["sender"], names), span, formats.count(last - first + 1)])
     return Grid(["Subscription", "Sender", "Sequence numbers", "Messages"], rows, names=2)
 
 
 def peer_grid(peers: list[PeerRecord]) -> Grid:
-    """What each process measured about itself. Statistics that nobody reported make no column."""
+    """What each process measured about itself. A statistic without any value gets no column."""
     reported = {key for peer in peers for key in peer.statistics} - _POINTS_IN_TIME
     keys = [key for key in _STATISTICS_FIRST if key in reported]
     keys += sorted(reported - set(keys))

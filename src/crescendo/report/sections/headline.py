@@ -1,7 +1,8 @@
-"""What does a reader who reads only the top of the page learn?
+"""What is at the top of the page?
 
-The verdict in one sentence and a handful of numbers. A run that lost acknowledged messages has no performance
-headline, and the numbers of an invalid run are called observations. Judges nothing: the verdict is the pipeline's.
+The verdict in one sentence and a handful of numbers. A run that lost acknowledged messages gets no performance
+headline, and the numbers of an invalid run are marked as observations. Judges nothing: the verdict comes from the
+pipeline.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from crescendo.record.summary import Latency, Summary
 from crescendo.report import formats
 
 ICONS = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INVALID: "?"}
-_NAMED = 3
-"""So many broken checks fit into one sentence."""
+_MAX_FAILED_NAMED = 3
+"""How many failed checks one sentence names."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def headline(summary: Summary) -> Headline:
     if lost:
         caution = (
             f"No performance headline: {formats.plural(lost, 'acknowledged message')} lost. "
-            "How fast a system loses what it has promised to keep is not a result."
+            "The speed of a system that loses acknowledged messages is not a result."
         )
     elif outcome is Outcome.INVALID:
         caution = "These numbers were observed, but the evidence does not support claiming them."
@@ -52,30 +53,30 @@ def headline(summary: Summary) -> Headline:
     return Headline(
         outcome=str(outcome),
         icon=ICONS[outcome],
-        sentence=why(summary),
+        sentence=verdict_sentence(summary),
         caution=caution,
         tiles=[*performance, _integrity_tile(summary), _clock_tile(summary), _generator_tile(summary)],
     )
 
 
-def why(summary: Summary) -> str:
+def verdict_sentence(summary: Summary) -> str:
     """One sentence for the whole verdict."""
     verdict = summary.verdict
     failed = [check for check in verdict.checks if check.outcome is Outcome.FAIL]
     if verdict.outcome is Outcome.FAIL:
-        named = "; ".join(_broken(check) for check in failed[:_NAMED])
-        more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+        named = "; ".join(_failed_check(check) for check in failed[:_MAX_FAILED_NAMED])
+        more = f"; and {len(failed) - _MAX_FAILED_NAMED} more" if len(failed) > _MAX_FAILED_NAMED else ""
         return f"{len(failed)} of {formats.plural(len(verdict.checks), 'check')} failed: {named}{more}."
     if verdict.outcome is Outcome.INVALID:
         doubts = [*verdict.reasons, *(reason for check in verdict.checks for reason in check.reasons)]
         doubts = list(dict.fromkeys(doubts)) or ["there is nothing to judge"]
         more = f", and {formats.plural(len(doubts) - 1, 'more doubt')}" if len(doubts) > 1 else ""
-        return f"We cannot say: {doubts[0].rstrip('.')}{more}."
+        return f"Inconclusive: {doubts[0].rstrip('.')}{more}."
     every = "The only check" if len(verdict.checks) == 1 else f"All {len(verdict.checks)} checks"
     return f"{every} passed on sound evidence."
 
 
-def _broken(check: Check) -> str:
+def _failed_check(check: Check) -> str:
     name, value = check.metric.replace("_", " "), formats.metric_value(check.metric, check.value)
     return f"{name} was {value} (bound {formats.bound(check.bound)})"
 
@@ -95,7 +96,7 @@ def _rate_tile(summary: Summary) -> HeadlineTile:
 
 
 def judged_latency(summary: Summary) -> Latency | None:
-    """Response where there are intended times, otherwise transfer; None when nothing arrived."""
+    """Response if there are intended times, otherwise transfer; None if nothing arrived."""
     return summary.latency_of("response") or summary.latency_of("transfer")
 
 

@@ -1,8 +1,8 @@
-"""What went on inside the system while it was loaded?
+"""What happened inside the system under load?
 
-One chart for each question that the readings answer, all over the same seconds as rate and latency, with the times
-shown at which nobody could look; and a table of all metrics, those that moved first. Names the trend of a metric, and
-leaves it to the reader whether that is a leak.
+One chart per gauge, all over the same seconds as rate and latency, with the intervals without readings tinted, and a
+table of all metrics, those that changed most first. Names the trend of a metric; whether it is a leak is up to the
+reader.
 """
 
 import math
@@ -17,17 +17,17 @@ from crescendo.report import formats
 from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingSummary, ReadingTables
 from crescendo.report.data.tables import Tables
 from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
-from crescendo.report.plots.time_axis import Chart, band, extent_of, line, over_time, plot_name, spans_of
+from crescendo.report.plots.time_axis import Chart, band, line, phase_spans, plot_name, time_extent, time_layout
 from crescendo.report.sections.evidence import Grid
 
 LINES_DRAWN = 6
 ROWS_SHOWN = 30
 ALIKE_SHOWN = 4
-"""So many entities of one metric stand in front; a hundred queues that do the same are one piece of news."""
+"""At most this many entities of one metric come first; a hundred similar queues are one fact."""
 GAPS_LISTED = 5
 _TONES = ("blue", "orange", "green", "purple", "muted", "blue")
 _DASHES = ("solid", "7px,4px", "2px,2px", "solid", "7px,4px", "2px,3px")
-_CLEAR_R2 = 0.8  # a straight line explains most of what happened
+_CLEAR_R2 = 0.8  # a straight line explains most of the variation
 _CLEAR_CHANGE = 0.05  # of the mean, over the measure phase
 _HOVERS = {BYTES: "%{y:.4s}B", CORES: "%{y:.2f} cores", COUNT: "%{y:,.4~g}"}
 
@@ -36,39 +36,37 @@ _HOVERS = {BYTES: "%{y:.4s}B", CORES: "%{y:.2f} cores", COUNT: "%{y:,.4~g}"}
 class InspectorsSection:
     """The section of the report."""
 
-    charts: dict[str, Chart]  # id of the place on the page -> chart
+    charts: dict[str, Chart]  # id on the page -> chart
     titles: dict[str, str]
     grid: Grid
     left_out: int
     gaps: list[str]
 
 
-def inspectors_section(looks: ReadingTables, tables: Tables, phases: list[Phase]) -> InspectorsSection | None:
-    """None when nobody looked: then there is no such section."""
-    if not looks.summaries and not looks.gaps:
+def inspectors_section(readings: ReadingTables, tables: Tables, phases: list[Phase]) -> InspectorsSection | None:
+    """None if the run had no inspectors: then the page has no such section."""
+    if not readings.summaries and not readings.gaps:
         return None
-    spans = spans_of(phases)
+    spans = phase_spans(phases)
     measure_s = sum(end - start for name, start, end in spans if name == "measure")
-    found = {gauge: _highest(looks.summaries, gauge) for gauge in GAUGES}
-    drawn = {gauge: lines for gauge in GAUGES if (lines := looks.lines(found[gauge][:LINES_DRAWN]))}
-    extent = (
-        extent_of(tables.timeline) if tables.timeline else _extent([each for lines in drawn.values() for each in lines])
-    )
+    found = {gauge: _highest(readings.summaries, gauge) for gauge in GAUGES}
+    drawn = {gauge: lines for gauge in GAUGES if (lines := readings.series(found[gauge][:LINES_DRAWN]))}
+    all_lines = [each for lines in drawn.values() for each in lines]
+    extent = time_extent(tables.time_bins) if tables.time_bins else _extent(all_lines)
     charts = {
         f"inside-{gauge.id}": _chart(
-            gauge, lines, len(found[gauge]), looks.gaps, over_time(extent, spans, _axis(gauge, lines))
+            gauge, lines, len(found[gauge]), readings.gaps, time_layout(extent, spans, _axis(gauge, lines))
         )
         for gauge, lines in drawn.items()
     }
     titles = {f"inside-{gauge.id}": gauge.title for gauge in drawn}
-    ranked = _ranked(looks.summaries, measure_s)
-    return InspectorsSection(
-        charts, titles, _grid(ranked[:ROWS_SHOWN], measure_s), max(len(ranked) - ROWS_SHOWN, 0), _gap_words(looks.gaps)
-    )
+    ranked = _ranked(readings.summaries, measure_s)
+    grid, left_out = _grid(ranked[:ROWS_SHOWN], measure_s), max(len(ranked) - ROWS_SHOWN, 0)
+    return InspectorsSection(charts, titles, grid, left_out, _gap_sentences(readings.gaps))
 
 
 def _highest(summaries: list[ReadingSummary], gauge: Gauge) -> list[ReadingSummary]:
-    """What answers this question, the highest peaks first."""
+    """The metrics of this gauge, the highest peaks first."""
     found = [summary for summary in summaries if gauge.shows(summary.entity, summary.metric)]
     return sorted(found, key=lambda each: (-_or_lowest(each.peak), each.entity, each.metric, each.source))
 
@@ -78,34 +76,34 @@ def _chart(
 ) -> Chart:
     names = _names([drawn.summary for drawn in lines])
     traces = [
-        line(name, *_broken(drawn, gaps), tone, hover=_HOVERS[gauge.unit], dash=dash)
+        line(name, *_with_breaks(drawn, gaps), tone, hover=_HOVERS[gauge.unit], dash=dash)
         for name, drawn, tone, dash in zip(names, lines, _TONES, _DASHES, strict=False)
     ]
-    blind = [gap for gap in gaps if any(gap.source == drawn.summary.source for drawn in lines)]
+    unobserved = [gap for gap in gaps if any(gap.source == drawn.summary.source for drawn in lines)]
     end_s = layout["xaxis"]["range"][1]
-    for gap in blind:
+    for gap in unobserved:
         layout["shapes"].append(band(gap.start_s, end_s if gap.end_s is None else gap.end_s) | {"name": "gap"})
     notes = []
     if found > len(lines):
-        notes.append(f"The {len(lines)} with the highest peaks of {found:,}.")
-    if blind:
-        notes.append("Tinted: nobody could look.")
+        notes.append(f"The {len(lines)} with the highest peaks out of {found:,}.")
+    if unobserved:
+        notes.append("Tinted: no readings.")
     peaks = [_value(gauge.unit, float(drawn.value.max())) for drawn in lines]
-    words = "; ".join(f"{name} up to {peak}" for name, peak in zip(names, peaks, strict=True))
-    return Chart({"data": traces, "layout": layout}, f"{gauge.title} over time: {words}.", notes)
+    description = "; ".join(f"{name} up to {peak}" for name, peak in zip(names, peaks, strict=True))
+    return Chart({"data": traces, "layout": layout}, f"{gauge.title} over time: {description}.", notes)
 
 
 def _axis(gauge: Gauge, lines: list[ReadingSeries]) -> dict[str, Any]:
     top = max(1.0, *(float(drawn.value.max()) for drawn in lines))
     bottom = min(0.0, *(float(drawn.value.min()) for drawn in lines))
-    # Prefixes only for large numbers: half a core is no 500 millicores.
+    # SI prefixes only for large numbers: half a core should not read 500 millicores.
     axis = {"title": {"text": gauge.axis}, "tickformat": "~s" if top >= 1000 else "~g", "fixedrange": True}
-    # Headroom for the names of the phases above the lines.
+    # Headroom for the phase names above the lines.
     return axis | {"range": [bottom, top * 1.18], "ticksuffix": "B" if gauge.unit == BYTES else ""}
 
 
 def _names(summaries: list[ReadingSummary]) -> list[str]:
-    """The shortest names that tell the lines of one chart apart."""
+    """The shortest names that distinguish the lines of one chart."""
     metrics, sources = {each.metric for each in summaries}, {each.source for each in summaries}
     one_source = len({each.entity for each in summaries}) == len(summaries) or len(sources) == 1
     names = []
@@ -115,15 +113,15 @@ def _names(summaries: list[ReadingSummary]) -> list[str]:
     return names
 
 
-def _broken(drawn: ReadingSeries, gaps: list[InspectorGap]) -> tuple[np.ndarray, np.ndarray]:
-    """A line has no value where nobody looked."""
+def _with_breaks(drawn: ReadingSeries, gaps: list[InspectorGap]) -> tuple[np.ndarray, np.ndarray]:
+    """The points of a line, interrupted where the inspector got no readings."""
     breaks = [gap.start_s for gap in gaps if gap.source == drawn.summary.source]
-    places = np.searchsorted(drawn.t_s, breaks)
-    return np.insert(drawn.t_s, places, breaks), np.insert(drawn.value.astype(float), places, math.nan)
+    positions = np.searchsorted(drawn.t_s, breaks)
+    return np.insert(drawn.t_s, positions, breaks), np.insert(drawn.value.astype(float), positions, math.nan)
 
 
 def _extent(lines: list[ReadingSeries]) -> tuple[float, float]:
-    """Of a run without messages: all that was looked at."""
+    """The time range of a run without messages: that of its readings."""
     if not lines:
         return 0.0, 1.0
     start, end = min(float(each.t_s[0]) for each in lines), max(float(each.t_s[-1]) for each in lines)
@@ -141,7 +139,7 @@ def _ranked(summaries: list[ReadingSummary], measure_s: float) -> list[ReadingSu
 
 
 def _rank(summary: ReadingSummary, measure_s: float) -> tuple[int, float, float, str, str]:
-    """What answers a question and moved, then what moved, then what stood still."""
+    """First changing metrics of a gauge, then other changing metrics, then constant ones."""
     moved = summary.min != summary.peak
     known = gauge_of(summary.entity, summary.metric) is not None
     tier = (0 if known else 1) if moved else (2 if known else 3)
@@ -150,7 +148,7 @@ def _rank(summary: ReadingSummary, measure_s: float) -> tuple[int, float, float,
 
 
 def _change(summary: ReadingSummary, measure_s: float) -> float | None:
-    """By what share of its mean a metric moved along its trend during the measure phase."""
+    """The change of a metric along its trend during the measure phase, relative to its mean."""
     if summary.slope is None or not summary.mean:
         return None
     return summary.slope * measure_s / abs(summary.mean)
@@ -192,16 +190,16 @@ def _value(unit: str, value: float | None, *, signed: bool = False) -> str:
     return sign + (formats.count(size) if size >= 1000 or float(size).is_integer() else f"{size:.3g}")
 
 
-def _gap_words(gaps: list[InspectorGap]) -> list[str]:
-    words = []
+def _gap_sentences(gaps: list[InspectorGap]) -> list[str]:
+    sentences = []
     for gap in gaps[:GAPS_LISTED]:
         until = "to the end" if gap.end_s is None else f"to {gap.end_s:,.1f} s"
-        words.append(
-            f"{gap.source} could not look from {gap.start_s:,.1f} s {until}: {gap.reason or 'no reason given'}"
+        sentences.append(
+            f"{gap.source} got no readings from {gap.start_s:,.1f} s {until}: {gap.reason or 'no reason given'}"
         )
     if len(gaps) > GAPS_LISTED:
-        words.append(f"and {len(gaps) - GAPS_LISTED:,} more times")
-    return words
+        sentences.append(f"and {len(gaps) - GAPS_LISTED:,} more gaps")
+    return sentences
 
 
 def _or_lowest(value: float | None) -> float:

@@ -1,7 +1,7 @@
 """When did deliveries stop, what followed a fault, and was the system steady?
 
-One section: outages with the way back from them, events beside what happened around them, and the trends of the
-measure phase. Every number is the pipeline's; this module finds words and an order for them.
+One section: outages and recovery, events and the traffic around them, and the trends of the measure phase. Every number
+comes from the pipeline; this module only formats and sorts.
 """
 
 from crescendo.model.units import format_ns
@@ -14,7 +14,7 @@ _METRICS = {"rate": "rate", "p99_ns": "p99 latency", "backlog": "backlog"}
 
 
 def outages(tables: SmallTables) -> Section | None:
-    """None when the pipeline found nothing to say."""
+    """None if all of its tables are empty."""
     gaps, effects, steady = tables.rows("outages"), tables.rows("effects"), tables.rows("steady_state")
     if not gaps and not effects and not steady:
         return None
@@ -27,13 +27,11 @@ def outages(tables: SmallTables) -> Section | None:
     if steady:
         grids["Steady state"] = _steady_grid(steady)
     lead = (
-        f"Deliveries stopped {formats.plural(len(gaps), 'time')} when they should not have."
-        if gaps
-        else "No gap in deliveries that should not have been there."
+        f"{formats.plural(len(gaps), 'unexpected gap')} in deliveries." if gaps else "No unexpected gap in deliveries."
     )
     drifting = [row for row in steady if row["state"] in {"rising", "falling"}]
     if drifting:
-        lead += " Not steady while it was measured: " + ", ".join(
+        lead += " Not steady in the measure phase: " + ", ".join(
             f"{_METRICS[row['metric']]} {row['state']}" for row in drifting
         )
         lead += "."
@@ -46,23 +44,23 @@ def _outage_grid(gaps: Rows, bursts: Rows, tables: SmallTables) -> Grid:
     for row in gaps:
         key = row["subscription"], row["start_ns"]
         mine = [each for each in bursts if (each["subscription"], each["start_ns"]) == key]
-        came = row["end_ns"] is not None
+        resumed = row["end_ns"] is not None
         rows.append(
             [
                 row["subscription"],
                 f"{tables.second(row['start_ns']):,.2f} s",
-                format_ns(row["gap_ns"]) if came else "never back",
+                format_ns(row["gap_ns"]) if resumed else "never resumed",
                 f"{formats.rate(row['earlier_rate'])} msg/s",
                 formats.nanoseconds(row["recovered_ns"]),
                 formats.count(row["area_lost"]),
                 formats.nanoseconds(row["caught_up_ns"]),
-                f"{formats.rate(row['peak_rate'])} msg/s" if came else formats.NOTHING,
-                formats.count(sum(each["negative"] for each in mine)) if came else formats.NOTHING,
-                formats.count(sum(each["inversions"] for each in mine)) if came else formats.NOTHING,
+                f"{formats.rate(row['peak_rate'])} msg/s" if resumed else formats.NOTHING,
+                formats.count(sum(each["negative"] for each in mine)) if resumed else formats.NOTHING,
+                formats.count(sum(each["inversions"] for each in mine)) if resumed else formats.NOTHING,
             ]
         )
     columns = [
-        "Subscription", "at", "gap", "rate before", "to 95 %", "not delivered in time", "caught up in", "peak",
+        "Subscription", "at", "gap", "rate before", "recovered in", "not delivered in time", "caught up in", "peak",
         "in a burst", "out of order",
     ]  # fmt: skip
     return Grid(columns, rows)
@@ -90,15 +88,15 @@ def _effect_grid(effects: Rows, tables: SmallTables) -> Grid:
 def _steady_grid(steady: Rows) -> Grid:
     rows = []
     for row in steady:
-        told = row["p"] is not None
+        tested = row["p"] is not None
         rows.append(
             [
                 _METRICS[row["metric"]],
                 row["state"],
                 _quantity(row["metric"], row["median"]),
-                f"{_quantity(row['metric'], row['slope'], signed=True)}/s" if told else formats.NOTHING,
-                f"{row['change']:+.1%}".replace("-", "−").replace("%", " %") if told else formats.NOTHING,
-                f"{row['p']:.3f}" if told else formats.NOTHING,
+                f"{_quantity(row['metric'], row['slope'], signed=True)}/s" if tested else formats.NOTHING,
+                f"{row['change']:+.1%}".replace("-", "−").replace("%", " %") if tested else formats.NOTHING,
+                f"{row['p']:.3f}" if tested else formats.NOTHING,
                 formats.NOTHING if row["settled_after_s"] is None else f"{row['settled_after_s']:,} s",
             ]
         )

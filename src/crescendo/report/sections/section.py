@@ -1,4 +1,4 @@
-"""What is a section of the page made of?"""
+"""What does a section of the page consist of?"""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ ROWS_SHOWN = 20
 
 @dataclass(frozen=True)
 class Section:
-    """One section: a sentence, and a chart and tables, any of which may be missing."""
+    """One section: an introduction, and optionally a chart and tables."""
 
     id: str
     title: str
     lead: str
     chart: Chart | None
     grids: dict[str, Grid]  # title -> table
-    left_out: int = 0  # rows that only the table itself has
+    left_out: int = 0  # rows that are not shown on the page

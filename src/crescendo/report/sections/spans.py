@@ -1,7 +1,7 @@
-"""How evenly did messages arrive, and where did the time of a request go?
+"""How evenly did messages arrive, and where did requests spend their time?
 
-Two sections of plain tables: jitter by receiver, and spans by action with a bar for the mean of each, or for each
-request cut into its tiers. Both are there only when the pipeline made the table. Finds words; computes nothing.
+Two sections: jitter by receiver, and spans by action with one bar per action, or one bar per request divided into its
+tiers. A section exists only if the pipeline wrote its table. Formats text; computes nothing.
 """
 
 from typing import Any
@@ -36,8 +36,9 @@ def jitter(tables: SmallTables) -> Section | None:
     ]
     columns = ["Receiver", "samples", "max", "mean size", "p50", "p99", "p99.9", "min", "RFC 3550"]
     lead = (
-        "Time between two deliveries less the time between their intentions. Above zero a message came later after"
-        " the one before it than it was meant to; below zero earlier, as held messages do after an interruption."
+        "The time between two deliveries minus the time between their intended send times. Positive jitter: a message"
+        " arrived later after its predecessor than intended. Negative jitter: earlier, as messages held back by an"
+        " outage do when it ends."
     )
     grids = {"Jitter by receiver": Grid(columns, rows)}
     return Section("jitter", "Jitter", lead, None, grids, max(len(found) - ROWS_SHOWN, 0))
@@ -49,20 +50,20 @@ def spans_section(tables: SmallTables) -> Section | None:
         return None
     whole = sorted((row for row in found if row["outcome"] is None), key=lambda row: (-row["total_ns"], row["action"]))
     if requests := requests_of(whole):
-        return _broken_up(found, whole, requests)
+        return _breakdown_section(found, whole, requests)
     rows = []
     for row in whole[:ROWS_SHOWN]:
         rows += _with_outcomes(row, found)
     lead = (
-        "What clients and brokers timed themselves in the measure phase, the most time first. The share is that of the"
-        " first line: where actions are tiers of one request, that is the request as a whole."
+        "Spans that clients and brokers timed themselves in the measure phase, sorted by total time. The share is"
+        " relative to the first row: if the actions are tiers of one request, that is the whole request."
     )
     grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
     return Section("tiers", "Tiers", lead, _bars(whole[:BARS_DRAWN]), grids, max(len(whole) - ROWS_SHOWN, 0))
 
 
-def _broken_up(found: Rows, whole: Rows, requests: list[RequestKind]) -> Section:
-    """Requests with their tiers below them, then all that is no part of a request."""
+def _breakdown_section(found: Rows, whole: Rows, requests: list[RequestKind]) -> Section:
+    """Requests with their tiers below them, then all other actions."""
     ordered = [(row, row is each.whole) for each in requests for row in each.rows]
     within = {row["action"] for row, _ in ordered}
     ordered += [(row, True) for row in whole if row["action"] not in within]
@@ -70,22 +71,22 @@ def _broken_up(found: Rows, whole: Rows, requests: list[RequestKind]) -> Section
     for row, is_whole in ordered[:TIERS_SHOWN]:
         rows += _with_outcomes(row, found) if is_whole else [_tier_row(row, "all")]
     lead = (
-        "What requests took in the measure phase, and the tiers inside them. Tiers are measured where they happen, the"
-        " network is what is left of the client's time, and a share is that of the request. In the picture the bar of a"
-        " request is its mean time, cut into its tiers."
+        "The time of requests in the measure phase, and of the tiers inside them. Each tier is measured where it"
+        " happens; the network is the rest of the client's time. A share is relative to the request. In the chart, the"
+        " bar of a request is its mean time, divided into its tiers."
     )
     grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
     return Section("tiers", "Tiers", lead, request_breakdown(requests), grids, max(len(ordered) - TIERS_SHOWN, 0))
 
 
 def _with_outcomes(row: dict[str, Any], found: Rows) -> list[list[str]]:
-    """A row for the action, and one more for each of its outcomes where there were several."""
+    """One row for the action, and one for each of its outcomes if there were several."""
     outcomes = [each for each in found if each["action"] == row["action"] and each["outcome"] is not None]
     return [_tier_row(each, each["outcome"] or "all") for each in (row, *outcomes)]
 
 
 def _bars(rows: Rows) -> Chart:
-    """The mean of each action, the one with the most time at the top."""
+    """The mean of each action, the one with the most total time at the top."""
     upwards = rows[::-1]
     names = [plot_name(row["action"], 20) for row in upwards]
     bars = {
@@ -108,21 +109,21 @@ def _bars(rows: Rows) -> Chart:
         "nticks": 5,
         "tickangle": 0,
     }
-    # By place and not by name: two long names may be the same when they are shortened.
-    places = {"title": {"text": ""}, "tickvals": list(range(len(upwards))), "ticktext": names, "fixedrange": True}
-    layout = {"xaxis": axis | {"fixedrange": True}, "yaxis": places, "hovermode": "closest", "bargap": 0.35}
-    words = "; ".join(f"{row['action']} {formats.nanoseconds(row['mean_ns'])}" for row in rows)
-    return Chart({"data": [bars], "layout": layout}, f"Mean time by action: {words}.", [])
+    # By position, not by name: two long names may be equal when they are shortened.
+    name_axis = {"title": {"text": ""}, "tickvals": list(range(len(upwards))), "ticktext": names, "fixedrange": True}
+    layout = {"xaxis": axis | {"fixedrange": True}, "yaxis": name_axis, "hovermode": "closest", "bargap": 0.35}
+    description = "; ".join(f"{row['action']} {formats.nanoseconds(row['mean_ns'])}" for row in rows)
+    return Chart({"data": [bars], "layout": layout}, f"Mean time by action: {description}.", [])
 
 
 def _tier_row(row: dict[str, Any], outcome: str) -> list[str]:
-    told = [row[name] for name in ("p50", "p90", "p99", "p99.9")]
+    percentiles = [row[name] for name in ("p50", "p90", "p99", "p99.9")]
     return [
         row["action"],
         outcome,
         formats.count(row["count"]),
         formats.NOTHING if row["share"] is None else formats.percent(row["share"]),
         formats.nanoseconds(row["mean_ns"]),
-        *(WITHHELD if value is None else formats.nanoseconds(value) for value in told),
+        *(WITHHELD if value is None else formats.nanoseconds(value) for value in percentiles),
         formats.nanoseconds(row["max_ns"]),
     ]

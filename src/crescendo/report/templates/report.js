@@ -1,11 +1,11 @@
 "use strict";
-// Draws the charts in the page's colours, keeps all charts over time at the same seconds, and nothing else.
+// Draws the charts in the colours of the theme and keeps all charts over time zoomed to the same range.
 
 const root = document.documentElement;
 const figures = JSON.parse(document.getElementById("figures").textContent);
-const places = [...document.querySelectorAll("[data-chart]")];
-const linked = places.filter(({ dataset: { chart } }) => ["rate", "latency", "backlog"].includes(chart) || chart.startsWith("inside-"));
-// On a touch screen dragging must scroll the page, so charts there neither zoom nor carry buttons.
+const plots = [...document.querySelectorAll("[data-chart]")];
+const linked = plots.filter(({ dataset: { chart } }) => ["rate", "latency", "backlog"].includes(chart) || chart.startsWith("inside-"));
+// On a touch screen dragging must scroll the page, so charts have neither zoom nor buttons there.
 const touch = matchMedia("(pointer: coarse)").matches;
 
 async function unpackPlotly() {
@@ -45,9 +45,9 @@ function themed(name, strip) {
     Object.assign(label, { y: 1, yref: "paper", yanchor: "top", showarrow: false, font: { color: colour("soft"), size: 11 } });
   }
   if (strip) {
-    // One below the other, the same second is at the same place in all of them, and one axis title too many in each.
+    // Stacked charts align the same second vertically and need no axis title each.
     delete layout.xaxis.title;
-    layout.yaxis.automargin = data[0].type === "bar"; // names are as wide as they are
+    layout.yaxis.automargin = data[0].type === "bar"; // the names of bars need their full width
   }
   return [data, {
     ...layout, font, dragmode: touch ? false : "zoom", uirevision: "kept",
@@ -61,16 +61,16 @@ function themed(name, strip) {
 
 function draw() {
   const config = { displaylogo: false, displayModeBar: touch ? false : "hover", responsive: true, modeBarButtons: [["toImage", "resetScale2d"]] };
-  return Promise.all(places.map((place) => Plotly.react(place, ...themed(place.dataset.chart, place.classList.contains("strip")), config)));
+  return Promise.all(plots.map((plot) => Plotly.react(plot, ...themed(plot.dataset.chart, plot.classList.contains("strip")), config)));
 }
 
 function link() {
-  for (const place of linked) {
-    place.on("plotly_relayout", () => {
-      const wanted = place.layout.xaxis.range;
-      // Asking only those that differ is what ends the echo between them.
-      const behind = linked.filter((other) => other.layout.xaxis.range.some((end, i) => end !== wanted[i]));
-      for (const other of behind) Plotly.relayout(other, { "xaxis.range": [...wanted] });
+  for (const plot of linked) {
+    plot.on("plotly_relayout", () => {
+      const wanted = plot.layout.xaxis.range;
+      // Updating only charts with a different range ends the cascade of relayout events.
+      const outdated = linked.filter((other) => other.layout.xaxis.range.some((end, i) => end !== wanted[i]));
+      for (const other of outdated) Plotly.relayout(other, { "xaxis.range": [...wanted] });
     });
   }
 }
@@ -81,10 +81,10 @@ function setTheme(theme) {
   return window.Plotly ? draw() : Promise.resolve();
 }
 
-function followReader() {
+function followTheme() {
   document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (now) => setTheme(now.matches ? "dark" : "light"));
-  // Paper is white and cannot be unfolded.
+  // On paper the background is white and nothing can be expanded.
   let before = root.dataset.theme;
   let folded = [];
   addEventListener("beforeprint", () => {
@@ -108,7 +108,7 @@ function offerCopy() {
       await navigator.clipboard.writeText(source.textContent);
       button.textContent = "Copied";
     } catch {
-      // Without the right to write, select the text: the reader's own keys do the rest.
+      // Without permission for the clipboard, select the text, so that the reader can copy it.
       getSelection().selectAllChildren(source);
       button.textContent = "Selected";
     }
@@ -130,19 +130,19 @@ function markSection() {
 }
 
 async function begin() {
-  followReader();
+  followTheme();
   offerCopy();
   markSection();
   try {
-    if (places.length) {
+    if (plots.length) {
       await unpackPlotly();
       await draw();
       link();
     }
   } catch (error) {
-    for (const place of places) {
-      place.classList.add("broken");
-      place.textContent = `This chart needs a browser of 2023 or later (${error.message}). Every number is also in the tables.`;
+    for (const plot of plots) {
+      plot.classList.add("broken");
+      plot.textContent = `This chart needs a browser from 2023 or later (${error.message}). Every number is also in the tables.`;
     }
   }
   root.dataset.ready = "yes";
