@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bench import foreign
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
-from crescendo.calibrate.engine import TrialResult
+from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
 from crescendo.model.payload import PayloadSize

@@ -11,7 +11,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from crescendo.calibrate.engine import TrialResult, receive, send
+from crescendo.calibrate.engine_trial import TrialResult, receive, send
 from crescendo.load.assignment import Quota
 from crescendo.model.workload import Group
 from crescendo.record.schema import RECEIVED

@@ -19,7 +19,7 @@ from proton.reactor import Container
 
 import stomp
 from bench.engines import FORK, Child
-from crescendo.calibrate.engine import TrialResult, cpu_seconds
+from crescendo.calibrate.engine_trial import TrialResult, cpu_seconds
 
 PREFETCH = 4000
 WINDOW = 4000

@@ -7,7 +7,7 @@ here, so this is the batch path alone; `crescendo calibrate` has the ceilings wi
 from typing import Any
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.engine import TrialResult, send, unpaced_group
+from crescendo.calibrate.engine_trial import TrialResult, send, unpaced_group
 from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
 from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.load.assignment import Quota

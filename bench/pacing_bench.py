@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.engines import NO_LIMIT, Child
-from crescendo.calibrate.engine import TrialResult, cpu_seconds, send
+from crescendo.calibrate.engine_trial import TrialResult, cpu_seconds, send
 from crescendo.calibrate.null_servers import NULL_SERVERS, NullServer
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.sender_engine import QUANTUM_NS

@@ -27,13 +27,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.generate_recording import START_NS, Plan, generate
 from crescendo.pipeline import columns
+from crescendo.pipeline.columns import BLOCK_SUMS
 from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.job import analyze, tabulate
-from crescendo.pipeline.latency.histogram import latency_histogram
+from crescendo.pipeline.latency.second_histogram import latency_histogram
 from crescendo.pipeline.ledger.balance import read_balance
 from crescendo.pipeline.ledger.block_sums import block_sums
 from crescendo.pipeline.ledger.ledger import ledger
-from crescendo.pipeline.scans import BLOCK_SUMS
 from crescendo.pipeline.source.ingest import readable_recording
 from crescendo.pipeline.spark.class_archive import archive_options
 from crescendo.pipeline.spark.java import use_java

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, Child, through
-from crescendo.calibrate.engine import TrialResult
+from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
 from crescendo.model.payload import PayloadSize

@@ -5,7 +5,7 @@ Unsettled, one sender and one receiver process, in one run. For other clients se
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
-from crescendo.calibrate.engine import TrialResult
+from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group

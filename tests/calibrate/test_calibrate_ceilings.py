@@ -12,7 +12,7 @@ import pytest
 
 from crescendo.calibrate import ceilings
 from crescendo.calibrate.ceilings import MAX_SIZE, check, measure
-from crescendo.calibrate.engine import TrialResult
+from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.calibrate.null_process import NullServerCounts
 from crescendo.model.errors import ConfigError, LostError
 

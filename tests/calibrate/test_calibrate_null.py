@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from crescendo.calibrate.engine import receive, send, unpaced_group
+from crescendo.calibrate.engine_trial import receive, send, unpaced_group
 from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
 from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.load.assignment import Quota

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
-from crescendo.calibrate.store import (
+from crescendo.calibrate.calibration_file import (
     Calibration,
     Ceiling,
     Machine,
@@ -17,6 +16,7 @@ from crescendo.calibrate.store import (
     read_calibration,
     save_ceilings,
 )
+from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
 from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord, Phase, write_manifest
 from crescendo.run.ceiling import ceiling_percent
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crescendo.calibrate.store import Ceiling, machine_of, save_ceilings
+from crescendo.calibrate.calibration_file import Ceiling, machine_of, save_ceilings
 from crescendo.cli.search import exit_code, search_line
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment, experiment_from

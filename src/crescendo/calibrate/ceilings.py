@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from crescendo.calibrate import null_process, trial
-from crescendo.calibrate.engine import TrialResult
+from crescendo.calibrate.calibration_file import RECEIVER, SENDER, Ceiling
+from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.calibrate.null_process import TIMEOUT_S, NullServerCounts
 from crescendo.calibrate.null_servers import NULL_SERVERS
-from crescendo.calibrate.store import RECEIVER, SENDER, Ceiling
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.workload import STAMP_BYTES
 

@@ -7,7 +7,7 @@ shares of a role are added up and divided by its processes, at most as many as t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from crescendo.calibrate.store import Calibration
+from crescendo.calibrate.calibration_file import Calibration
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from crescendo.calibrate.engine import TrialResult, receive, send, unpaced_group
+from crescendo.calibrate.calibration_file import ROLES, SENDER
+from crescendo.calibrate.engine_trial import TrialResult, receive, send, unpaced_group
 from crescendo.calibrate.null_process import TAG, TIMEOUT_S
 from crescendo.calibrate.null_servers import NULL_SERVERS
-from crescendo.calibrate.store import ROLES, SENDER
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import CrescendoError
 from crescendo.model.pacer import UNLIMITED

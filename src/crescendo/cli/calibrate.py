@@ -6,9 +6,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from crescendo.calibrate.calibration_file import ROLES, Ceiling, machine_of, save_ceilings
 from crescendo.calibrate.ceilings import SIZES, TRIALS, check, measure
 from crescendo.calibrate.null_servers import NULL_SERVERS
-from crescendo.calibrate.store import ROLES, Ceiling, machine_of, save_ceilings
 from crescendo.cli.terminal import Progress
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.run import host_facts

@@ -102,7 +102,7 @@ def status(names: Sequence[str], as_json: bool) -> int:
         known = {record.name: record for record in records}
         for name in names:
             if name not in known:
-                raise ConfigError(f"no system is called {name}; known: {', '.join(known) or 'none'}")
+                raise ConfigError(f"no system is called {name}; known: {', '.join(known) or 'none is up'}")
         records = [known[name] for name in names]
     if as_json:
         _print_json([_shown(record) for record in records])

@@ -32,3 +32,7 @@ VALUE_NS, WEIGHT = "value_ns", "weight"
 SIDE, BLOCK, LOW_SUM, HASH = "side", "block", "low_sum", "hash"
 FLOW, TICK, OFFSET_NS = "flow", "tick", "offset_ns"
 JITTER_NS, OUTAGE, FADED_NS = "jitter_ns", "outage", "faded_ns"
+
+
+# Intermediate tables, removed when the tables made from them are written.
+BLOCK_SUMS, TICKS, CONNECTION_HISTOGRAM = ".block_sums", ".ticks", ".connection_histogram"

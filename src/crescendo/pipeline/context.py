@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from crescendo.pipeline.source.connections import Connections, connections_of
 from crescendo.pipeline.source.imported_counts import ImportedCounts, imported_counts_of
 from crescendo.pipeline.source.ingest import Frames, LocatedRecording, frames_of
-from crescendo.pipeline.source.moments import Phases, phases_of
+from crescendo.pipeline.source.moments import Timeline, timeline_of
 from crescendo.record.manifest import State
 
 
@@ -21,7 +21,7 @@ class AnalysisContext:
     recording: LocatedRecording
     spark: SparkSession
     frames: Frames
-    timeline: Phases
+    timeline: Timeline
     connections: Connections
     imported_counts: ImportedCounts | None  # counts in place of messages, for an import that has no messages
     full: bool  # whether the caller requested every table
@@ -33,7 +33,7 @@ class AnalysisContext:
 
 
 def open_context(recording: LocatedRecording, spark: SparkSession, *, full: bool) -> AnalysisContext:
-    manifest, timeline = recording.manifest, phases_of(recording.manifest)
+    manifest, timeline = recording.manifest, timeline_of(recording.manifest)
     imported = imported_counts_of(recording, timeline)
     return AnalysisContext(
         recording, spark, frames_of(spark, recording), timeline, connections_of(manifest), imported, full

@@ -22,14 +22,14 @@ from crescendo.model.schedule import offered
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.behaviour.tables import write_behaviour
 from crescendo.pipeline.context import AnalysisContext, open_context
-from crescendo.pipeline.lake.receipts import RECEIPT, write_receipt
 from crescendo.pipeline.latency.table import connection_latency_table, latencies, latency_table
 from crescendo.pipeline.ledger import block_sums
 from crescendo.pipeline.ledger.balance import Balance, read_balance
 from crescendo.pipeline.ledger.discrepancies import discrepancies
 from crescendo.pipeline.ledger.ledger import Discrepancies, ledger, read_discrepancies
 from crescendo.pipeline.ledger.narrowing import MIN_ROWS, SEGMENT_BITS, narrow, rows_in_segments
-from crescendo.pipeline.scans import BLOCK_SUMS, CONNECTION_HISTOGRAM, scans
+from crescendo.pipeline.receipts import RECEIPT, write_receipt
+from crescendo.pipeline.scans import scans
 from crescendo.pipeline.source.connections import experiment_of
 from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.pipeline.source.ingest import (
@@ -39,7 +39,7 @@ from crescendo.pipeline.source.ingest import (
     remote_recording,
     without_unreadable,
 )
-from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Phases
+from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Timeline
 from crescendo.pipeline.spark.session import close_session
 from crescendo.pipeline.storage.hadoop import HadoopLocation, first_line
 from crescendo.pipeline.storage.table_store import TableStore
@@ -106,8 +106,8 @@ def tabulate(context: AnalysisContext, store: TableStore, progress: Progress) ->
     recording, manifest, connections = context.recording, context.recording.manifest, context.connections
     progress(f"counting {recording.rows(SENT):,} messages sent and {recording.rows(RECEIVED):,} received")
     _scan(store, context)
-    balance = read_balance(store.files(BLOCK_SUMS), connections)
-    store.remove(BLOCK_SUMS)
+    balance = read_balance(store.files(c.BLOCK_SUMS), connections)
+    store.remove(c.BLOCK_SUMS)
     found = _discrepancies(store, context, balance, progress)
     latency = _latencies(store, context)
     progress("computing behaviour over time")
@@ -166,9 +166,9 @@ def _latencies(store: TableStore, context: AnalysisContext) -> list[Latency]:
     tables = [table]
     if context.full:
         tables.append(
-            connection_latency_table(store.files(CONNECTION_HISTOGRAM), context.recording.manifest.connections)
+            connection_latency_table(store.files(c.CONNECTION_HISTOGRAM), context.recording.manifest.connections)
         )
-        store.remove(CONNECTION_HISTOGRAM)
+        store.remove(c.CONNECTION_HISTOGRAM)
     store.write_table(c.LATENCY, pa.concat_tables(tables))
     return latencies(table, [*dict.fromkeys(phase.name for phase in context.timeline.phases), OUTSIDE])
 
@@ -197,7 +197,7 @@ def _read(store: TableStore, context: AnalysisContext, name: str) -> DataFrame:
     return read_parquet(context.spark, _SUSPECTS_DDL, [str(file) for file in store.files(name)])
 
 
-def _rate(balance: Balance, total: Ledger, timeline: Phases, offered: float, imported: ImportedCounts | None) -> Rate:
+def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float, imported: ImportedCounts | None) -> Rate:
     measure = timeline.measure
     duration_ns = measure.end_ns - measure.start_ns if measure else 0
     if duration_ns <= 0:

@@ -13,7 +13,7 @@ from crescendo.pipeline import columns as c
 from crescendo.pipeline.behaviour.ticks import tick_counts, ticks_for
 from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.latency.connection_histogram import connection_histogram
-from crescendo.pipeline.latency.histogram import latency_histogram, lateness_histogram, trip_histogram
+from crescendo.pipeline.latency.second_histogram import latency_histogram, lateness_histogram, trip_histogram
 from crescendo.pipeline.ledger.block_sums import block_sums
 from crescendo.pipeline.ledger.refusals import any_refusals, any_refusals_in, refusals
 from crescendo.pipeline.source.imported_counts import imported_histogram, imported_throughput
@@ -24,22 +24,19 @@ from crescendo.pipeline.traffic.spans import span_histogram
 from crescendo.pipeline.traffic.throughput import throughput
 from crescendo.record.schema import HISTOGRAMS, RATES, READINGS, SETTLED, SPANS
 
-# Intermediate tables, removed when the tables made from them are written.
-BLOCK_SUMS, TICKS, CONNECTION_HISTOGRAM = ".block_sums", ".ticks", ".connection_histogram"
-
 
 def scans(context: AnalysisContext) -> dict[str, Callable[[], DataFrame]]:
     """Table -> function that builds its DataFrame."""
     frames, timeline, connections = context.frames, context.timeline, context.connections
     tables: dict[str, Callable[[], DataFrame]] = {
         c.HISTOGRAM: lambda: _histogram(context),
-        BLOCK_SUMS: lambda: block_sums(frames, timeline, connections),
+        c.BLOCK_SUMS: lambda: block_sums(frames, timeline, connections),
         c.THROUGHPUT: lambda: _throughput(context),
     }
     if context.includes_behaviour:
-        tables[TICKS] = lambda: tick_counts(frames, ticks_for(timeline, connections), connections)
+        tables[c.TICKS] = lambda: tick_counts(frames, ticks_for(timeline, connections), connections)
     if context.full:
-        tables[CONNECTION_HISTOGRAM] = lambda: connection_histogram(frames, timeline, connections)
+        tables[c.CONNECTION_HISTOGRAM] = lambda: connection_histogram(frames, timeline, connections)
     if _any_refusals(context):
         tables[c.ERRORS] = lambda: refusals(frames.settled, timeline)
     if context.recording.files(SPANS):

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from crescendo.model.errors import LostError
-from crescendo.record.encoding.columns import Block, compact
+from crescendo.record.encoding.column_buffer import Block, compact
 from crescendo.record.encoding.parquet import PartWriter
 from crescendo.record.manifest import JOURNAL, PartRecord, sha256_of
 from crescendo.record.schema import TABLES

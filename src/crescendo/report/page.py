@@ -20,9 +20,9 @@ from plotly.offline import get_plotlyjs
 from crescendo.record.manifest import Phase, read_manifest, write_atomically
 from crescendo.record.summary import read_summary
 from crescendo.report import formats
+from crescendo.report.data.chart_tables import RANGES_SHOWN, Tables, read_tables
 from crescendo.report.data.reading_tables import ReadingTables
 from crescendo.report.data.small_tables import SmallTables
-from crescendo.report.data.tables import RANGES_SHOWN, Tables, read_tables
 from crescendo.report.plots import charts
 from crescendo.report.plots.time_axis import Chart
 from crescendo.report.sections import environment, evidence, headline

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crescendo.calibrate.calibration_file import ROLES, machine_of, read_calibration
 from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
-from crescendo.calibrate.store import ROLES, machine_of, read_calibration
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.summary import Summary, write_summary
 from crescendo.run.measured_throughput import measured_throughput

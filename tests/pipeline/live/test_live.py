@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from crescendo.model.histogram import bucket_of
+from crescendo.pipeline.live.growing_counts import StreamSetup
 from crescendo.pipeline.live.snapshot import LiveTotals, Period, Snapshot
-from crescendo.pipeline.live.stream import StreamSetup
 from crescendo.pipeline.live.watch import LiveWatcher, watch
 from crescendo.pipeline.live.watcher_process import WatcherProcess
 from crescendo.record.manifest import Clock, PeerRecord, Phase, State, read_manifest, write_manifest

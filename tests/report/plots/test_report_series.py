@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.histogram import bucket_of
-from crescendo.report.data.tables import HistogramCounts, TimeBins
+from crescendo.report.data.chart_tables import HistogramCounts, TimeBins
 from crescendo.report.plots.series import densities, latency_lines, spectrum
 
 BUCKET_WIDTH = 1 / 256

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.wire.stomp.commands import Ack, BrokerDialect, durable
+from crescendo.wire.stomp.client_frames import Ack, BrokerDialect, durable
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Connected, Deliveries, Failed

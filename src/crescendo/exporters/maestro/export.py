@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 
+from crescendo.exporters.maestro.export_window import ExportWindow, window_of
 from crescendo.exporters.maestro.latency import write_latency
 from crescendo.exporters.maestro.properties import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, write_rates
 from crescendo.exporters.maestro.readings import Attributes, entity_readings, last_texts
 from crescendo.exporters.maestro.sheets import SHEETS
-from crescendo.exporters.maestro.window import ExportWindow, window_of
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, experiment_from
 from crescendo.model.verdict import Outcome

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from hdrh.histogram import HdrHistogram
 
-from crescendo.exporters.maestro.window import SECOND_NS, ExportWindow
+from crescendo.exporters.maestro.export_window import SECOND_NS, ExportWindow
 from crescendo.record.schema import Flag
 
 INTERVAL_NS = 10 * SECOND_NS

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from crescendo.exporters.maestro.window import SECOND_NS, ExportWindow
+from crescendo.exporters.maestro.export_window import SECOND_NS, ExportWindow
 from crescendo.record.schema import RECEIVED, SENT, Flag
 
 SENDER, RECEIVER = "sender", "receiver"

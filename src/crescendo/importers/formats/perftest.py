@@ -47,8 +47,8 @@ def read_sources(workspace: Workspace, sources: list[SourceFile], _options: Impo
     result = ImportResult(
         resolution_ns=MS_NS,
         caveats=[
-            "PerfTest records rates and percentiles per period, no messages: counts are rates times periods, and there "
-            "is no ledger and no histogram",
+            "PerfTest records rates and percentiles per period, no messages: counts are rates times periods; a ledger "
+            "and histograms are not possible",
             "times are relative to the start of the test, which the file does not name",
         ],
     )

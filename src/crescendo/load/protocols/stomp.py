@@ -16,7 +16,7 @@ from crescendo.model.errors import PeerError
 from crescendo.model.workload import Group
 from crescendo.record.schema import Settlement
 from crescendo.wire.stomp.batch import SendBatch, receipt_id
-from crescendo.wire.stomp.commands import Ack, BrokerDialect, durable
+from crescendo.wire.stomp.client_frames import Ack, BrokerDialect, durable
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Connected, Deliveries, Event, Failed, Receipts

@@ -17,9 +17,9 @@ from crescendo.pipeline.behaviour.outages import Outage
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
 from crescendo.pipeline.latency.group_sums import group_sums
-from crescendo.pipeline.latency.histogram import RESPONSE, TRANSFER
 from crescendo.pipeline.latency.quantiles import group_statistics
-from crescendo.pipeline.source.moments import Phases
+from crescendo.pipeline.latency.second_histogram import RESPONSE, TRANSFER
+from crescendo.pipeline.source.moments import Timeline
 
 EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
 AROUND_S = 5
@@ -41,7 +41,7 @@ def event_effects(
     streams: list[SubscriptionSeries],
     outages: list[Outage],
     ticks: Ticks,
-    timeline: Phases,
+    timeline: Timeline,
     histogram: list[Path],
 ) -> list[dict[str, Any]]:
     """One row per event, ordered by time."""

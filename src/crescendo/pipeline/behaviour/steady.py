@@ -18,9 +18,9 @@ from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.behaviour.trends import Floats, Trend, mser5, trend
 from crescendo.pipeline.columns import BUCKET, KIND, METRIC, SECOND
 from crescendo.pipeline.latency.group_sums import group_sums
-from crescendo.pipeline.latency.histogram import RESPONSE, TRANSFER
 from crescendo.pipeline.latency.quantiles import group_statistics
-from crescendo.pipeline.source.moments import Phases
+from crescendo.pipeline.latency.second_histogram import RESPONSE, TRANSFER
+from crescendo.pipeline.source.moments import Timeline
 
 MAX_STEPS = 600
 SIGNIFICANT = 0.05
@@ -42,7 +42,7 @@ STEADY_SCHEMA = pa.schema(
 
 
 def steady_rows(
-    streams: list[SubscriptionSeries], ticks: Ticks, histogram: list[Path], timeline: Phases
+    streams: list[SubscriptionSeries], ticks: Ticks, histogram: list[Path], timeline: Timeline
 ) -> list[dict[str, Any]]:
     """One row per measured metric. Slopes are per second; `change` is the relative change over the phase."""
     seconds = timeline.whole_seconds

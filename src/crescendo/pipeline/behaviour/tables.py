@@ -23,11 +23,10 @@ from crescendo.pipeline.behaviour.steady import STEADY_SCHEMA, steady_rows
 from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
 from crescendo.pipeline.context import AnalysisContext
-from crescendo.pipeline.latency.histogram import TRANSFER
 from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
+from crescendo.pipeline.latency.second_histogram import TRANSFER
 from crescendo.pipeline.ledger.discrepancies import LOST
 from crescendo.pipeline.ledger.ledger import Discrepancies
-from crescendo.pipeline.scans import TICKS
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import MEASURE
 from crescendo.pipeline.storage.table_store import TableStore
@@ -45,8 +44,8 @@ def write_behaviour(store: TableStore, context: AnalysisContext, found: Discrepa
         return
     timeline, connections = context.timeline, context.connections
     ticks = ticks_for(timeline, connections)
-    streams = read_subscription_series(store.files(TICKS), connections)
-    store.remove(TICKS)
+    streams = read_subscription_series(store.files(columns.TICKS), connections)
+    store.remove(columns.TICKS)
     transfer = next((row for row in latency if (row.phase, row.kind) == (MEASURE, TRANSFER)), None)
     store.write_rows(columns.BACKLOG, BACKLOG_SCHEMA, backlog_rows(streams, ticks, connections))
     store.write_rows(columns.LITTLE, LITTLE_SCHEMA, little_rows(streams, ticks, timeline.measure, transfer))

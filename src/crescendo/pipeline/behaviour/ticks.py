@@ -27,7 +27,7 @@ from crescendo.pipeline.columns import (
 )
 from crescendo.pipeline.source.connections import UNKNOWN, Connections
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
+from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
 
 DUE, SENT, RECEIVED = 0, 1, 2
 """Values of the column `side`."""
@@ -48,7 +48,7 @@ class Ticks:
         return self.origin_ns + tick * self.length_ns
 
 
-def ticks_for(timeline: Phases, connections: Connections) -> Ticks:
+def ticks_for(timeline: Timeline, connections: Connections) -> Ticks:
     """The shortest tick with at most 36,000 ticks in the run, and few enough that all flows fit into memory."""
     span_ns = max((phase.end_ns for phase in timeline.phases), default=timeline.origin_ns) - timeline.origin_ns
     flows = len(connections.subscriptions) + 2 * len(connections.flows)

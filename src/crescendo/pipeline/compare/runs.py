@@ -31,7 +31,7 @@ from crescendo.pipeline.compare.intervals import Interval
 from crescendo.pipeline.lake.lake import Lake
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import HIGH, LOW, group_statistics
-from crescendo.pipeline.source.moments import MEASURE, phases_of
+from crescendo.pipeline.source.moments import MEASURE, timeline_of
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
@@ -54,7 +54,7 @@ class Repeat:
     @cached_property
     def segments(self) -> tuple[int, int, int]:
         """The first whole second of the measure phase, the length of a segment in seconds, the number of segments."""
-        seconds = phases_of(self.manifest).whole_seconds
+        seconds = timeline_of(self.manifest).whole_seconds
         count = min(SEGMENTS, len(seconds))
         if count < LEAST_SEGMENTS:
             return seconds.start, 0, 0

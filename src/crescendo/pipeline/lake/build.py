@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from crescendo.model.errors import ConfigError, CrescendoError, LostError
 from crescendo.pipeline.job import analyze_recording
 from crescendo.pipeline.lake.lake import Lake, LakeEntry
-from crescendo.pipeline.lake.receipts import current_receipt, read_receipt, summary_at
+from crescendo.pipeline.receipts import current_receipt, read_receipt, summary_at
 from crescendo.pipeline.source.ingest import LocatedRecording, readable_recording, remote_recording
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import Directory, Location

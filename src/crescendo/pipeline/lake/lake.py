@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.lake.receipts import Receipt
+from crescendo.pipeline.receipts import Receipt
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Location
 from crescendo.pipeline.storage.table_store import ONLY_PART, as_parquet
 from crescendo.record.manifest import Manifest

@@ -9,17 +9,17 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
-from crescendo.pipeline.latency.histogram import LATENESS, RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.latency.second_histogram import LATENESS, RESPONSE, SETTLE, TRANSFER
 from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
+from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
 from crescendo.record.schema import Settlement
 
 _KEYS = (c.PHASE, c.KIND, c.ROLE, c.CONNECTION, c.BUCKET)
 _SUMS = (c.COUNT, c.SUM_NS, c.MIN_NS, c.MAX_NS)
 
 
-def connection_histogram(frames: Frames, timeline: Phases, connections: Connections) -> DataFrame:
+def connection_histogram(frames: Frames, timeline: Timeline, connections: Connections) -> DataFrame:
     """One row per phase, kind, role, connection and bucket."""
     bounded = connections.bounded_column(F.col(c.SENDER)) if connections.unbounded else F.lit(True)
     sent = _sender_counts(
@@ -40,7 +40,7 @@ def connection_histogram(frames: Frames, timeline: Phases, connections: Connecti
     return counts.withColumn(c.PHASE, timeline.phase_name(F.col(c.PHASE)))
 
 
-def _delivery_counts(received: DataFrame, timeline: Phases, bounded: Column) -> DataFrame:
+def _delivery_counts(received: DataFrame, timeline: Timeline, bounded: Column) -> DataFrame:
     """Count by pair of sender and receiver first: one pass over the messages serves both roles."""
     response_ns = F.when(bounded, F.col(c.RECEIVED_NS) - F.col(c.INTENDED_NS))
     transfer_ns = F.col(c.RECEIVED_NS) - F.col(c.SENT_NS)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.source.connections import UNKNOWN, Connections
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import Phases, first_attempts, flagged
+from crescendo.pipeline.source.moments import Timeline, first_attempts, flagged
 from crescendo.record.schema import Flag, Settlement
 
 BLOCK_BITS = 16
@@ -25,7 +25,7 @@ OUT_OF_ORDER, CORRUPT, STRAY = "out_of_order", "corrupt", "stray"
 COUNTS = (c.MESSAGES, MEASURED, MEASURED_BYTES, OUT_OF_ORDER, CORRUPT, STRAY)
 
 
-def block_sums(frames: Frames, timeline: Phases, connections: Connections) -> DataFrame:
+def block_sums(frames: Frames, timeline: Timeline, connections: Connections) -> DataFrame:
     """One row per side, subscription, sender and block.
 
     A sent message counts once, however many subscriptions it is owed to. Rows without a block have block -1:
@@ -44,7 +44,7 @@ def accepted_ranges(settled: DataFrame) -> DataFrame:
     return settled.where((F.col(c.OUTCOME) == int(Settlement.ACCEPTED)) & (F.col(c.LAST_SEQ) >= F.col(c.FIRST_SEQ)))
 
 
-def _sent(sent: DataFrame, timeline: Phases) -> DataFrame:
+def _sent(sent: DataFrame, timeline: Timeline) -> DataFrame:
     blocks = (
         first_attempts(sent)
         .groupBy(c.SENDER, block_of(F.col(c.SEQ)).alias(c.BLOCK))
@@ -58,7 +58,7 @@ def _settled(settled: DataFrame) -> DataFrame:
     return _side_rows(SETTLED, accepted_ranges(settled).groupBy(c.SENDER).agg(messages.alias(c.MESSAGES)))
 
 
-def _received(received: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
+def _received(received: DataFrame, timeline: Timeline, connections: Connections) -> DataFrame:
     unusable = flagged(Flag.CORRUPT | Flag.STRAY)
     measured = timeline.measured(F.col(c.RECEIVED_NS)) & ~unusable
     blocks = received.groupBy(

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import FIRST_SEQ, LAST_SEQ, MESSAGES, OUTCOME, SECOND, SENDER, SETTLED_NS
-from crescendo.pipeline.source.moments import Phases
+from crescendo.pipeline.source.moments import Timeline
 from crescendo.record.schema import Settlement
 
 SHARE = "share"
@@ -34,7 +34,7 @@ def any_refusals_in(settled: DataFrame) -> bool:
     return not settled.where(F.col(OUTCOME) != int(Settlement.ACCEPTED)).limit(1).isEmpty()
 
 
-def refusals(settled: DataFrame, timeline: Phases) -> DataFrame:
+def refusals(settled: DataFrame, timeline: Timeline) -> DataFrame:
     """One row per second, sender and outcome other than accepted, by settlement time."""
     counts = settled.groupBy(
         timeline.second_of(F.col(SETTLED_NS)).alias(SECOND), F.col(SENDER).cast("int").alias(SENDER), OUTCOME

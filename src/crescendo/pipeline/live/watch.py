@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from crescendo.model.errors import LostError
+from crescendo.pipeline.live.growing_counts import MESSAGES, PART, PARTS, PERIOD, SEEN, StreamSetup, growing_counts
 from crescendo.pipeline.live.periods import BatchInput, Periods
 from crescendo.pipeline.live.snapshot import LiveTotals, Snapshot
-from crescendo.pipeline.live.stream import MESSAGES, PART, PARTS, PERIOD, SEEN, StreamSetup, growing_counts
 from crescendo.pipeline.source.connections import connections_of
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.observed import has_ended, write_note

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from crescendo.model.histogram import SUB_BITS, SUB_BUCKETS
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.source.ingest import LocatedRecording
-from crescendo.pipeline.source.moments import Phases
+from crescendo.pipeline.source.moments import Timeline
 from crescendo.record.schema import HISTOGRAMS, RATES, RECEIVED, SENT, SETTLED, SPANS
 
 IMPORTED = "imported"
@@ -39,7 +39,7 @@ class ImportedCounts:
         return RATES in self.tables
 
 
-def imported_counts_of(recording: LocatedRecording, timeline: Phases) -> ImportedCounts | None:
+def imported_counts_of(recording: LocatedRecording, timeline: Timeline) -> ImportedCounts | None:
     """None unless the recording is an import that has counts and lists no messages, damaged parts included."""
     if recording.manifest.system.get("kind") != IMPORTED:
         return None  # a run that sent nothing has no messages either, but is not an import
@@ -60,7 +60,7 @@ def imported_counts_of(recording: LocatedRecording, timeline: Phases) -> Importe
     return ImportedCounts(tables, totals[c.SENDER], totals[c.RECEIVER], measured[c.SENDER], measured[c.RECEIVER])
 
 
-def imported_throughput(rates: DataFrame, timeline: Phases) -> DataFrame:
+def imported_throughput(rates: DataFrame, timeline: Timeline) -> DataFrame:
     """The columns of `throughput`. Peers have names but no numbers: they are numbered in the order of their names."""
     number = F.dense_rank().over(Window.partitionBy(c.ROLE).orderBy(c.PEER)) - 1
     counts = rates.groupBy(timeline.second_of(F.col(c.T_NS)).alias(c.SECOND), c.ROLE, c.PEER).agg(
@@ -69,7 +69,7 @@ def imported_throughput(rates: DataFrame, timeline: Phases) -> DataFrame:
     return counts.select(c.SECOND, c.ROLE, number.alias(c.CONNECTION), c.MESSAGES, F.lit(0).cast("long").alias(c.BYTES))
 
 
-def imported_histogram(histograms: DataFrame, timeline: Phases) -> DataFrame:
+def imported_histogram(histograms: DataFrame, timeline: Timeline) -> DataFrame:
     """The columns of `latency_histogram`. A sample counts as the middle of its bucket, which is at most 0.4 % wide."""
     bucket = F.col(c.BUCKET).cast("long")
     negative = bucket < 0
@@ -94,6 +94,6 @@ def _floor_ns(bucket: Column) -> Column:
     return F.call_function("shiftleft", bucket - exponent * SUB_BUCKETS, exponent)
 
 
-def _measured(timeline: Phases, t_ns: int) -> bool:
+def _measured(timeline: Timeline, t_ns: int) -> bool:
     measure = timeline.measure
     return measure is not None and measure.start_ns <= t_ns < measure.end_ns

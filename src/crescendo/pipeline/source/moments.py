@@ -21,7 +21,7 @@ _SECOND_NS = 10**9
 
 
 @dataclass(frozen=True)
-class Phases:
+class Timeline:
     """The phases of a run. Second 0 begins with the first phase."""
 
     origin_ns: int
@@ -59,9 +59,9 @@ class Phases:
         return F.lit(False) if self.measure is None else within(t_ns, self.measure)
 
 
-def phases_of(manifest: Manifest) -> Phases:
+def timeline_of(manifest: Manifest) -> Timeline:
     phases = tuple(sorted(manifest.phases, key=lambda phase: phase.start_ns))
-    return Phases(phases[0].start_ns if phases else manifest.started_ns, phases)
+    return Timeline(phases[0].start_ns if phases else manifest.started_ns, phases)
 
 
 def within(t_ns: Column, phase: Phase) -> Column:

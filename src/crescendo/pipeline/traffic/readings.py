@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import ENTITY, METRIC, RUN, SOURCE, T_NS, VALUE
-from crescendo.pipeline.source.moments import Phases
+from crescendo.pipeline.source.moments import Timeline
 
 MAX_METRICS = 400
 """The most metric columns. The metrics read most often keep theirs; the summary has a row for every metric."""
@@ -56,7 +56,7 @@ def readings(recorded: DataFrame, run: str, metrics: dict[str, str]) -> DataFram
     )
 
 
-def reading_summary(recorded: DataFrame, run: str, timeline: Phases) -> DataFrame:
+def reading_summary(recorded: DataFrame, run: str, timeline: Timeline) -> DataFrame:
     """One row per run, source, entity and metric, computed over the measure phase.
 
     A metric read only outside it has 0 samples and nulls. Slope and r2 need three samples; a value that never changed

@@ -17,7 +17,7 @@ from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import STATISTICS, group_statistics
-from crescendo.pipeline.source.moments import Phases
+from crescendo.pipeline.source.moments import Timeline
 
 TOTAL_NS, SHARE = "total_ns", "share"
 TIER = "/"
@@ -29,7 +29,7 @@ SPANS_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def span_histogram(spans: DataFrame, timeline: Phases) -> DataFrame:
+def span_histogram(spans: DataFrame, timeline: Timeline) -> DataFrame:
     """One row per second, phase, action, outcome and bucket of duration."""
     counts = (
         spans.select(

@@ -8,17 +8,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from crescendo.pipeline import columns as c
-from crescendo.pipeline.source.moments import Phases, deliveries
+from crescendo.pipeline.source.moments import Timeline, deliveries
 
 
-def throughput(sent: DataFrame, received: DataFrame, timeline: Phases) -> DataFrame:
+def throughput(sent: DataFrame, received: DataFrame, timeline: Timeline) -> DataFrame:
     """One row per second, role and connection."""
     return _per_second(sent, c.SENDER, c.SENT_NS, timeline).unionByName(
         _per_second(deliveries(received), c.RECEIVER, c.RECEIVED_NS, timeline)
     )
 
 
-def _per_second(rows: DataFrame, role: str, t_ns: str, timeline: Phases) -> DataFrame:
+def _per_second(rows: DataFrame, role: str, t_ns: str, timeline: Timeline) -> DataFrame:
     return (
         rows.groupBy(timeline.second_of(F.col(t_ns)).alias(c.SECOND), F.col(role).cast("int").alias(c.CONNECTION))
         .agg(F.count("*").alias(c.MESSAGES), F.sum(c.SIZE).alias(c.BYTES))

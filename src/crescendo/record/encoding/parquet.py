@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from crescendo.record.encoding.columns import ColumnData, CountColumn, RunLengthColumn
+from crescendo.record.encoding.column_buffer import ColumnData, CountColumn, RunLengthColumn
 from crescendo.record.encoding.pages import Chunk, counts_chunk, find_runs, rows_chunks, runs_chunk
 from crescendo.record.encoding.thrift import TRUE, Coded, byte, i32, i64, list_of, struct, text
 from crescendo.record.schema import F64, I16, I32, I64, TABLES, TEXT, Column, arrow_schema

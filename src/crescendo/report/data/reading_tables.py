@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from crescendo.model.errors import ConfigError
 from crescendo.record.summary import TABLES_DIR
-from crescendo.report.data.tables import MAX_BINS
+from crescendo.report.data.chart_tables import MAX_BINS
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from crescendo.model.units import format_ns
 from crescendo.model.verdict import LATENCY_KINDS
 from crescendo.record.manifest import Phase
 from crescendo.report import formats
-from crescendo.report.data.tables import Tables
+from crescendo.report.data.chart_tables import Tables
 from crescendo.report.plots import series
 from crescendo.report.plots.time_axis import Chart, line, phase_spans, time_extent, time_layout, time_notes
 

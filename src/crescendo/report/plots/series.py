@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crescendo.model.histogram import bucket_ceiling
 from crescendo.model.verdict import SAMPLES_BEYOND
-from crescendo.report.data.tables import HistogramCounts, TimeBins
+from crescendo.report.data.chart_tables import HistogramCounts, TimeBins
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crescendo.record.manifest import Phase
-from crescendo.report.data.tables import TimeBins
+from crescendo.report.data.chart_tables import TimeBins
 from crescendo.report.plots import series
 from crescendo.report.sections.evidence import phase_name
 

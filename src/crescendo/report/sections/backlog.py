@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from crescendo.record.manifest import Phase
+from crescendo.report.data.chart_tables import TimeBins
 from crescendo.report.data.small_tables import Rows, SmallTables
-from crescendo.report.data.tables import TimeBins
 from crescendo.report.plots.series import bin_centres
 from crescendo.report.plots.time_axis import (
     Chart,

@@ -10,7 +10,7 @@ from crescendo.model.verdict import COUNTS, PERCENTILES, Check
 from crescendo.record.manifest import PeerRecord
 from crescendo.record.summary import Latency, Ledger
 from crescendo.report import formats
-from crescendo.report.data.tables import Ranges
+from crescendo.report.data.chart_tables import Ranges
 from crescendo.report.sections.headline import ICONS, metric_name
 
 WITHHELD = "withheld"

@@ -14,8 +14,8 @@ import numpy as np
 
 from crescendo.record.manifest import Phase
 from crescendo.report import formats
+from crescendo.report.data.chart_tables import Tables
 from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingSummary, ReadingTables
-from crescendo.report.data.tables import Tables
 from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
 from crescendo.report.plots.time_axis import Chart, band, line, phase_spans, plot_name, time_extent, time_layout
 from crescendo.report.sections.evidence import Grid

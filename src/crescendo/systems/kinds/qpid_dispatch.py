@@ -23,7 +23,7 @@ from crescendo.systems.templates import render
 PROBE_ADDRESS = "crescendo.proof"
 PROBE_TIMEOUT_S = 5.0
 CURE = (
-    "install the package qpid-dispatch-router (Fedora, EPEL) or qdrouterd (Ubuntu up to 20.04), "
+    "install the package qpid-dispatch-router (EPEL 8) or build apache/qpid-dispatch, "
     "or point --home to where it was built"
 )
 _PACKAGE = "qdrouterd"  # its name for dpkg; without dpkg the origin is "given"

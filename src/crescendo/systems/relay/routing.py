@@ -8,7 +8,7 @@ their queues are short. Knows connections but no sockets: the server passes in h
 from collections.abc import Callable, Mapping
 
 from crescendo.model.errors import PeerError
-from crescendo.systems.relay.links import Consumer, Producer, Queue, RelayClient
+from crescendo.systems.relay.queues import Consumer, Producer, Queue, RelayClient
 from crescendo.systems.relay.unsettled import take_settled
 from crescendo.wire.amqp10.batch import TransferBatch
 from crescendo.wire.amqp10.events import Deliveries, Settled

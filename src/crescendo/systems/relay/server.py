@@ -14,7 +14,7 @@ import time
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import close_socket, configure_socket
 from crescendo.net.transport import PlainTransport, TlsTransport
-from crescendo.systems.relay.links import RelayClient
+from crescendo.systems.relay.queues import RelayClient
 from crescendo.systems.relay.routing import Routing
 from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Closed, Deliveries, Detached, Ended, Event, Refused, Settled

@@ -6,7 +6,7 @@ ids, which may begin and end inside a batch.
 
 from collections import deque
 
-from crescendo.systems.relay.links import Octets
+from crescendo.systems.relay.queues import Octets
 
 _SERIAL = 0xFFFF_FFFF
 

@@ -33,8 +33,8 @@ from crescendo.wire.amqp091.frames import (
 )
 from crescendo.wire.amqp091.handshake import (
     ClientHandshake,
+    HandshakeRefusedError,
     Limits,
-    RefusedError,
     ServerHandshake,
     SignIn,
     check_first_bytes,
@@ -110,7 +110,7 @@ class Connection:
                 event = (not self._closing and self._arrivals.take_run(self.channels)) or self._take(length)
                 if event is not None or buffer.start == before:
                     return event
-        except RefusedError as refusal:
+        except HandshakeRefusedError as refusal:
             self.closed = True
             return Refused(str(refusal))
         return None
@@ -179,7 +179,7 @@ class Connection:
             buffer.start += _PROTOCOL_BYTES
             try:
                 check_header(octets)
-            except RefusedError:
+            except HandshakeRefusedError:
                 self._queue(PROTOCOL_HEADER)  # tells the peer which protocol we speak
                 raise
             self.send(0, self._handshake.start())

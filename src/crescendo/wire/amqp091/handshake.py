@@ -33,7 +33,7 @@ CAPABILITIES: Table = {
 _PROPERTIES: Table = {"product": "Crescendo", "platform": "Python", "capabilities": CAPABILITIES}
 
 
-class RefusedError(PeerError):
+class HandshakeRefusedError(PeerError):
     """The connection was refused, for a reason that the user can act on."""
 
 
@@ -87,7 +87,9 @@ class ClientHandshake:
 
     def answer(self, method: Method) -> list[Method]:
         if isinstance(method, ConnectionSecure):
-            raise RefusedError("the system demands a sign-in of several steps, which PLAIN and EXTERNAL do not have")
+            raise HandshakeRefusedError(
+                "the system demands a sign-in of several steps, which PLAIN and EXTERNAL do not have"
+            )
         if not isinstance(method, self._expected):
             raise PeerError(f"{type(method).__name__} instead of {self._expected.__name__}")
         match method:
@@ -103,7 +105,9 @@ class ClientHandshake:
 
     def _start(self, start: ConnectionStart) -> list[Method]:
         if (start.version_major, start.version_minor) != (0, 9):
-            raise RefusedError(f"the system speaks AMQP {start.version_major}-{start.version_minor}, not AMQP 0-9-1")
+            raise HandshakeRefusedError(
+                f"the system speaks AMQP {start.version_major}-{start.version_minor}, not AMQP 0-9-1"
+            )
         self._expected = ConnectionTune
         self.remote_properties = start.server_properties
         offered = start.mechanisms.decode(errors="replace").split()
@@ -113,7 +117,7 @@ class ClientHandshake:
             sign_in = SignIn(ANONYMOUS, b"") if ANONYMOUS in offered else plain("guest", "guest")
         if sign_in.mechanism not in offered:
             offered_names = ", ".join(offered) or "nothing"
-            raise RefusedError(f"the system offers {offered_names} for sign-in but not {sign_in.mechanism}")
+            raise HandshakeRefusedError(f"the system offers {offered_names} for sign-in but not {sign_in.mechanism}")
         return [ConnectionStartOk(self._properties, sign_in.mechanism, sign_in.response)]
 
 
@@ -152,7 +156,7 @@ def check_first_bytes(octets: bytes) -> None:
     if octets[0] == METHOD_FRAME:
         return
     if octets[:4] != b"AMQP":
-        raise RefusedError(f"the system does not speak AMQP: it began with {octets!r}")
+        raise HandshakeRefusedError(f"the system does not speak AMQP: it began with {octets!r}")
     check_header(octets)
 
 
@@ -161,7 +165,7 @@ def check_header(octets: bytes) -> None:
     if octets == PROTOCOL_HEADER:
         return
     if octets[:4] != b"AMQP":
-        raise RefusedError(f"the peer does not speak AMQP: it began with {octets!r}")
+        raise HandshakeRefusedError(f"the peer does not speak AMQP: it began with {octets!r}")
     kind, major, minor, revision = octets[4:8]
     version = f"{major}-{minor}-{revision}" if major == 0 else f"{major}.{minor}.{revision}"
-    raise RefusedError(f"the system speaks AMQP {version} (protocol {kind}), not AMQP 0-9-1")
+    raise HandshakeRefusedError(f"the system speaks AMQP {version} (protocol {kind}), not AMQP 0-9-1")

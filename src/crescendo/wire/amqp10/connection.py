@@ -22,7 +22,7 @@ from crescendo.wire.amqp10.frames import (
     encode_message,
     frame_length,
 )
-from crescendo.wire.amqp10.handshake import ClientSasl, Credentials, RefusedError, ServerSasl
+from crescendo.wire.amqp10.handshake import ClientSasl, Credentials, HandshakeRefusedError, ServerSasl
 from crescendo.wire.amqp10.links import RECEIVER, SENDER, SETTLE_SECOND, SETTLE_SETTLED, SETTLE_UNSETTLED
 from crescendo.wire.amqp10.opening import Opening
 from crescendo.wire.amqp10.performatives import (
@@ -110,7 +110,7 @@ class Connection:
                 event = self._arrivals.take_run(length) or self._take_frame(length)
                 if event is not None:
                     return event
-        except RefusedError as refusal:
+        except HandshakeRefusedError as refusal:
             self.closed = True
             return Refused(str(refusal))
         return None

@@ -15,7 +15,7 @@ SASL_OK, SASL_AUTH_FAILED = 0, 1
 _MAX_NAME_BYTES = 255
 
 
-class RefusedError(PeerError):
+class HandshakeRefusedError(PeerError):
     """The connection was refused, for a reason that the user can act on."""
 
 
@@ -52,9 +52,9 @@ class ClientSasl:
             case SaslOutcome(code=1):
                 user = self._credentials.user if self._credentials else None
                 identity = f"user {user!r} with this password" if user is not None else "anonymous users"
-                raise RefusedError(f"the system rejects {identity}")
+                raise HandshakeRefusedError(f"the system rejects {identity}")
             case SaslOutcome(code=code):
-                raise RefusedError(f"the system could not authenticate us (SASL outcome {int(code)})")
+                raise HandshakeRefusedError(f"the system could not authenticate us (SASL outcome {int(code)})")
             case _:
                 raise PeerError("a frame other than a SASL answer during sign-in")
 
@@ -67,7 +67,7 @@ class ClientSasl:
         if wanted not in names:
             offered_names = ", ".join(names) or "nothing"
             cure = "give a user and password in the URL" if wanted == "ANONYMOUS" else "leave user and password out"
-            raise RefusedError(f"the system offers {offered_names} for sign-in but not {wanted}; {cure}")
+            raise HandshakeRefusedError(f"the system offers {offered_names} for sign-in but not {wanted}; {cure}")
         response = b"anonymous"
         if self._credentials is not None:
             response = b"\0" + self._credentials.user.encode() + b"\0" + self._credentials.password.encode()
@@ -113,12 +113,14 @@ def check_header(header: bytes, expected: bytes) -> None:
     if header == expected:
         return
     if header[:4] != b"AMQP":
-        raise RefusedError(f"the system does not speak AMQP: it began with {header!r}")
+        raise HandshakeRefusedError(f"the system does not speak AMQP: it began with {header!r}")
     if header == PROTOCOL_AMQP:
-        raise RefusedError("the system does not accept a sign-in (SASL), but we offered one")
+        raise HandshakeRefusedError("the system does not accept a sign-in (SASL), but we offered one")
     if header == PROTOCOL_SASL:
-        raise RefusedError("the system demands another sign-in (SASL) after ours; give a user and password in the URL")
+        raise HandshakeRefusedError(
+            "the system demands another sign-in (SASL) after ours; give a user and password in the URL"
+        )
     protocol, major, minor, revision = header[4:8]
     if protocol == 0 and major == 0:
-        raise RefusedError(f"the system speaks AMQP {major}-{minor}-{revision}, not AMQP 1.0")
-    raise RefusedError(f"the system answered with protocol {protocol} version {major}.{minor}.{revision}")
+        raise HandshakeRefusedError(f"the system speaks AMQP {major}-{minor}-{revision}, not AMQP 1.0")
+    raise HandshakeRefusedError(f"the system answered with protocol {protocol} version {major}.{minor}.{revision}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.frames import PROTOCOL_AMQP, PROTOCOL_SASL, SASL_FRAME, Frame, encode_frame
-from crescendo.wire.amqp10.handshake import ClientSasl, RefusedError, ServerSasl, check_header
+from crescendo.wire.amqp10.handshake import ClientSasl, HandshakeRefusedError, ServerSasl, check_header
 from crescendo.wire.amqp10.performatives import Composite
 
 
@@ -45,7 +45,7 @@ class Opening:
         server = isinstance(self._sasl, ServerSasl)
         if not self._sasl.done:
             if server:
-                raise RefusedError("wrong user or password")
+                raise HandshakeRefusedError("wrong user or password")
             return
         self.expects_header = True
         if not server:

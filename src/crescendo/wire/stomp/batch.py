@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.wire.stomp import commands
+from crescendo.wire.stomp import client_frames
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.frames import CONTENT_LENGTH, LocatedFrame, encode_frame
 
@@ -52,7 +52,7 @@ class SendBatch:
         more: Mapping[str, str] | None = None,
         capacity: int = 0,
     ) -> None:
-        headers = commands.send(
+        headers = client_frames.send(
             destination,
             persistent=persistent,
             priority=priority,

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from crescendo.model.errors import PeerError
-from crescendo.wire.stomp import commands
+from crescendo.wire.stomp import client_frames
 from crescendo.wire.stomp.batch import SendBatch, numbers_of
-from crescendo.wire.stomp.commands import Ack
+from crescendo.wire.stomp.client_frames import Ack
 from crescendo.wire.stomp.escaping import Version
 from crescendo.wire.stomp.events import Connected, Deliveries, Event, Failed, HeaderValues, Octets, Receipts, reason_of
 from crescendo.wire.stomp.frames import HEARTBEAT, MAX_BODY_BYTES, MAX_HEADER_BYTES, Frame, LocatedFrame, encode_frame
@@ -52,7 +52,7 @@ class Connection:
         self._heartbeats = heartbeats
         self._batching = batching
         self._stream = Stream(run_id_headers={}, max_header_bytes=max_header_bytes, max_body_bytes=max_body_bytes)
-        headers = commands.connect(
+        headers = client_frames.connect(
             host=host,
             accept_version=accept_version(versions),
             heartbeats=str(heartbeats),
@@ -110,7 +110,7 @@ class Connection:
         more: Mapping[str, str] | None = None,
     ) -> None:
         """Queue one message through the scalar path. Without content-length ActiveMQ treats it as text."""
-        headers = commands.send(
+        headers = client_frames.send(
             destination,
             persistent=persistent,
             ttl_ms=ttl_ms,
@@ -136,7 +136,7 @@ class Connection:
         receipt: str | None = None,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        headers = commands.subscribe(
+        headers = client_frames.subscribe(
             self.version, subscription, destination, ack, selector=selector, receipt=receipt, more=more
         )
         self._send_frame("SUBSCRIBE", headers)
@@ -149,7 +149,7 @@ class Connection:
         receipt: str | None = None,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        headers = commands.unsubscribe(
+        headers = client_frames.unsubscribe(
             self.version, subscription, destination=destination, receipt=receipt, more=more
         )  # fmt: skip
         self._send_frame("UNSUBSCRIBE", headers)
@@ -158,23 +158,25 @@ class Connection:
         self, subscription: str, delivery: str, *, transaction: str | None = None, receipt: str | None = None
     ) -> None:
         """Acknowledge one delivery by its id, and all earlier ones if the subscription's mode is cumulative."""
-        headers = commands.acknowledge(self.version, subscription, delivery, transaction=transaction, receipt=receipt)
+        headers = client_frames.acknowledge(
+            self.version, subscription, delivery, transaction=transaction, receipt=receipt
+        )
         self._send_frame("ACK", headers)
 
     def nack(
         self, subscription: str, delivery: str, *, transaction: str | None = None, receipt: str | None = None
     ) -> None:
-        headers = commands.reject(self.version, subscription, delivery, transaction=transaction, receipt=receipt)
+        headers = client_frames.reject(self.version, subscription, delivery, transaction=transaction, receipt=receipt)
         self._send_frame("NACK", headers)
 
     def begin(self, transaction: str, *, receipt: str | None = None) -> None:
-        self._send_frame("BEGIN", commands.transaction(transaction, receipt=receipt))
+        self._send_frame("BEGIN", client_frames.transaction(transaction, receipt=receipt))
 
     def commit(self, transaction: str, *, receipt: str | None = None) -> None:
-        self._send_frame("COMMIT", commands.transaction(transaction, receipt=receipt))
+        self._send_frame("COMMIT", client_frames.transaction(transaction, receipt=receipt))
 
     def abort(self, transaction: str, *, receipt: str | None = None) -> None:
-        self._send_frame("ABORT", commands.transaction(transaction, receipt=receipt))
+        self._send_frame("ABORT", client_frames.transaction(transaction, receipt=receipt))
 
     def disconnect(self, *, receipt: str | None = None) -> None:
         """Send DISCONNECT; with a receipt, the server answers once it has processed everything."""

@@ -1,7 +1,7 @@
 """How do later Spark sessions start faster than the first?
 
 Analyses a recording of a few messages with a JVM that dumps, on exit, every class it loaded. This takes a few seconds
-longer than a first analysis, once, during set-up: `python -m crescendo.pipeline.spark.rehearsal`. `class_archive`
+longer than a first analysis, once, during set-up: `python -m crescendo.pipeline.rehearsal`. `class_archive`
 describes the archive and where it is.
 """
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.source.connections import Connections
-from crescendo.pipeline.source.moments import Phases, deliveries, first_attempts
+from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
 from crescendo.record.schema import Settlement
 
 RESPONSE, TRANSFER, SETTLE = "response", "transfer", "settle"
@@ -20,7 +20,9 @@ LATENESS, ROUND_TRIP, ONE_WAY = "lateness", "round trip", "one way"
 _KEYS = (c.SECOND, c.PHASE, c.KIND, c.BUCKET)
 
 
-def latency_histogram(received: DataFrame, settled: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
+def latency_histogram(
+    received: DataFrame, settled: DataFrame, timeline: Timeline, connections: Connections
+) -> DataFrame:
     """One row per second, phase, kind and bucket."""
     counts = _delivery_counts(deliveries(received), timeline, connections).unionByName(
         _settle_counts(settled, timeline)
@@ -28,7 +30,7 @@ def latency_histogram(received: DataFrame, settled: DataFrame, timeline: Phases,
     return _with_phase_names(counts, timeline)
 
 
-def lateness_histogram(sent: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
+def lateness_histogram(sent: DataFrame, timeline: Timeline, connections: Connections) -> DataFrame:
     """The same columns for the lateness of the generator. Only first attempts count: a resend is not late."""
     sent = first_attempts(sent)
     if connections.unbounded:
@@ -41,7 +43,7 @@ def lateness_histogram(sent: DataFrame, timeline: Phases, connections: Connectio
     return _with_phase_names(_bucket_counts(samples, F.count("*"), F.sum(c.VALUE_NS)), timeline)
 
 
-def trip_histogram(spans: DataFrame, timeline: Phases) -> DataFrame:
+def trip_histogram(spans: DataFrame, timeline: Timeline) -> DataFrame:
     """The same columns for the spans that are round trips or one-way times, by their start."""
     samples = spans.where(F.col(c.ACTION).isin(ROUND_TRIP, ONE_WAY)).select(
         *_second_and_phase(timeline, F.col(c.T_NS)),
@@ -51,12 +53,12 @@ def trip_histogram(spans: DataFrame, timeline: Phases) -> DataFrame:
     return _with_phase_names(_bucket_counts(samples, F.count("*"), F.sum(c.VALUE_NS)), timeline)
 
 
-def _with_phase_names(counts: DataFrame, timeline: Phases) -> DataFrame:
+def _with_phase_names(counts: DataFrame, timeline: Timeline) -> DataFrame:
     phase = timeline.phase_name(F.col(c.PHASE)).alias(c.PHASE)
     return counts.select(c.SECOND, phase, c.KIND, c.BUCKET, c.COUNT, c.SUM_NS, c.MIN_NS, c.MAX_NS)
 
 
-def _delivery_counts(received: DataFrame, timeline: Phases, connections: Connections) -> DataFrame:
+def _delivery_counts(received: DataFrame, timeline: Timeline, connections: Connections) -> DataFrame:
     # From intended, not sent: a stalled sender must not hide the stall.
     response_ns = F.col(c.RECEIVED_NS) - F.col(c.INTENDED_NS)
     if connections.unbounded:
@@ -74,7 +76,7 @@ def _delivery_counts(received: DataFrame, timeline: Phases, connections: Connect
     return counts.withColumn(c.KIND, F.when(F.col(c.KIND) == 0, RESPONSE).otherwise(TRANSFER))
 
 
-def _settle_counts(settled: DataFrame, timeline: Phases) -> DataFrame:
+def _settle_counts(settled: DataFrame, timeline: Timeline) -> DataFrame:
     # A message shed by the sender's own buffer was never sent, so it has no settle time.
     samples = settled.where(F.col(c.OUTCOME) != int(Settlement.SHED)).select(
         *_second_and_phase(timeline, F.col(c.SENT_NS)),
@@ -85,7 +87,7 @@ def _settle_counts(settled: DataFrame, timeline: Phases) -> DataFrame:
     return _bucket_counts(samples, F.sum(c.WEIGHT), F.sum(F.col(c.VALUE_NS) * F.col(c.WEIGHT)))
 
 
-def _second_and_phase(timeline: Phases, t_ns: Column) -> tuple[Column, Column]:
+def _second_and_phase(timeline: Timeline, t_ns: Column) -> tuple[Column, Column]:
     return timeline.second_of(t_ns).alias(c.SECOND), timeline.phase_of(t_ns).alias(c.PHASE)
 
 

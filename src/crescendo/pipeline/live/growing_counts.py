@@ -32,7 +32,7 @@ from crescendo.pipeline.columns import (
     WEIGHT,
 )
 from crescendo.pipeline.latency.buckets import bucket_column
-from crescendo.pipeline.latency.histogram import RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.latency.second_histogram import RESPONSE, SETTLE, TRANSFER
 from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.moments import deliveries
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement, spark_ddl
