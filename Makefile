@@ -7,6 +7,9 @@ SETUP := $(VENV)/.setup-done
 DEV_SETUP := $(VENV)/.setup-dev-done
 SYSTEM_SETUP := $(VENV)/.setup-system-done
 ARGS ?=
+WORKERS ?= 2
+# When ARGS selects tests, one of the two steps may have none (pytest exits with 5 then).
+MAY_BE_EMPTY = $(if $(ARGS),|| [ $$? -eq 5 ])
 
 .PHONY: help setup demo test soak check format bench clean
 
@@ -19,7 +22,8 @@ demo: $(SETUP)  ## run the built-in experiment and write its report
 	@$(BIN)/crescendo demo $(ARGS)
 
 test: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the test suite
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not soak and not quiet" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS) $(MAY_BE_EMPTY)
+	$(BIN)/python -m pytest -m "quiet and not soak" $(ARGS) $(MAY_BE_EMPTY)
 
 soak: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the test suite with the long versions
 	$(BIN)/python -m pytest --timeout 3600 $(ARGS)
@@ -49,7 +53,7 @@ $(SETUP): pyproject.toml .ci/java
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@bash .ci/java
 	@echo "warming up Spark once, so that it starts faster from now on"
-	@$(BIN)/python -m crescendo.pipeline.spark.rehearsal >/dev/null
+	@$(BIN)/python -m crescendo.pipeline.rehearsal >/dev/null
 	@touch $@
 
 $(DEV_SETUP): $(SETUP)

@@ -17,6 +17,8 @@ from crescendo.systems.registry import system_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["parallel_groups"]
+
 # On a busy machine neither a slow example nor slow generation of examples is a failure.
 settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy-machine")

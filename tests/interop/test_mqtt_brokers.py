@@ -37,6 +37,8 @@ from mqtt_peers import (
     refusal_of,
 )
 
+pytestmark = pytest.mark.shares("rabbitmq")
+
 WAYS = [("roomy_mosquitto", V3), ("roomy_mosquitto", V5), ("rabbit", V3)]
 ways = pytest.mark.parametrize(("broker", "version"), WAYS, ids=[f"{name}-{v}" for name, v in WAYS])
 settling = pytest.mark.parametrize("settle", [Settle.AT_MOST_ONCE, Settle.AT_LEAST_ONCE])

@@ -15,9 +15,11 @@ from crescendo.load.protocols.stomp import StompReceiver, StompSender
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group, Settle
 from crescendo.systems.instance import RunningInstance
-from crescendo.wire.stomp.commands import Ack, BrokerDialect, durable
+from crescendo.wire.stomp.client_frames import Ack, BrokerDialect, durable
 from crescendo.wire.stomp.escaping import Version
 from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, stomp_session
+
+pytestmark = pytest.mark.shares("rabbitmq")
 
 MANY = {"queue": 20_000, "topic": 10_000}
 """Several times what may be in flight to a receiver, and several batches of a sender."""

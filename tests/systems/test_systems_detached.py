@@ -138,10 +138,13 @@ def test_an_interrupted_up_leaves_nothing_that_down_does_not_find(
         _until(lambda: record.exists() and len(json.loads(record.read_text())["processes"]) == 2)
         pids = [process["pid"] for process in json.loads(record.read_text())["processes"]]
         assert all(_runs(pid) for pid in pids)
+        os.kill(pids[-1], signal.SIGSTOP)  # it cannot become ready before `down` has been tried
         while_starting = crescendo("down", "rabbitmq")
         assert while_starting.returncode == 2
         assert f"is being started by process {up.pid}" in while_starting.stderr
         up.send_signal(number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids[-1], signal.SIGCONT)
         up.wait(30)
     if number == signal.SIGKILL:
         assert json.loads(crescendo("status", "--json").stdout)[0]["state"] == "unfinished"
@@ -174,7 +177,7 @@ def test_a_taken_port_is_refused(crescendo: Command, state: Path) -> None:
     [
         (["up", "rabitmq"], "no system is called 'rabitmq'; known: "),
         (["up", "mosquitto", "--set", "persistence"], "--set persistence: write key=value"),
-        (["up", "mosquitto", "--set", "memory=[", "--set", "user=x"], "--set memory: the value is no YAML"),
+        (["up", "mosquitto", "--set", "memory=[", "--set", "user=x"], "--set memory: the value is not"),
         (["up", "mosquitto", "--port", "mqtt"], "--port mqtt: write name=number"),
         (["up", "mosquitto", "--name", "../evil"], "'../evil' is not a valid system name"),
         (["up", "mosquitto", "--home", "/"], "there is no program called mosquitto in /"),

@@ -42,6 +42,7 @@ def test_a_queue_counts_what_a_client_published_acknowledged_held_and_left(
         inspector,
         {
             (queue, "messages"): SENT - TAKEN,
+            (queue, "message_bytes"): (SENT - TAKEN) * 100,
             (queue, "messages_ready"): SENT - TAKEN - HELD,
             (queue, "messages_unacknowledged"): HELD,
             (queue, "message_stats.publish"): SENT,
@@ -51,7 +52,6 @@ def test_a_queue_counts_what_a_client_published_acknowledged_held_and_left(
         },
     )
     values = values_of(inspection)
-    assert values[queue, "message_bytes"] == (SENT - TAKEN) * 100
     node = next(entity for entity, _ in values if entity.startswith("node/"))
     assert 0 < values[node, "mem_used"] < values[node, "mem_limit"]
     assert values[node, "mem_alarm"] == 0
