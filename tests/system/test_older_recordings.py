@@ -1,0 +1,71 @@
+"""Recordings, tables and summaries of version 0.1 are still analysed, compared and reported.
+
+tests/samples/version-0.1 holds three runs as that version left them, tables included: two of the same experiment
+through the relay, and one through MLMQ with request spans. They are never written again.
+"""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from crescendo.model.verdict import Outcome
+from crescendo.pipeline.compare.compare import compare
+from crescendo.pipeline.compare.runs import run_group
+from crescendo.pipeline.job import analyze
+from crescendo.record.reader import open_recording
+from crescendo.record.summary import Summary, read_summary
+from crescendo.report.page import render_report
+from table_hashes import hashes
+
+SAMPLES = Path(__file__).parents[1] / "samples" / "version-0.1"
+RUNS = ("baseline", "run", "mlmq")
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLES, tmp_path / "older"))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_part_is_intact(older: Path, name: str) -> None:
+    recording = open_recording(older / name)
+    assert recording.damaged == {}
+    assert recording.rows("sent") == recording.rows("received") > 0
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_new_analysis_computes_the_same_tables_and_summary(older: Path, name: str, spark: SparkSession) -> None:
+    tables, summary = hashes(older / name / "tables"), read_summary(older / name)
+    again = analyze(older / name, spark, lambda _: None, full=True)
+    assert hashes(older / name / "tables") == tables
+    assert _without_sentences(again) == _without_sentences(summary)
+    assert again.verdict.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_report_is_rendered_from_older_tables(older: Path, name: str) -> None:
+    page = render_report(older / name)
+    assert "quick-mlmq" in page if name == "mlmq" else "quick-amqp10" in page
+    assert "200" in page
+
+
+def test_older_runs_are_compared(older: Path) -> None:
+    no_lake = older / "no-lake"
+    found = compare(run_group(str(older / "baseline"), no_lake), run_group(str(older / "run"), no_lake), 0.05)
+    changes = {metric.metric: metric.outcome.value for metric in found.metrics}
+    assert changes["rate"] == "no difference"
+    assert changes["response_p50"] == "worse"
+    assert changes["lost"] == "no difference"
+
+
+def _without_sentences(summary: Summary) -> object:
+    """Numbers and outcomes; sentences may be reworded."""
+    document = msgspec.to_builtins(summary)
+    for part in [*document["verdict"]["checks"], *document["validity"]]:
+        part.pop("reasons", None)
+        part.pop("detail", None)
+    document["verdict"].pop("reasons", None)
+    return document
