@@ -79,9 +79,9 @@ class WireSession:
     def request(self, method: Method) -> Method:
         """Send a method that has an answer; returns the answer."""
         self.connection.send(1, method)
-        said = self.next(MethodReceived)
-        assert type(said.method).__name__.startswith(type(method).__name__)
-        return said.method
+        answer = self.next(MethodReceived)
+        assert type(answer.method).__name__.startswith(type(method).__name__)
+        return answer.method
 
     def publish(self, exchange: str, key: str, body: bytes, properties: Properties, *, mandatory: bool = False) -> None:
         self.connection.publish(1, BasicPublish(0, exchange, key, mandatory), body, properties)
@@ -136,26 +136,26 @@ def test_exchanges_route_as_declared(
 
 
 def test_every_property_reaches_pika_and_comes_back(session: WireSession, rabbitmq: RunningInstance, name: str) -> None:
-    said = Properties(
+    sent = Properties(
         content_type="text/plain", content_encoding="utf-8", headers={"n": 7, "deep": {"list": ["a", True, None]}},
         delivery_mode=PERSISTENT, priority=4, correlation_id="c", reply_to="r", expiration="60000", message_id="m",
         timestamp=1_700_000_000, type="t", user_id=None, app_id="a",
     )  # fmt: skip
     session.request(QueueDeclare(queue=name, durable=True, arguments={"x-max-priority": 9}))
-    session.publish("", name, bytes(500_000), said)
+    session.publish("", name, bytes(500_000), sent)
     session.request(BasicQos(prefetch_count=1))
     with pika_channel(rabbitmq.endpoints["amqp091"]) as channel:
         method, received, body = next(channel.consume(name, inactivity_timeout=TIMEOUT_S))
         assert method is not None
         assert body == bytes(500_000)
         for field in ("headers", "delivery_mode", "priority", "expiration", "timestamp", "correlation_id", "app_id"):
-            assert getattr(received, field) == getattr(said, field)
+            assert getattr(received, field) == getattr(sent, field)
         channel.basic_publish("", name, b"back", received)
         channel.basic_ack(method.delivery_tag)
         channel.cancel()
     session.connection.send(1, BasicConsume(queue=name, consumer_tag="me"))
     event = session.next(Deliveries)
-    assert (event.bodies.tobytes(), event.properties) == (b"back", said)
+    assert (event.bodies.tobytes(), event.properties) == (b"back", sent)
     assert event.method.consumer_tag == "me"
 
 

@@ -272,7 +272,7 @@ def test_a_subscription_in_an_address_keeps_messages_while_disconnected(broker: 
 
 
 def test_a_wrong_password_is_refused_with_the_brokers_reason(broker: RunningInstance) -> None:
-    said = {
+    expected = {
         BrokerDialect.RABBITMQ: "Access refused for user 'nobody'",
         BrokerDialect.ACTIVEMQ: "User name [nobody] or password is invalid",
         BrokerDialect.ARTEMIS: "Security Error occurred",
@@ -280,7 +280,7 @@ def test_a_wrong_password_is_refused_with_the_brokers_reason(broker: RunningInst
     reasons = [refusal_of_wrong_password(broker)]
     while "without a reply" in reasons[-1] and len(reasons) < 10:  # ActiveMQ: about one in fifty
         reasons.append(refusal_of_wrong_password(broker))
-    assert said[kind_of(broker)] in reasons[-1]
+    assert expected[kind_of(broker)] in reasons[-1]
 
 
 def refusal_of_wrong_password(broker: RunningInstance) -> str:
