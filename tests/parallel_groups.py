@@ -32,6 +32,7 @@ def group_of(module: str, fixtures: frozenset[str]) -> str:
     return "mlmq" if fixtures & {"mlmq", "postgres"} else module
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = {item.nodeid: _group(item) for item in items}
     order = {name: rank for rank, name in enumerate((*LONG_FIRST, *LONG_MODULES))}

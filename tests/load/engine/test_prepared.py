@@ -1,6 +1,7 @@
 """Is a message that was prepared ahead of time the same as one sent by the ordinary path?"""
 
 import contextlib
+import select
 import socket
 import struct
 import time
@@ -210,8 +211,10 @@ def _connected(protocol: str, settle: Settle) -> Iterator[tuple[Any, socket.sock
             flush(client, server.outgoing)
             channel.pump()
             assert time.monotonic() < deadline_s
-        yield channel, client
-        channel.close()
+        try:
+            yield channel, client
+        finally:
+            channel.close()
 
 
 def _read(client: socket.socket, octets: int) -> bytes:
@@ -275,6 +278,7 @@ def test_bytes_that_a_full_socket_refuses_are_sent_later(protocol: str) -> None:
         assert channel.room() == 0 or channel.flush()  # the kernel may have sent some of it by now
         taken = b""
         while not channel.flush():
+            assert select.select([client], [], [], 10)[0]
             taken += client.recv(1 << 20)
         assert channel.room() > 0
         assert taken + _read(client, len(expected) - len(taken)) == expected
