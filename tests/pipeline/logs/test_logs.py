@@ -175,12 +175,12 @@ def test_an_unsuitable_query_is_refused_with_a_cure(sample_spans: DataFrame) -> 
 @pytest.mark.parametrize(
     ("changes", "cure"),
     [
-        ({"form": "gif"}, "--format gif: not known; choose one of csv, txt, png, eps"),
-        ({"form": "png"}, "--format png: a picture needs a file; give one with --out"),
-        ({"show": "rate"}, "--show rate: not known; choose one of response, throughput"),
-        ({"centre": "mode"}, "--centre mode: not known; choose one of median, mean"),
-        ({"bars": "iqr"}, "--bars iqr: not known; choose one of percentile, stddev"),
-        ({"window": "0s"}, "--window 0s: is too short"),
+        ({"form": "gif"}, "--format gif: unknown; choose one of csv, txt, png, eps"),
+        ({"form": "png"}, "--format png: a plot needs a file; give one with --out"),
+        ({"show": "rate"}, "--show rate: unknown; choose one of response, throughput"),
+        ({"centre": "mode"}, "--centre mode: unknown; choose one of median, mean"),
+        ({"bars": "iqr"}, "--bars iqr: unknown; choose one of percentile, stddev"),
+        ({"window": "0s"}, "--window 0s: too short"),
         ({"window": "60"}, "--window: '60' is not a duration"),
         ({"types": [""]}, "--type: empty"),
         ({"out": Path("nowhere/at/all.csv")}, "--out nowhere/at/all.csv: there is no directory nowhere/at"),

@@ -72,7 +72,7 @@ def test_counts_and_histograms_are_judged_and_no_ledger_is_invented(spark: Spark
     assert "kept no messages" in check(summary, "lost").reasons[0]
     load = next(item for item in summary.validity if item.name == "load was sent")
     assert load.holds
-    assert "400 were sent and 379 received" in load.detail
+    assert "400 sent and 379 received" in load.detail
     (transfer,) = summary.latency
     ordered = np.sort(samples_ns)
     assert (transfer.kind, transfer.count, transfer.negative) == ("transfer", 5000, int((samples_ns < 0).sum()))
