@@ -4,12 +4,14 @@ Each is started by the first test that requests it and stopped at the end of the
 found it. A test that stops, kills or configures a system starts its own.
 """
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from crescendo.pipeline.spark.settings import JAVA_OPTIONS_VARIABLE
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = ["parallel_groups"]
+
+# Analyses in tests are short: compiling less saves a third of their CPU time.
+os.environ.setdefault(JAVA_OPTIONS_VARIABLE, "-XX:TieredStopAtLevel=1")
 
 # On a busy machine neither a slow example nor slow generation of examples is a failure.
 settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

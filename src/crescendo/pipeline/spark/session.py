@@ -26,7 +26,13 @@ from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.class_archive import archive_options
-from crescendo.pipeline.spark.settings import check_master, in_one_process, on_this_machine, settings_for
+from crescendo.pipeline.spark.settings import (
+    JAVA_OPTIONS_VARIABLE,
+    check_master,
+    in_one_process,
+    on_this_machine,
+    settings_for,
+)
 
 _LOG = "spark.log"
 _PREFIX = "crescendo-spark-"
@@ -58,7 +64,7 @@ def open_session(
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     # The class archive comes from a JVM that is driver and executor in one; other JVMs load other classes.
     archive = archive_options() if in_one_process(master) else ()
-    options = (*archive, *java_options)
+    options = (*archive, *java_options, *os.environ.get(JAVA_OPTIONS_VARIABLE, "").split())
     settings = settings_for(master, cores=cores or os.cpu_count() or 1, memory=memory, home=home, java_options=options)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
