@@ -39,7 +39,7 @@ from crescendo.pipeline.source.ingest import (
     remote_recording,
     without_unreadable,
 )
-from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Timeline
+from crescendo.pipeline.source.moments import Timeline
 from crescendo.pipeline.spark.session import close_session
 from crescendo.pipeline.storage.hadoop import HadoopLocation, first_line
 from crescendo.pipeline.storage.table_store import TableStore
@@ -52,6 +52,7 @@ from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, SPANS
 from crescendo.record.summary import SUMMARY, Latency, Ledger, Rate, Summary
+from crescendo.record.timeline import MEASURE, OUTSIDE
 
 Progress = Callable[[str], None]
 

@@ -52,7 +52,7 @@ def event_effects(
     rows: list[dict[str, Any]] = table.sort_by([(T_NS, "ascending"), (SOURCE, "ascending")])[:MAX_EVENTS].to_pylist()
     for row in rows:
         t_ns = row[T_NS]
-        row[SECOND] = second = (t_ns - timeline.origin_ns) // 10**9
+        row[SECOND] = second = timeline.second_at(t_ns)
         row["p99_before_ns"] = _p99(histogram, second - AROUND_S, second)
         row["p99_after_ns"] = _p99(histogram, second, second + AROUND_S)
         row.update(_flow(streams, ticks, t_ns) | _outage(outages, t_ns))

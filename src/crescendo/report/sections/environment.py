@@ -14,6 +14,7 @@ import yaml
 from crescendo.model.units import format_ns
 from crescendo.record.manifest import Manifest, PartRecord, State
 from crescendo.record.reader import journalled_parts
+from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.sections.evidence import Grid, phase_name
 
@@ -79,7 +80,7 @@ def _connections(manifest: Manifest) -> Grid:
 
 
 def _phases(manifest: Manifest) -> Grid:
-    origin_ns = manifest.phases[0].start_ns if manifest.phases else 0
+    origin_ns = RunTimeline.of(manifest.phases).origin_ns
     rows = []
     for phase in manifest.phases:
         start_ns, length_ns = phase.start_ns - origin_ns, phase.end_ns - phase.start_ns
