@@ -19,7 +19,7 @@ from crescendo.pipeline.behaviour.trends import Floats, Trend, mser5, trend
 from crescendo.pipeline.columns import BUCKET, KIND, METRIC, SECOND
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
-from crescendo.pipeline.latency.second_histogram import RESPONSE, TRANSFER
+from crescendo.pipeline.latency.samples import RESPONSE, TRANSFER
 from crescendo.pipeline.source.moments import Timeline
 from crescendo.record.timeline import SECOND_NS
 

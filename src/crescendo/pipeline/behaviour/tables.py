@@ -24,7 +24,7 @@ from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
 from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
-from crescendo.pipeline.latency.second_histogram import TRANSFER
+from crescendo.pipeline.latency.samples import TRANSFER
 from crescendo.pipeline.ledger.discrepancies import LOST
 from crescendo.pipeline.ledger.ledger import Discrepancies
 from crescendo.pipeline.source.ingest import Frames
