@@ -13,11 +13,8 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from crescendo.model.errors import LostError
 from crescendo.model.schedule import offered
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.behaviour.tables import write_behaviour
@@ -40,8 +37,9 @@ from crescendo.pipeline.source.ingest import (
     without_unreadable,
 )
 from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.spark.errors import SPARK_ERRORS, spark_errors
 from crescendo.pipeline.spark.session import close_session
-from crescendo.pipeline.storage.hadoop import HadoopLocation, first_line
+from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.pipeline.traffic.inspector_gaps import GAPS_SCHEMA, inspector_gaps
 from crescendo.pipeline.traffic.spans import spans_table
@@ -81,10 +79,8 @@ def analyze_recording(
     location = recording.location
     for stale in (RECEIPT, SUMMARY):
         location.remove(stale)
-    try:
+    with spark_errors(f"the analysis of {location}"):
         summary = _tabulate_readable(recording, spark, progress, full)
-    except (PySparkException, Py4JError) as err:
-        raise LostError(f"the analysis of {location} did not finish: {first_line(err)}") from err
     location.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
     write_receipt(location, recording, full=full)
     return summary
@@ -94,7 +90,7 @@ def _tabulate_readable(recording: LocatedRecording, spark: SparkSession, progres
     """Write the tables; if a job fails on corrupt pages behind a valid hash and footer, retry without that part."""
     try:
         return tabulate(open_context(recording, spark, full=full), TableStore(recording.location), progress)
-    except (PySparkException, Py4JError, pa.ArrowException, OSError):
+    except (*SPARK_ERRORS, pa.ArrowException, OSError):
         progress("searching for the unreadable part")
         readable = without_unreadable(recording)
         if len(readable.parts) == len(recording.parts):

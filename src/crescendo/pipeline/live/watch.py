@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from crescendo.model.errors import LostError
 from crescendo.pipeline.live.growing_counts import MESSAGES, PART, PARTS, PERIOD, SEEN, StreamSetup, growing_counts
 from crescendo.pipeline.live.periods import BatchInput, Periods
 from crescendo.pipeline.live.snapshot import LiveTotals, Snapshot
 from crescendo.pipeline.source.connections import connections_of
+from crescendo.pipeline.spark.errors import SPARK_ERRORS, spark_errors
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.observed import has_ended, write_note
 
@@ -51,24 +49,24 @@ def watch(
     manifest = read_manifest(run_dir)
     setup = stream_setup(manifest, period_ns, late_after_ns)
     write_note(run_dir, manifest, spark.sparkContext.defaultParallelism)
-    try:
-        with tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private_dir:
-            watcher = LiveWatcher(Path(private_dir), run_dir, spark, setup, manifest, trigger_s)
-            try:
-                while True:
-                    # Check first, then catch up: when the run has ended, its recording is complete.
-                    ended = has_ended(read_manifest(run_dir))
-                    if ended:
-                        watcher.catch_up()
-                    for snapshot in watcher.snapshots(ended=ended):
-                        publish(snapshot)
-                    if ended or stop_requested():
-                        return watcher.periods.totals()
-                    time.sleep(_POLL_S)
-            finally:
-                watcher.stop()
-    except (PySparkException, Py4JError) as err:
-        raise LostError(f"the live tables of {run_dir} ended: {str(err).splitlines()[0]}") from err
+    with (
+        spark_errors(f"the live tables of {run_dir}", "ended"),
+        tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private_dir,
+    ):
+        watcher = LiveWatcher(Path(private_dir), run_dir, spark, setup, manifest, trigger_s)
+        try:
+            while True:
+                # Check first, then catch up: when the run has ended, its recording is complete.
+                ended = has_ended(read_manifest(run_dir))
+                if ended:
+                    watcher.catch_up()
+                for snapshot in watcher.snapshots(ended=ended):
+                    publish(snapshot)
+                if ended or stop_requested():
+                    return watcher.periods.totals()
+                time.sleep(_POLL_S)
+        finally:
+            watcher.stop()
 
 
 def stream_setup(manifest: Manifest, period_ns: int, late_after_ns: int) -> StreamSetup:
@@ -139,7 +137,7 @@ class LiveWatcher:
         return Snapshot(self._run, periods, self.periods.totals(), self._watermark_ns)
 
     def stop(self) -> None:
-        with suppress(PySparkException, Py4JError):  # the query may already have ended
+        with suppress(*SPARK_ERRORS):  # the query may already have ended
             self.query.stop()
 
 

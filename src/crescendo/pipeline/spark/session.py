@@ -17,15 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.class_archive import archive_options
+from crescendo.pipeline.spark.errors import SPARK_ERRORS
 from crescendo.pipeline.spark.settings import check_master, in_one_process, on_this_machine, settings_for
 
 _LOG = "spark.log"
@@ -65,7 +64,7 @@ def open_session(
         with (home / _LOG).open("wb") as log, _jvm_environment(home, master):
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
-    except (PySparkException, Py4JError) as err:
+    except SPARK_ERRORS as err:
         reason = _first_log_line(home)
         _end_jvm()
         raise ConfigError(f"Spark does not start: {reason}; check the master and JAVA_HOME") from err
