@@ -26,7 +26,7 @@ from crescendo.pipeline.logs.windows import Slot
 from crescendo.pipeline.spark.errors import spark_errors
 from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.session import close_session, open_session
-from crescendo.record.manifest import write_atomically
+from crescendo.record.documents import write_atomically
 
 _TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}
 _PICTURES: dict[str, Callable[[Drawing], bytes]] = {"png": as_png, "eps": as_eps}

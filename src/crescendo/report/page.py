@@ -17,7 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from crescendo.record.manifest import Phase, read_manifest, write_atomically
+from crescendo.record.documents import write_atomically
+from crescendo.record.manifest import Phase, read_manifest
 from crescendo.record.summary import read_summary
 from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats

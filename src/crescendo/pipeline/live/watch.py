@@ -2,7 +2,7 @@
 
 Follows a recording with a streaming query and passes every change to a callback. Ends when the run has ended and has
 been read completely, or on request. State and progress of the query are in a private temporary directory. Writes
-nothing to the recording except a note that the run was observed.
+nothing into the recording except, beside the manifest, that the run was observed.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ from crescendo.pipeline.live.snapshot import LiveTotals, Snapshot
 from crescendo.pipeline.source.connections import connections_of
 from crescendo.pipeline.spark.errors import SPARK_ERRORS, spark_errors
 from crescendo.record.manifest import Manifest, read_manifest
-from crescendo.record.observed import has_ended, write_note
+from crescendo.record.observed import has_ended, write_observation
 
 LOOKBACK_NS = 600 * 10**9
 """Only messages from the last ten minutes are read; a day of them would exhaust the memory at the start."""
@@ -48,7 +48,7 @@ def watch(
     """Publish every change until the run has ended. Returns the totals of everything read."""
     manifest = read_manifest(run_dir)
     setup = stream_setup(manifest, period_ns, late_after_ns)
-    write_note(run_dir, manifest, spark.sparkContext.defaultParallelism)
+    write_observation(run_dir, manifest, spark.sparkContext.defaultParallelism)
     with (
         spark_errors(f"the live tables of {run_dir}", "ended"),
         tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private_dir,

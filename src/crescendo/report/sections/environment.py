@@ -13,6 +13,7 @@ import yaml
 
 from crescendo.model.units import format_ns
 from crescendo.record.manifest import Manifest, PartRecord, State
+from crescendo.record.observed import host_facts_of
 from crescendo.record.reader import journalled_parts
 from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
@@ -44,7 +45,7 @@ def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
     # Only a sealed manifest lists its parts; until then the journals do.
     parts = manifest.files if manifest.state is State.SEALED else list(journalled_parts(run_dir))
     return Environment(
-        host=_facts(manifest.host),
+        host=_facts(host_facts_of(run_dir, manifest)),
         versions=_facts(manifest.versions),
         system=_facts({key: value for key, value in manifest.system.items() if key not in _LONG}),
         configuration=_configuration(manifest.system),
