@@ -9,7 +9,6 @@ import atexit
 import logging
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.class_archive import archive_options
 from crescendo.pipeline.spark.errors import SPARK_ERRORS
 from crescendo.pipeline.spark.settings import check_master, in_one_process, on_this_machine, settings_for
+from crescendo.processes.child import wait_or_kill
 
 _LOG = "spark.log"
 _PREFIX = "crescendo-spark-"
@@ -121,11 +121,7 @@ def _end_jvm() -> None:
         SparkContext._gateway = SparkContext._jvm = None
         gateway.shutdown()
         gateway.proc.stdin.close()
-        try:
-            gateway.proc.wait(_EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            gateway.proc.kill()
-            gateway.proc.wait()
+        wait_or_kill(gateway.proc, _EXIT_TIMEOUT_S)
     _remove_private_dir()
 
 
