@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from crescendo.model.arrays import Int64s
 from crescendo.pipeline.behaviour.ticks import DUE, RECEIVED, SENT, Ticks
 from crescendo.pipeline.columns import (
     END_NS,
@@ -32,8 +33,6 @@ from crescendo.pipeline.source.connections import Connections
 from crescendo.record.manifest import Phase
 from crescendo.record.summary import Latency
 from crescendo.record.timeline import whole_ticks
-
-Int64s = npt.NDArray[np.int64]
 
 TOLERANCE = 0.1
 """Little's law holds if both sides agree within 10 %, or within one message when there are few."""
