@@ -15,6 +15,7 @@ from crescendo.pipeline.latency.samples import (
     delivery_kind,
     delivery_samples,
     lateness_ns,
+    sample_sums,
     sent_on_schedule,
     settle_ns,
     settled_messages,
@@ -92,10 +93,5 @@ def _bucket_counts(samples: DataFrame, *keys: str) -> DataFrame:
     return (
         samples.withColumn(c.BUCKET, bucket_column(F.col(c.VALUE_NS)))
         .groupBy(*keys)
-        .agg(
-            F.sum(c.WEIGHT).alias(c.COUNT),
-            F.sum(F.col(c.VALUE_NS) * F.col(c.WEIGHT)).alias(c.SUM_NS),
-            F.min(c.VALUE_NS).alias(c.MIN_NS),
-            F.max(c.VALUE_NS).alias(c.MAX_NS),
-        )
+        .agg(*sample_sums(F.sum(c.WEIGHT), F.sum(F.col(c.VALUE_NS) * F.col(c.WEIGHT))))
     )

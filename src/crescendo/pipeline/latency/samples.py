@@ -1,7 +1,7 @@
 """What is measured as response, transfer, settle and lateness?
 
 Each is defined here once, as a column expression over the rows of a recording; the histograms and the live tables
-count them by different keys. Which rows have a sample is part of the definition. Buckets and counts nothing.
+count them by different keys. Which rows have a sample is part of the definition. Groups nothing.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -67,6 +67,16 @@ def settlements(settled: DataFrame) -> DataFrame:
 def settled_messages() -> Column:
     """How many messages one row of settlements covers."""
     return F.col(c.LAST_SEQ) - F.col(c.FIRST_SEQ) + 1
+
+
+def sample_sums(count: Column, total_ns: Column) -> tuple[Column, ...]:
+    """The aggregates that every count of samples has: how many, their sum, the smallest and the largest."""
+    return (
+        count.alias(c.COUNT),
+        total_ns.alias(c.SUM_NS),
+        F.min(c.VALUE_NS).alias(c.MIN_NS),
+        F.max(c.VALUE_NS).alias(c.MAX_NS),
+    )
 
 
 def _has_schedule(connections: Connections) -> Column:

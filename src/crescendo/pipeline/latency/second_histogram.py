@@ -19,6 +19,7 @@ from crescendo.pipeline.latency.samples import (
     delivery_kind,
     delivery_samples,
     lateness_ns,
+    sample_sums,
     sent_on_schedule,
     settle_ns,
     settled_messages,
@@ -89,10 +90,5 @@ def _bucket_counts(samples: DataFrame, count: Column, total_ns: Column) -> DataF
     return (
         samples.withColumn(c.BUCKET, bucket_column(F.col(c.VALUE_NS)))
         .groupBy(*_KEYS)
-        .agg(
-            count.alias(c.COUNT),
-            total_ns.alias(c.SUM_NS),
-            F.min(c.VALUE_NS).alias(c.MIN_NS),
-            F.max(c.VALUE_NS).alias(c.MAX_NS),
-        )
+        .agg(*sample_sums(count, total_ns))
     )

@@ -14,14 +14,10 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import (
     BUCKET,
-    COUNT,
     KIND,
-    MAX_NS,
-    MIN_NS,
     RECEIVED_NS,
     SENT_NS,
     SETTLED_NS,
-    SUM_NS,
     T_NS,
     VALUE_NS,
     WEIGHT,
@@ -32,6 +28,7 @@ from crescendo.pipeline.latency.samples import (
     SETTLE,
     delivery_kind,
     delivery_samples,
+    sample_sums,
     settle_ns,
     settled_messages,
     settlements,
@@ -85,12 +82,7 @@ def growing_counts(spark: SparkSession, run_dir: Path, connections: Connections,
     counts = (
         watched.withColumn(BUCKET, bucket_column(F.col(VALUE_NS)))
         .groupBy(PERIOD, KIND, BUCKET)
-        .agg(
-            F.sum(WEIGHT).alias(COUNT),
-            F.sum(F.col(VALUE_NS).cast("double") * F.col(WEIGHT)).alias(SUM_NS),
-            F.min(VALUE_NS).alias(MIN_NS),
-            F.max(VALUE_NS).alias(MAX_NS),
-        )
+        .agg(*sample_sums(F.sum(WEIGHT), F.sum(F.col(VALUE_NS).cast("double") * F.col(WEIGHT))))
     )
     return counts.withColumn(PERIOD, F.unix_micros(F.col(PERIOD).start))
 
