@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.documents import write_atomically
 from crescendo.record.manifest import (
     JOURNAL,
     MANIFEST,
@@ -14,7 +15,6 @@ from crescendo.record.manifest import (
     PartRecord,
     State,
     read_manifest,
-    write_atomically,
     write_manifest,
 )
 from crescendo.record.reader import journalled_parts, open_recording

@@ -41,9 +41,10 @@ def test_a_run_with_live_tables_shows_every_second_and_is_marked_observed(
     assert f"live tables: sent {messages:,}, received {messages:,}" in done.stderr
     manifest = session.manifest()
     assert manifest["state"] == "sealed"
-    assert "live tables" in manifest["host"]["observed"]
+    assert "observed" not in manifest["host"], "a sealed manifest is not written again"
+    assert "live tables" in json.loads((session.run_dir() / "observed.json").read_text())["note"]
+    assert "by live tables, on" in (session.run_dir() / "report.html").read_text()
     assert "--live" in manifest["command"]
-    assert not (session.run_dir() / "observed.txt").exists()
     assert list(temporary.iterdir()) == []
 
 

@@ -151,7 +151,7 @@ def launching(directory: Path) -> Iterator[Launcher]:
 def judged(session: Session, spark: SparkSession) -> Summary:
     """The summary that `crescendo run` would give, from a Spark session that is already running."""
     run_dir = session.run_dir()
-    return with_ceiling(run_dir, analyze(run_dir, spark, lambda _: None))
+    return analyze(run_dir, spark, lambda _: None, finish=with_ceiling)
 
 
 def write_experiment(path: Path, **changes: Any) -> Path:

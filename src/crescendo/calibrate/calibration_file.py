@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.record.manifest import write_atomically
+from crescendo.record.documents import read_or_none, write_document
 from crescendo.systems.detached import state_directory
 
 SENDER, RECEIVER = "sender", "receiver"
@@ -80,11 +79,10 @@ def path_of(machine: Machine) -> Path:
 
 def read_calibration(machine: Machine) -> Calibration | None:
     """The calibration of exactly this machine; None if there is none, or it is unreadable."""
-    try:
-        calibration = msgspec.json.decode(path_of(machine).read_bytes(), type=Calibration)
-    except (OSError, msgspec.MsgspecError):
+    calibration = read_or_none(path_of(machine), Calibration)
+    if calibration is None or calibration.format != FORMAT or calibration.machine != machine:
         return None
-    return calibration if calibration.machine == machine and calibration.format == FORMAT else None
+    return calibration
 
 
 def save_ceilings(machine: Machine, ceilings: Iterable[Ceiling], taken_ns: int) -> Path:
@@ -95,7 +93,7 @@ def save_ceilings(machine: Machine, ceilings: Iterable[Ceiling], taken_ns: int) 
     document = Calibration(machine, taken_ns, [merged[key] for key in sorted(merged)])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(document), indent=1))
+        write_document(path, document)
     except OSError as err:
         raise ConfigError(f"{path} cannot be written: {err.strerror}; set XDG_STATE_HOME to another directory") from err
     return path

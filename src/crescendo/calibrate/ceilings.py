@@ -8,7 +8,7 @@ import contextlib
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -19,6 +19,7 @@ from crescendo.calibrate.null_process import TIMEOUT_S, NullServerCounts
 from crescendo.calibrate.null_servers import NULL_SERVERS
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.workload import STAMP_BYTES
+from crescendo.processes.child import ChildProcess, OnFork, close_pipes, first_line, launch_child, wait_or_kill
 
 SIZES = (256, 1024, 16 * 1024)
 TRIALS = 3
@@ -28,8 +29,6 @@ MAX_SECONDS = 10.0
 
 MAX_SIZE = 60_000
 """Larger messages do not fit into one AMQP 1.0 frame, and their limit is copying bytes, not handling messages."""
-
-OnFork = Callable[[], None] | None
 
 
 def check(protocols: list[str], sizes: list[int], seconds: float) -> None:
@@ -44,7 +43,7 @@ def check(protocols: list[str], sizes: list[int], seconds: float) -> None:
         raise ConfigError(f"--seconds {seconds:g}: a trial takes more than 0 and at most {MAX_SECONDS:g} seconds")
 
 
-def measure(protocol: str, role: str, size: int, *, seconds: float, trials: int, on_fork: OnFork) -> Ceiling:
+def measure(protocol: str, role: str, size: int, *, seconds: float, trials: int, on_fork: OnFork | None) -> Ceiling:
     """The ceiling of one protocol, role and size on this machine, now."""
     results, server_counts = _run_trials(protocol, role, size, seconds, trials, on_fork)
     for result, counts in zip(results, server_counts, strict=True):
@@ -54,12 +53,14 @@ def measure(protocol: str, role: str, size: int, *, seconds: float, trials: int,
 
 
 def _run_trials(
-    protocol: str, role: str, size: int, seconds: float, trials: int, on_fork: OnFork
+    protocol: str, role: str, size: int, seconds: float, trials: int, on_fork: OnFork | None
 ) -> tuple[list[TrialResult], list[NullServerCounts]]:
     server_role = null_process.SINK if role == SENDER else null_process.SOURCE
     with _process(on_fork, null_process.__name__, protocol, server_role, size, trials) as server:
-        port = _first_line(server)
-        with _process(on_fork, trial.__name__, protocol, role, port.strip(), size, seconds, trials) as engine:
+        port = first_line(server, TIMEOUT_S)
+        if not port:
+            raise LostError("a null server did not start; its output is above")
+        with _process(on_fork, trial.__name__, protocol, role, port, size, seconds, trials) as engine:
             engine_output, _ = engine.communicate(timeout=trials * (seconds + 2 * TIMEOUT_S))
         if engine.returncode:
             raise LostError(f"the {role} of {protocol} did not finish its trials; its output is above")
@@ -72,30 +73,17 @@ def _run_trials(
 
 
 @contextlib.contextmanager
-def _process(on_fork: OnFork, module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread
+def _process(on_fork: OnFork | None, module: str, *arguments: object) -> Iterator[ChildProcess]:
+    process = launch_child(
+        [sys.executable, "-m", module, *map(str, arguments)], on_fork=on_fork, stdout=subprocess.PIPE
     )
     try:
         yield process
     except subprocess.TimeoutExpired:
         raise LostError(f"{module} did not end in time") from None
     finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-def _first_line(process: subprocess.Popen[str]) -> str:
-    line = process.stdout.readline() if process.stdout is not None else ""
-    if not line:
-        raise LostError("a null server did not start; its output is above")
-    return line
+        wait_or_kill(process, 0)
+        close_pipes(process)
 
 
 def _compare(result: TrialResult, counts: NullServerCounts, role: str, size: int) -> None:

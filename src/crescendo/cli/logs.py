@@ -19,13 +19,14 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
 from crescendo.pipeline.logs.eps import as_eps
 from crescendo.pipeline.logs.figure import Bars, Centre, Drawing, Show, draw
-from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, run_query, spark_errors, unreadable_lines
+from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, run_query, unreadable_lines
 from crescendo.pipeline.logs.png import as_png
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import Slot
+from crescendo.pipeline.spark.errors import spark_errors
 from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.session import close_session, open_session
-from crescendo.record.manifest import write_atomically
+from crescendo.record.documents import write_atomically
 
 _TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}
 _PICTURES: dict[str, Callable[[Drawing], bytes]] = {"png": as_png, "eps": as_eps}

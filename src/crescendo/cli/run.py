@@ -20,7 +20,6 @@ from crescendo.model.experiment import Experiment, experiment_from, load_experim
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.spark.settings import check_master
 from crescendo.record.manifest import State
-from crescendo.record.observed import move_note_to_manifest
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
 from crescendo.run.execute import RunObserver, RunResult, execute
@@ -144,7 +143,6 @@ def execute_observed(
         observer = RunObserver(interrupted, progress, watch, on_event, prepare, await_prepared)
         result = execute(experiment, out=out, command=command, observer=observer, control_url=control_url)
         tables.finish(interrupted)
-        move_note_to_manifest(result.run_dir)  # of any watcher: --live, or `crescendo watch` in another terminal
         return result
 
 

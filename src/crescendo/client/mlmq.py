@@ -15,8 +15,7 @@ from crescendo.model.errors import ConfigError, PeerError
 from crescendo.net.transport import connect
 from crescendo.wire.mlmq.codec import Codec, Unreadable
 from crescendo.wire.mlmq.operations import (
-    ANSWERS,
-    REQUESTS,
+    TYPES,
     CreateQueue,
     DeleteQueue,
     Dequeue,
@@ -37,7 +36,6 @@ SCHEME = "mlmq"
 BROKERS = "brokers"
 """The URL option that names the other brokers."""
 
-TYPES = {**REQUESTS, **ANSWERS}
 _BUFFER_BYTES = 64 * 1024
 A = TypeVar("A")
 

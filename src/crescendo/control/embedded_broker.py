@@ -6,7 +6,6 @@ saving, so it is simply terminated, and it exits by itself when its parent dies.
 """
 
 import os
-import selectors
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from crescendo.model.errors import LostError
+from crescendo.processes.child import end_child, first_line, launch_child
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 20.0
@@ -25,14 +25,12 @@ class EmbeddedBroker:
     """An MQTT broker for one run. Use as a context manager, or call close()."""
 
     def __init__(self, preexec_fn: Callable[[], None] | None = None) -> None:
-        # Its own process group: Ctrl-C at the terminal must not kill the control plane while the run stops.
-        self._process = subprocess.Popen(
+        self._process = launch_child(
             [sys.executable, "-W", "ignore", "-m", "crescendo.control.embedded_broker"],
+            on_fork=preexec_fn,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            preexec_fn=preexec_fn,  # noqa: PLW1509 - from the caller; meant for a single prctl
-            process_group=0,
         )
         try:
             self._port = self._reported_port()
@@ -54,15 +52,7 @@ class EmbeddedBroker:
 
     def close(self) -> None:
         """Terminate the child; kill it if it does not exit in time."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.terminate()
-        try:
-            self._process.wait(_TERMINATE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_child(self._process, _TERMINATE_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -71,15 +61,9 @@ class EmbeddedBroker:
         self.close()
 
     def _reported_port(self) -> int:
-        pipe = self._process.stdout
-        if pipe is None:
-            raise LostError("the control broker has no output to report its port on")
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            # The child writes its line in a single write, so the line is either complete or absent.
-            line = pipe.readline().decode() if selector.select(START_TIMEOUT_S) else ""
-        if not line.strip().isdigit():
-            raise LostError(f"the control broker did not start: {line.strip() or 'no answer'}")
+        line = first_line(self._process, START_TIMEOUT_S)
+        if not line.isdigit():
+            raise LostError(f"the control broker did not start: {line or 'no answer'}")
         return int(line)
 
 

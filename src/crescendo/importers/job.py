@@ -14,8 +14,6 @@ from pathlib import Path
 import msgspec
 import pyspark
 from msgspec import Struct
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from crescendo import __version__
@@ -38,9 +36,10 @@ from crescendo.importers.lines import small_frame
 from crescendo.importers.parts import PartsWriter, write_rejected
 from crescendo.importers.registry import format_of
 from crescendo.importers.sources import FoundFile, find_files, stage_files
-from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.workload import MAX_CONNECTIONS
+from crescendo.pipeline.spark.errors import spark_errors
 from crescendo.record.manifest import Clock, Manifest, Phase, State, write_manifest
 from crescendo.record.schema import EVENTS, HISTOGRAMS, RATES, READINGS, RECEIVED, SENT, SETTLED, SPANS
 
@@ -108,12 +107,11 @@ def run_import(plan: ImportPlan, spark: SparkSession, options: ImportOptions, pr
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        summary = _import(plan, draft, spark, options, progress)
+        with spark_errors(f"the import into {plan.out}"):
+            summary = _import(plan, draft, spark, options, progress)
         draft.rename(out)
     except OSError as err:
         raise ConfigError(f"{plan.out}: cannot be written: {err.strerror or err}") from err
-    except (PySparkException, Py4JError) as err:
-        raise LostError(f"the import into {plan.out} did not finish: {str(err).splitlines()[0]}") from err
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return summary

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from crescendo.model.arrays import Floats, Int64s
 
 NEVER_NS = 2**62
 """The due time of messages after the rate has dropped to zero for good."""

@@ -9,9 +9,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
+from crescendo.model.arrays import Int64s
 
 SUB_BITS = 8
 SUB_BUCKETS = 1 << SUB_BITS

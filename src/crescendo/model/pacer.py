@@ -8,10 +8,9 @@ never reads a clock, so tests drive it with integers. The engine asks two questi
 from typing import Annotated, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Meta, Struct
 
-Int64s = npt.NDArray[np.int64]
+from crescendo.model.arrays import Int64s
 
 MIN_RATE, MAX_RATE = 1e-6, 1e9
 """One message in eleven days, and one per nanosecond: beyond these, due times no longer fit their integers."""

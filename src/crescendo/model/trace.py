@@ -8,12 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+
+from crescendo.model.arrays import Int64s
 
 NEVER_NS = 2**62
 MAX_BYTES = 1 << 30
-
-Int64s = npt.NDArray[np.int64]
 
 
 class TracePacer:

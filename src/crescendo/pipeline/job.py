@@ -10,14 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from crescendo.model.errors import LostError
 from crescendo.model.schedule import offered
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.behaviour.tables import write_behaviour
@@ -39,52 +35,65 @@ from crescendo.pipeline.source.ingest import (
     remote_recording,
     without_unreadable,
 )
-from crescendo.pipeline.source.moments import MEASURE, OUTSIDE, Timeline
+from crescendo.pipeline.source.moments import Timeline
+from crescendo.pipeline.spark.errors import SPARK_ERRORS, spark_errors
 from crescendo.pipeline.spark.session import close_session
-from crescendo.pipeline.storage.hadoop import HadoopLocation, first_line
+from crescendo.pipeline.storage.hadoop import HadoopLocation
+from crescendo.pipeline.storage.locations import Directory
 from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.pipeline.traffic.inspector_gaps import GAPS_SCHEMA, inspector_gaps
 from crescendo.pipeline.traffic.spans import spans_table
 from crescendo.pipeline.verdict import driver_tables
 from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.verdicts import verdict_of
+from crescendo.record.documents import encode_document
 from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, SPANS
 from crescendo.record.summary import SUMMARY, Latency, Ledger, Rate, Summary
+from crescendo.record.timeline import MEASURE, OUTSIDE
 
 Progress = Callable[[str], None]
+Finish = Callable[[Path, Summary], Summary]
+"""Completes the summary of a local run with facts that are not in its recording, before the summary is written."""
 
 _INSPECTOR = "inspector"
 _SUSPECTS, _SEGMENTS = ".suspects", ".segments"  # intermediate; removed once the ledger ranges are written
 _SUSPECTS_DDL = f"{c.SUBSCRIPTION} INT, {c.SENDER} INT, {c.BLOCK} BIGINT"
 
 
-def analyze(run: Path | str, spark: SparkSession, progress: Progress, *, full: bool = False) -> Summary:
+def analyze(
+    run: Path | str, spark: SparkSession, progress: Progress, *, full: bool = False, finish: Finish | None = None
+) -> Summary:
     """Write `tables/` and `summary.json` of a run, a directory or a URL. Raises LostError when Spark fails.
 
     `full` requests every table, however expensive; docs/pipeline.md lists the tables that are omitted without it.
     """
     progress("checking the recording")
     if isinstance(run, Path):
-        return analyze_recording(readable_recording(run), spark, progress, full=full)
+        return analyze_recording(readable_recording(run), spark, progress, full=full, finish=finish)
     with tempfile.TemporaryDirectory(prefix="crescendo-desk-") as scratch_dir:
         location = HadoopLocation(run, spark, Path(scratch_dir))
         return analyze_recording(remote_recording(location, Path(scratch_dir), spark), spark, progress, full=full)
 
 
 def analyze_recording(
-    recording: LocatedRecording, spark: SparkSession, progress: Progress, *, full: bool = False
+    recording: LocatedRecording,
+    spark: SparkSession,
+    progress: Progress,
+    *,
+    full: bool = False,
+    finish: Finish | None = None,
 ) -> Summary:
     """The same for a recording that is already open."""
     location = recording.location
     for stale in (RECEIPT, SUMMARY):
         location.remove(stale)
-    try:
+    with spark_errors(f"the analysis of {location}"):
         summary = _tabulate_readable(recording, spark, progress, full)
-    except (PySparkException, Py4JError) as err:
-        raise LostError(f"the analysis of {location} did not finish: {first_line(err)}") from err
-    location.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    if finish is not None and isinstance(location, Directory):
+        summary = finish(location.path, summary)
+    location.write(SUMMARY, encode_document(summary))
     write_receipt(location, recording, full=full)
     return summary
 
@@ -93,7 +102,7 @@ def _tabulate_readable(recording: LocatedRecording, spark: SparkSession, progres
     """Write the tables; if a job fails on corrupt pages behind a valid hash and footer, retry without that part."""
     try:
         return tabulate(open_context(recording, spark, full=full), TableStore(recording.location), progress)
-    except (PySparkException, Py4JError, pa.ArrowException, OSError):
+    except (*SPARK_ERRORS, pa.ArrowException, OSError):
         progress("searching for the unreadable part")
         readable = without_unreadable(recording)
         if len(readable.parts) == len(recording.parts):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from crescendo.pipeline.source.ingest import LocatedRecording
 from crescendo.pipeline.storage.locations import Location
+from crescendo.record.documents import decode_or_none, encode_document
 from crescendo.record.summary import SUMMARY, TABLES_DIR, Summary
 
 RECEIPT = "analysis.json"
@@ -41,7 +42,7 @@ def fingerprint(recording: LocatedRecording) -> str:
 def write_receipt(location: Location, recording: LocatedRecording, *, full: bool) -> None:
     tables = [name for name in location.names(TABLES_DIR) if not name.startswith(".")]
     receipt = Receipt(fingerprint(recording), full, tables)
-    location.write(RECEIPT, msgspec.json.format(msgspec.json.encode(receipt), indent=1))
+    location.write(RECEIPT, encode_document(receipt))
 
 
 def current_receipt(location: Location, recording: LocatedRecording, *, full: bool) -> Receipt | None:
@@ -54,17 +55,9 @@ def current_receipt(location: Location, recording: LocatedRecording, *, full: bo
 
 
 def read_receipt(location: Location) -> Receipt | None:
-    content = location.read(RECEIPT)
-    try:
-        return None if content is None else msgspec.json.decode(content, type=Receipt)
-    except msgspec.MsgspecError:
-        return None
+    return decode_or_none(location.read(RECEIPT), Receipt)
 
 
 def summary_at(location: Location) -> Summary | None:
     """The summary of a run; None if there is none that this version can read."""
-    content = location.read(SUMMARY)
-    try:
-        return None if content is None else msgspec.json.decode(content, type=Summary)
-    except msgspec.MsgspecError:
-        return None
+    return decode_or_none(location.read(SUMMARY), Summary)

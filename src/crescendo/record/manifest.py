@@ -5,15 +5,13 @@ between leaves a correct manifest: an incomplete recording whose finished parts 
 """
 
 import hashlib
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
-from crescendo.model.errors import ConfigError
+from crescendo.record.documents import read_document, write_document
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -114,30 +112,19 @@ class Manifest(Struct, frozen=True):
 
 def write_manifest(run_dir: Path, manifest: Manifest) -> None:
     """Write the manifest atomically."""
-    write_atomically(run_dir / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    write_document(run_dir / MANIFEST, manifest)
 
 
 def read_manifest(run_dir: Path) -> Manifest:
-    path = run_dir / MANIFEST
-    try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except FileNotFoundError:
-        raise ConfigError(f"{run_dir}: not a recording, because it has no {MANIFEST}") from None
-    except (OSError, msgspec.MsgspecError) as err:
-        raise ConfigError(f"{path}: cannot be read as a manifest: {err}") from err
-    if manifest.format != FORMAT:
-        raise ConfigError(f"{path}: format {manifest.format}, but this version reads format {FORMAT}")
-    return manifest
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Readers see the old file or the new one, never a partial one."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    return read_document(
+        run_dir / MANIFEST,
+        Manifest,
+        noun="a manifest",
+        missing=f"{run_dir}: not a recording, because it has no {MANIFEST}",
+        version_field="format",
+        version=FORMAT,
+        supported=f"format {FORMAT}",
+    )
 
 
 def sha256_of(path: Path) -> str:

@@ -1,21 +1,32 @@
 """Did live tables use this machine's CPU during the measurement?
 
-A watcher writes a note into the recording; the process that runs the experiment moves it into the manifest, as a fact
-about the host. A watcher on another machine, or of a run that has ended, disturbs nothing and writes no note. Only the
-process that runs the experiment writes the manifest. Knows nothing about Spark.
+A watcher that may disturb a run writes `observed.json` beside the manifest; the report shows it as a fact about the
+host. A watcher on another machine, or of a run that has ended, disturbs nothing and writes nothing. The manifest itself
+is written only by the process that runs the experiment, and never after it was sealed. Knows nothing about Spark.
 """
 
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.record.manifest import Manifest, State, read_manifest, write_atomically, write_manifest
+from crescendo.record.documents import decode_or_none, write_document
+from crescendo.record.manifest import Manifest, State
 
 OBSERVED = "observed"
-NOTE = "observed.txt"
+"""The fact about the host. Recordings of version 0.1 have it in their manifest."""
+
+OBSERVED_FILE = "observed.json"
+
+
+class Observation(Struct, frozen=True):
+    """What a watcher did while the run was in progress."""
+
+    note: str
+    format: int = 1
 
 
 def has_ended(manifest: Manifest) -> bool:
@@ -23,24 +34,28 @@ def has_ended(manifest: Manifest) -> bool:
     return manifest.state is not State.INCOMPLETE or bool(manifest.peers)
 
 
-def write_note(run_dir: Path, manifest: Manifest, cores: int) -> None:
+def write_observation(run_dir: Path, manifest: Manifest, cores: int) -> None:
     """Record that the run is watched, if that can affect the measurement."""
     if not has_ended(manifest) and manifest.host.get("name") == socket.gethostname():
         since = datetime.now(UTC).strftime("%H:%M:%S UTC")
+        note = f"by live tables, on {cores} of the cores, since {since}"
         try:
-            write_atomically(run_dir / NOTE, f"by live tables, on {cores} of the cores, since {since}".encode())
+            write_document(run_dir / OBSERVED_FILE, Observation(note))
         except OSError as err:
             raise ConfigError(
                 f"{run_dir}: cannot be marked as observed: {err.strerror}; watch as a user who may write there"
             ) from err
 
 
-def move_note_to_manifest(run_dir: Path) -> None:
-    """Move the note, if there is one, into the manifest."""
+def host_facts(manifest: Manifest, content: bytes | None) -> dict[str, Any]:
+    """The facts about the host: those of the manifest, and the content of the file beside it, if there is one."""
+    observation = decode_or_none(content, Observation)
+    return manifest.host if observation is None else manifest.host | {OBSERVED: observation.note}
+
+
+def host_facts_of(run_dir: Path, manifest: Manifest) -> dict[str, Any]:
     try:
-        note = (run_dir / NOTE).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return
-    manifest = read_manifest(run_dir)
-    write_manifest(run_dir, msgspec.structs.replace(manifest, host=manifest.host | {OBSERVED: note}))
-    (run_dir / NOTE).unlink(missing_ok=True)
+        content = (run_dir / OBSERVED_FILE).read_bytes()
+    except OSError:
+        content = None
+    return host_facts(manifest, content)

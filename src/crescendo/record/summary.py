@@ -6,12 +6,10 @@ nanoseconds, rates are messages per second. A number without sound evidence is n
 
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Verdict
-from crescendo.record.manifest import write_atomically
+from crescendo.record.documents import read_document, write_document
 
 SCHEMA = 1
 SUMMARY = "summary.json"
@@ -96,17 +94,16 @@ class Summary(Struct, frozen=True):
 
 
 def write_summary(run_dir: Path, summary: Summary) -> None:
-    write_atomically(run_dir / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    write_document(run_dir / SUMMARY, summary)
 
 
 def read_summary(run_dir: Path) -> Summary:
-    path = run_dir / SUMMARY
-    try:
-        summary = msgspec.json.decode(path.read_bytes(), type=Summary)
-    except FileNotFoundError:
-        raise ConfigError(f"{run_dir}: not analysed yet; run: crescendo analyze {run_dir}") from None
-    except (OSError, msgspec.MsgspecError) as err:
-        raise ConfigError(f"{path}: cannot be read as a summary: {err}") from err
-    if summary.schema != SCHEMA:
-        raise ConfigError(f"{path}: schema {summary.schema}, but this version reads {SCHEMA}; analyse the run again")
-    return summary
+    return read_document(
+        run_dir / SUMMARY,
+        Summary,
+        noun="a summary",
+        missing=f"{run_dir}: not analysed yet; run: crescendo analyze {run_dir}",
+        version_field="schema",
+        version=SCHEMA,
+        supported=f"{SCHEMA}; analyse the run again",
+    )

@@ -17,8 +17,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from crescendo.record.manifest import Phase, read_manifest, write_atomically
+from crescendo.record.documents import write_atomically
+from crescendo.record.manifest import Phase, read_manifest
 from crescendo.record.summary import read_summary
+from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import RANGES_SHOWN, Tables, read_tables
 from crescendo.report.data.reading_tables import ReadingTables
@@ -53,7 +55,7 @@ def render_report(run_dir: Path) -> str:
         "spectrum": charts.spectrum_chart(tables),
         "histogram": charts.histogram_chart(tables),
     }
-    origin_ns = manifest.phases[0].start_ns if manifest.phases else 0
+    origin_ns = RunTimeline.of(manifest.phases).origin_ns
     inspectors = inspectors_section(ReadingTables(run_dir, origin_ns), tables, manifest.phases)
     drawn |= inspectors.charts if inspectors else {}
     sections = _optional_sections(SmallTables(run_dir, origin_ns), tables, manifest.phases)

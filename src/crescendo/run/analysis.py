@@ -59,7 +59,7 @@ class Analyst:
         self.wait(lambda: False)
         if self._session is None:
             raise LostError("Spark did not start")
-        return with_ceiling(run_dir, analyze(run_dir, self._session, progress, full=full))
+        return analyze(run_dir, self._session, progress, full=full, finish=with_ceiling)
 
     def close(self, *, at_once: bool = False) -> None:
         if self._thread is not None:

@@ -12,18 +12,13 @@ import numpy as np
 from crescendo.calibrate.calibration_file import ROLES, machine_of, read_calibration
 from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
 from crescendo.record.manifest import Manifest, read_manifest
-from crescendo.record.summary import Summary, write_summary
+from crescendo.record.summary import Summary
 from crescendo.run.measured_throughput import measured_throughput
 
 
 def with_ceiling(run_dir: Path, summary: Summary) -> Summary:
-    """The summary with the generator's share of its ceiling; also written to disk."""
-    percent = ceiling_percent(run_dir, read_manifest(run_dir))
-    if percent == summary.ceiling_percent:
-        return summary
-    summary = msgspec.structs.replace(summary, ceiling_percent=percent)
-    write_summary(run_dir, summary)
-    return summary
+    """The summary with the generator's share of its ceiling. Writes nothing; the tables must have been written."""
+    return msgspec.structs.replace(summary, ceiling_percent=ceiling_percent(run_dir, read_manifest(run_dir)))
 
 
 def ceiling_percent(run_dir: Path, manifest: Manifest) -> float | None:

@@ -14,9 +14,7 @@ import pyarrow.dataset as ds
 from crescendo.pipeline import columns
 from crescendo.record.manifest import Manifest
 from crescendo.record.summary import TABLES_DIR
-
-_SECOND_NS = 10**9
-_MEASURE = "measure"
+from crescendo.record.timeline import RunTimeline
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,8 @@ class MeasuredThroughput:
 def measured_throughput(run_dir: Path, manifest: Manifest, role: str) -> MeasuredThroughput:
     """The full seconds of the measure phase; connections are numbered as in the manifest."""
     connections = 1 + max((one.id for one in manifest.connections if one.role == role), default=-1)
-    first, seconds = full_seconds(manifest)
+    whole = RunTimeline.of(manifest.phases).whole_seconds
+    first, seconds = whole.start, len(whole)
     found = MeasuredThroughput(np.zeros((seconds, connections), np.int64), np.zeros((seconds, connections), np.int64))
     files = sorted((run_dir / TABLES_DIR / columns.THROUGHPUT).glob("*.parquet"))
     if files and seconds:
@@ -47,13 +46,3 @@ def measured_throughput(run_dir: Path, manifest: Manifest, role: str) -> Measure
         np.add.at(found.messages, position, rows[columns.MESSAGES].to_numpy()[listed])
         np.add.at(found.octets, position, rows[columns.BYTES].to_numpy()[listed])
     return found
-
-
-def full_seconds(manifest: Manifest) -> tuple[int, int]:
-    """The first full second of the measure phase, counted from the start of the first phase, and how many there are."""
-    measure = next((phase for phase in manifest.phases if phase.name == _MEASURE), None)
-    if measure is None:
-        return 0, 0
-    origin_ns = min(phase.start_ns for phase in manifest.phases)
-    first = -((origin_ns - measure.start_ns) // _SECOND_NS)
-    return first, max((measure.end_ns - origin_ns) // _SECOND_NS - first, 0)

@@ -15,7 +15,8 @@ from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.search import Search, SearchAnswer, SearchState, backlog_growth, begin, end_early, step
 from crescendo.model.verdict import Bound, Outcome
-from crescendo.record.manifest import read_manifest, write_atomically
+from crescendo.record.documents import write_document
+from crescendo.record.manifest import read_manifest
 from crescendo.record.summary import Summary
 from crescendo.run.measured_throughput import measured_throughput
 
@@ -132,5 +133,5 @@ def _write(
 ) -> SearchResult:
     limits = {metric: str(limit) for metric, limit in search.limits.items()}
     result = SearchResult(experiment.name, limits, str(search.confirm), answer, tries)
-    write_atomically(directory / SEARCH_FILE, msgspec.json.format(msgspec.json.encode(result), indent=1))
+    write_document(directory / SEARCH_FILE, result)
     return result

@@ -13,8 +13,6 @@ from msgspec import Meta, Struct
 
 from crescendo.model.units import Size
 
-OnFork = Callable[[], None]
-
 USER = "crescendo"
 AMQP, AMQP091, STOMP, MQTT, MLMQ, MANAGEMENT = "amqp", "amqp091", "stomp", "mqtt", "mlmq", "management"
 """Endpoint names, which are also the URL schemes of the protocols. Management is HTTP, or AMQP for routers."""

@@ -18,6 +18,7 @@ from msgspec import Struct
 from crescendo.model.errors import ConfigError
 from crescendo.processes.ending import end_all
 from crescendo.processes.ref import ProcessRef, is_alive, process_ref
+from crescendo.record.documents import write_atomically
 from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import STOP_GRACE_S, RunningInstance, start
 from crescendo.systems.instance_dir import LOGS, remove_instance_dir
@@ -176,11 +177,8 @@ def _checked_name(name: str) -> str:
 
 def _write(directory: Path, record: DetachedSystem) -> None:
     """Write atomically: a reader never sees half a record."""
-    draft = directory / f"{_RECORD}.tmp"
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(record))
-        draft.replace(directory / _RECORD)
+        write_atomically(directory / _RECORD, msgspec.json.encode(record), mode=0o600)
     except OSError as err:
         raise ConfigError(f"{directory} cannot be written: {err.strerror}; name another with CRESCENDO_STATE") from err
 

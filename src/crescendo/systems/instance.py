@@ -9,18 +9,18 @@ import contextlib
 import os
 import secrets
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.processes.child import ChildProcess, OnFork, Readiness, await_ready, launch_child
 from crescendo.processes.ending import TOKEN, end_all
 from crescendo.processes.logs import last_log_lines
 from crescendo.processes.ref import ProcessRef, process_ref
 from crescendo.systems import unix_account
-from crescendo.systems.base import Blueprint, Installation, Launch, OnFork, SystemKind, SystemSettings
+from crescendo.systems.base import Blueprint, Installation, Launch, SystemKind, SystemSettings
 from crescendo.systems.instance_dir import (
     MIN_FREE_BYTES,
     create_instance_dir,
@@ -35,7 +35,6 @@ from crescendo.systems.tls import probe_tls, secure_files, secure_ports
 
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = 10.0
-_POLL_S = 0.1
 
 
 def start(
@@ -99,7 +98,7 @@ class RunningInstance:
         self._stop_grace_s = stop_grace_s
         self.directory = directory
         self.token = secrets.token_hex(8)
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: list[ChildProcess] = []
         self.processes: list[ProcessRef] = []
 
     @property
@@ -148,21 +147,16 @@ class RunningInstance:
     def launch(self, launch: Launch, on_fork: OnFork | None) -> None:
         account = unix_account.unprivileged_account(launch.user, self.directory)
         try:
-            with log_of(self.directory, launch.name).open("ab") as log:
-                process = subprocess.Popen(
-                    launch.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=self._environment(launch),
-                    cwd=launch.cwd or self.directory,
-                    user=account.uid if account else None,
-                    group=account.gid if account else None,
-                    extra_groups=[] if account else None,
-                    umask=0o077,
-                    preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread; runs after the change of user
-                    start_new_session=True,
-                )
+            process = launch_child(
+                launch.argv,
+                on_fork=on_fork,
+                log=log_of(self.directory, launch.name),
+                env=self._environment(launch),
+                cwd=launch.cwd or self.directory,
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                umask=0o077,
+            )
         except OSError as err:
             raise ConfigError(f"{self._kind.name} cannot start {launch.argv[0]}: {err.strerror}") from err
         self._children.append(process)
@@ -170,29 +164,27 @@ class RunningInstance:
 
     def await_listener(self, launch: Launch, timeout_s: float) -> None:
         """Wait until the process listens, where the next process needs it."""
-        deadline_s = time.monotonic() + timeout_s
-        while launch.listens_on is not None and not accepts(launch.listens_on):
-            self._raise_if_ended()
-            if time.monotonic() > deadline_s:
-                raise self._failure(f"{launch.name} did not listen within {timeout_s:.0f} s", launch.name)
-            time.sleep(_POLL_S)
+        port = launch.listens_on
+        if port is not None and not self._becomes(lambda: accepts(port), timeout_s):
+            raise self._failure(f"{launch.name} did not listen within {timeout_s:.0f} s", launch.name)
 
     def await_service(self, timeout_s: float) -> None:
         """Wait until the kind's own probe succeeds."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            self._raise_if_ended()
+        refusals: list[PeerError] = []
+
+        def serves() -> bool:
             try:
                 self._kind.probe(self.endpoints, self._settings)
                 probe_tls(self.endpoints)
             except PeerError as err:
-                self._raise_if_ended()
-                if time.monotonic() > deadline_s:
-                    serving = self.processes[self._blueprint.serving].name
-                    raise self._failure(f"it did not serve within {timeout_s:.0f} s ({err})", serving) from err
-            else:
-                return
-            time.sleep(_POLL_S)
+                refusals[:] = [err]
+                return False
+            return True
+
+        if not self._becomes(serves, timeout_s):
+            serving = self.processes[self._blueprint.serving].name
+            err = refusals[-1]
+            raise self._failure(f"it did not serve within {timeout_s:.0f} s ({err})", serving) from err
 
     def stop(self) -> None:
         end_all(self.processes, self.token, STOP_GRACE_S if self._stop_grace_s is None else self._stop_grace_s)
@@ -231,6 +223,13 @@ class RunningInstance:
             TOKEN: self.token,
             **launch.env,
         }
+
+    def _becomes(self, is_ready: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until it is ready. False: not in time. Raises if one of the processes has ended."""
+        found = await_ready(self._children, is_ready, deadline_s=time.monotonic() + timeout_s)
+        if found is Readiness.ENDED:
+            self._raise_if_ended()
+        return found is Readiness.READY
 
     def _raise_if_ended(self) -> None:
         for child, process in zip(self._children, self.processes, strict=True):

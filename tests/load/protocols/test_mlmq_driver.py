@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from crescendo.client.mlmq import TYPES, brokers_of
+from crescendo.client.mlmq import brokers_of
 from crescendo.load.protocols import mlmq as driver
 from crescendo.load.protocols.interfaces import SettledMessages
 from crescendo.load.protocols.mlmq import MlmqReceiver, MlmqSender
@@ -26,7 +26,7 @@ from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 from crescendo.wire.mlmq.batch import SendBatch
 from crescendo.wire.mlmq.codec import Codec, Frame
-from crescendo.wire.mlmq.operations import Send
+from crescendo.wire.mlmq.operations import TYPES, Send
 
 TIMEOUT_S = 60.0
 SIZE = 64

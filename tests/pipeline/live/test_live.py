@@ -23,8 +23,8 @@ from crescendo.pipeline.live.growing_counts import StreamSetup
 from crescendo.pipeline.live.snapshot import LiveTotals, Period, Snapshot
 from crescendo.pipeline.live.watch import LiveWatcher, watch
 from crescendo.pipeline.live.watcher_process import WatcherProcess
-from crescendo.record.manifest import Clock, PeerRecord, Phase, State, read_manifest, write_manifest
-from crescendo.record.observed import NOTE, OBSERVED, move_note_to_manifest
+from crescendo.record.manifest import MANIFEST, Clock, PeerRecord, Phase, State, read_manifest, write_manifest
+from crescendo.record.observed import OBSERVED, OBSERVED_FILE, host_facts_of
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 from crescendo.record.writer import Recorder
 from tiny_recordings import MS, RECEIVER_PEER, SENDER_PEER, Tiny
@@ -194,9 +194,10 @@ def test_a_watch_ends_with_the_run_and_leaves_a_note_but_no_temporary_files(
     growing.add_traffic(190, 3)
     _wait_until(lambda: bool(snapshots))
     assert not any(snapshot.ended for snapshot in snapshots)
-    assert (growing.path / NOTE).is_file()
+    assert (growing.path / OBSERVED_FILE).is_file()
     growing.add_traffic(193, 2)
     growing.seal()
+    sealed = (growing.path / MANIFEST).read_bytes()
     account = ended()
     assert (account.sent, account.received) == (5 * growing.rate, 5 * growing.rate)
     assert [snapshot.ended for snapshot in snapshots] == [False] * (len(snapshots) - 1) + [True]
@@ -205,9 +206,8 @@ def test_a_watch_ends_with_the_run_and_leaves_a_note_but_no_temporary_files(
     )
     assert list(private.iterdir()) == []
     assert not spark.streams.active
-    move_note_to_manifest(growing.path)
-    assert "live tables" in read_manifest(growing.path).host[OBSERVED]
-    assert not (growing.path / NOTE).exists()
+    assert (growing.path / MANIFEST).read_bytes() == sealed
+    assert "live tables" in host_facts_of(growing.path, read_manifest(growing.path))[OBSERVED]
 
 
 def test_a_watcher_on_another_host_or_after_the_run_leaves_no_note(spark: SparkSession, growing: Growing) -> None:
@@ -215,7 +215,7 @@ def test_a_watcher_on_another_host_or_after_the_run_leaves_no_note(spark: SparkS
     growing.add_traffic(0, 1)
     asked = iter([False, True])
     watch(growing.path, spark, lambda _: None, trigger_s=0.1, stop_requested=lambda: next(asked))
-    assert not (growing.path / NOTE).exists()
+    assert not (growing.path / OBSERVED_FILE).exists()
     growing.describe(host={"name": socket.gethostname()})
     growing.seal(State.INTERRUPTED)
     growing.describe(phases=[Phase("measure", 0, SECOND_NS)])
@@ -223,9 +223,8 @@ def test_a_watcher_on_another_host_or_after_the_run_leaves_no_note(spark: SparkS
     account = watch(growing.path, spark, snapshots.append, trigger_s=0.1)
     assert account.received == growing.rate
     assert snapshots[-1].ended
-    assert not (growing.path / NOTE).exists()
-    move_note_to_manifest(growing.path)
-    assert OBSERVED not in read_manifest(growing.path).host
+    assert not (growing.path / OBSERVED_FILE).exists()
+    assert OBSERVED not in host_facts_of(growing.path, read_manifest(growing.path))
 
 
 def test_a_failed_watcher_process_reports_why_and_does_not_block(

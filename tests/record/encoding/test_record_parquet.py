@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from crescendo.record.encoding.column_buffer import CountColumn, Int64s, RunLengthColumn
+from crescendo.model.arrays import Int64s
+from crescendo.record.encoding.column_buffer import CountColumn, RunLengthColumn
 from crescendo.record.encoding.parquet import PartWriter
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED, SENT, SETTLED, TABLES, arrow_schema

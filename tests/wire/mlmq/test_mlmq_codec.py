@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from crescendo.wire.mlmq.codec import MAX_FRAME_BYTES, Codec, Frame, FrameError, Times, Unreadable
 from crescendo.wire.mlmq.operations import (
-    ANSWERS,
     MAX_MESSAGES_PER_ANSWER,
     REQUESTS,
+    TYPES,
     Acknowledge,
     Delivery,
     Dequeue,
@@ -33,7 +33,6 @@ from crescendo.wire.mlmq.operations import (
     Settled,
 )
 
-TYPES = {**REQUESTS, **ANSWERS}
 TIMES = Times(1, 2, 3, 4, 5, 2**64 - 1)
 ids = st.integers(1, 2**63 - 1)
 onces = st.builds(Once, ids, st.integers(0, 63), ids)

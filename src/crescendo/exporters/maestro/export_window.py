@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from crescendo.model.errors import ConfigError
 from crescendo.record.manifest import PeerRecord
 from crescendo.record.reader import Recording
-
-SECOND_NS = 10**9
+from crescendo.record.timeline import SECOND_NS, RunTimeline
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class ExportWindow:
 
 def window_of(recording: Recording, peer: PeerRecord) -> ExportWindow:
     manifest = recording.manifest
-    measure = next((phase for phase in manifest.phases if phase.name == "measure"), None)
+    measure = RunTimeline.of(manifest.phases).measure
     if measure is None:
         raise ConfigError(f"{recording.path}: has no measure phase, so there is no result to export")
     clocks = {clock.host: clock for clock in manifest.clocks}

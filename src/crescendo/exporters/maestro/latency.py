@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from hdrh.histogram import HdrHistogram
 
-from crescendo.exporters.maestro.export_window import SECOND_NS, ExportWindow
+from crescendo.exporters.maestro.export_window import ExportWindow
 from crescendo.record.schema import Flag
+from crescendo.record.timeline import SECOND_NS
 
 INTERVAL_NS = 10 * SECOND_NS
 HIGHEST_US = 86_400 * 10**6

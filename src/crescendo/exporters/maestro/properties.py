@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crescendo.exporters.maestro.export_window import SECOND_NS, ExportWindow
+from crescendo.exporters.maestro.export_window import ExportWindow
 from crescendo.exporters.maestro.readings import Attributes
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.record.manifest import Manifest, PeerRecord
+from crescendo.record.timeline import SECOND_NS
 
 Properties = dict[str, Any]
 

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from crescendo.exporters.maestro.export_window import SECOND_NS, ExportWindow
+from crescendo.exporters.maestro.export_window import ExportWindow
 from crescendo.record.schema import RECEIVED, SENT, Flag
+from crescendo.record.timeline import SECOND_NS
 
 SENDER, RECEIVER = "sender", "receiver"
 TABLES = {SENDER: SENT, RECEIVER: RECEIVED}

@@ -10,15 +10,14 @@ from collections import deque
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from crescendo.load.protocols.interfaces import Octets, ReceiveChannel, SendChannel
+from crescendo.model.arrays import Int64s
 from crescendo.model.workload import ECHO_BYTES, STAMP_BYTES
 from crescendo.wire.stamp import MAGIC, stamps_of
 
 _ECHOED = struct.Struct(">q")
 _ECHOED_AT = slice(STAMP_BYTES, ECHO_BYTES)
-Int64s = npt.NDArray[np.int64]
 
 
 class EchoResponder:

@@ -13,9 +13,8 @@ from collections import deque
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
+from crescendo.model.arrays import Int64s
 
 FIRST_ATTEMPT = 1
 _EMPTY = -1  # not a possible send time

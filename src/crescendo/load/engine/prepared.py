@@ -18,7 +18,7 @@ import numpy as np
 
 from crescendo.load.engine.in_flight import SeqRange
 from crescendo.load.engine.sender import Sender
-from crescendo.load.engine.statistics import Int64s
+from crescendo.model.arrays import Int64s
 from crescendo.model.profile import phase_of
 
 MAX_PREPARED = 64  # messages, give or take a few

@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from crescendo.load.engine.statistics import Distribution
 from crescendo.load.protocols.interfaces import Octets, ReceivedMessages
+from crescendo.model.arrays import Int64s
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES
 from crescendo.record.schema import RECEIVED, Flag
 from crescendo.record.writer import RowSink
 from crescendo.wire.stamp import MAGIC, ONE_STAMP, heads_of, stamp_words
-
-Int64s = npt.NDArray[np.int64]
 
 UNKNOWN = -1
 MAX_SEQUENCE = 2**62

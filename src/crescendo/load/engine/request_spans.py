@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
+
+from crescendo.model.arrays import Int64s
 
 NETWORK = "network"
 _MAX_KEPT = 100_000
-Int64s = npt.NDArray[np.int64]
 
 
 class Spans(NamedTuple):

@@ -11,10 +11,11 @@ import numpy as np
 
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.echo import EchoReplies
-from crescendo.load.engine.in_flight import FIRST_ATTEMPT, InFlight, Int64s, SeqRange, SettledRange, SettledRanges
+from crescendo.load.engine.in_flight import FIRST_ATTEMPT, InFlight, SeqRange, SettledRange, SettledRanges
 from crescendo.load.engine.reconnect import ReconnectingChannel
 from crescendo.load.engine.statistics import Stopwatch
 from crescendo.load.protocols.interfaces import LoadChannel, SendChannel, SettledMessages
+from crescendo.model.arrays import Int64s
 from crescendo.model.pacer import Pacer
 from crescendo.model.workload import Group, PingPongMode, Settle
 from crescendo.wire.stamp import MAGIC, stamp_words

@@ -21,8 +21,9 @@ from crescendo.load.engine.prepared import PreparedMessages
 from crescendo.load.engine.read_coalescing import ReadCoalescer
 from crescendo.load.engine.reconnect import ConnectionChange, DialPool
 from crescendo.load.engine.sender import MAX_CREDIT_WAIT_NS, SMALL_BATCH, Sender
-from crescendo.load.engine.statistics import Distribution, Int64s, RateMeter, measured
+from crescendo.load.engine.statistics import Distribution, RateMeter, measured
 from crescendo.load.protocols.interfaces import SettledMessages
+from crescendo.model.arrays import Int64s
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import RowSink

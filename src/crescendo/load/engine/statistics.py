@@ -8,11 +8,9 @@ import math
 import time
 
 import numpy as np
-import numpy.typing as npt
 
+from crescendo.model.arrays import Int64s
 from crescendo.model.histogram import bucket_of, percentile
-
-Int64s = npt.NDArray[np.int64]
 
 _MIDDLE = 1 << 14  # more than the largest bucket of 64 bits
 

@@ -8,9 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
+from crescendo.model.arrays import Int64s
 
 
 class SequenceMap:

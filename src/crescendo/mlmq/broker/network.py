@@ -12,9 +12,8 @@ from typing import Protocol, cast
 
 from crescendo.mlmq.broker.call import Call
 from crescendo.wire.mlmq.codec import Codec, Frame, FrameError, Unreadable
-from crescendo.wire.mlmq.operations import ANSWERS, REQUESTS, Answer, Refusal, Refused, refusal_of
+from crescendo.wire.mlmq.operations import REQUESTS, TYPES, Answer, Refusal, Refused, refusal_of
 
-TYPES = {**REQUESTS, **ANSWERS}
 _REQUEST_KINDS = frozenset(REQUESTS.values())
 
 

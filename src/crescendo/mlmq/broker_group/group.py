@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +26,10 @@ from crescendo.mlmq.broker.settings import BrokerSettings, load_settings
 from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.postgres.cluster import UNPRIVILEGED
 from crescendo.model.errors import ConfigError, LostError
+from crescendo.processes.child import ChildProcess, OnFork, launch_child, wait_or_kill
 from crescendo.systems.instance_dir import remove_instance_dir
 from crescendo.systems.unix_account import unprivileged_account
 
-OnFork = Callable[[], None] | None
 _CONNECTIONS_BESIDE_THE_POOL = 3  # per broker: one for notices, one for health checks, one spare
 _SPARE_CONNECTIONS = 16
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -57,14 +56,14 @@ def read_plan(path: Path) -> BrokerGroupPlan:
         raise ConfigError(f"{path}: is not a valid broker group plan: {err}") from err
 
 
-def serve(plan: BrokerGroupPlan, on_fork: OnFork) -> int:
+def serve(plan: BrokerGroupPlan, on_fork: OnFork | None) -> int:
     """Serve until a stop signal. The exit code says whether every broker finished the requests it had accepted."""
     for stop_signal in _STOP_SIGNALS:
         signal.signal(stop_signal, signal.default_int_handler)  # a stop signal during startup ends the startup
     settings_of_each = [load_settings(None, document) for document in plan.brokers]
     with _database(plan, settings_of_each, on_fork) as (url, is_alive):
         asyncio.run(prepare(url, settings_of_each[0]))
-        brokers: list[subprocess.Popen[bytes]] = []
+        brokers: list[ChildProcess] = []
         try:
             for number, document in enumerate(plan.brokers, 1):
                 brokers.append(_start(number, {**document, "database": url}, Path(plan.scratch), on_fork))
@@ -76,7 +75,7 @@ def serve(plan: BrokerGroupPlan, on_fork: OnFork) -> int:
 
 @contextmanager
 def _database(
-    plan: BrokerGroupPlan, brokers: list[BrokerSettings], on_fork: OnFork
+    plan: BrokerGroupPlan, brokers: list[BrokerSettings], on_fork: OnFork | None
 ) -> Iterator[tuple[str, Callable[[], bool]]]:
     if plan.database:
         yield _with_password(plan.database, plan.password_file), lambda: True
@@ -123,20 +122,17 @@ def _with_password(url: str, password_file: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}:{password}{at}{host}"))
 
 
-def _start(number: int, document: dict[str, Any], scratch: Path, on_fork: OnFork) -> subprocess.Popen[bytes]:
+def _start(number: int, document: dict[str, Any], scratch: Path, on_fork: OnFork | None) -> ChildProcess:
     config = scratch / f"broker-{number}.json"
     config.unlink(missing_ok=True)
     with os.fdopen(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(msgspec.json.encode(document))  # JSON is valid YAML
-    return subprocess.Popen(
-        [sys.executable, "-m", "crescendo.cli.main", "broker", "--config", str(config)],
-        stdin=subprocess.DEVNULL,
-        preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread
-        start_new_session=True,
+    return launch_child(
+        [sys.executable, "-m", "crescendo.cli.main", "broker", "--config", str(config)], on_fork=on_fork
     )
 
 
-def _wait(brokers: list[subprocess.Popen[bytes]], is_alive: Callable[[], bool]) -> None:
+def _wait(brokers: list[ChildProcess], is_alive: Callable[[], bool]) -> None:
     """Return on a stop signal; raise when the database or the last broker has ended."""
     stopping: list[int] = []
     for stop_signal in _STOP_SIGNALS:
@@ -155,14 +151,10 @@ def _wait(brokers: list[subprocess.Popen[bytes]], is_alive: Callable[[], bool]) 
             raise LostError("no broker is left")
 
 
-def _stop(brokers: list[subprocess.Popen[bytes]], timeout_s: float) -> list[int]:
+def _stop(brokers: list[ChildProcess], timeout_s: float) -> list[int]:
     deadline_s = time.monotonic() + timeout_s
     for broker in brokers:
         broker.terminate()
     for broker in brokers:
-        try:
-            broker.wait(max(deadline_s - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired:
-            broker.kill()
-            broker.wait()
+        wait_or_kill(broker, max(deadline_s - time.monotonic(), 0.0))
     return [broker.returncode for broker in brokers]

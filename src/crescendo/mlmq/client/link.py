@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, cast
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.mlmq.codec import Codec, FrameError, Times, Unreadable
-from crescendo.wire.mlmq.operations import ANSWERS, REQUESTS, Answer, Refused, Request
+from crescendo.wire.mlmq.operations import TYPES, Answer, Refused, Request
 
-_TYPES = {**REQUESTS, **ANSWERS}
 _BUFFER_BYTES = 64 * 1024
 
 
@@ -32,7 +31,7 @@ class BrokerLink(asyncio.BufferedProtocol):
         self.broker = broker
         self.open = False
         self._wants_times = wants_times
-        self._codec = Codec(_TYPES)
+        self._codec = Codec(TYPES)
         self._buffer = bytearray(_BUFFER_BYTES)
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, tuple[asyncio.Future[Reply], int, float]] = {}  # sent at, deadline

@@ -7,9 +7,7 @@ parent process; the next start then recovers. Creates no tables.
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -18,6 +16,7 @@ import psutil
 
 from crescendo.mlmq.postgres.cluster import SOCKET_PORT, USER, Cluster
 from crescendo.model.errors import ConfigError
+from crescendo.processes.child import ChildProcess, OnFork, Readiness, await_ready, exits_within, launch_child
 from crescendo.systems.ports import HOST, choose_ports
 
 START_TIMEOUT_S: Final = 60.0
@@ -35,7 +34,7 @@ def start(
     *,
     port: int | None = None,
     max_connections: int = MAX_CONNECTIONS,
-    on_fork: Callable[[], None] | None = None,
+    on_fork: OnFork | None = None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> "Server":
     """Start it and return when it is serving. Without a directory its data are deleted when it stops.
@@ -59,7 +58,7 @@ class Server:
 
     def __init__(self, cluster: Cluster, port: int | None, max_connections: int) -> None:
         self._cluster, self._port, self._max_connections = cluster, port, max_connections
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def directory(self) -> Path:
@@ -82,14 +81,14 @@ class Server:
             return f"{credentials}@{HOST}:{self._port}/{name}"
         return f"{credentials}@/{name}?host={quote(str(self._cluster.socket), safe='/')}&port={SOCKET_PORT}"
 
-    def launch(self, on_fork: Callable[[], None] | None, deadline_s: float) -> None:
+    def launch(self, on_fork: OnFork | None, deadline_s: float) -> None:
         """Start the process; retry while processes of a killed predecessor are still ending."""
         while True:
             self._remove_stale_files()
-            self._process = self._spawn(on_fork)
-            if self._await_readiness(deadline_s):
+            self._process = process = self._spawn(on_fork)
+            if self._await_readiness(process, deadline_s):
                 return
-            failure = self._cluster.failure(f"PostgreSQL ended with code {self._process.returncode} before it was up")
+            failure = self._cluster.failure(f"PostgreSQL ended with code {process.returncode} before it was up")
             # Search the whole log: its last lines may come from the predecessor, which writes to the same file.
             log_text = self._cluster.log.read_text(errors="replace")
             if time.monotonic() > deadline_s or not any(message in log_text for message in _STILL_ENDING):
@@ -101,33 +100,29 @@ class Server:
         process, self._process = self._process, None
         if process is not None:
             for number, timeout_s in ((signal.SIGINT, FAST_STOP_S), (signal.SIGQUIT, IMMEDIATE_STOP_S)):
-                if _ends(process, number, timeout_s):
+                process.send_signal(number)
+                if exits_within(process, timeout_s):
                     break
             else:
                 process.kill()
                 process.wait()
         self._cluster.release()
 
-    def _spawn(self, on_fork: Callable[[], None] | None) -> subprocess.Popen[bytes]:
+    def _spawn(self, on_fork: OnFork | None) -> ChildProcess:
         account, cluster = self._cluster.account, self._cluster
         program = cluster.binaries / "postgres"
         try:
-            cluster.log.write_bytes(b"")
-            with cluster.log.open("ab") as log:  # append: backends of a killed predecessor may still write
-                return subprocess.Popen(
-                    [str(program), "-D", str(cluster.data), *self._options()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=cluster.environment(),
-                    cwd=cluster.data,
-                    user=account.uid if account else None,
-                    group=account.gid if account else None,
-                    extra_groups=[] if account else None,
-                    umask=0o077,
-                    preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread; runs after the change of user
-                    start_new_session=True,
-                )
+            cluster.log.write_bytes(b"")  # emptied, then appended to: backends of a killed predecessor may still write
+            return launch_child(
+                [str(program), "-D", str(cluster.data), *self._options()],
+                on_fork=on_fork,
+                log=cluster.log,
+                env=cluster.environment(),
+                cwd=cluster.data,
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                umask=0o077,
+            )
         except OSError as err:
             raise ConfigError(f"{program} cannot be started: {err.strerror}") from err
 
@@ -150,17 +145,18 @@ class Server:
         }
         return [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
 
-    def _await_readiness(self, deadline_s: float) -> bool:
+    def _await_readiness(self, process: ChildProcess, deadline_s: float) -> bool:
         """Wait until its pid file says that it is ready. False: it has exited."""
-        process = self._process
-        while process is not None and process.poll() is None:
+        pid = str(process.pid)
+
+        def is_ready() -> bool:
             lines = _pid_file(self._cluster.data)
-            if len(lines) > _STATUS_LINE and lines[0] == str(process.pid) and lines[_STATUS_LINE].strip() == "ready":
-                return True
-            if time.monotonic() > deadline_s:
-                raise self._cluster.failure("PostgreSQL was not ready in time")
-            time.sleep(_POLL_S)
-        return False
+            return len(lines) > _STATUS_LINE and lines[0] == pid and lines[_STATUS_LINE].strip() == "ready"
+
+        found = await_ready([process], is_ready, deadline_s=deadline_s, poll_s=_POLL_S)
+        if found is Readiness.TIMED_OUT:
+            raise self._cluster.failure("PostgreSQL was not ready in time")
+        return found is Readiness.READY
 
     def _remove_stale_files(self) -> None:
         """Lock files survive a crash, and the pid in them may now belong to a zombie or to an unrelated process.
@@ -190,12 +186,3 @@ def _works_in(process: psutil.Process, data: Path) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE and os.path.samefile(process.cwd(), data)
     except (psutil.Error, OSError):
         return False
-
-
-def _ends(process: subprocess.Popen[bytes], number: signal.Signals, timeout_s: float) -> bool:
-    process.send_signal(number)
-    try:
-        process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return False
-    return True

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from crescendo.model.arrays import Int64s
 from crescendo.pipeline.behaviour.ticks import DUE, RECEIVED, SENT, Ticks
 from crescendo.pipeline.columns import (
     END_NS,
@@ -31,8 +32,7 @@ from crescendo.pipeline.columns import (
 from crescendo.pipeline.source.connections import Connections
 from crescendo.record.manifest import Phase
 from crescendo.record.summary import Latency
-
-Int64s = npt.NDArray[np.int64]
+from crescendo.record.timeline import whole_ticks
 
 TOLERANCE = 0.1
 """Little's law holds if both sides agree within 10 %, or within one message when there are few."""
@@ -147,10 +147,10 @@ def little_rows(
     if measure is None or transfer is None:
         return []
     # Only ticks that lie entirely within the phase count.
-    low = -((ticks.origin_ns - measure.start_ns) // ticks.length_ns)
-    high = (measure.end_ns - ticks.origin_ns) // ticks.length_ns
-    if high <= low:
+    counted = whole_ticks(measure, ticks.origin_ns, ticks.length_ns)
+    if not counted:
         return []
+    low, high = counted.start, counted.stop
     length_ns = (high - low) * ticks.length_ns
     area_ns, received = 0.0, 0
     for stream in streams:

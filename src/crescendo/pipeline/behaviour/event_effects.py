@@ -18,7 +18,7 @@ from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
-from crescendo.pipeline.latency.second_histogram import RESPONSE, TRANSFER
+from crescendo.pipeline.latency.samples import RESPONSE, TRANSFER
 from crescendo.pipeline.source.moments import Timeline
 
 EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
@@ -52,7 +52,7 @@ def event_effects(
     rows: list[dict[str, Any]] = table.sort_by([(T_NS, "ascending"), (SOURCE, "ascending")])[:MAX_EVENTS].to_pylist()
     for row in rows:
         t_ns = row[T_NS]
-        row[SECOND] = second = (t_ns - timeline.origin_ns) // 10**9
+        row[SECOND] = second = timeline.second_at(t_ns)
         row["p99_before_ns"] = _p99(histogram, second - AROUND_S, second)
         row["p99_after_ns"] = _p99(histogram, second, second + AROUND_S)
         row.update(_flow(streams, ticks, t_ns) | _outage(outages, t_ns))

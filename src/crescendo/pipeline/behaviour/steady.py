@@ -19,13 +19,14 @@ from crescendo.pipeline.behaviour.trends import Floats, Trend, mser5, trend
 from crescendo.pipeline.columns import BUCKET, KIND, METRIC, SECOND
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
-from crescendo.pipeline.latency.second_histogram import RESPONSE, TRANSFER
+from crescendo.pipeline.latency.samples import RESPONSE, TRANSFER
 from crescendo.pipeline.source.moments import Timeline
+from crescendo.record.timeline import SECOND_NS
 
 MAX_STEPS = 600
 SIGNIFICANT = 0.05
 DRIFT_SHARE = 0.05
-_SECOND_NS = 10**9
+
 _STEP = "step"
 
 RATE, P99, BACKLOG = "rate", "p99_ns", "backlog"
@@ -49,7 +50,7 @@ def steady_rows(
     if not seconds or not streams:
         return []
     first = seconds.start
-    step_s = max(-(-len(seconds) // MAX_STEPS), 1, ticks.length_ns // _SECOND_NS)
+    step_s = max(-(-len(seconds) // MAX_STEPS), 1, ticks.length_ns // SECOND_NS)
     steps = len(seconds) // step_s
     if steps < 1:
         return []
@@ -99,7 +100,7 @@ def _backlog_at(streams: list[SubscriptionSeries], ticks: Ticks, ends: np.ndarra
 
 def _elapsed_ticks(stream: SubscriptionSeries, ticks: Ticks, seconds: np.ndarray) -> np.ndarray:
     """How many ticks of a stream have elapsed at each of these seconds."""
-    elapsed: np.ndarray = np.clip(seconds * _SECOND_NS // ticks.length_ns - stream.first_tick, 0, stream.sent.size)
+    elapsed: np.ndarray = np.clip(seconds * SECOND_NS // ticks.length_ns - stream.first_tick, 0, stream.sent.size)
     return elapsed
 
 

@@ -24,14 +24,14 @@ from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
 from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
-from crescendo.pipeline.latency.second_histogram import TRANSFER
+from crescendo.pipeline.latency.samples import TRANSFER
 from crescendo.pipeline.ledger.discrepancies import LOST
 from crescendo.pipeline.ledger.ledger import Discrepancies
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import MEASURE
 from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.record.schema import EVENTS, RECEIVED
 from crescendo.record.summary import Latency
+from crescendo.record.timeline import MEASURE
 
 JITTER_ROWS = 5_000_000
 """With more deliveries than this, jitter is computed only on request."""

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from crescendo.model.arrays import Floats
 
 BATCH = 5
 LEAST_BATCHES = 4

@@ -20,7 +20,7 @@ from crescendo.pipeline.compare.comparability import comparison_notes, doubts_of
 from crescendo.pipeline.compare.intervals import Interval, difference, mean_interval
 from crescendo.pipeline.compare.loss_test import loss_test
 from crescendo.pipeline.compare.runs import Repeat, RunGroup
-from crescendo.pipeline.latency.second_histogram import SETTLE
+from crescendo.pipeline.latency.samples import SETTLE
 
 JUDGED = ("p50", "p90", "p99", "p99.9")
 RATE, LOST = "rate", "lost"

@@ -31,10 +31,11 @@ from crescendo.pipeline.compare.intervals import Interval
 from crescendo.pipeline.lake.lake import Lake
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import HIGH, LOW, group_statistics
-from crescendo.pipeline.source.moments import MEASURE, timeline_of
+from crescendo.pipeline.source.moments import timeline_of
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
+from crescendo.record.timeline import MEASURE
 
 SEGMENTS = 10
 LEAST_SEGMENTS = 4

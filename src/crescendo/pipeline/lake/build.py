@@ -18,18 +18,17 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError, CrescendoError, LostError
-from crescendo.pipeline.job import analyze_recording
+from crescendo.pipeline.job import Finish, analyze_recording
 from crescendo.pipeline.lake.lake import Lake, LakeEntry
 from crescendo.pipeline.receipts import current_receipt, read_receipt, summary_at
 from crescendo.pipeline.source.ingest import LocatedRecording, readable_recording, remote_recording
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.record.manifest import Manifest
+from crescendo.record.observed import OBSERVED_FILE, host_facts
 from crescendo.record.summary import Summary
 
 Progress = Callable[[str], None]
-Finish = Callable[[Path, Summary], Summary]
-"""Lets the caller complete a summary with facts that are not in the recording."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def build_lake(
     progress: Progress,
     *,
     full: bool = False,
-    finish: Finish = lambda _, summary: summary,
+    finish: Finish | None = None,
 ) -> list[LakeBuild]:
     """Analyse the runs that need it and add all of them to the lake. Results are in the order of `runs`."""
     with ExitStack() as stack:
@@ -76,7 +75,7 @@ def build_lake(
 
 
 def _build_run(
-    run: Path | str, lake: Lake, spark: SparkSession, progress: Progress, full: bool, finish: Finish
+    run: Path | str, lake: Lake, spark: SparkSession, progress: Progress, full: bool, finish: Finish | None
 ) -> LakeBuild:
     with ExitStack() as stack:
         progress("checking the recording")
@@ -88,15 +87,14 @@ def _build_run(
             return LakeBuild(run, summary)
         computed = receipt is None or summary is None
         if computed:
-            summary = analyze_recording(recording, spark, progress, full=full)
-            if isinstance(run, Path):
-                summary = finish(run, summary)
+            summary = analyze_recording(recording, spark, progress, full=full, finish=finish)
         receipt = read_receipt(location)
         if receipt is None or summary is None:
             raise LostError(f"{run}: another process is changing it at the same time")
         progress("into the lake")
-        files = msgspec.structs.replace(manifest, files=[])
-        lake.add_run(LakeEntry(_experiment(manifest), manifest.run, str(run), receipt, files, summary), location)
+        host = host_facts(manifest, location.read(OBSERVED_FILE))
+        described = msgspec.structs.replace(manifest, files=[], host=host)
+        lake.add_run(LakeEntry(_experiment(manifest), manifest.run, str(run), receipt, described, summary), location)
         return LakeBuild(run, summary, computed)
 
 

@@ -1,7 +1,7 @@
 """How are the latencies distributed, connection by connection?
 
-The counts of `histogram`, by sender and by receiver instead of by second. A delivery counts once for the connection
-that sent it and once for the one that received it. `table` adds these up to destinations.
+The counts of `second_histogram`, by sender and by receiver instead of by second. A delivery counts once for the
+connection that sent it and once for the one that received it. `table` adds these up to destinations.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -9,11 +9,21 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
-from crescendo.pipeline.latency.second_histogram import LATENESS, RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.latency.samples import (
+    LATENESS,
+    SETTLE,
+    delivery_kind,
+    delivery_samples,
+    lateness_ns,
+    sample_sums,
+    sent_on_schedule,
+    settle_ns,
+    settled_messages,
+    settlements,
+)
 from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.ingest import Frames
-from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
-from crescendo.record.schema import Settlement
+from crescendo.pipeline.source.moments import Timeline, deliveries
 
 _KEYS = (c.PHASE, c.KIND, c.ROLE, c.CONNECTION, c.BUCKET)
 _SUMS = (c.COUNT, c.SUM_NS, c.MIN_NS, c.MAX_NS)
@@ -21,41 +31,38 @@ _SUMS = (c.COUNT, c.SUM_NS, c.MIN_NS, c.MAX_NS)
 
 def connection_histogram(frames: Frames, timeline: Timeline, connections: Connections) -> DataFrame:
     """One row per phase, kind, role, connection and bucket."""
-    bounded = connections.bounded_column(F.col(c.SENDER)) if connections.unbounded else F.lit(True)
     sent = _sender_counts(
-        first_attempts(frames.sent).where(bounded),
+        sent_on_schedule(frames.sent, connections),
         LATENESS,
         timeline.phase_of(F.col(c.INTENDED_NS)),
-        F.col(c.SENT_NS) - F.col(c.INTENDED_NS),
+        lateness_ns(),
         F.lit(1).cast("long"),
     )
     settled = _sender_counts(
-        frames.settled.where(F.col(c.OUTCOME) != int(Settlement.SHED)),
+        settlements(frames.settled),
         SETTLE,
         timeline.phase_of(F.col(c.SENT_NS)),
-        F.col(c.SETTLED_NS) - F.col(c.SENT_NS),
-        F.col(c.LAST_SEQ) - F.col(c.FIRST_SEQ) + 1,
+        settle_ns(),
+        settled_messages(),
     )
-    counts = _delivery_counts(deliveries(frames.received), timeline, bounded).unionByName(sent).unionByName(settled)
+    counts = _delivery_counts(deliveries(frames.received), timeline, connections).unionByName(sent).unionByName(settled)
     return counts.withColumn(c.PHASE, timeline.phase_name(F.col(c.PHASE)))
 
 
-def _delivery_counts(received: DataFrame, timeline: Timeline, bounded: Column) -> DataFrame:
+def _delivery_counts(received: DataFrame, timeline: Timeline, connections: Connections) -> DataFrame:
     """Count by pair of sender and receiver first: one pass over the messages serves both roles."""
-    response_ns = F.when(bounded, F.col(c.RECEIVED_NS) - F.col(c.INTENDED_NS))
-    transfer_ns = F.col(c.RECEIVED_NS) - F.col(c.SENT_NS)
-    samples = received.select(
+    samples = delivery_samples(
+        received,
+        connections,
         timeline.phase_of(F.col(c.INTENDED_NS)).alias(c.PHASE),
         F.col(c.SENDER).cast("int").alias(c.SENDER),
         F.col(c.RECEIVER).cast("int").alias(c.RECEIVER),
-        # The kind stays a number until the counts are small.
-        F.stack(F.lit(2), F.lit(0), response_ns, F.lit(1), transfer_ns).alias(c.KIND, c.VALUE_NS),
         F.lit(1).cast("long").alias(c.WEIGHT),
-    ).where(F.col(c.VALUE_NS).isNotNull())
+    )
     pairs = _bucket_counts(samples, c.PHASE, c.KIND, c.SENDER, c.RECEIVER, c.BUCKET)
     roles = pairs.select(
         c.PHASE,
-        F.when(F.col(c.KIND) == 0, RESPONSE).otherwise(TRANSFER).alias(c.KIND),
+        delivery_kind().alias(c.KIND),
         F.stack(F.lit(2), F.lit(c.SENDER), F.col(c.SENDER), F.lit(c.RECEIVER), F.col(c.RECEIVER)).alias(
             c.ROLE, c.CONNECTION
         ),
@@ -86,10 +93,5 @@ def _bucket_counts(samples: DataFrame, *keys: str) -> DataFrame:
     return (
         samples.withColumn(c.BUCKET, bucket_column(F.col(c.VALUE_NS)))
         .groupBy(*keys)
-        .agg(
-            F.sum(c.WEIGHT).alias(c.COUNT),
-            F.sum(F.col(c.VALUE_NS) * F.col(c.WEIGHT)).alias(c.SUM_NS),
-            F.min(c.VALUE_NS).alias(c.MIN_NS),
-            F.max(c.VALUE_NS).alias(c.MAX_NS),
-        )
+        .agg(*sample_sums(F.sum(c.WEIGHT), F.sum(F.col(c.VALUE_NS) * F.col(c.WEIGHT))))
     )

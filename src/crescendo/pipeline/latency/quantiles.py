@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crescendo.model.arrays import Int64s
 from crescendo.model.histogram import bucket_ceiling
 from crescendo.model.verdict import PERCENTILES, SAMPLES_BEYOND
 from crescendo.pipeline.columns import BUCKET, COUNT, MAX_NS, MIN_NS, NEGATIVE, SUM_NS
-
-Int64s = npt.NDArray[np.int64]
 
 MEAN_NS = "mean_ns"
 LOW, HIGH = "_low", "_high"

@@ -1,9 +1,9 @@
 """How are the latencies distributed, second by second?
 
-Counts per log-linear bucket, so that they add up across seconds, peers and runs. Response runs from the intended time
-and transfer from the send time; both belong to the second of the intended time. Settle runs from the send time and
-belongs to its second; a range of settlements weighs as many messages as it covers. Lateness is the generator's own:
-from the intended time to the send. Round trips and one-way times come from spans. Negative latencies are kept.
+Counts per log-linear bucket, so that they add up across seconds, peers and runs. `samples` says what is counted.
+Response, transfer and lateness belong to the second of the intended time, settle to that of the send time; a range of
+settlements weighs as many messages as it covers. Round trips and one-way times come from spans. Negative latencies are
+kept.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -11,12 +11,23 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
+from crescendo.pipeline.latency.samples import (
+    LATENESS,
+    ONE_WAY,
+    ROUND_TRIP,
+    SETTLE,
+    delivery_kind,
+    delivery_samples,
+    lateness_ns,
+    sample_sums,
+    sent_on_schedule,
+    settle_ns,
+    settled_messages,
+    settlements,
+)
 from crescendo.pipeline.source.connections import Connections
-from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
-from crescendo.record.schema import Settlement
+from crescendo.pipeline.source.moments import Timeline, deliveries
 
-RESPONSE, TRANSFER, SETTLE = "response", "transfer", "settle"
-LATENESS, ROUND_TRIP, ONE_WAY = "lateness", "round trip", "one way"
 _KEYS = (c.SECOND, c.PHASE, c.KIND, c.BUCKET)
 
 
@@ -31,14 +42,11 @@ def latency_histogram(
 
 
 def lateness_histogram(sent: DataFrame, timeline: Timeline, connections: Connections) -> DataFrame:
-    """The same columns for the lateness of the generator. Only first attempts count: a resend is not late."""
-    sent = first_attempts(sent)
-    if connections.unbounded:
-        sent = sent.where(connections.bounded_column(F.col(c.SENDER)))
-    samples = sent.select(
+    """The same columns for the lateness of the generator."""
+    samples = sent_on_schedule(sent, connections).select(
         *_second_and_phase(timeline, F.col(c.INTENDED_NS)),
         F.lit(LATENESS).alias(c.KIND),
-        (F.col(c.SENT_NS) - F.col(c.INTENDED_NS)).alias(c.VALUE_NS),
+        lateness_ns().alias(c.VALUE_NS),
     )
     return _with_phase_names(_bucket_counts(samples, F.count("*"), F.sum(c.VALUE_NS)), timeline)
 
@@ -59,30 +67,17 @@ def _with_phase_names(counts: DataFrame, timeline: Timeline) -> DataFrame:
 
 
 def _delivery_counts(received: DataFrame, timeline: Timeline, connections: Connections) -> DataFrame:
-    # From intended, not sent: a stalled sender must not hide the stall.
-    response_ns = F.col(c.RECEIVED_NS) - F.col(c.INTENDED_NS)
-    if connections.unbounded:
-        # Without a schedule there is no intended time: no sample is better than a wrong one.
-        response_ns = F.when(connections.bounded_column(F.col(c.SENDER)), response_ns)
-    transfer_ns = F.col(c.RECEIVED_NS) - F.col(c.SENT_NS)
-    # One scan gives both samples of a row. The kind stays a number until the counts are small.
-    samples = received.select(
-        *_second_and_phase(timeline, F.col(c.INTENDED_NS)),
-        F.stack(F.lit(2), F.lit(0), response_ns, F.lit(1), transfer_ns).alias(c.KIND, c.VALUE_NS),
-    )
-    if connections.unbounded:
-        samples = samples.where(F.col(c.VALUE_NS).isNotNull())
+    samples = delivery_samples(received, connections, *_second_and_phase(timeline, F.col(c.INTENDED_NS)))
     counts = _bucket_counts(samples, F.count("*"), F.sum(c.VALUE_NS))
-    return counts.withColumn(c.KIND, F.when(F.col(c.KIND) == 0, RESPONSE).otherwise(TRANSFER))
+    return counts.withColumn(c.KIND, delivery_kind())
 
 
 def _settle_counts(settled: DataFrame, timeline: Timeline) -> DataFrame:
-    # A message shed by the sender's own buffer was never sent, so it has no settle time.
-    samples = settled.where(F.col(c.OUTCOME) != int(Settlement.SHED)).select(
+    samples = settlements(settled).select(
         *_second_and_phase(timeline, F.col(c.SENT_NS)),
         F.lit(SETTLE).alias(c.KIND),
-        (F.col(c.SETTLED_NS) - F.col(c.SENT_NS)).alias(c.VALUE_NS),
-        (F.col(c.LAST_SEQ) - F.col(c.FIRST_SEQ) + 1).alias(c.WEIGHT),
+        settle_ns().alias(c.VALUE_NS),
+        settled_messages().alias(c.WEIGHT),
     )
     return _bucket_counts(samples, F.sum(c.WEIGHT), F.sum(F.col(c.VALUE_NS) * F.col(c.WEIGHT)))
 
@@ -95,10 +90,5 @@ def _bucket_counts(samples: DataFrame, count: Column, total_ns: Column) -> DataF
     return (
         samples.withColumn(c.BUCKET, bucket_column(F.col(c.VALUE_NS)))
         .groupBy(*_KEYS)
-        .agg(
-            count.alias(c.COUNT),
-            total_ns.alias(c.SUM_NS),
-            F.min(c.VALUE_NS).alias(c.MIN_NS),
-            F.max(c.VALUE_NS).alias(c.MAX_NS),
-        )
+        .agg(*sample_sums(count, total_ns))
     )

@@ -17,7 +17,7 @@ from crescendo.model.verdict import LATENCY_KINDS, PERCENTILES
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.group_sums import SAMPLES, dataset_of, group_sums, merged_sums
 from crescendo.pipeline.latency.quantiles import MEAN_NS, STATISTICS, group_statistics
-from crescendo.pipeline.latency.second_histogram import LATENESS, ONE_WAY, ROUND_TRIP, SETTLE
+from crescendo.pipeline.latency.samples import LATENESS, ONE_WAY, ROUND_TRIP, SETTLE
 from crescendo.record.manifest import ConnectionRecord
 from crescendo.record.summary import Latency
 

@@ -14,28 +14,28 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import (
     BUCKET,
-    COUNT,
-    FIRST_SEQ,
-    INTENDED_NS,
     KIND,
-    LAST_SEQ,
-    MAX_NS,
-    MIN_NS,
-    OUTCOME,
     RECEIVED_NS,
-    SENDER,
     SENT_NS,
     SETTLED_NS,
-    SUM_NS,
     T_NS,
     VALUE_NS,
     WEIGHT,
 )
 from crescendo.pipeline.latency.buckets import bucket_column
-from crescendo.pipeline.latency.second_histogram import RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.latency.samples import (
+    RESPONSE,
+    SETTLE,
+    delivery_kind,
+    delivery_samples,
+    sample_sums,
+    settle_ns,
+    settled_messages,
+    settlements,
+)
 from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.moments import deliveries
-from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement, spark_ddl
+from crescendo.record.schema import RECEIVED, SENT, SETTLED, spark_ddl
 
 PERIOD, PART, PARTS, MESSAGES, SEEN = "period", "part", "parts", "messages", "seen"
 _MOMENT = "moment"
@@ -82,12 +82,7 @@ def growing_counts(spark: SparkSession, run_dir: Path, connections: Connections,
     counts = (
         watched.withColumn(BUCKET, bucket_column(F.col(VALUE_NS)))
         .groupBy(PERIOD, KIND, BUCKET)
-        .agg(
-            F.sum(WEIGHT).alias(COUNT),
-            F.sum(F.col(VALUE_NS).cast("double") * F.col(WEIGHT)).alias(SUM_NS),
-            F.min(VALUE_NS).alias(MIN_NS),
-            F.max(VALUE_NS).alias(MAX_NS),
-        )
+        .agg(*sample_sums(F.sum(WEIGHT), F.sum(F.col(VALUE_NS).cast("double") * F.col(WEIGHT))))
     )
     return counts.withColumn(PERIOD, F.unix_micros(F.col(PERIOD).start))
 
@@ -99,25 +94,16 @@ def _growing(spark: SparkSession, run_dir: Path, table: str) -> DataFrame:
 
 
 def _sent(sent: DataFrame) -> DataFrame:
-    return _samples(sent, F.col(SENT_NS), F.lit(SENT), F.lit(0).cast("long"), F.lit(1).cast("long"))
+    return _samples(sent, F.col(SENT_NS), F.lit(SENT), F.lit(0).cast("long"), F.lit(1))
 
 
 def _received(received: DataFrame, connections: Connections) -> DataFrame:
-    response_ns = F.col(RECEIVED_NS) - F.col(INTENDED_NS)
-    if connections.unbounded:
-        # Without a schedule there is no intended time.
-        response_ns = F.when(connections.bounded_column(F.col(SENDER)), response_ns)
-    values = F.stack(F.lit(2), F.lit(RESPONSE), response_ns, F.lit(TRANSFER), F.col(RECEIVED_NS) - F.col(SENT_NS))
-    both = deliveries(received).select(PART, RECEIVED_NS, values.alias(KIND, VALUE_NS))
-    one = F.lit(1).cast("long")
-    return _samples(both.where(F.col(VALUE_NS).isNotNull()), F.col(RECEIVED_NS), F.col(KIND), F.col(VALUE_NS), one)
+    both = delivery_samples(deliveries(received), connections, PART, RECEIVED_NS)
+    return _samples(both, F.col(RECEIVED_NS), delivery_kind(), F.col(VALUE_NS), F.lit(1))
 
 
 def _settled(settled: DataFrame) -> DataFrame:
-    # A message that the sender shed from its own buffer was never sent.
-    kept = settled.where(F.col(OUTCOME) != int(Settlement.SHED))
-    messages = F.col(LAST_SEQ) - F.col(FIRST_SEQ) + 1
-    return _samples(kept, F.col(SETTLED_NS), F.lit(SETTLE), F.col(SETTLED_NS) - F.col(SENT_NS), messages)
+    return _samples(settlements(settled), F.col(SETTLED_NS), F.lit(SETTLE), settle_ns(), settled_messages())
 
 
 def _samples(rows: DataFrame, t_ns: Column, kind: Column, value_ns: Column, weight: Column) -> DataFrame:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from crescendo.pipeline.columns import BUCKET, COUNT, KIND, MAX_NS, MIN_NS, SUM_NS
 from crescendo.pipeline.latency.quantiles import MEAN_NS, group_statistics
-from crescendo.pipeline.latency.second_histogram import RESPONSE, SETTLE, TRANSFER
+from crescendo.pipeline.latency.samples import RESPONSE, SETTLE, TRANSFER
 from crescendo.pipeline.live.growing_counts import PERIOD
 from crescendo.pipeline.live.snapshot import LatencySpread, LiveTotals, Period
 from crescendo.record.schema import SENT

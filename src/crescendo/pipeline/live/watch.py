@@ -2,7 +2,7 @@
 
 Follows a recording with a streaming query and passes every change to a callback. Ends when the run has ended and has
 been read completely, or on request. State and progress of the query are in a private temporary directory. Writes
-nothing to the recording except a note that the run was observed.
+nothing into the recording except, beside the manifest, that the run was observed.
 """
 
 import tempfile
@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from crescendo.model.errors import LostError
 from crescendo.pipeline.live.growing_counts import MESSAGES, PART, PARTS, PERIOD, SEEN, StreamSetup, growing_counts
 from crescendo.pipeline.live.periods import BatchInput, Periods
 from crescendo.pipeline.live.snapshot import LiveTotals, Snapshot
 from crescendo.pipeline.source.connections import connections_of
+from crescendo.pipeline.spark.errors import SPARK_ERRORS, spark_errors
 from crescendo.record.manifest import Manifest, read_manifest
-from crescendo.record.observed import has_ended, write_note
+from crescendo.record.observed import has_ended, write_observation
 
 LOOKBACK_NS = 600 * 10**9
 """Only messages from the last ten minutes are read; a day of them would exhaust the memory at the start."""
@@ -50,25 +48,25 @@ def watch(
     """Publish every change until the run has ended. Returns the totals of everything read."""
     manifest = read_manifest(run_dir)
     setup = stream_setup(manifest, period_ns, late_after_ns)
-    write_note(run_dir, manifest, spark.sparkContext.defaultParallelism)
-    try:
-        with tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private_dir:
-            watcher = LiveWatcher(Path(private_dir), run_dir, spark, setup, manifest, trigger_s)
-            try:
-                while True:
-                    # Check first, then catch up: when the run has ended, its recording is complete.
-                    ended = has_ended(read_manifest(run_dir))
-                    if ended:
-                        watcher.catch_up()
-                    for snapshot in watcher.snapshots(ended=ended):
-                        publish(snapshot)
-                    if ended or stop_requested():
-                        return watcher.periods.totals()
-                    time.sleep(_POLL_S)
-            finally:
-                watcher.stop()
-    except (PySparkException, Py4JError) as err:
-        raise LostError(f"the live tables of {run_dir} ended: {str(err).splitlines()[0]}") from err
+    write_observation(run_dir, manifest, spark.sparkContext.defaultParallelism)
+    with (
+        spark_errors(f"the live tables of {run_dir}", "ended"),
+        tempfile.TemporaryDirectory(prefix="crescendo-watch-", ignore_cleanup_errors=True) as private_dir,
+    ):
+        watcher = LiveWatcher(Path(private_dir), run_dir, spark, setup, manifest, trigger_s)
+        try:
+            while True:
+                # Check first, then catch up: when the run has ended, its recording is complete.
+                ended = has_ended(read_manifest(run_dir))
+                if ended:
+                    watcher.catch_up()
+                for snapshot in watcher.snapshots(ended=ended):
+                    publish(snapshot)
+                if ended or stop_requested():
+                    return watcher.periods.totals()
+                time.sleep(_POLL_S)
+        finally:
+            watcher.stop()
 
 
 def stream_setup(manifest: Manifest, period_ns: int, late_after_ns: int) -> StreamSetup:
@@ -139,7 +137,7 @@ class LiveWatcher:
         return Snapshot(self._run, periods, self.periods.totals(), self._watermark_ns)
 
     def stop(self) -> None:
-        with suppress(PySparkException, Py4JError):  # the query may already have ended
+        with suppress(*SPARK_ERRORS):  # the query may already have ended
             self.query.stop()
 
 

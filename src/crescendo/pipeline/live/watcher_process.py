@@ -6,16 +6,27 @@ reads them when it has time. If the watcher fails, the run continues without it.
 """
 
 import contextlib
+import math
 import os
 import queue
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
+
+from crescendo.processes.child import (
+    ChildProcess,
+    OnFork,
+    await_ready,
+    close_pipes,
+    exits_within,
+    launch_child,
+    wait_or_kill,
+)
 
 READY = "ready"
 FROM_STDIN = "-"
@@ -27,9 +38,9 @@ _LINES = 10_000
 class WatcherProcess:
     """The process that watches one run."""
 
-    def __init__(self, on_fork: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_fork: OnFork | None = None) -> None:
         self._on_fork = on_fork
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ChildProcess | None = None
         # Owned by this process, so that it is removed even if the watcher has to be killed.
         self._folder = tempfile.TemporaryDirectory(prefix="crescendo-live-", ignore_cleanup_errors=True)
         self._lines: queue.Queue[str | None] = queue.Queue(_LINES)
@@ -40,15 +51,13 @@ class WatcherProcess:
 
     def start(self) -> None:
         """Start the process, which starts Spark in the background."""
-        self._process = subprocess.Popen(
+        self._process = launch_child(
             [sys.executable, "-m", "crescendo.cli.main", "watch", FROM_STDIN, "--json"],
+            on_fork=self._on_fork,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
             env={**os.environ, "TMPDIR": self._folder.name},
-            preexec_fn=self._on_fork,  # noqa: PLW1509 - one prctl, from the main thread
-            start_new_session=True,  # Ctrl-C goes to the conductor, which stops the watcher
         )
         for read in (self._read_lines, self._read_errors):
             thread = threading.Thread(target=read, args=(self._process,), name="live tables", daemon=True)
@@ -57,11 +66,14 @@ class WatcherProcess:
 
     def wait_until_ready(self, interrupted: Callable[[], bool]) -> None:
         """Wait until its Spark session is ready or it has failed. Raises KeyboardInterrupt if interrupted."""
-        while self._process is not None and not self._ready.wait(0.1):
+
+        def is_ready() -> bool:
             if interrupted():
                 raise KeyboardInterrupt
-            if self._process.poll() is not None:
-                return
+            return self._ready.is_set()
+
+        if self._process is not None:
+            await_ready([self._process], is_ready, deadline_s=math.inf)
 
     def send_run_dir(self, run_dir: Path) -> None:
         """Send the path of the recording, once."""
@@ -69,7 +81,7 @@ class WatcherProcess:
             return
         self._run_dir_sent = True
         with contextlib.suppress(OSError):  # the process has ended; `lines` and `failure` report that
-            self._process.stdin.write(f"{run_dir}\n")
+            self._process.stdin.write(os.fsencode(run_dir) + b"\n")
             self._process.stdin.close()
 
     def lines(self, wait_s: float = 0.0) -> list[str] | None:
@@ -88,29 +100,17 @@ class WatcherProcess:
         """Why the process failed; empty if it did not."""
         if self._process is None:
             return ""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOP_S)
+        exits_within(self._process, _STOP_S)
         self._join_readers()
         return self._failure if self._process.returncode else ""
 
     def stop(self) -> None:
         if self._process is not None:
-            self._terminate(self._process)
+            self._process.terminate()
+            wait_or_kill(self._process, _STOP_S)
+            self._join_readers()  # before their pipes are closed
+            close_pipes(self._process)
         self._folder.cleanup()
-
-    def _terminate(self, process: "subprocess.Popen[str]") -> None:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._join_readers()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            with contextlib.suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
 
     def __enter__(self) -> Self:
         return self
@@ -123,14 +123,18 @@ class WatcherProcess:
         for thread in self._threads:
             thread.join(_STOP_S)
 
-    def _read_lines(self, process: "subprocess.Popen[str]") -> None:
-        for line in process.stdout or ():
+    def _read_lines(self, process: ChildProcess) -> None:
+        for line in _text(process.stdout):
             if line.strip() == READY:
                 self._ready.set()
             else:
                 self._lines.put(line)
         self._lines.put(None)  # no more lines
 
-    def _read_errors(self, process: "subprocess.Popen[str]") -> None:
-        for line in process.stderr or ():
+    def _read_errors(self, process: ChildProcess) -> None:
+        for line in _text(process.stderr):
             self._failure = line.strip().removeprefix("crescendo: ") or self._failure
+
+
+def _text(pipe: IO[bytes] | None) -> Iterator[str]:
+    return (line.decode(errors="replace") for line in pipe or ())

@@ -4,17 +4,14 @@ Validates the query against the content of the logs, so that a wrong name or an 
 error, and runs it in Spark. Takes spans and rejected lines as data frames: the importers read the files.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.errors import ConfigError
 from crescendo.pipeline.columns import ACTION, COUNT
 from crescendo.pipeline.logs.windows import Slot, time_range_of, windows
 
@@ -67,12 +64,3 @@ def unreadable_lines(rejects: Sequence[DataFrame], source: str, line: str, reaso
     rows = reduce(DataFrame.unionByName, rejects)
     first = rows.orderBy(source, line).select(source, line, reason).limit(_LINES_SHOWN).collect()
     return UnreadableLines(rows.count(), tuple((row[source], row[line], row[reason]) for row in first))
-
-
-@contextmanager
-def spark_errors(task: str) -> Iterator[None]:
-    """Turn a Spark failure into a one-line error."""
-    try:
-        yield
-    except (PySparkException, Py4JError) as err:
-        raise LostError(f"{task} did not finish: {str(err).splitlines()[0]}") from err

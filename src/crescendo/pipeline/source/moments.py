@@ -1,7 +1,7 @@
 """In which second and phase was a message, and does it count?
 
-Gives the second and the phase as column expressions over integers: with floats, messages at the edge of a second
-would be off after six weeks. Works on one row at a time and aggregates nothing.
+Gives the second and the phase of `record.timeline` as column expressions over integers. Works on one row at a time and
+aggregates nothing.
 """
 
 from dataclasses import dataclass
@@ -12,38 +12,18 @@ from pyspark.sql import functions as F
 from crescendo.pipeline.columns import ATTEMPT, FLAGS
 from crescendo.record.manifest import Manifest, Phase
 from crescendo.record.schema import Flag
-
-MEASURE = "measure"
-OUTSIDE = "outside"
-"""The phase of a message that was intended before the first phase or after the last."""
-
-_SECOND_NS = 10**9
+from crescendo.record.timeline import OUTSIDE, SECOND_NS, RunTimeline
 
 
 @dataclass(frozen=True)
-class Timeline:
-    """The phases of a run. Second 0 begins with the first phase."""
-
-    origin_ns: int
-    phases: tuple[Phase, ...]
-
-    @property
-    def measure(self) -> Phase | None:
-        return next((phase for phase in self.phases if phase.name == MEASURE), None)
-
-    @property
-    def whole_seconds(self) -> range:
-        """The seconds that lie entirely within the measure phase; a partial second has fewer messages."""
-        if self.measure is None:
-            return range(0)
-        first = -((self.origin_ns - self.measure.start_ns) // _SECOND_NS)
-        return range(first, max((self.measure.end_ns - self.origin_ns) // _SECOND_NS, first))
+class Timeline(RunTimeline):
+    """The phases of a run, with the second and the phase of each row as columns."""
 
     def second_of(self, t_ns: Column) -> Column:
         elapsed_ns = t_ns - F.lit(self.origin_ns).cast("long")
         # Division truncates towards zero; a message before the origin belongs to second -1, not to 0.
-        shifted_ns = F.when(elapsed_ns < 0, elapsed_ns - (_SECOND_NS - 1)).otherwise(elapsed_ns)
-        return F.call_function("div", shifted_ns, F.lit(_SECOND_NS))
+        shifted_ns = F.when(elapsed_ns < 0, elapsed_ns - (SECOND_NS - 1)).otherwise(elapsed_ns)
+        return F.call_function("div", shifted_ns, F.lit(SECOND_NS))
 
     def phase_of(self, t_ns: Column) -> Column:
         """The position of the phase; the number of phases stands for none of them."""
@@ -60,8 +40,7 @@ class Timeline:
 
 
 def timeline_of(manifest: Manifest) -> Timeline:
-    phases = tuple(sorted(manifest.phases, key=lambda phase: phase.start_ns))
-    return Timeline(phases[0].start_ns if phases else manifest.started_ns, phases)
+    return Timeline.of(manifest.phases, manifest.started_ns)
 
 
 def within(t_ns: Column, phase: Phase) -> Column:

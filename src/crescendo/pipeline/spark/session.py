@@ -9,7 +9,6 @@ import atexit
 import logging
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,15 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.class_archive import archive_options
+from crescendo.pipeline.spark.errors import SPARK_ERRORS
 from crescendo.pipeline.spark.settings import (
     JAVA_OPTIONS_VARIABLE,
     check_master,
@@ -33,6 +31,7 @@ from crescendo.pipeline.spark.settings import (
     on_this_machine,
     settings_for,
 )
+from crescendo.processes.child import wait_or_kill
 
 _LOG = "spark.log"
 _PREFIX = "crescendo-spark-"
@@ -71,7 +70,7 @@ def open_session(
         with (home / _LOG).open("wb") as log, _jvm_environment(home, master):
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
-    except (PySparkException, Py4JError) as err:
+    except SPARK_ERRORS as err:
         reason = _first_log_line(home)
         _end_jvm()
         raise ConfigError(f"Spark does not start: {reason}; check the master and JAVA_HOME") from err
@@ -128,11 +127,7 @@ def _end_jvm() -> None:
         SparkContext._gateway = SparkContext._jvm = None
         gateway.shutdown()
         gateway.proc.stdin.close()
-        try:
-            gateway.proc.wait(_EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            gateway.proc.kill()
-            gateway.proc.wait()
+        wait_or_kill(gateway.proc, _EXIT_TIMEOUT_S)
     _remove_private_dir()
 
 

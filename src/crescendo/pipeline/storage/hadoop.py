@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError, LostError
+from crescendo.pipeline.spark.errors import java_reason
 
 _NO_CLASS = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 
@@ -34,7 +35,7 @@ class HadoopLocation:
             # No Hadoop checksum files: parts have their own hashes.
             self._files.setWriteChecksum(False)
         except Py4JJavaError as err:
-            raise ConfigError(f"{url}: this file system cannot be used: {reason(err)}{self._cure(err)}") from err
+            raise ConfigError(f"{url}: this file system cannot be used: {java_reason(err)}{self._cure(err)}") from err
 
     def __str__(self) -> str:
         return self._url
@@ -113,7 +114,7 @@ class HadoopLocation:
 
     def _cure(self, err: Py4JJavaError) -> str:
         """What to do when Java has no class for this file system."""
-        if not any(name in reason(err) for name in _NO_CLASS):
+        if not any(name in java_reason(err) for name in _NO_CLASS):
             return ""
         version = self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()
         if self._url.startswith("s3a:"):
@@ -134,14 +135,4 @@ def _lost_on_java_error(url: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as err:
-        raise LostError(f"{url}: {reason(err)}") from err
-
-
-def reason(err: Py4JJavaError) -> str:
-    """The first line of the Java exception; the lines after it are the stack trace."""
-    return str(err.java_exception.toString()).splitlines()[0]
-
-
-def first_line(err: Exception) -> str:
-    """What went wrong, in one line. Py4J's own first line only names the object that was called."""
-    return reason(err) if isinstance(err, Py4JJavaError) else str(err).splitlines()[0]
+        raise LostError(f"{url}: {java_reason(err)}") from err

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from crescendo.record.manifest import write_atomically
+from crescendo.record.documents import write_atomically
 
 LAKE_MARKER = "lake.json"
 """The file that marks a directory as a lake."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from crescendo.model.experiment import Experiment
 from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.verdict import CONSERVATION, LATENCY_KINDS, PERCENTILES, Bound
-from crescendo.pipeline.latency.second_histogram import RESPONSE
+from crescendo.pipeline.latency.samples import RESPONSE
 from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.record.manifest import Manifest
 from crescendo.record.summary import Latency, Ledger, Rate

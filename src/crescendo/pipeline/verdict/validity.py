@@ -11,7 +11,7 @@ from crescendo.model.histogram import samples_beyond
 from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import PERCENTILES, SAMPLES_BEYOND
-from crescendo.pipeline.latency.second_histogram import RESPONSE, SETTLE
+from crescendo.pipeline.latency.samples import RESPONSE, SETTLE
 from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.pipeline.verdict.evidence import RATE, Evidence, latency_metric
 from crescendo.record.manifest import PeerRecord, State

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crescendo.model.arrays import Int64s
 from crescendo.record.schema import I16, I32, I64, NUMPY, TABLES, TEXT
 
-Int64s = npt.NDArray[np.int64]
 _TYPECODES = {I16: "h", I32: "i", I64: "q"}
 
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crescendo.record.encoding.column_buffer import ColumnData, CountColumn, Int64s, RunLengthColumn, lengths_of
+from crescendo.model.arrays import Int64s
+from crescendo.record.encoding.column_buffer import ColumnData, CountColumn, RunLengthColumn, lengths_of
 from crescendo.record.encoding.thrift import Coded, i32, struct, varint, zigzag
 
 _ENCODINGS = {"PLAIN": 0, "RLE": 3, "DELTA_BINARY_PACKED": 5, "RLE_DICTIONARY": 8}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crescendo.record.manifest import Phase
+from crescendo.record.timeline import RunTimeline
 from crescendo.report.data.chart_tables import TimeBins
-from crescendo.report.plots import series
 from crescendo.report.sections.evidence import phase_name
 
 Figure = dict[str, Any]
@@ -31,12 +31,10 @@ class Chart:
 
 
 def phase_spans(phases: list[Phase]) -> list[PhaseSpan]:
-    if not phases:
-        return []
-    origin_ns = phases[0].start_ns
+    timeline = RunTimeline.of(phases)
     return [
-        (phase.name, (phase.start_ns - origin_ns) / series.NS_PER_S, (phase.end_ns - origin_ns) / series.NS_PER_S)
-        for phase in phases
+        (phase.name, timeline.seconds_since_start(phase.start_ns), timeline.seconds_since_start(phase.end_ns))
+        for phase in timeline.phases
     ]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from crescendo.record.manifest import Phase
 from crescendo.report.data.chart_tables import TimeBins
 from crescendo.report.data.small_tables import Rows, SmallTables
+from crescendo.report.plots.line_styles import LINE_STYLES, LINES_DRAWN
 from crescendo.report.plots.series import bin_centres
 from crescendo.report.plots.time_axis import (
     Chart,
@@ -23,10 +24,6 @@ from crescendo.report.plots.time_axis import (
 )
 from crescendo.report.sections.section import Section
 
-LINES_DRAWN = 6
-_TONES = ("blue", "orange", "green", "purple", "muted", "blue")
-_DASHES = ("solid", "7px,4px", "2px,2px", "solid", "7px,4px", "2px,3px")
-
 
 def backlog(tables: SmallTables, time_bins: TimeBins | None, phases: list[Phase]) -> Section | None:
     """None if the backlog was always zero."""
@@ -38,7 +35,7 @@ def backlog(tables: SmallTables, time_bins: TimeBins | None, phases: list[Phase]
         peaks[row["subscription"]] = max(peaks.get(row["subscription"], 0), row["peak"])
     deepest = sorted(peaks, key=lambda name: (-peaks[name], name))[:LINES_DRAWN]
     traces = []
-    for name, tone, dash in zip(deepest, _TONES, _DASHES, strict=False):
+    for name, (tone, dash) in zip(deepest, LINE_STYLES, strict=False):
         x, y = _binned([row for row in rows if row["subscription"] == name], time_bins)
         traces.append(line(plot_name(name), x, y, tone, hover="%{y:,.0f}", dash=dash))
         traces[-1]["line"]["shape"] = "hvh"

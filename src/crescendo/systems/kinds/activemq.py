@@ -6,27 +6,26 @@ and the REST interface for messages are left out. Queues and topics are created 
 """
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import SECURE_SCHEMES
-from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, SystemSettings
-from crescendo.systems.install.java import (
-    PROBE_QUEUE,
-    PROBE_TIMEOUT_S,
-    JavaSettings,
-    escape_property,
-    get_management,
-    jvm_command,
-    with_java,
-)
+from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, SystemSettings
+from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, escape_property, jvm_command
 from crescendo.systems.install.maven import Release
-from crescendo.systems.settings import endpoint, speaks
+from crescendo.systems.kinds.java_broker import (
+    ROLE,
+    JavaBroker,
+    client_certificate_option,
+    jaas_and_log_files,
+    jolokia_value,
+    log_options,
+    users_file,
+)
+from crescendo.systems.settings import speaks
 from crescendo.systems.templates import render
-from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS, secure_endpoints
+from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS
 
 MINIMUM_JAVA = 11
 RELEASE = Release(
@@ -37,8 +36,7 @@ RELEASE = Release(
     variable="ACTIVEMQ_HOME",
     jar="activemq-broker",
 )
-_ROLE = "crescendo"
-_SECRETS = frozenset({"conf/users.properties", "conf/web-users.properties"})
+_WEB_USERS = "conf/web-users.properties"
 _PROTOCOLS = (AMQP, STOMP, MQTT)
 _POOL = "org.apache.activemq.transport.nio.SelectorManager"
 _HEALTH = "/read/org.apache.activemq:type=Broker,brokerName=crescendo,service=Health/CurrentStatus"
@@ -48,7 +46,7 @@ class ActiveMQSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw
     """Settings of ActiveMQ Classic. `threads` serve all connections; without it, each connection has its own."""
 
 
-class ActiveMQ:
+class ActiveMQ(JavaBroker):
     """ActiveMQ Classic, from its Maven archive or an existing directory."""
 
     name = "activemq"
@@ -56,18 +54,15 @@ class ActiveMQ:
     settings: type[SystemSettings] = ActiveMQSettings
     ports = (*_PROTOCOLS, MANAGEMENT)
     declares = ("queues",)
+    release = RELEASE
 
-    def find(self, home: Path | None, version: str | None) -> Installation:
-        return _with_java(RELEASE.find(home, version))
-
-    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
-        return _with_java(RELEASE.install(version, progress))
+    def minimum_java(self, version: str) -> int:
+        return MINIMUM_JAVA if version.startswith("5.") else 17
 
     def plan(
         self, settings: ActiveMQSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         protocols = [name for name in _PROTOCOLS if speaks(settings, name)]
-        user, password = settings.user, settings.password or ""
         files = {
             "conf/activemq.xml": render(
                 "activemq.xml",
@@ -77,38 +72,27 @@ class ActiveMQ:
                 connectors=_connectors(protocols, ports, settings),
                 key_stores=_key_stores(directory) if settings.secure is not None else None,
                 web_port=ports[MANAGEMENT],
-                role=_ROLE,
+                role=ROLE,
                 probe_queue=PROBE_QUEUE,
             ),
-            "conf/login.config": render("login.config", module="org.apache.activemq.jaas.PropertiesLoginModule"),
-            "conf/users.properties": f"{escape_property(user)} = {escape_property(password)}\n",
-            "conf/groups.properties": f"{_ROLE} = {escape_property(user)}\n",
-            "conf/web-users.properties": f"{escape_property(user)} = {_jetty_password(password)}, {_ROLE}\n",
-            "conf/jolokia-access.xml": render("jolokia-access.xml"),
-            "conf/log4j2.properties": render("log4j2.properties"),
+            **jaas_and_log_files("conf", settings, "org.apache.activemq.jaas.PropertiesLoginModule"),
+            _WEB_USERS: f"{escape_property(settings.user)} = {_jetty_password(settings.password or '')}, {ROLE}\n",
         }
-        launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in protocols}
-        endpoints |= secure_endpoints(settings, directory, ports)
-        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/api/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, needs_keystore=True)
+        return self.blueprint(
+            settings,
+            directory,
+            ports,
+            protocols=protocols,
+            files=files,
+            argv=_argv(settings, installation, directory),
+            management_path="/api/jolokia",
+            secrets=frozenset({users_file("conf"), _WEB_USERS}),
+        )
 
-    def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
-        # The management interface starts last, and inspectors poll it at once: probe it too.
-        answer = get_management(endpoints[MANAGEMENT], _HEALTH)
-        try:
-            health = json.loads(answer).get("value")
-        except (ValueError, AttributeError) as err:
-            raise PeerError("its Jolokia did not answer in JSON") from err
+    def check_management(self, url: str) -> None:
+        health = jolokia_value(url, _HEALTH)
         if health != "Good":
             raise PeerError(f"its health is {str(health)[:200]!r}, not 'Good'")
-        if AMQP in endpoints:
-            pass_a_message(endpoints[AMQP], PROBE_QUEUE, PROBE_TIMEOUT_S)
-
-
-def _with_java(installation: Installation) -> Installation:
-    newer = not installation.version.startswith("5.")
-    return with_java(installation, 17 if newer else MINIMUM_JAVA)
 
 
 def _connectors(protocols: list[str], ports: Mapping[str, int], settings: ActiveMQSettings) -> list[dict[str, str]]:
@@ -120,11 +104,8 @@ def _connectors(protocols: list[str], ports: Mapping[str, int], settings: Active
         if settings.secure is not None:
             secure = SECURE_SCHEMES[name]
             options = f"transport.enabledProtocols={','.join(VERSIONS)}"
-            if settings.secure.client_certificates is not None:
-                client_auth = (
-                    "needClientAuth" if settings.secure.client_certificates == "required" else "wantClientAuth"
-                )
-                options += f"&transport.{client_auth}=true"
+            if client_certificates := client_certificate_option(settings.secure):
+                options += f"&transport.{client_certificates}=true"
             # Never NIO: over TLS it has misread the first bytes of a connection.
             connectors.append({"name": secure, "uri": f"{name}+ssl://127.0.0.1:{ports[secure]}?{options}"})
     return connectors
@@ -158,8 +139,7 @@ def _argv(settings: ActiveMQSettings, installation: Installation, directory: Pat
         *pool,
         f"-Djava.security.auth.login.config={conf}/login.config",
         f"-Djolokia.conf={(conf / 'jolokia-access.xml').as_uri()}",
-        f"-Dlog4j2.configurationFile={conf}/log4j2.properties",
-        "-Dlog4j2.disableJmx=true",
+        *log_options(conf),
         f"-Dactivemq.home={home}",
         f"-Dactivemq.base={directory}",
         f"-Dactivemq.conf={conf}",

