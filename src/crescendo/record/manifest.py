@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.peer_statistics import PeerStatistics
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -78,7 +79,7 @@ class PeerRecord(Struct, frozen=True):
     pid: int
     ended: str  # finished, stopped, failed or lost
     reason: str = ""
-    statistics: dict[str, float] = {}
+    statistics: PeerStatistics = PeerStatistics()
 
 
 class ExceededLimit(Struct, frozen=True):

@@ -14,8 +14,8 @@ from statistics import fmean
 
 from msgspec import Struct
 
+from crescendo.model.metrics import LATENCY_KINDS
 from crescendo.model.units import format_ns
-from crescendo.model.verdict import LATENCY_KINDS
 from crescendo.pipeline.compare.comparability import comparison_notes, doubts_of, slow_generators
 from crescendo.pipeline.compare.intervals import Interval, difference, mean_interval
 from crescendo.pipeline.compare.loss_test import loss_test

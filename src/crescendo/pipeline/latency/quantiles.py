@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crescendo.model.histogram import bucket_ceiling
-from crescendo.model.verdict import PERCENTILES, SAMPLES_BEYOND
+from crescendo.model.metrics import PERCENTILES, SAMPLES_BEYOND
 from crescendo.pipeline.columns import BUCKET, COUNT, MAX_NS, MIN_NS, NEGATIVE, SUM_NS
 
 Int64s = npt.NDArray[np.int64]
