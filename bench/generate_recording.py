@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from crescendo.model.experiment import Experiment, Phases, to_document
 from crescendo.model.pacer import pacer_for
+from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.units import Duration, Extent
 from crescendo.model.workload import Group
 from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
@@ -134,8 +135,8 @@ def _manifest(out: Path, plan: Plan, per_sender: int) -> Manifest:
         state=State.SEALED,
         clocks=[Clock("generated", 0)],
         peers=[
-            PeerRecord("sender-0", "sender", "generated", 1, "finished", statistics=kept_up),
-            PeerRecord("receiver-0", "receiver", "generated", 2, "finished", statistics={"busy_share": 0.3}),
+            PeerRecord("sender-0", "sender", "generated", 1, "finished", statistics=PeerStatistics(**kept_up)),
+            PeerRecord("receiver-0", "receiver", "generated", 2, "finished", statistics=PeerStatistics(busy_share=0.3)),
         ],
         connections=connections,
         phases=[Phase("measure", START_NS, end_ns), Phase("drain", end_ns, end_ns + 10**10)],

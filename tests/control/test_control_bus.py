@@ -19,6 +19,7 @@ from crescendo.control.embedded_broker import EmbeddedBroker
 from crescendo.control.notes import Command, Failure, Hello, Identity, Note, NoteKind, Start, Statistics
 from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.peer_statistics import PeerStatistics
 
 CONDUCTOR = Identity("conductor", "conductor", "host", 1)
 TIMEOUT_S = 30.0
@@ -71,7 +72,7 @@ def test_a_peer_joins_answers_requests_reports_and_disconnects(broker: EmbeddedB
     answer = receive(bus, lambda note: note.kind is NoteKind.RESPONSE)
     assert (answer.command, answer.correlation, answer.sender.id) == (Command.OK, 11, "sender-0")
 
-    statistics = Statistics(5, {"queue://a": 3}, 3, 1.5, None, 0.25, {"lateness_p99_ns": 7.0})
+    statistics = Statistics(5, {"queue://a": 3}, 3, 1.5, None, 0.25, PeerStatistics(lateness_p99_ns=7.0))
     peer.report(statistics)
     assert Statistics.from_payload(receive(bus, of(Command.STATS)).payload) == statistics
     peer.finish(statistics)

@@ -34,9 +34,10 @@ from crescendo.control.notes import (
     encode_note,
 )
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.peer_statistics import PeerStatistics
 
 SENDER = Identity("sender-0", "sender", "host", 42)
-STATISTICS = Statistics(5, {"queue://a": 3}, 3, 2.5, 900, 0.5, {"busy_share": 0.25})
+STATISTICS = Statistics(5, {"queue://a": 3}, 3, 2.5, 900, 0.5, PeerStatistics(busy_share=0.25))
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(),

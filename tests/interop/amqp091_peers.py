@@ -164,4 +164,4 @@ def check_ledger(url: str, address: str, count: int) -> None:
     settled = zip(sent.column(SETTLED, 1), sent.column(SETTLED, 2), strict=True)
     assert sorted(seq for first, last in settled for seq in range(first, last + 1)) == list(range(count))
     assert set(sent.column(SETTLED, 5)) == {Settlement.ACCEPTED}
-    assert all(report.values["batch_share"] > 0.9 for report in reports)
+    assert all(report.values.batch_share > 0.9 for report in reports)

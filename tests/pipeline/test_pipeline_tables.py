@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import recount
 from crescendo.model.histogram import bucket_of
-from crescendo.model.verdict import PERCENTILES
+from crescendo.model.metrics import PERCENTILES
 from crescendo.pipeline.job import analyze
 from crescendo.record.manifest import Phase as Stage
 from crescendo.record.manifest import State

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from crescendo.model.experiment import Experiment, experiment_from, to_document
+from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import EVENTS, RECEIVED, SENT, SETTLED, SPANS, Settlement
@@ -98,7 +99,7 @@ class Tiny:
                         1,
                         self.ended.get(name, "finished"),
                         "no heartbeat" if name in self.ended else "",
-                        self.statistics.get(name, default),
+                        PeerStatistics(**self.statistics.get(name, default)),
                     )
                     for name, role, default in (
                         (SENDER_PEER, "sender", KEPT_UP),

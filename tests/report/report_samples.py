@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.histogram import bucket_of
-from crescendo.model.verdict import PERCENTILES, Bound, Check, judge, judge_check
+from crescendo.model.metrics import PERCENTILES
+from crescendo.model.peer_statistics import PeerStatistics
+from crescendo.model.verdict import Bound, Check, judge, judge_check
 from crescendo.record.manifest import (
     Clock,
     ConnectionRecord,
@@ -248,6 +250,7 @@ def _manifest(sample: Sample) -> Manifest:
         {"name": f"broker-latency-{sample.name}", "workload": group, "phases": {"drain": "5s"}}
     )
     statistics = {"lateness_p50_ns": 140_000.0, "lateness_p99_ns": 310_000.0, "blocked_share": 0.012}
+    first = PeerStatistics(**statistics, cpu_seconds=4.31)
     receiver = {"busy_share": 0.41, "batch_share": 0.998, "cpu_seconds": 5.21, "messages": 60_000.0}
     ends = [0, WARMUP_S, WARMUP_S + MEASURE_S, WARMUP_S + MEASURE_S + 5]
     parts = [] if sample.empty else [("sent", 61_400), ("settled", 20_200), ("received", 190_700)]
@@ -267,11 +270,11 @@ def _manifest(sample: Sample) -> Manifest:
         system={"kind": "loopback", "version": "0.1.0", "pid": 4711},
         clocks=[Clock("lab-07", STARTED_NS - ORIGIN_NS, bound_ns=sample.clock_bound_ns)],
         peers=[
-            PeerRecord("sender-0", "sender", "lab-07", 101, "finished", statistics=statistics | {"cpu_seconds": 4.31}),
+            PeerRecord("sender-0", "sender", "lab-07", 101, "finished", "", first),
             PeerRecord("sender-1", "sender", "lab-07", 102, "lost", "no heartbeat for 6 s")
             if sample.lost_peer
-            else PeerRecord("sender-1", "sender", "lab-07", 102, "finished", statistics=statistics),
-            PeerRecord("receiver-0", "receiver", "lab-07", 103, "finished", statistics=receiver),
+            else PeerRecord("sender-1", "sender", "lab-07", 102, "finished", statistics=PeerStatistics(**statistics)),
+            PeerRecord("receiver-0", "receiver", "lab-07", 103, "finished", statistics=PeerStatistics(**receiver)),
         ],
         connections=[
             ConnectionRecord(number, role, f"{role}-{number % 2 * (role == 'sender')}", "main", QUEUE, "perf", QUEUE)

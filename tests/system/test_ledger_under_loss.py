@@ -14,7 +14,8 @@ from byte_proxy import ByteProxy, Key, seeded_copies
 from crescendo.control.notes import Statistics
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
-from crescendo.load.engine.sender_engine import Sender, SenderEngine
+from crescendo.load.engine.sender import Sender
+from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.amqp10 import Amqp10Receiver, Amqp10Sender
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.pacer import pacer_for

@@ -167,9 +167,11 @@ def receive(
 
 
 def _trial_result(statistics: Statistics, cpu: float, sink: CountingSink) -> TrialResult:
-    share = statistics.values.get("batch_share", 0.0)
-    late = (statistics.values.get(f"lateness_{name}_ns") for name in ("p50", "p99"))
-    return TrialResult(statistics.messages, sink.seconds, cpu, share, sink.runs, *late)
+    own = statistics.values
+    share = own.batch_share or 0.0
+    return TrialResult(
+        statistics.messages, sink.seconds, cpu, share, sink.runs, own.lateness_p50_ns, own.lateness_p99_ns
+    )
 
 
 def cpu_seconds() -> float:

@@ -10,6 +10,7 @@ from typing import Self
 
 from rich.console import Console
 
+from crescendo.model.metrics import format_value
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import State
@@ -83,12 +84,6 @@ def verdict_line(summary: Summary) -> str:
     parts.append("generator not calibrated" if ceiling is None else f"generator at {ceiling:.0f} % of its ceiling")
     parts.append(f"clock bound {format_ns(summary.clock_bound_ns)}")
     return " · ".join(parts)
-
-
-def format_value(metric: str, value: float) -> str:
-    if "_" in metric and metric.split("_", maxsplit=1)[0] in {"response", "transfer", "settle"}:
-        return format_ns(value)
-    return f"{value:,.0f} msg/s" if metric == "rate" else f"{value:,.0f}"
 
 
 def _latency_part(kind: str, latency: Latency | None) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.peer_statistics import PeerStatistics
 
 MAX_NOTE_BYTES = 2**20
 """Enough for the assignment of thousands of connections; anything larger is not a note."""
@@ -102,7 +103,7 @@ class Statistics(NotePayload, frozen=True):
     rate: float = 0.0  # messages in the last second
     p99_ns: int | None = None
     cpu: float = 0.0  # cores used in the last second
-    values: dict[str, float] = field(default_factory=dict)  # further measurements, by name
+    values: PeerStatistics = PeerStatistics()  # what the peer measured about itself
 
 
 class Failure(NotePayload, frozen=True):

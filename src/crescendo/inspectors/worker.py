@@ -16,6 +16,7 @@ from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.registry import inspector_of
 from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import LostError, PeerError
+from crescendo.model.peer_statistics import inspector_statistics
 from crescendo.record.writer import Recorder
 
 FIRST_INSPECTION_S = 10.0
@@ -64,8 +65,13 @@ class InspectorWorker(PeerLoop):
             self._report_failure(err)
 
     def _count(self, watch: Watch) -> None:
-        values = {"looks": watch.inspections, "failed_looks": watch.failed, "missed_looks": watch.missed}
-        self._statistics = Statistics(time.monotonic_ns(), values={"cpu_seconds": time.process_time(), **values})
+        measured = inspector_statistics(
+            looks=watch.inspections,
+            failed_looks=watch.failed,
+            missed_looks=watch.missed,
+            cpu_seconds=time.process_time(),
+        )
+        self._statistics = Statistics(time.monotonic_ns(), values=measured)
 
     def _shut_down(self) -> None:
         watch, self._watch = self._watch, None

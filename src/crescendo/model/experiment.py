@@ -18,12 +18,13 @@ from msgspec import Meta, Struct, field
 
 from crescendo.model.address import PORTS, SCHEMES, TLS_OPTIONS
 from crescendo.model.errors import ConfigError
+from crescendo.model.metrics import STOP_METRICS
 from crescendo.model.mlmq_clients import MIN_DRAIN, SCHEME, URL_OPTIONS, Clients, check_clients
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import ConstantProfile, Profile, Step
 from crescendo.model.search import MIN_SECONDS, Search
 from crescendo.model.units import Duration, Extent, format_unit, parse_unit
-from crescendo.model.verdict import STOP_METRICS, Bound, check_bound, check_metric, client_checks, default_checks
+from crescendo.model.verdict import Bound, check_bound, check_metric, client_checks, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group, Mode
 
 PROCESS = "process"

@@ -99,6 +99,15 @@ def format_ns(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def format_count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def format_rate(value: float) -> str:
+    """A rate without its unit; below 100 with one decimal."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")
+
+
 def _scaled(number: str, unit: int) -> int:
     # Exact in integers: 0.1 s is 100,000,000 ns, not the nearest float.
     whole, _, fraction = number.partition(".")

@@ -13,27 +13,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from crescendo.model.metrics import CONSERVATION, DUPLICATED, LOST, LOST_ACKNOWLEDGED, RATE, metric_of
 from crescendo.model.units import Duration
-
-LATENCY_KINDS = ("response", "transfer", "settle")
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "p99.99": 99.99}
-COUNTS = (
-    "lost", "lost_acknowledged", "lost_unacknowledged", "duplicated", "reordered", "corrupt", "stray", "unrecorded",
-)  # fmt: skip
-CONSERVATION = "conservation"
-"""How often clients that account for every message found one lost, duplicated or mixed up."""
-
-ADDITIVE = ("duplicated", "reordered", "corrupt", "stray", "unrecorded", CONSERVATION)
-"""Counts of observed events: missing evidence can only hide more of them, so exceeding a bound is proof."""
-
-SAMPLES_BEYOND = 10
-"""A percentile needs at least this many samples beyond it."""
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
 }  # fmt: skip
 _BOUND = re.compile(r"\s*(<=|>=|==|<|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([A-Za-zµ/]+)|(of offered))?\s*")
-_METRIC = re.compile(r"(response|transfer|settle)_(p50|p90|p95|p99|p99\.9|p99\.99|min|max|mean)")
 
 
 class Outcome(StrEnum):
@@ -108,10 +94,6 @@ class Verdict(Struct, frozen=True):
     reasons: list[str] = []
 
 
-STOP_METRICS = ("response_p90", "response_max")
-"""Metrics that receivers report every second and that may stop a run."""
-
-
 def stopped_check(metric: str, value_ns: int, limit_ns: int, peer: str) -> Check:
     """A run that was stopped by its own limit has failed, whatever else it measured."""
     reason = f"the run was stopped: {peer} measured this in one second"
@@ -120,37 +102,26 @@ def stopped_check(metric: str, value_ns: int, limit_ns: int, peer: str) -> Check
 
 def check_metric(metric: str, *, has_clients: bool = False) -> None:
     """Reject a metric that does not exist."""
-    if metric == CONSERVATION and not has_clients:
-        raise ValueError(f"{CONSERVATION}: clients measure it, and this experiment has none")
-    if metric in {"rate", CONSERVATION} or metric in COUNTS or _METRIC.fullmatch(metric):
-        return
-    raise ValueError(
-        f"no metric is called {metric!r}; use rate, {CONSERVATION}, {', '.join(COUNTS)}, or KIND_STATISTIC such as "
-        f"response_p99 (kinds {', '.join(LATENCY_KINDS)}; statistics {', '.join(PERCENTILES)}, min, max, mean)"
-    )
+    if metric_of(metric).of_clients and not has_clients:
+        raise ValueError(f"{metric}: clients measure it, and this experiment has none")
 
 
 def check_bound(metric: str, bound: Bound) -> None:
     """Reject a bound whose unit does not fit its metric."""
-    if metric == "rate":
-        fits, wanted = bound.unit in {"", "msg/s", "of offered"}, "messages per second, such as '>= 5000'"
-    elif _METRIC.fullmatch(metric):
-        fits, wanted = bound.unit not in {"", "msg/s", "of offered"}, "a duration with its unit, such as '<= 200ms'"
-    else:
-        fits, wanted = bound.unit == "", "a number without a unit, such as '<= 5'"
-    if not fits:
-        raise ValueError(f"{metric}: {str(bound)!r} does not fit; it takes {wanted}")
+    unit = metric_of(metric).unit
+    if not unit.fits(bound.unit):
+        raise ValueError(f"{metric}: {str(bound)!r} does not fit; it takes {unit.wanted}")
 
 
 def default_checks(*, bounded: bool) -> dict[str, Bound]:
     """What any sound run should pass: nothing lost, and the offered load carried."""
-    return {"lost": Bound.parse(0), "rate": Bound.parse(">= 0.99 of offered" if bounded else "> 0")}
+    return {LOST: Bound.parse(0), RATE: Bound.parse(">= 0.99 of offered" if bounded else "> 0")}
 
 
 def client_checks(given: dict[str, Bound]) -> dict[str, Bound]:
     """The given checks and those that always apply to clients. Clients set their own rate, so none is checked."""
-    lost = "lost_acknowledged" if "lost_acknowledged" in given else "lost"
-    return {**{metric: Bound.parse(0) for metric in (CONSERVATION, lost, "duplicated")}, **given}
+    lost = LOST_ACKNOWLEDGED if LOST_ACKNOWLEDGED in given else LOST
+    return {**{metric: Bound.parse(0) for metric in (CONSERVATION, lost, DUPLICATED)}, **given}
 
 
 def judge_check(metric: str, bound: Bound, value: float | None, *, offered: float, reasons: list[str]) -> Check:
@@ -160,7 +131,7 @@ def judge_check(metric: str, bound: Bound, value: float | None, *, offered: floa
         outcome, reasons = Outcome.INVALID, reasons or ["nothing was measured"]
     elif not reasons:
         outcome = Outcome.PASS if bound.holds(value, offered) else Outcome.FAIL
-    elif metric in ADDITIVE and bound.caps and value > limit:
+    elif metric_of(metric).additive and bound.caps and value > limit:
         outcome = Outcome.FAIL  # missing evidence could only add to it
     else:
         outcome = Outcome.INVALID

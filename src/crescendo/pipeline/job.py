@@ -226,7 +226,7 @@ def _rate(balance: Balance, total: Ledger, timeline: Timeline, offered: float, i
 
 def _batch_share(recording: Recording) -> float | None:
     """The share of messages on the batch path: each peer's share, weighted by the rows that peer recorded."""
-    shares = {peer.id: peer.statistics.get("batch_share") for peer in recording.manifest.peers}
+    shares = {peer.id: peer.statistics.batch_share for peer in recording.manifest.peers}
     rows = [(shares.get(part.peer), part.rows) for part in recording.parts if part.table in {SENT, RECEIVED}]
     known = [(share, count) for share, count in rows if share is not None]
     weight = sum(count for _, count in known)

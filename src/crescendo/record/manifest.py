@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.record.documents import read_document, write_document
 
 FORMAT = 1
@@ -76,7 +77,7 @@ class PeerRecord(Struct, frozen=True):
     pid: int
     ended: str  # finished, stopped, failed or lost
     reason: str = ""
-    statistics: dict[str, float] = {}
+    statistics: PeerStatistics = PeerStatistics()
 
 
 class ExceededLimit(Struct, frozen=True):

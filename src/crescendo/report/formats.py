@@ -1,26 +1,20 @@
 """How is a number written, with its unit?
 
-This module alone decides how many digits are shown. It turns values in base units (nanoseconds, messages per second,
-bytes, fractions between 0 and 1) into text. It computes nothing and escapes nothing: the template does that.
+Turns values in base units (nanoseconds, messages per second, bytes, fractions between 0 and 1) into text; the values of
+metrics are written as `model.metrics` says. Computes nothing and escapes nothing: the template does that.
 """
 
 from datetime import UTC, datetime
 from typing import Any
 
-from crescendo.model.units import format_ns
-from crescendo.model.verdict import COUNTS
+from crescendo.model.metrics import format_report_value
+from crescendo.model.units import format_count, format_ns, format_rate
 
 NOTHING = "–"
 _DECIMAL_BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
-
-def count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def rate(value: float) -> str:
-    """A rate without its unit; below 100 with one decimal."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")
+count = format_count
+rate = format_rate
 
 
 def percent(share: float) -> str:
@@ -43,11 +37,7 @@ def nanoseconds(value: float | None) -> str:
 
 def metric_value(metric: str, value: float | None) -> str:
     """The value of a check, in the unit of its metric."""
-    if value is None:
-        return NOTHING
-    if metric in COUNTS:
-        return count(value)
-    return f"{rate(value)} msg/s" if metric == "rate" else format_ns(value)
+    return NOTHING if value is None else format_report_value(metric, value)
 
 
 def bound(text: str) -> str:

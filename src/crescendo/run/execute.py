@@ -22,9 +22,11 @@ from crescendo.control.bus import Bus
 from crescendo.control.conductor.commands import RecordEvent, RunEnding
 from crescendo.control.conductor.state import RunState
 from crescendo.control.embedded_broker import EmbeddedBroker
+from crescendo.control.notes import Statistics
 from crescendo.model.address import PORTS, SCHEMES
 from crescendo.model.errors import ConfigError, LostError, PeerError
 from crescendo.model.experiment import Experiment, to_document
+from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.workload import PROTOCOLS
 from crescendo.net.sockets import connect
 from crescendo.processes.die_with_parent import die_with_parent
@@ -246,10 +248,10 @@ def _seal(run_dir: Path, manifest: Manifest, ending: RunEnding) -> RunResult:
     return RunResult(run_dir, state, ending.reason)
 
 
-def _statistics(statistics: Any) -> dict[str, float]:
-    if statistics is None:
-        return {}
-    return {"messages": float(statistics.messages), **statistics.values}
+def _statistics(reported: Statistics | None) -> PeerStatistics:
+    if reported is None:
+        return PeerStatistics()
+    return msgspec.structs.replace(reported.values, messages=float(reported.messages))
 
 
 def _clocks(manifest: Manifest, ending: RunEnding) -> list[Clock]:

@@ -23,6 +23,7 @@ from crescendo.control.conductor.events import (
 from crescendo.control.conductor.plan import PeerPlan, RunPlan
 from crescendo.control.conductor.step import begin, step
 from crescendo.control.notes import Command, Failure, Hello, Identity, Statistics
+from crescendo.model.peer_statistics import PeerStatistics
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -172,7 +173,8 @@ class SimulatedRun:
             return Statistics(self.now_ns)
         count = self._count(peer)
         last_sent_ns = float(self._t0_ns.get(peer, self.now_ns) + count * MS)
-        values = {"last_sent_ns": last_sent_ns, **(self.last_second if self.roles[peer] == "receiver" else {})}
+        last_second = self.last_second if self.roles[peer] == "receiver" else {}
+        values = PeerStatistics(last_sent_ns=last_sent_ns, **last_second)
         return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, values)
 
     def _count(self, peer: str) -> int:

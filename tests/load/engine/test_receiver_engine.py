@@ -154,7 +154,7 @@ def test_the_share_on_the_batch_path_is_counted() -> None:
     finally:
         engine.close()
     assert statistics.messages == 10
-    assert statistics.values["batch_share"] == pytest.approx(0.9)
+    assert statistics.values.batch_share == pytest.approx(0.9)
     assert statistics.counts == {"queue://perf": 10}
     assert channel.close_starts == 1
 
@@ -183,7 +183,7 @@ def test_waiting_is_not_being_busy() -> None:
     finally:
         timer.join()
         engine.close()
-    assert statistics.values["busy_share"] < 0.3
+    assert statistics.values.busy_share < 0.3
 
 
 # -- order -----------------------------------------------------------------------------------------------------------

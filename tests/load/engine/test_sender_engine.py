@@ -109,9 +109,9 @@ def test_a_stall_shows_in_every_message_and_is_not_called_lateness(harness: Harn
     assert all(at >= stall[1] for _, at in inside)
     worst_ns = max(at - due for due, at in inside)
     assert worst_ns >= 149 * MS
-    assert statistics.values["lateness_p99_ns"] < worst_ns / 2
+    assert statistics.values.lateness_p99_ns < worst_ns / 2
     total_ns = statistics.t_ns - t0_ns
-    assert 0.4 * 150 * MS <= statistics.values["blocked_share"] * total_ns <= 1.4 * 150 * MS
+    assert 0.4 * 150 * MS <= statistics.values.blocked_share * total_ns <= 1.4 * 150 * MS
 
 
 @pytest.mark.parametrize("prepares", [True, False])
@@ -155,8 +155,8 @@ def test_lateness_is_reported_when_the_generator_itself_is_late(harness: Harness
             return super().take(stamps)
 
     statistics = harness.engine(sender(Slow(capacity=8), rate=4000, total=80)).run(time.monotonic_ns())
-    assert statistics.values["lateness_p99_ns"] > 50 * MS
-    assert statistics.values["blocked_share"] < 0.05
+    assert statistics.values.lateness_p99_ns > 50 * MS
+    assert statistics.values.blocked_share < 0.05
 
 
 def test_credit_in_small_amounts_sends_exactly_the_count(harness: Harness) -> None:
@@ -240,7 +240,7 @@ def test_outcomes_become_ranges_with_their_send_times(harness: Harness) -> None:
             assert settled_ns > sent_ns
             assert outcome == (1 if seq < 15 else 3)
     assert covered == list(range(30))
-    assert statistics.values["unsettled"] == 0
+    assert statistics.values.unsettled == 0
 
 
 class SlowlySettling(FakeSendChannel):
@@ -275,7 +275,7 @@ def test_a_window_limits_the_messages_in_flight(harness: Harness, size: int, ste
     assert len(channel.taken) == 500
     assert channel.max_in_flight <= size
     assert channel.max_in_flight == size or rate
-    assert statistics.values["unsettled"] == 0
+    assert statistics.values.unsettled == 0
 
 
 def test_messages_that_are_never_settled_are_awaited_and_counted(harness: Harness) -> None:
@@ -284,7 +284,7 @@ def test_messages_that_are_never_settled_are_awaited_and_counted(harness: Harnes
     start_ns = time.monotonic_ns()
     statistics = engine.run(start_ns)
     assert time.monotonic_ns() - start_ns >= 80 * MS
-    assert statistics.values["unsettled"] == 30
+    assert statistics.values.unsettled == 30
 
 
 def test_a_stop_request_ends_the_run(harness: Harness) -> None:
@@ -299,7 +299,7 @@ def test_messages_that_were_due_but_not_sent_are_counted(harness: Harness) -> No
     channel = FakeSendChannel(allow=lambda taken: 20 - taken)
     harness.control = FakeControl(stop=lambda: time.monotonic_ns() > t0_ns + 150 * MS)
     statistics = harness.engine(sender(channel, rate=1000, total=100)).run(t0_ns)
-    assert (statistics.messages, statistics.values["unsent"]) == (20, 80)
+    assert (statistics.messages, statistics.values.unsent) == (20, 80)
 
 
 # -- how much is sent ------------------------------------------------------------------------------------------------
@@ -369,6 +369,6 @@ def test_a_full_buffer_sheds_and_reports_it(harness: Harness) -> None:
     assert {row[5] for row in harness.log.rows[SETTLED]} == {int(Settlement.SHED)}
     sent = [row[1] for row in harness.log.rows[SENT]]
     assert not set(shed) & set(sent)
-    assert statistics.values["shed"] == len(shed) == one.shed
+    assert statistics.values.shed == len(shed) == one.shed
     assert sorted([*sent, *shed])[-1] >= 480
     assert len(shed) + len(sent) + 20 >= 500

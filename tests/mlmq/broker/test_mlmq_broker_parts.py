@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crescendo.mlmq.broker.command_file import CommandFile
-from crescendo.mlmq.broker.metrics import Metrics
+from crescendo.mlmq.broker.openmetrics import Metrics
 from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.settings import load_settings
 from crescendo.mlmq.broker.waiting_room import WaitingRoom

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.verdicts import verdict_of
 from crescendo.record.manifest import Clock, Manifest, PeerRecord, State
@@ -22,7 +23,7 @@ FINDINGS = {"violations": 0.0, "unresolved": 0.0, "stored": 500.0, "busy_share":
 
 
 def process(number: int, ended: str = "finished", **statistics: float) -> PeerRecord:
-    return PeerRecord(f"client-{number}", "client", "here", 1, ended, "", FINDINGS | statistics)
+    return PeerRecord(f"client-{number}", "client", "here", 1, ended, "", PeerStatistics(**FINDINGS | statistics))
 
 
 def judge(*peers: PeerRecord, **counts: int) -> tuple[str, dict[str, str]]:
@@ -63,7 +64,7 @@ def test_unresolved_messages_make_conservation_and_lost_invalid() -> None:
 @pytest.mark.parametrize("missing", ["violations", "unresolved"])
 def test_missing_findings_are_invalid(missing: str) -> None:
     without = {key: value for key, value in FINDINGS.items() if key != missing}
-    silent = PeerRecord("client-1", "client", "here", 1, "finished", "", without)
+    silent = PeerRecord("client-1", "client", "here", 1, "finished", "", PeerStatistics(**without))
     assert judge(process(0), silent)[1]["conservation"] == "invalid"
     assert judge(process(0))[1]["conservation"] == "invalid"  # nothing is known about the second process
 

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from crescendo.model.experiment import experiment_from, to_document
 from crescendo.model.histogram import bucket_of
-from crescendo.model.verdict import PERCENTILES, Outcome, Verdict
+from crescendo.model.metrics import PERCENTILES
+from crescendo.model.verdict import Outcome, Verdict
 from crescendo.record.manifest import Manifest, Phase, State, write_manifest
 from crescendo.record.summary import Latency, Ledger, Rate, Summary, Validity, write_summary
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.histogram import bucket_of
-from crescendo.model.verdict import PERCENTILES
+from crescendo.model.metrics import PERCENTILES
 from crescendo.pipeline.latency.quantiles import group_statistics, interval_ranks, ranks
 
 

@@ -4,71 +4,10 @@ from typing import Any
 
 import pytest
 
-from crescendo.model.experiment import experiment_from
-from crescendo.model.verdict import Outcome, Verdict
-from crescendo.pipeline.verdict.evidence import Evidence
+from crescendo.model.verdict import Outcome
 from crescendo.pipeline.verdict.verdicts import verdict_of
-from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord, State
-from crescendo.record.summary import Latency, Ledger, Rate, Validity
-
-MS = 1_000_000
-ORDER = [
-    "load was sent", "recording complete", "every part intact", "every peer finished", "generator kept up",
-    "clock bound", "enough samples",
-]  # fmt: skip
-
-
-def peer(name: str, ended: str = "finished", **statistics: float) -> PeerRecord:
-    return PeerRecord(
-        name, name.split("-", maxsplit=1)[0], "here", 1, ended, "no heartbeat" if ended == "lost" else "", statistics
-    )
-
-
-SENDER = peer("sender-0", lateness_p99_ns=0.4 * MS, blocked_share=0.2)
-RECEIVER = peer("receiver-0", busy_share=0.3)
-
-
-def ledger(**counts: int) -> Ledger:
-    fields = dict.fromkeys(Ledger.__struct_fields__[3:], 0)
-    return Ledger("total", None, None, **(fields | {"sent": 1000, "owed": 1000, "delivered": 1000} | counts))
-
-
-def evidence(
-    checks: dict[str, Any] | None = None,
-    *,
-    rate: float = 1000.0,
-    sustained: float = 1000.0,
-    counts: dict[str, int] | None = None,
-    p99_ns: int | None = 10 * MS,
-    kinds: tuple[str, ...] = ("response", "transfer", "settle"),
-    damaged: dict[str, str] | None = None,
-    **manifest: Any,
-) -> Evidence:
-    document: dict[str, Any] = {"name": "e", "workload": {"rate": rate}}
-    if checks is not None:
-        document["checks"] = checks
-    experiment = experiment_from(document)
-    fields: dict[str, Any] = {"state": State.SEALED, "clocks": [Clock("here", 0)], "peers": [SENDER, RECEIVER]}
-    return Evidence(
-        manifest=Manifest(run="r", tag=1, experiment=document, command=[], started_ns=0, **(fields | manifest)),
-        experiment=experiment,
-        damaged=damaged or {},
-        unlisted=0,
-        total=ledger(**(counts or {})),
-        rate=Rate(rate, rate, sustained, 10**10, 0.0),
-        latency={
-            kind: Latency("measure", kind, 1000, 1, 20 * MS, 2.0 * MS, 0, {"p50": MS, "p99": p99_ns, "p99.9": None})
-            for kind in kinds
-        },
-    )
-
-
-def outcomes(verdict: Verdict) -> dict[str, str]:
-    return {check.metric: check.outcome.value for check in verdict.checks}
-
-
-def item(validity: list[Validity], name: str) -> Validity:
-    return next(entry for entry in validity if entry.name == name)
+from crescendo.record.manifest import Clock, ExceededLimit, State
+from evidence_samples import MS, ORDER, RECEIVER, SENDER, evidence, item, outcomes, peer
 
 
 def test_sound_evidence_within_its_bounds_passes() -> None:

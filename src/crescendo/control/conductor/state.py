@@ -168,7 +168,7 @@ class RunState:
         return totals
 
     def _last_sent_ns(self, now_ns: int) -> int:
-        senders = [peer.statistics.values for peer in self.of("sender") if peer.statistics]
-        last = max((values["last_sent_ns"] for values in senders if "last_sent_ns" in values), default=0.0)
+        reported = [peer.statistics.values.last_sent_ns for peer in self.of("sender") if peer.statistics]
+        last = max((sent_ns for sent_ns in reported if sent_ns is not None), default=0.0)
         # A float holds nanoseconds exactly for 104 days of uptime; beyond that, add one unit in the last place.
         return int(last + max(1.0, math.ulp(last))) if last else now_ns

@@ -38,6 +38,7 @@ from crescendo.control.conductor.events import (
 from crescendo.control.conductor.plan import SECOND_NS, Role, RunPlan
 from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, RunState, Stage
 from crescendo.control.notes import Failure, Fault, Start
+from crescendo.model.metrics import metric_of
 
 STARTS: dict[Role, notes.Command] = {
     "inspector": notes.Command.START_INSPECTOR,
@@ -124,10 +125,11 @@ def _exceeded_limit(run: RunState, peer: PeerState, statistics: notes.Statistics
         return None
     if statistics.t_ns < (run.t0_ns or 0) + run.plan.warmup_ns + SECOND_NS:
         return None
-    for metric, limit_ns in run.plan.stop_when.items():
-        value_ns = statistics.values.get(f"second_{metric}_ns", 0.0)
-        if peer.plan.role == "receiver" and value_ns > limit_ns:
-            return LimitExceeded(metric, int(value_ns), limit_ns, peer.plan.id)
+    for name, limit_ns in run.plan.stop_when.items():
+        in_second = metric_of(name).in_second
+        value_ns = None if in_second is None else in_second(statistics.values)
+        if peer.plan.role == "receiver" and value_ns is not None and value_ns > limit_ns:
+            return LimitExceeded(name, int(value_ns), limit_ns, peer.plan.id)
     return None
 
 

@@ -16,9 +16,10 @@ from crescendo.load.engine.read_coalescing import ReadCoalescer
 from crescendo.load.engine.received_rows import ReceivedRows, ReceiverCounts
 from crescendo.load.engine.reconnect import ConnectionChange, DialPool, ReconnectingChannel
 from crescendo.load.engine.sender_engine import Control
-from crescendo.load.engine.statistics import RateMeter, measured
+from crescendo.load.engine.statistics import RateMeter
 from crescendo.load.engine.summarizer import Summarizer
 from crescendo.load.protocols.interfaces import LoadChannel, ReceiveChannel
+from crescendo.model.peer_statistics import receiver_statistics
 from crescendo.model.workload import Group
 from crescendo.record.writer import RowSink
 
@@ -243,11 +244,11 @@ class ReceiverEngine:
         rate, cores = self._rate_meter.sample(now_ns, messages)
         batched = sum(receiver.counts.batched for receiver in self._receivers)
         p99_ns = self._rows.response.fold(99.0)
-        values = {
-            "second_response_p90_ns": self._rows.response.latest(90.0),
-            "second_response_max_ns": self._rows.response.latest(100.0),
-            "busy_share": self._busy_ns / max(self._busy_ns + self._waited_ns, 1),
-            "batch_share": batched / messages if messages else None,
-            "cpu_seconds": time.process_time(),
-        }
-        return Statistics(now_ns, counts, messages, rate, p99_ns, cores, measured(values))
+        measured = receiver_statistics(
+            second_response_p90_ns=self._rows.response.latest(90.0),
+            second_response_max_ns=self._rows.response.latest(100.0),
+            busy_share=self._busy_ns / max(self._busy_ns + self._waited_ns, 1),
+            batch_share=batched / messages if messages else None,
+            cpu_seconds=time.process_time(),
+        )
+        return Statistics(now_ns, counts, messages, rate, p99_ns, cores, measured)

@@ -21,9 +21,10 @@ from crescendo.load.engine.prepared import PreparedMessages
 from crescendo.load.engine.read_coalescing import ReadCoalescer
 from crescendo.load.engine.reconnect import ConnectionChange, DialPool
 from crescendo.load.engine.sender import MAX_CREDIT_WAIT_NS, SMALL_BATCH, Sender
-from crescendo.load.engine.statistics import Distribution, RateMeter, measured
+from crescendo.load.engine.statistics import Distribution, RateMeter
 from crescendo.load.protocols.interfaces import SettledMessages
 from crescendo.model.arrays import Int64s
+from crescendo.model.peer_statistics import sender_statistics
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.record.schema import SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import RowSink
@@ -421,15 +422,15 @@ class SenderEngine:
             for index, sender in enumerate(self._senders)
             if sender.pacer.bounded and (index not in in_time or sender.blocked.running)
         )
-        values = {
-            "blocked_share": blocked_ns / elapsed_ns,
-            "lateness_p50_ns": self._lateness.overall(50.0),
-            "lateness_p99_ns": self._lateness.overall(99.0),
-            "last_sent_ns": max((sender.last_sent_ns for sender in self._senders), default=0) or None,
-            "unsent": unsent,
-            "unsettled": sum(sender.in_flight for sender in self._senders),
-            "shed": sum(sender.shed for sender in self._senders) or None,
-            "batch_share": sum(sender.batched for sender in self._senders) / messages if messages else None,
-            "cpu_seconds": time.process_time(),
-        }
-        return Statistics(now_ns, counts, messages, rate, p99_ns, cores, measured(values))
+        measured = sender_statistics(
+            blocked_share=blocked_ns / elapsed_ns,
+            lateness_p50_ns=self._lateness.overall(50.0),
+            lateness_p99_ns=self._lateness.overall(99.0),
+            last_sent_ns=max((sender.last_sent_ns for sender in self._senders), default=0) or None,
+            unsent=unsent,
+            unsettled=sum(sender.in_flight for sender in self._senders),
+            shed=sum(sender.shed for sender in self._senders) or None,
+            batch_share=sum(sender.batched for sender in self._senders) / messages if messages else None,
+            cpu_seconds=time.process_time(),
+        )
+        return Statistics(now_ns, counts, messages, rate, p99_ns, cores, measured)

@@ -4,7 +4,6 @@ Counters that an engine updates while it runs and reads once per second: rates, 
 generator or the system was the limit. They control nothing; results come from the recording.
 """
 
-import math
 import time
 
 import numpy as np
@@ -110,8 +109,3 @@ class RateMeter:
         rate, cores = (messages - self._messages) / seconds, (cpu_s - self._cpu_s) / seconds
         self._last_ns, self._messages, self._cpu_s = now_ns, messages, cpu_s
         return rate, cores
-
-
-def measured(values: dict[str, float | None]) -> dict[str, float]:
-    """Only the values that were measured."""
-    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from crescendo.mlmq import performance_log as perf_log
 from crescendo.mlmq.broker import legacy_log_names
 from crescendo.mlmq.broker.call import Call
-from crescendo.mlmq.broker.metrics import Metrics
+from crescendo.mlmq.broker.openmetrics import Metrics
 from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.wire.mlmq.operations import Answer, Messages, Refused
 

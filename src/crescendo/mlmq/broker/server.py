@@ -13,9 +13,9 @@ from time import monotonic
 from crescendo.mlmq.broker import database_pool
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.http_endpoints import HttpEndpoints, json_page
-from crescendo.mlmq.broker.metrics import CONTENT_TYPE, Metrics
 from crescendo.mlmq.broker.network import ClientConnection
 from crescendo.mlmq.broker.notices import Notices
+from crescendo.mlmq.broker.openmetrics import CONTENT_TYPE, Metrics
 from crescendo.mlmq.broker.request_log import RequestLog
 from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.settings import BrokerSettings, address_of

@@ -21,11 +21,11 @@ from crescendo.mlmq.workloads.client_group import ClientGroup
 from crescendo.mlmq.workloads.recording import EMPTY, ERROR, OK, OVERLOADED, TIMEOUT, WorkloadRecording
 from crescendo.model.errors import LostError
 from crescendo.model.experiment import experiment_from
+from crescendo.model.peer_statistics import client_statistics
 from crescendo.record.schema import EVENTS
 from crescendo.record.writer import Recorder
 
 _REPORT_NS = 10**9
-_OUTCOMES = {OK: "useful", EMPTY: "empty", OVERLOADED: "overloaded", TIMEOUT: "timeouts", ERROR: "errors"}
 
 
 class ClientWorker(PeerLoop):
@@ -100,24 +100,26 @@ class ClientWorker(PeerLoop):
             return Statistics(t_ns=now_ns)
         rate, cores = self._rate_meter.sample(now_ns, recording.sent)
         cpu_s = time.process_time() - self._started[1]
-        values = {
-            "requests": recording.outcomes.total(),
-            **{name: recording.outcomes[outcome] for outcome, name in _OUTCOMES.items()},
-            "stored": recording.stored,
-            "received": recording.received,
-            "unreadable": recording.unreadable,
-            "violations": group.findings.violations,
-            "unresolved": group.findings.unresolved,
-            "under_way": group.account.in_flight,
-            "clients": len(group.actors),
-            "connects": group.connects,
-            "cpu_seconds": cpu_s,
-            "busy_share": cpu_s / max((now_ns - self._started[0]) / 1e9, 1e-9),
-        }
-        p99_ns = recording.durations.fold(99.0)
-        return Statistics(
-            now_ns, {}, recording.sent, rate, p99_ns, cores, {name: float(value) for name, value in values.items()}
+        measured = client_statistics(
+            requests=recording.outcomes.total(),
+            useful=recording.outcomes[OK],
+            empty=recording.outcomes[EMPTY],
+            overloaded=recording.outcomes[OVERLOADED],
+            timeouts=recording.outcomes[TIMEOUT],
+            errors=recording.outcomes[ERROR],
+            stored=recording.stored,
+            received=recording.received,
+            unreadable=recording.unreadable,
+            violations=group.findings.violations,
+            unresolved=group.findings.unresolved,
+            under_way=group.account.in_flight,
+            clients=len(group.actors),
+            connects=group.connects,
+            cpu_seconds=cpu_s,
+            busy_share=cpu_s / max((now_ns - self._started[0]) / 1e9, 1e-9),
         )
+        p99_ns = recording.durations.fold(99.0)
+        return Statistics(now_ns, {}, recording.sent, rate, p99_ns, cores, measured)
 
     def _shut_down(self) -> None:
         group, self._group = self._group, None

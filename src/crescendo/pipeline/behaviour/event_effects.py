@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from crescendo.model.metrics import RESPONSE, TRANSFER
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.outages import Outage
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
-from crescendo.pipeline.latency.samples import RESPONSE, TRANSFER
 from crescendo.pipeline.source.moments import Timeline
 
 EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")

@@ -8,6 +8,7 @@ outage and not too many deliveries, or with `--full`. Computes nothing itself: t
 from collections import Counter
 from dataclasses import asdict
 
+from crescendo.model.metrics import TRANSFER
 from crescendo.pipeline import columns
 from crescendo.pipeline.behaviour.backlog import (
     BACKLOG_SCHEMA,
@@ -24,7 +25,6 @@ from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
 from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
-from crescendo.pipeline.latency.samples import TRANSFER
 from crescendo.pipeline.ledger.discrepancies import LOST
 from crescendo.pipeline.ledger.ledger import Discrepancies
 from crescendo.pipeline.source.ingest import Frames

@@ -4,11 +4,13 @@ Lists what makes the numbers of a side doubtful, according to the validity list 
 explain a difference: other settings, another machine, no repeats. Compares no numbers.
 """
 
+from crescendo.model.metrics import GENERATOR_KEPT_UP
 from crescendo.pipeline.compare.runs import RunGroup
+from crescendo.pipeline.verdict.rules import every_metric
+from crescendo.pipeline.verdict.validity import RULES
 from crescendo.record.manifest import State
 
-_PRECONDITIONS = {"load was sent", "recording complete", "every part intact", "every peer finished"}
-_GENERATOR = "generator kept up"
+_PRECONDITIONS = {rule.name for rule in RULES if rule.undermines is every_metric}
 _MAX_DIFFERENCES = 8
 
 
@@ -25,7 +27,9 @@ def doubts_of(side: RunGroup) -> list[str]:
 
 def slow_generators(side: RunGroup) -> list[str]:
     checks = [(repeat, item) for repeat in side.repeats for item in repeat.summary.validity]
-    return [f"{repeat.name}: {item.detail}" for repeat, item in checks if item.name == _GENERATOR and not item.holds]
+    return [
+        f"{repeat.name}: {item.detail}" for repeat, item in checks if item.name == GENERATOR_KEPT_UP and not item.holds
+    ]
 
 
 def comparison_notes(baseline: RunGroup, run: RunGroup) -> list[str]:

@@ -14,13 +14,12 @@ from statistics import fmean
 
 from msgspec import Struct
 
+from crescendo.model.metrics import LATENCY_KINDS, SETTLE
 from crescendo.model.units import format_ns
-from crescendo.model.verdict import LATENCY_KINDS
 from crescendo.pipeline.compare.comparability import comparison_notes, doubts_of, slow_generators
 from crescendo.pipeline.compare.intervals import Interval, difference, mean_interval
 from crescendo.pipeline.compare.loss_test import loss_test
 from crescendo.pipeline.compare.runs import Repeat, RunGroup
-from crescendo.pipeline.latency.samples import SETTLE
 
 JUDGED = ("p50", "p90", "p99", "p99.9")
 RATE, LOST = "rate", "lost"

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.verdict import PERCENTILES
+from crescendo.model.metrics import PERCENTILES
 from crescendo.pipeline.columns import (
     BUCKET,
     HISTOGRAM,

@@ -7,11 +7,11 @@ connection that sent it and once for the one that received it. `table` adds thes
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from crescendo.model.metrics import SETTLE
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.samples import (
     LATENESS,
-    SETTLE,
     delivery_kind,
     delivery_samples,
     lateness_ns,

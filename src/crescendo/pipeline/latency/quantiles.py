@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from crescendo.model.arrays import Int64s
 from crescendo.model.histogram import bucket_ceiling
-from crescendo.model.verdict import PERCENTILES, SAMPLES_BEYOND
+from crescendo.model.metrics import PERCENTILES, SAMPLES_BEYOND
 from crescendo.pipeline.columns import BUCKET, COUNT, MAX_NS, MIN_NS, NEGATIVE, SUM_NS
 
 MEAN_NS = "mean_ns"

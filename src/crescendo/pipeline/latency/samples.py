@@ -7,12 +7,12 @@ count them by different keys. Which rows have a sample is part of the definition
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from crescendo.model.metrics import RESPONSE, TRANSFER
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.moments import first_attempts
 from crescendo.record.schema import Settlement
 
-RESPONSE, TRANSFER, SETTLE = "response", "transfer", "settle"
 LATENESS, ROUND_TRIP, ONE_WAY = "lateness", "round trip", "one way"
 
 

@@ -9,13 +9,13 @@ kept.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from crescendo.model.metrics import SETTLE
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.samples import (
     LATENESS,
     ONE_WAY,
     ROUND_TRIP,
-    SETTLE,
     delivery_kind,
     delivery_samples,
     lateness_ns,

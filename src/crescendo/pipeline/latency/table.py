@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from crescendo.model.verdict import LATENCY_KINDS, PERCENTILES
+from crescendo.model.metrics import LATENCY_KINDS, PERCENTILES, SETTLE
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.group_sums import SAMPLES, dataset_of, group_sums, merged_sums
 from crescendo.pipeline.latency.quantiles import MEAN_NS, STATISTICS, group_statistics
-from crescendo.pipeline.latency.samples import LATENESS, ONE_WAY, ROUND_TRIP, SETTLE
+from crescendo.pipeline.latency.samples import LATENESS, ONE_WAY, ROUND_TRIP
 from crescendo.record.manifest import ConnectionRecord
 from crescendo.record.summary import Latency
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from crescendo.model.metrics import RESPONSE, SETTLE
 from crescendo.pipeline.columns import (
     BUCKET,
     KIND,
@@ -24,8 +25,6 @@ from crescendo.pipeline.columns import (
 )
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.samples import (
-    RESPONSE,
-    SETTLE,
     delivery_kind,
     delivery_samples,
     sample_sums,

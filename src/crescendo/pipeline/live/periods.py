@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from crescendo.model.metrics import RESPONSE, SETTLE, TRANSFER
 from crescendo.pipeline.columns import BUCKET, COUNT, KIND, MAX_NS, MIN_NS, SUM_NS
 from crescendo.pipeline.latency.quantiles import MEAN_NS, group_statistics
-from crescendo.pipeline.latency.samples import RESPONSE, SETTLE, TRANSFER
 from crescendo.pipeline.live.growing_counts import PERIOD
 from crescendo.pipeline.live.snapshot import LatencySpread, LiveTotals, Period
 from crescendo.record.schema import SENT

@@ -5,31 +5,27 @@ not resolve. Unresolved messages undermine every check that depends on the accou
 Reads the manifest only: the ledger is judged separately.
 """
 
+from collections.abc import Sequence
+
+from crescendo.model.metrics import Metric
 from crescendo.model.mlmq_clients import CLIENT
-from crescendo.model.verdict import CONSERVATION
 from crescendo.pipeline.verdict.evidence import Evidence
-from crescendo.pipeline.verdict.validity import ValidityFinding
-from crescendo.record.summary import Validity
-
-NAME = "clients accounted for their messages"
-UNRESOLVED = "unresolved"
-_DEPENDENT_METRICS = (CONSERVATION, "lost", "lost_acknowledged", "lost_unacknowledged")
+from crescendo.pipeline.verdict.rules import RuleFinding, failed, held
 
 
-def conservation(evidence: Evidence) -> list[ValidityFinding]:
-    """One finding if the experiment has clients, otherwise none."""
+def clients_accounted(evidence: Evidence, metrics: Sequence[Metric]) -> RuleFinding | None:
+    """None if the experiment has no clients."""
     if not evidence.experiment.clients:
-        return []
+        return None
     peers = [peer for peer in evidence.manifest.peers if peer.role == CLIENT]
-    reasons = [f"{peer.id} ended without a final account" for peer in peers if UNRESOLVED not in peer.statistics]
+    reasons = [f"{peer.id} ended without a final account" for peer in peers if peer.statistics.unresolved is None]
     missing = evidence.experiment.peers.clients - len(peers)
     if missing:
         reasons.append(f"{missing} client process(es) left no account")
     for peer in peers:
-        if unresolved := peer.statistics.get(UNRESOLVED, 0):
+        if unresolved := peer.statistics.unresolved:
             reasons.append(f"{peer.id} could not resolve {unresolved:,.0f} of its messages or queues")
     if reasons:
-        doubts = {metric: reasons for metric in _DEPENDENT_METRICS}
-        return [ValidityFinding(Validity(NAME, False, "; ".join(reasons)), doubts)]
-    stored = sum(peer.statistics.get("stored", 0) for peer in peers)
-    return [ValidityFinding(Validity(NAME, True, f"{stored:,.0f} stored, {evidence.violations or 0:,.0f} violations"))]
+        return failed(reasons, metrics)
+    stored = sum(peer.statistics.stored or 0 for peer in peers)
+    return held(f"{stored:,.0f} stored, {evidence.violations or 0:,.0f} violations")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crescendo.model.metrics import LATENCY_KINDS
 from crescendo.model.units import format_ns
-from crescendo.model.verdict import LATENCY_KINDS
 from crescendo.record.manifest import Phase
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import Tables

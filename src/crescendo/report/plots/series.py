@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.model.histogram import bucket_ceiling
-from crescendo.model.verdict import SAMPLES_BEYOND
+from crescendo.model.metrics import SAMPLES_BEYOND
 from crescendo.report.data.chart_tables import HistogramCounts, TimeBins
 
 Floats = npt.NDArray[np.float64]

@@ -6,7 +6,8 @@ comes from the pipeline or the manifest; this module only formats and sorts.
 
 from dataclasses import dataclass
 
-from crescendo.model.verdict import COUNTS, PERCENTILES, Check
+from crescendo.model.metrics import PERCENTILES, metric_position
+from crescendo.model.verdict import Check
 from crescendo.record.manifest import PeerRecord
 from crescendo.record.summary import Latency, Ledger
 from crescendo.report import formats
@@ -17,7 +18,7 @@ WITHHELD = "withheld"
 
 _PHASE_NAMES = {"warmup": "warm-up"}
 _STATISTICS_FIRST = ("lateness_p50_ns", "lateness_p99_ns", "blocked_share", "busy_share", "batch_share", "cpu_seconds")
-_POINTS_IN_TIME = {"t_ns", "last_sent_ns"}
+_POINTS_IN_TIME = {"last_sent_ns"}
 """Statistics that are clock readings, not durations; they would mean nothing to a reader."""
 
 
@@ -117,7 +118,7 @@ def sender_name(sender: int | None, names: dict[int, str]) -> str:
 
 
 def range_lists(ranges: list[Ranges], names: dict[int, str]) -> list[RangeList]:
-    worst_first = sorted(ranges, key=lambda found: COUNTS.index(found.kind))
+    worst_first = sorted(ranges, key=lambda found: metric_position(found.kind))
     return [RangeList(found.kind, found.total, _range_grid(found, names)) for found in worst_first]
 
 
@@ -133,12 +134,12 @@ def _range_grid(found: Ranges, names: dict[int, str]) -> Grid:
 
 def peer_grid(peers: list[PeerRecord]) -> Grid:
     """What each process measured about itself. A statistic without any value gets no column."""
-    reported = {key for peer in peers for key in peer.statistics} - _POINTS_IN_TIME
-    keys = [key for key in _STATISTICS_FIRST if key in reported]
-    keys += sorted(reported - set(keys))
+    reported = {peer.id: peer.statistics.reported() for peer in peers}
+    found = {key for values in reported.values() for key in values} - _POINTS_IN_TIME
+    keys = [key for key in _STATISTICS_FIRST if key in found]
+    keys += sorted(found - set(keys))
     rows = [
-        [peer.id, peer.role, peer.ended]
-        + [formats.fact(key, peer.statistics[key]) if key in peer.statistics else formats.NOTHING for key in keys]
+        [peer.id, peer.role, peer.ended] + [formats.fact(key, reported[peer.id].get(key)) for key in keys]
         for peer in peers
     ]
     return Grid(["Peer", "Role", "Ended", *(_statistic_name(key) for key in keys)], rows, names=3)

@@ -1,0 +1,150 @@
+"""What does a peer measure about itself?
+
+One type for the peers of all roles, because notes and manifests hold the statistics of any peer as one map of numbers;
+and one constructor per role, which names everything that the role reports. What was not measured is None here and
+absent from the map; keys that this version does not know are ignored. Measures nothing.
+"""
+
+import math
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+
+class PeerStatistics(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Statistics of one peer, each a number in the unit of its name, or None when the peer did not report it."""
+
+    messages: float | None = None  # sent or received in the whole run; set when the recording is sealed
+    # receivers, about the messages of the last second
+    second_response_p90_ns: float | None = None
+    second_response_max_ns: float | None = None
+    # senders
+    blocked_share: float | None = None  # time blocked by credit or socket
+    lateness_p50_ns: float | None = None  # the generator's own
+    lateness_p99_ns: float | None = None
+    last_sent_ns: float | None = None  # a clock reading
+    unsent: float | None = None  # due, but never sent
+    unsettled: float | None = None
+    shed: float | None = None
+    # client processes
+    requests: float | None = None
+    useful: float | None = None
+    empty: float | None = None
+    overloaded: float | None = None
+    timeouts: float | None = None
+    errors: float | None = None
+    stored: float | None = None
+    received: float | None = None
+    unreadable: float | None = None
+    violations: float | None = None
+    unresolved: float | None = None
+    under_way: float | None = None
+    clients: float | None = None
+    connects: float | None = None
+    # several roles
+    busy_share: float | None = None
+    batch_share: float | None = None
+    cpu_seconds: float | None = None
+    # inspectors
+    looks: float | None = None
+    failed_looks: float | None = None
+    missed_looks: float | None = None
+
+    def reported(self) -> dict[str, float]:
+        """name -> value of everything that was reported, as notes and manifests hold it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def sender_statistics(
+    *,
+    blocked_share: float,
+    lateness_p50_ns: int | None,
+    lateness_p99_ns: int | None,
+    last_sent_ns: int | None,
+    unsent: int,
+    unsettled: int,
+    shed: int | None,
+    batch_share: float | None,
+    cpu_seconds: float,
+) -> PeerStatistics:
+    return PeerStatistics(
+        blocked_share=_measured(blocked_share),
+        lateness_p50_ns=_measured(lateness_p50_ns),
+        lateness_p99_ns=_measured(lateness_p99_ns),
+        last_sent_ns=_measured(last_sent_ns),
+        unsent=_measured(unsent),
+        unsettled=_measured(unsettled),
+        shed=_measured(shed),
+        batch_share=_measured(batch_share),
+        cpu_seconds=_measured(cpu_seconds),
+    )
+
+
+def receiver_statistics(
+    *,
+    second_response_p90_ns: int | None,
+    second_response_max_ns: int | None,
+    busy_share: float,
+    batch_share: float | None,
+    cpu_seconds: float,
+) -> PeerStatistics:
+    return PeerStatistics(
+        second_response_p90_ns=_measured(second_response_p90_ns),
+        second_response_max_ns=_measured(second_response_max_ns),
+        busy_share=_measured(busy_share),
+        batch_share=_measured(batch_share),
+        cpu_seconds=_measured(cpu_seconds),
+    )
+
+
+def inspector_statistics(*, looks: int, failed_looks: int, missed_looks: int, cpu_seconds: float) -> PeerStatistics:
+    return PeerStatistics(
+        looks=_measured(looks),
+        failed_looks=_measured(failed_looks),
+        missed_looks=_measured(missed_looks),
+        cpu_seconds=_measured(cpu_seconds),
+    )
+
+
+def client_statistics(
+    *,
+    requests: int,
+    useful: int,
+    empty: int,
+    overloaded: int,
+    timeouts: int,
+    errors: int,
+    stored: int,
+    received: int,
+    unreadable: int,
+    violations: int,
+    unresolved: int,
+    under_way: int,
+    clients: int,
+    connects: int,
+    cpu_seconds: float,
+    busy_share: float,
+) -> PeerStatistics:
+    return PeerStatistics(
+        requests=_measured(requests),
+        useful=_measured(useful),
+        empty=_measured(empty),
+        overloaded=_measured(overloaded),
+        timeouts=_measured(timeouts),
+        errors=_measured(errors),
+        stored=_measured(stored),
+        received=_measured(received),
+        unreadable=_measured(unreadable),
+        violations=_measured(violations),
+        unresolved=_measured(unresolved),
+        under_way=_measured(under_way),
+        clients=_measured(clients),
+        connects=_measured(connects),
+        busy_share=_measured(busy_share),
+        cpu_seconds=_measured(cpu_seconds),
+    )
+
+
+def _measured(value: float | None) -> float | None:
+    """A finite float, as it has always been written; None for anything else."""
+    return float(value) if value is not None and math.isfinite(value) else None
