@@ -26,7 +26,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.generate_recording import START_NS, Plan, generate
-from crescendo.pipeline import columns
 from crescendo.pipeline.columns import BLOCK_SUMS
 from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.job import analyze, tabulate
@@ -41,6 +40,7 @@ from crescendo.pipeline.spark.session import close_session, open_session
 from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.pipeline.traffic.throughput import throughput
 from crescendo.record.manifest import read_manifest
+from crescendo.record.tables import LATENCY_HISTOGRAM, THROUGHPUT
 
 MESSAGES = (1_000_000, 10_000_000, 100_000_000)
 SIZES = "CRESCENDO_BENCH_MESSAGES"
@@ -177,9 +177,9 @@ def _core(work: AnalysisContext, store: TableStore) -> None:
     """The part that every analysis starts with, and that DuckDB computes too."""
     frames, timeline, parties = work.frames, work.timeline, work.connections
     tables: dict[str, Callable[[], DataFrame]] = {
-        columns.HISTOGRAM: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
+        LATENCY_HISTOGRAM.name: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
         BLOCK_SUMS: lambda: block_sums(frames, timeline, parties),
-        columns.THROUGHPUT: lambda: throughput(frames.sent, frames.received, timeline),
+        THROUGHPUT.name: lambda: throughput(frames.sent, frames.received, timeline),
     }
     with ThreadPoolExecutor(len(tables)) as pool:
         for written in [pool.submit(store.write_frame, name, frame) for name, frame in tables.items()]:

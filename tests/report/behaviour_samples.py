@@ -16,8 +16,13 @@ EVIL = "send/<img src=x onerror=alert(1)>"
 
 def statistics(mean_ns: float, count: int) -> dict[str, Any]:
     percentiles = {"p50": 0.9, "p90": 1.5, "p95": 1.8, "p99": 2.5, "p99.9": 4.0, "p99.99": None}
-    values = {name: None if factor is None else int(mean_ns * factor) for name, factor in percentiles.items()}
-    return {"count": count, "min_ns": -int(mean_ns), "max_ns": int(mean_ns * 9), "mean_ns": mean_ns} | values
+    values = {
+        name + end: None if factor is None else int(mean_ns * factor)
+        for name, factor in percentiles.items()
+        for end in ("", "_low", "_high")
+    }
+    summary = {"count": count, "min_ns": -int(mean_ns), "max_ns": int(mean_ns * 9), "mean_ns": mean_ns}
+    return summary | {"negative": 0} | values
 
 
 def tables() -> dict[str, list[dict[str, Any]]]:

@@ -42,11 +42,11 @@ QUEUE = "queue://perf"
 Latencies = dict[str, tuple[np.ndarray, np.ndarray]]
 """kind -> the second and the latency of every message"""
 
-_TYPES = {"l": pa.int64(), "i": pa.int32(), "s": pa.string()}
+_TYPES = {"l": pa.int64(), "i": pa.int32(), "s": pa.string(), "b": pa.bool_()}
 _COLUMNS = {
     "throughput": "second:l role:s connection:i messages:l bytes:l",
     "latency_histogram": "second:l phase:s kind:s bucket:i count:l sum_ns:l min_ns:l max_ns:l",
-    "ledger_ranges": "kind:s subscription:s sender:i first_seq:l last_seq:l",
+    "ledger_ranges": "kind:s subscription:s sender:i first_seq:l last_seq:l acknowledged:b count:l",
 }
 
 
@@ -163,6 +163,7 @@ def _histogram(latencies: Latencies) -> list[dict[str, Any]]:
 def _ranges(sample: Sample) -> list[dict[str, Any]]:
     return [
         {"kind": kind, "subscription": QUEUE, "sender": sender, "first_seq": first, "last_seq": last}
+        | {"acknowledged": True if kind == "lost" else None, "count": last - first + 1}
         for kind, found in (("lost", sample.lost), ("duplicated", sample.duplicated))
         for sender, first, last in reversed(found)
     ]

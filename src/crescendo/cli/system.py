@@ -26,14 +26,16 @@ _CHUNK_BYTES = 2**20
 
 
 def list_kinds(as_json: bool) -> int:
-    rows = [_described(system_of(name)) for name in sorted(SYSTEMS)]
+    kinds = [_described(system_of(name)) for name in sorted(SYSTEMS)]
     if as_json:
-        _print_json(rows)
+        _print_json(kinds)
         return 0
-    for row in rows:
-        print(f"{row['kind']:14} {row['installed'] or 'missing':8} {' '.join(row['protocols']):24} {row['summary']}")
-        if row["missing"]:
-            print(f"{'':14} {row['missing']}")
+    for kind in kinds:
+        print(
+            f"{kind['kind']:14} {kind['installed'] or 'missing':8} {' '.join(kind['protocols']):24} {kind['summary']}"
+        )
+        if kind["missing"]:
+            print(f"{'':14} {kind['missing']}")
     return 0
 
 

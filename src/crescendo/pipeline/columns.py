@@ -1,7 +1,21 @@
-"""What are the columns and tables of the pipeline called?
+"""What are the columns called that pass through the pipeline?
 
-Each name is declared once, here. `record.schema` declares the columns of recordings. Names only.
+Declares the names of intermediate tables and of their columns. Columns of recordings are declared in `record.schema`,
+and those of published tables in `record.tables`: for these there are only shorthands here, which Spark expressions of
+several tables share. Names only.
 """
+
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import (
+    BurstRow,
+    LatencyHistogramRow,
+    LatencyRow,
+    LedgerRangeRow,
+    OutageRow,
+    ReadingRow,
+    SampleStatistics,
+    ThroughputRow,
+)
 
 # Columns of recordings.
 SENDER, RECEIVER, SEQ = "sender", "receiver", "seq"
@@ -11,28 +25,34 @@ ATTEMPT, ARRIVAL, SIZE, FLAGS, OUTCOME = "attempt", "arrival", "size", "flags", 
 T_NS, SOURCE, ENTITY, METRIC, VALUE, DETAIL = "t_ns", "source", "entity", "metric", "value", "detail"
 ACTION, DURATION_NS, PEER = "action", "duration_ns", "peer"
 
-# Tables and their columns.
-THROUGHPUT, HISTOGRAM, LATENCY = "throughput", "latency_histogram", "latency"
-LEDGER, RANGES, CHECKS = "ledger", "ledger_ranges", "checks"
-READINGS, READING_SUMMARY, READING_GAPS = "readings", "reading_summary", "reading_gaps"
-BACKLOG, LITTLE, OUTAGES, BURSTS, EFFECTS = "backlog", "little", "outages", "bursts", "effects"
-STEADY, ERRORS, JITTER, JITTER_HISTOGRAM = "steady_state", "errors", "jitter", "jitter_histogram"
-SPANS, SPAN_HISTOGRAM = "spans", "span_histogram"
-
-RUN, SECOND, PHASE, KIND = "run", "second", "phase", "kind"
-ROLE, CONNECTION, MESSAGES, BYTES = "role", "connection", "messages", "bytes"
-BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS = "bucket", "count", "sum_ns", "min_ns", "max_ns"
-SUBSCRIPTION, ACKNOWLEDGED = "subscription", "acknowledged"
-SCOPE, PARTY, DESTINATION = "scope", "party", "destination"
-START_NS, END_NS, CAUGHT_UP_NS = "start_ns", "end_ns", "caught_up_ns"
-NEGATIVE, INVERSIONS = "negative", "inversions"
+# Shorthands for columns of published tables, and of intermediate results that become one.
+RUN = column_name(ReadingRow.run)
+SECOND, ROLE, CONNECTION, MESSAGES, BYTES = (
+    column_name(ThroughputRow.second),
+    column_name(ThroughputRow.role),
+    column_name(ThroughputRow.connection),
+    column_name(ThroughputRow.messages),
+    column_name(ThroughputRow.bytes),
+)
+PHASE, KIND, BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS = (
+    column_name(LatencyHistogramRow.phase),
+    column_name(LatencyHistogramRow.kind),
+    column_name(LatencyHistogramRow.bucket),
+    column_name(LatencyHistogramRow.count),
+    column_name(LatencyHistogramRow.sum_ns),
+    column_name(LatencyHistogramRow.min_ns),
+    column_name(LatencyHistogramRow.max_ns),
+)
+SCOPE, PARTY = column_name(LatencyRow.scope), column_name(LatencyRow.party)
+SUBSCRIPTION, ACKNOWLEDGED = column_name(LedgerRangeRow.subscription), column_name(LedgerRangeRow.acknowledged)
+START_NS, END_NS = column_name(OutageRow.start_ns), column_name(OutageRow.end_ns)
+NEGATIVE, INVERSIONS = column_name(SampleStatistics.negative), column_name(BurstRow.inversions)
 
 # Columns of intermediate results.
-VALUE_NS, WEIGHT = "value_ns", "weight"
+VALUE_NS, WEIGHT, DESTINATION = "value_ns", "weight", "destination"
 SIDE, BLOCK, LOW_SUM, HASH = "side", "block", "low_sum", "hash"
 FLOW, TICK, OFFSET_NS = "flow", "tick", "offset_ns"
 JITTER_NS, OUTAGE, FADED_NS = "jitter_ns", "outage", "faded_ns"
-
 
 # Intermediate tables, removed when the tables made from them are written.
 BLOCK_SUMS, TICKS, CONNECTION_HISTOGRAM = ".block_sums", ".ticks", ".connection_histogram"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.model.schedule import offered
 from crescendo.pipeline import columns as c
-from crescendo.pipeline.behaviour.tables import write_behaviour
+from crescendo.pipeline.behaviour.behaviour_tables import write_behaviour
 from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.latency.table import connection_latency_table, latencies, latency_table
 from crescendo.pipeline.ledger import block_sums
@@ -24,6 +24,7 @@ from crescendo.pipeline.ledger.balance import Balance, read_balance
 from crescendo.pipeline.ledger.discrepancies import discrepancies
 from crescendo.pipeline.ledger.ledger import Discrepancies, ledger, read_discrepancies
 from crescendo.pipeline.ledger.narrowing import MIN_ROWS, SEGMENT_BITS, narrow, rows_in_segments
+from crescendo.pipeline.plugin_tables import write_plugin_tables
 from crescendo.pipeline.receipts import RECEIPT, write_receipt
 from crescendo.pipeline.scans import scans
 from crescendo.pipeline.source.connections import experiment_of
@@ -41,11 +42,12 @@ from crescendo.pipeline.spark.session import close_session
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import Directory
 from crescendo.pipeline.storage.table_store import TableStore
-from crescendo.pipeline.traffic.inspector_gaps import GAPS_SCHEMA, inspector_gaps
+from crescendo.pipeline.traffic.inspector_gaps import inspector_gaps
 from crescendo.pipeline.traffic.spans import spans_table
 from crescendo.pipeline.verdict import driver_tables
 from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.verdicts import verdict_of
+from crescendo.record import tables
 from crescendo.record.documents import encode_document
 from crescendo.record.manifest import State
 from crescendo.record.reader import Recording
@@ -134,8 +136,9 @@ def tabulate(context: AnalysisContext, store: TableStore, progress: Progress) ->
         aggregates=context.imported_counts,
     )
     validity, verdict = verdict_of(evidence)
-    store.write_rows(c.LEDGER, driver_tables.LEDGER_SCHEMA, driver_tables.ledger_rows(rows))
-    store.write_rows(c.CHECKS, driver_tables.CHECKS_SCHEMA, driver_tables.check_rows(verdict.checks))
+    store.write_rows(tables.LEDGER, driver_tables.ledger_rows(rows))
+    store.write_rows(tables.CHECKS, driver_tables.check_rows(verdict.checks))
+    write_plugin_tables(store, context, progress)
     return Summary(
         run=manifest.run,
         state=State(manifest.state).value,
@@ -151,10 +154,10 @@ def tabulate(context: AnalysisContext, store: TableStore, progress: Progress) ->
 
 def _scan(store: TableStore, context: AnalysisContext) -> None:
     """Run every job that reads the whole recording."""
-    tables = scans(context)
-    with ThreadPoolExecutor(len(tables)) as pool:
+    frames = scans(context)
+    with ThreadPoolExecutor(len(frames)) as pool:
         # Building a DataFrame costs as much as a small job, so that runs in parallel too.
-        writing = [pool.submit(store.write_frame, name, frame) for name, frame in tables.items()]
+        writing = [pool.submit(store.write_frame, name, frame) for name, frame in frames.items()]
         try:
             for written in writing:
                 written.result()
@@ -165,29 +168,29 @@ def _scan(store: TableStore, context: AnalysisContext) -> None:
     recording = context.recording
     # A run without inspectors has no table of their gaps.
     if recording.files(READINGS) or any(peer.role == _INSPECTOR for peer in recording.manifest.peers):
-        store.write_rows(c.READING_GAPS, GAPS_SCHEMA, inspector_gaps(recording.local_files(EVENTS)))
+        store.write_rows(tables.READING_GAPS, inspector_gaps(recording.local_files(EVENTS)))
     if recording.files(SPANS):
-        store.write_table(c.SPANS, spans_table(store.files(c.SPAN_HISTOGRAM)))
+        store.write_table(tables.SPANS.name, spans_table(store.files(tables.SPAN_HISTOGRAM.name)))
 
 
 def _latencies(store: TableStore, context: AnalysisContext) -> list[Latency]:
-    table = latency_table(store.files(c.HISTOGRAM))
-    tables = [table]
+    table = latency_table(store.files(tables.LATENCY_HISTOGRAM.name))
+    scopes = [table]
     if context.full:
-        tables.append(
+        scopes.append(
             connection_latency_table(store.files(c.CONNECTION_HISTOGRAM), context.recording.manifest.connections)
         )
         store.remove(c.CONNECTION_HISTOGRAM)
-    store.write_table(c.LATENCY, pa.concat_tables(tables))
+    store.write_table(tables.LATENCY.name, pa.concat_tables(scopes))
     return latencies(table, [*dict.fromkeys(phase.name for phase in context.timeline.phases), OUTSIDE])
 
 
 def _discrepancies(store: TableStore, context: AnalysisContext, balance: Balance, progress: Progress) -> Discrepancies:
     rows, bits = balance.suspect_rows, block_sums.BLOCK_BITS
     if not rows:
-        store.write_rows(c.RANGES, driver_tables.RANGES_SCHEMA, [])
+        store.write_rows(tables.LEDGER_RANGES, [])
         return {}
-    store.write_rows(_SUSPECTS, driver_tables.SUSPECTS_SCHEMA, driver_tables.suspect_rows(balance.suspects))
+    store.write_table(_SUSPECTS, driver_tables.suspect_table(balance.suspects))
     suspects = _read(store, context, _SUSPECTS)
     if rows > MIN_ROWS:
         progress(f"narrowing down {rows:,} rows")
@@ -196,10 +199,13 @@ def _discrepancies(store: TableStore, context: AnalysisContext, balance: Balance
         rows, bits = balance.out_of_order + rows_in_segments(segments), SEGMENT_BITS
         suspects = _read(store, context, _SEGMENTS)
     progress(f"comparing {rows:,} rows, message by message")
-    store.write_frame(c.RANGES, lambda: discrepancies(context.frames, suspects, context.connections, rows, bits))
+    store.write_frame(
+        tables.LEDGER_RANGES.name,
+        lambda: discrepancies(context.frames, suspects, context.connections, rows, bits),
+    )
     for name in (_SUSPECTS, _SEGMENTS):
         store.remove(name)
-    return read_discrepancies(store.files(c.RANGES), context.connections)
+    return read_discrepancies(store.files(tables.LEDGER_RANGES.name), context.connections)
 
 
 def _read(store: TableStore, context: AnalysisContext, name: str) -> DataFrame:

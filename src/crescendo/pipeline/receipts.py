@@ -10,15 +10,14 @@ import hashlib
 import msgspec
 from msgspec import Struct
 
+from crescendo.model.plugins import TABLES, plugins
 from crescendo.pipeline.source.ingest import LocatedRecording
 from crescendo.pipeline.storage.locations import Location
 from crescendo.record.documents import decode_or_none, encode_document
 from crescendo.record.summary import SUMMARY, TABLES_DIR, Summary
+from crescendo.record.tables import TABLES_VERSION
 
 RECEIPT = "analysis.json"
-
-TABLES_VERSION = 1
-"""Increase it when a table changes: every run is then computed again."""
 
 
 class Receipt(Struct, frozen=True):
@@ -35,7 +34,10 @@ def fingerprint(recording: LocatedRecording) -> str:
     damaged = sorted(recording.damaged.items())
     # The parts are hashed separately: a manifest lists them only when it is sealed; until then journals do.
     manifest = msgspec.structs.replace(recording.manifest, files=[])
-    content = msgspec.json.encode((TABLES_VERSION, manifest, parts, damaged), order="deterministic")
+    # A run is computed again when a package that offers tables is installed, updated or removed.
+    offered = sorted((plugin.name, plugin.package) for plugin in plugins(TABLES).values())
+    tables = (TABLES_VERSION, *([offered] if offered else []))
+    content = msgspec.json.encode((*tables, manifest, parts, damaged), order="deterministic")
     return hashlib.sha256(content).hexdigest()
 
 

@@ -65,6 +65,11 @@ class Flag(IntFlag):
     OUT_OF_ORDER = 8
 
 
+def column_names(table: str) -> tuple[str, ...]:
+    """In the order of the declaration."""
+    return tuple(column.name for column in TABLES[table])
+
+
 def arrow_schema(table: str) -> pa.Schema:
     return pa.schema([pa.field(column.name, _ARROW[column.kind], nullable=False) for column in TABLES[table]])
 

@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 from crescendo.pipeline import columns
 from crescendo.record.manifest import Manifest
 from crescendo.record.summary import TABLES_DIR
+from crescendo.record.tables import THROUGHPUT
 from crescendo.record.timeline import RunTimeline
 
 
@@ -35,7 +36,7 @@ def measured_throughput(run_dir: Path, manifest: Manifest, role: str) -> Measure
     whole = RunTimeline.of(manifest.phases).whole_seconds
     first, seconds = whole.start, len(whole)
     found = MeasuredThroughput(np.zeros((seconds, connections), np.int64), np.zeros((seconds, connections), np.int64))
-    files = sorted((run_dir / TABLES_DIR / columns.THROUGHPUT).glob("*.parquet"))
+    files = sorted((run_dir / TABLES_DIR / THROUGHPUT.name).glob("*.parquet"))
     if files and seconds:
         second = ds.field(columns.SECOND)
         wanted = (ds.field(columns.ROLE) == role) & (second >= first) & (second < first + seconds)

@@ -126,9 +126,9 @@ def test_the_area_under_the_backlog_is_the_time_that_messages_spent_in_the_syste
     assert messages.area_ns(TICK).sum() == pytest.approx(float(spent_ns.sum()), rel=1e-12)
     rows = backlog_rows([messages], TICKS, CONNECTIONS)
     for row in rows:
-        end = (row["second"] + 1) * SECOND
-        assert row["backlog"] == (due_ns < end).sum() - (due_ns + spent_ns < end).sum()
-    assert sum(row["sent"] for row in rows) == sum(row["received"] for row in rows) == 5000
+        end = (row.second + 1) * SECOND
+        assert row.backlog == (due_ns < end).sum() - (due_ns + spent_ns < end).sum()
+    assert sum(row.sent for row in rows) == sum(row.received for row in rows) == 5000
 
 
 @pytest.mark.parametrize(("lost", "holds"), [(0, True), (3, False)])
@@ -139,10 +139,10 @@ def test_littles_law_holds_until_messages_go_missing(lost: int, holds: bool) -> 
     transfer = Latency("measure", "transfer", 1, 0, 250 * MS, 250.0 * MS, 0, {})
     measure = Phase("measure", ORIGIN + 2 * SECOND, ORIGIN + 18 * SECOND)
     (row,) = little_rows([stream(due_ns, received_ns[arrives])], TICKS, measure, transfer)
-    assert row["holds"] is holds
+    assert row.holds is holds
     # By hand: each message is in the system from send to receipt, clipped to the phase.
     inside = np.minimum(received_ns, 18 * SECOND) - np.maximum(due_ns, 2 * SECOND)
-    assert row["mean_backlog"] == pytest.approx(inside[inside > 0].sum() / (16 * SECOND))
+    assert row.mean_backlog == pytest.approx(inside[inside > 0].sum() / (16 * SECOND))
     arrived = ((received_ns >= 2 * SECOND) & (received_ns < 18 * SECOND)).sum()
-    assert row["rate"] == pytest.approx(arrived / 16)
-    assert row["ratio"] == pytest.approx(row["mean_backlog"] / (row["rate"] * 0.25))
+    assert row.rate == pytest.approx(arrived / 16)
+    assert row.ratio == pytest.approx(row.mean_backlog / (row.rate * 0.25))

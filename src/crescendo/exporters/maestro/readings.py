@@ -12,7 +12,12 @@ import msgspec
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from crescendo.record.schema import EVENTS, READINGS, column_names
+
 Attributes = dict[str, float | str]
+
+_T_NS, _SOURCE, _ENTITY, _METRIC, _VALUE = column_names(READINGS)
+_EVENT_T_NS, _EVENT_SOURCE, _EVENT_KIND, _EVENT_DETAIL = column_names(EVENTS)
 
 
 @dataclass
@@ -50,13 +55,13 @@ def _numbers(files: Iterable[str], source: str) -> Iterator[EntityReadings]:
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches():
             for row in batch.to_pylist():
-                if row["source"] != source:
+                if row[_SOURCE] != source:
                     continue
-                if readings is None or row["t_ns"] != readings.t_ns:
+                if readings is None or row[_T_NS] != readings.t_ns:
                     if readings is not None:
                         yield readings
-                    readings = EntityReadings(row["t_ns"])
-                readings.entities.setdefault(row["entity"], {})[row["metric"]] = row["value"]
+                    readings = EntityReadings(row[_T_NS])
+                readings.entities.setdefault(row[_ENTITY], {})[row[_METRIC]] = row[_VALUE]
     if readings is not None:
         yield readings
 
@@ -64,12 +69,13 @@ def _numbers(files: Iterable[str], source: str) -> Iterator[EntityReadings]:
 def _texts(files: list[str], source: str) -> list[tuple[int, dict[str, dict[str, str]]]]:
     if not files:
         return []
-    mine = (ds.field("kind") == "texts") & (ds.field("source") == source)
-    rows: list[dict[str, Any]] = ds.dataset(files, format="parquet").to_table(filter=mine).sort_by("t_ns").to_pylist()
+    mine = (ds.field(_EVENT_KIND) == "texts") & (ds.field(_EVENT_SOURCE) == source)
+    table = ds.dataset(files, format="parquet").to_table(filter=mine).sort_by(_EVENT_T_NS)
+    rows: list[dict[str, Any]] = table.to_pylist()
     found = []
     for row in rows:
         try:
-            found.append((row["t_ns"], msgspec.json.decode(row["detail"], type=dict[str, dict[str, str]])))
+            found.append((row[_EVENT_T_NS], msgspec.json.decode(row[_EVENT_DETAIL], type=dict[str, dict[str, str]])))
         except msgspec.MsgspecError:
             continue  # unreadable texts leave their columns empty
     return found

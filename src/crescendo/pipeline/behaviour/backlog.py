@@ -8,7 +8,6 @@ times are missing, or the system was not steady.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,37 +17,15 @@ import pyarrow.dataset as ds
 
 from crescendo.model.arrays import Int64s
 from crescendo.pipeline.behaviour.ticks import DUE, RECEIVED, SENT, Ticks
-from crescendo.pipeline.columns import (
-    END_NS,
-    FLOW,
-    MESSAGES,
-    OFFSET_NS,
-    SECOND,
-    SIDE,
-    START_NS,
-    SUBSCRIPTION,
-    TICK,
-)
+from crescendo.pipeline.columns import END_NS, FLOW, MESSAGES, OFFSET_NS, SIDE, START_NS, TICK
 from crescendo.pipeline.source.connections import Connections
 from crescendo.record.manifest import Phase
 from crescendo.record.summary import Latency
+from crescendo.record.tables import BacklogRow, LittleRow
 from crescendo.record.timeline import whole_ticks
 
 TOLERANCE = 0.1
 """Little's law holds if both sides agree within 10 %, or within one message when there are few."""
-
-BACKLOG_SCHEMA = pa.schema(
-    [
-        (SUBSCRIPTION, pa.string()), (SECOND, pa.int64()), ("sent", pa.int64()), ("received", pa.int64()),
-        ("backlog", pa.int64()), ("peak", pa.int64()),
-    ]
-)  # fmt: skip
-LITTLE_SCHEMA = pa.schema(
-    [
-        ("mean_backlog", pa.float64()), ("rate", pa.float64()), ("mean_transfer_ns", pa.float64()),
-        ("rate_times_transfer", pa.float64()), ("ratio", pa.float64()), ("holds", pa.bool_()),
-    ]
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,7 +95,7 @@ def _subscription_series(number: int, rows: pa.Table) -> SubscriptionSeries:
     )
 
 
-def backlog_rows(streams: list[SubscriptionSeries], ticks: Ticks, connections: Connections) -> list[dict[str, Any]]:
+def backlog_rows(streams: list[SubscriptionSeries], ticks: Ticks, connections: Connections) -> list[BacklogRow]:
     """One row per subscription and second, or per tick if that is longer. `peak` is the highest of its ticks."""
     rows = []
     for stream in streams:
@@ -128,21 +105,21 @@ def backlog_rows(streams: list[SubscriptionSeries], ticks: Ticks, connections: C
         ends = np.append(starts[1:], backlog.size) - 1
         for start, end in zip(starts, ends, strict=True):
             rows.append(
-                {
-                    SUBSCRIPTION: connections.subscriptions[stream.number],
-                    SECOND: int(seconds[start]),
-                    "sent": int(stream.sent[start : end + 1].sum()),
-                    "received": int(stream.received[start : end + 1].sum()),
-                    "backlog": int(backlog[end]),
-                    "peak": int(backlog[start : end + 1].max()),
-                }
+                BacklogRow(
+                    subscription=connections.subscriptions[stream.number],
+                    second=int(seconds[start]),
+                    sent=int(stream.sent[start : end + 1].sum()),
+                    received=int(stream.received[start : end + 1].sum()),
+                    backlog=int(backlog[end]),
+                    peak=int(backlog[start : end + 1].max()),
+                )
             )
     return rows
 
 
 def little_rows(
     streams: list[SubscriptionSeries], ticks: Ticks, measure: Phase | None, transfer: Latency | None
-) -> list[dict[str, Any]]:
+) -> list[LittleRow]:
     """Little's law in the measure phase over all subscriptions: one row, or none if nothing was measured."""
     if measure is None or transfer is None:
         return []
@@ -163,12 +140,12 @@ def little_rows(
     mean, rate = area_ns / length_ns, received / length_ns * 1e9
     expected = rate * transfer.mean_ns / 1e9
     return [
-        {
-            "mean_backlog": mean,
-            "rate": rate,
-            "mean_transfer_ns": transfer.mean_ns,
-            "rate_times_transfer": expected,
-            "ratio": mean / expected if expected else None,
-            "holds": abs(mean - expected) <= max(TOLERANCE * abs(expected), 1.0),
-        }
+        LittleRow(
+            mean_backlog=mean,
+            rate=rate,
+            mean_transfer_ns=transfer.mean_ns,
+            rate_times_transfer=expected,
+            ratio=mean / expected if expected else None,
+            holds=abs(mean - expected) <= max(TOLERANCE * abs(expected), 1.0),
+        )
     ]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from crescendo.pipeline.behaviour.outages import Outage
 from crescendo.pipeline.columns import (
     ARRIVAL,
     INTENDED_NS,
@@ -27,6 +26,8 @@ from crescendo.pipeline.columns import (
 from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.moments import deliveries, flagged
 from crescendo.record.schema import Flag
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import BURSTS, BurstRow, OutageRow
 
 MAX_OUTAGES = 50
 """The longest ones. With more outages, see the `outages` table."""
@@ -35,7 +36,7 @@ _LEAD_NS = 10**9  # most receivers of a shared subscription got their last messa
 _UNTIL_NS, _GAP_END_NS = "until_ns", "gap_end_ns"
 
 
-def bursts(received: DataFrame, outages: Sequence[Outage], connections: Connections) -> DataFrame:
+def bursts(received: DataFrame, outages: Sequence[OutageRow], connections: Connections) -> DataFrame:
     """One row per outage and receiver that received messages after it."""
     ended = [outage for outage in outages if outage.end_ns is not None]
     longest = sorted(ended, key=lambda outage: -outage.gap_ns)[:MAX_OUTAGES]
@@ -80,16 +81,17 @@ def bursts(received: DataFrame, outages: Sequence[Outage], connections: Connecti
         F.count("*").alias(MESSAGES),
         F.count_if(F.col(JITTER_NS) < 0).alias(NEGATIVE),
         F.count_if(INVERSIONS).alias(INVERSIONS),
-        F.max(JITTER_NS).alias("max_jitter_ns"),
-        (F.max(RECEIVED_NS) - F.min(RECEIVED_NS)).alias("length_ns"),
-    ).select(
-        connections.name_column(F.col(OUTAGE)[SUBSCRIPTION]).alias(SUBSCRIPTION),
-        F.col(OUTAGE)[START_NS].alias(START_NS),
-        RECEIVER, MESSAGES, NEGATIVE, INVERSIONS, "max_jitter_ns", "length_ns",
-    )  # fmt: skip
+        F.max(JITTER_NS).alias(column_name(BurstRow.max_jitter_ns)),
+        (F.max(RECEIVED_NS) - F.min(RECEIVED_NS)).alias(column_name(BurstRow.length_ns)),
+    ).withColumns(
+        {
+            SUBSCRIPTION: connections.name_column(F.col(OUTAGE)[SUBSCRIPTION]),
+            START_NS: F.col(OUTAGE)[START_NS],
+        }
+    ).select(*BURSTS.column_names)  # fmt: skip
 
 
-def _until_ns(outage: Outage) -> int:
+def _until_ns(outage: OutageRow) -> int:
     """When the backlog was drained; if that is unknown, one more gap length after the end of the gap."""
     end_ns = outage.start_ns if outage.end_ns is None else outage.end_ns
     return end_ns + (outage.gap_ns if outage.caught_up_ns is None else outage.caught_up_ns)

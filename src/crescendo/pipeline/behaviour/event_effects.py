@@ -5,61 +5,75 @@ causation: two events in the same second get the same figures.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from crescendo.model.metrics import RESPONSE, TRANSFER
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
-from crescendo.pipeline.behaviour.outages import Outage
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import Timeline
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import EffectRow, OutageRow, SampleStatistics
 
 EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
 AROUND_S = 5
 MAX_EVENTS = 1000
 """The first ones. More than this means that a connection is flapping."""
 
-EFFECTS_SCHEMA = pa.schema(
-    [
-        (T_NS, pa.int64()), (SECOND, pa.int64()), (SOURCE, pa.string()), (KIND, pa.string()), (DETAIL, pa.string()),
-        ("rate_before", pa.float64()), ("rate_after", pa.float64()), ("p99_before_ns", pa.int64()),
-        ("p99_after_ns", pa.int64()), ("backlog_before", pa.int64()), ("backlog_peak", pa.int64()),
-        ("outage_start_ns", pa.int64()), ("outage_gap_ns", pa.int64()),
-    ]
-)  # fmt: skip
-
 
 def event_effects(
     event_files: list[str],
     streams: list[SubscriptionSeries],
-    outages: list[Outage],
+    outages: list[OutageRow],
     ticks: Ticks,
     timeline: Timeline,
     histogram: list[Path],
-) -> list[dict[str, Any]]:
+) -> list[EffectRow]:
     """One row per event, ordered by time."""
     if not event_files:
         return []
     wanted = ds.field(KIND).isin(EVENT_KINDS)
     table = ds.dataset(event_files, format="parquet").to_table(columns=[T_NS, SOURCE, KIND, DETAIL], filter=wanted)
     rows: list[dict[str, Any]] = table.sort_by([(T_NS, "ascending"), (SOURCE, "ascending")])[:MAX_EVENTS].to_pylist()
+    effects = []
     for row in rows:
         t_ns = row[T_NS]
-        row[SECOND] = second = timeline.second_at(t_ns)
-        row["p99_before_ns"] = _p99(histogram, second - AROUND_S, second)
-        row["p99_after_ns"] = _p99(histogram, second, second + AROUND_S)
-        row.update(_flow(streams, ticks, t_ns) | _outage(outages, t_ns))
-    return rows
+        second = timeline.second_at(t_ns)
+        flow, outage = _flow(streams, ticks, t_ns), _nearby_outage(outages, t_ns)
+        effects.append(
+            EffectRow(
+                t_ns=t_ns,
+                second=second,
+                source=row[SOURCE],
+                kind=row[KIND],
+                detail=row[DETAIL],
+                rate_before=flow.rate_before,
+                rate_after=flow.rate_after,
+                p99_before_ns=_p99(histogram, second - AROUND_S, second),
+                p99_after_ns=_p99(histogram, second, second + AROUND_S),
+                backlog_before=flow.backlog_before,
+                backlog_peak=flow.backlog_peak,
+                outage_start_ns=None if outage is None else outage.start_ns,
+                outage_gap_ns=None if outage is None else outage.gap_ns,
+            )
+        )
+    return effects
 
 
-def _flow(streams: list[SubscriptionSeries], ticks: Ticks, t_ns: int) -> dict[str, Any]:
+class _Flow(NamedTuple):
+    rate_before: float
+    rate_after: float
+    backlog_before: int
+    backlog_peak: int
+
+
+def _flow(streams: list[SubscriptionSeries], ticks: Ticks, t_ns: int) -> _Flow:
     """Deliveries and backlog in whole ticks before and after. The tick of the event itself counts as after."""
     at = (t_ns - ticks.origin_ns) // ticks.length_ns
     width = max(AROUND_S * 10**9 // ticks.length_ns, 1)
@@ -71,12 +85,7 @@ def _flow(streams: list[SubscriptionSeries], ticks: Ticks, t_ns: int) -> dict[st
         ends = np.clip(index + np.arange(width + 1), 0, stream.sent.size)
         waiting += np.concatenate([[0], stream.backlog])[ends]
     seconds = width * ticks.length_ns / 1e9
-    return {
-        "rate_before": before / seconds,
-        "rate_after": after / seconds,
-        "backlog_before": int(waiting[0]),
-        "backlog_peak": int(waiting.max()),
-    }
+    return _Flow(before / seconds, after / seconds, int(waiting[0]), int(waiting.max()))
 
 
 def _p99(histogram: list[Path], first: int, end: int) -> int | None:
@@ -84,19 +93,16 @@ def _p99(histogram: list[Path], first: int, end: int) -> int | None:
         within = (pc.field(SECOND) >= first) & (pc.field(SECOND) < end) & (pc.field(KIND) == kind)
         counts = group_sums(histogram, [BUCKET], where=within)
         if counts.num_rows:
-            p99: int | None = group_statistics(counts, [])["p99"][0].as_py()
+            p99: int | None = group_statistics(counts, [])[column_name(SampleStatistics.p99)][0].as_py()
             return p99
     return None
 
 
-def _outage(outages: list[Outage], t_ns: int) -> dict[str, Any]:
+def _nearby_outage(outages: list[OutageRow], t_ns: int) -> OutageRow | None:
     """The longest outage that overlaps the time from one second before the event to five seconds after it."""
     overlapping = [
         each
         for each in outages
         if each.start_ns <= t_ns + AROUND_S * 10**9 and each.start_ns + each.gap_ns >= t_ns - 10**9
     ]
-    longest = max(overlapping, key=lambda each: each.gap_ns, default=None)
-    if longest is None:
-        return {"outage_start_ns": None, "outage_gap_ns": None}
-    return {"outage_start_ns": longest.start_ns, "outage_gap_ns": longest.gap_ns}
+    return max(overlapping, key=lambda each: each.gap_ns, default=None)

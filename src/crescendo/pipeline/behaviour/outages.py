@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.ticks import Ticks
-from crescendo.pipeline.columns import CAUGHT_UP_NS, END_NS, START_NS, SUBSCRIPTION
 from crescendo.pipeline.source.connections import Connections
+from crescendo.record.tables import OutageRow
 
 LEAST_MISSING = 10
 LEAST_TICKS = 2
@@ -23,34 +22,10 @@ BEFORE_NS = 5 * 10**9
 WINDOW_NS = 10**9
 RECOVERED_SHARE = 0.95
 
-OUTAGES_SCHEMA = pa.schema(
-    [
-        (SUBSCRIPTION, pa.string()), (START_NS, pa.int64()), (END_NS, pa.int64()), ("gap_ns", pa.int64()),
-        ("earlier_rate", pa.float64()), ("recovered_ns", pa.int64()), ("area_lost", pa.float64()),
-        (CAUGHT_UP_NS, pa.int64()), ("catch_up_messages", pa.int64()), ("peak_rate", pa.float64()),
-    ]
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Outage:
-    """One gap and the recovery from it. None means that it did not happen before the recording ended."""
-
-    subscription: str
-    start_ns: int  # the last delivery before the gap
-    end_ns: int | None  # the first after it
-    gap_ns: int  # until the end of the load if deliveries never resumed
-    earlier_rate: float
-    recovered_ns: int | None  # from start_ns until a whole second had 95 % of the earlier rate
-    area_lost: float  # messages expected at the earlier rate until then, minus those received
-    caught_up_ns: int | None  # from end_ns until the backlog was no larger than before the gap
-    catch_up_messages: int | None
-    peak_rate: float | None  # in the fastest tick while catching up
-
 
 def outages(
     streams: list[SubscriptionSeries], lost: dict[int, int], ticks: Ticks, connections: Connections
-) -> list[Outage]:
+) -> list[OutageRow]:
     """All outages, ordered by start. `lost` is the number of messages that each subscription never received."""
     found = []
     for stream in streams:
@@ -86,7 +61,7 @@ class _SubscriptionView:
         waiting = self.stream.demand[first - 1] > self.lost
         return bool(self._rate(last) * gap_ns / 1e9 >= LEAST_MISSING and (falling_due or waiting))
 
-    def outage(self, last: int, first: int) -> Outage:
+    def outage(self, last: int, first: int) -> OutageRow:
         start_ns, end_ns = int(self.stream.last_ns[last]), int(self.stream.first_ns[first])
         rate = self._rate(last)
         received, recovered = self.stream.received, self._recovered_tick(first, rate)
@@ -94,7 +69,7 @@ class _SubscriptionView:
         length_s = max(self.start_ns(until) - start_ns, end_ns - start_ns) / 1e9
         caught = self._caught_up_tick(last, first)
         catch_up = received[first : (received.size if caught is None else caught) + 1]
-        return Outage(
+        return OutageRow(
             subscription=self.name,
             start_ns=start_ns,
             end_ns=end_ns,
@@ -107,11 +82,11 @@ class _SubscriptionView:
             peak_rate=float(catch_up.max()) / self.ticks.length_ns * 1e9,
         )
 
-    def open_ended_outage(self, last: int, end: int) -> Outage:
+    def open_ended_outage(self, last: int, end: int) -> OutageRow:
         """An outage that lasted until the end of the load."""
         start_ns, rate = int(self.stream.last_ns[last]), self._rate(last)
         gap_ns = self.start_ns(end) - start_ns
-        return Outage(self.name, start_ns, None, gap_ns, rate, None, rate * gap_ns / 1e9, None, None, None)
+        return OutageRow(self.name, start_ns, None, gap_ns, rate, None, rate * gap_ns / 1e9, None, None, None)
 
     def _rate(self, last: int) -> float:
         """Deliveries per second over the whole ticks of the five seconds before the gap, or over the gap's own tick."""

@@ -7,10 +7,8 @@ series, not the run.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from crescendo.model.arrays import Floats
@@ -18,10 +16,12 @@ from crescendo.model.metrics import RESPONSE, TRANSFER
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.behaviour.trends import Trend, mser5, trend
-from crescendo.pipeline.columns import BUCKET, KIND, METRIC, SECOND
+from crescendo.pipeline.columns import BUCKET, KIND, SECOND
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import Timeline
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import SampleStatistics, SteadyStateRow
 from crescendo.record.timeline import SECOND_NS
 
 MAX_STEPS = 600
@@ -33,19 +33,10 @@ _STEP = "step"
 RATE, P99, BACKLOG = "rate", "p99_ns", "backlog"
 STEADY, RISING, FALLING, TOO_SHORT = "steady", "rising", "falling", "too short"
 
-STEADY_SCHEMA = pa.schema(
-    [
-        (METRIC, pa.string()), ("state", pa.string()), ("step_s", pa.int64()), ("samples", pa.int64()),
-        ("median", pa.float64()), ("settled_after_s", pa.int64()), ("s", pa.int64()), ("z", pa.float64()),
-        ("p", pa.float64()), ("slope", pa.float64()), ("slope_low", pa.float64()), ("slope_high", pa.float64()),
-        ("change", pa.float64()),
-    ]
-)  # fmt: skip
-
 
 def steady_rows(
     streams: list[SubscriptionSeries], ticks: Ticks, histogram: list[Path], timeline: Timeline
-) -> list[dict[str, Any]]:
+) -> list[SteadyStateRow]:
     """One row per measured metric. Slopes are per second; `change` is the relative change over the phase."""
     seconds = timeline.whole_seconds
     if not seconds or not streams:
@@ -64,17 +55,27 @@ def steady_rows(
     return [rows[0], *([] if percentile is None else [_row(P99, percentile, step_s)]), rows[1]]
 
 
-def _row(metric: str, values: Floats, step_s: int) -> dict[str, Any]:
+def _row(metric: str, values: Floats, step_s: int) -> SteadyStateRow:
     found, cut = trend(values), mser5(values)
     median, length_s = float(np.median(values)), values.size * step_s
-    row: dict[str, Any] = {METRIC: metric, "step_s": step_s, "samples": values.size, "median": median}
-    row["settled_after_s"] = None if cut is None else cut * step_s
-    if found is None:
-        return row | {"state": TOO_SHORT}
-    slope = {name: getattr(found, name) / step_s for name in ("slope", "slope_low", "slope_high")}
+    slope = None if found is None else found.slope / step_s
     # If the median is zero, relate the change to one message.
-    change = slope["slope"] * length_s / max(abs(median), 1.0)
-    return row | slope | {"s": found.s, "z": found.z, "p": found.p, "change": change, "state": _state(found, change)}
+    change = None if slope is None else slope * length_s / max(abs(median), 1.0)
+    return SteadyStateRow(
+        metric=metric,
+        state=TOO_SHORT if found is None or change is None else _state(found, change),
+        step_s=step_s,
+        samples=values.size,
+        median=median,
+        settled_after_s=None if cut is None else cut * step_s,
+        s=None if found is None else found.s,
+        z=None if found is None else found.z,
+        p=None if found is None else found.p,
+        slope=slope,
+        slope_low=None if found is None else found.slope_low / step_s,
+        slope_high=None if found is None else found.slope_high / step_s,
+        change=change,
+    )
 
 
 def _state(found: Trend, change: float) -> str:
@@ -112,6 +113,6 @@ def _p99(histogram: list[Path], first: int, step_s: int, steps: int) -> Floats |
         step = pc.divide(pc.field(SECOND) - first, step_s)
         counts = group_sums(histogram, [_STEP, BUCKET], where=within & (pc.field(KIND) == kind), derived={_STEP: step})
         if counts.num_rows:
-            values = group_statistics(counts, [_STEP])["p99"].combine_chunks()
+            values = group_statistics(counts, [_STEP])[column_name(SampleStatistics.p99)].combine_chunks()
             return None if len(values) < steps or values.null_count else values.to_numpy().astype(np.float64)
     return None

@@ -16,17 +16,7 @@ import pyarrow.compute as pc
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import PERCENTILES
-from crescendo.pipeline.columns import (
-    BUCKET,
-    HISTOGRAM,
-    KIND,
-    MESSAGES,
-    PHASE,
-    RECEIVER,
-    ROLE,
-    SECOND,
-    THROUGHPUT,
-)
+from crescendo.pipeline.columns import BUCKET, KIND, MESSAGES, PHASE, RECEIVER, ROLE, SECOND
 from crescendo.pipeline.compare.intervals import Interval
 from crescendo.pipeline.lake.lake import Lake
 from crescendo.pipeline.latency.group_sums import group_sums
@@ -35,6 +25,7 @@ from crescendo.pipeline.source.moments import timeline_of
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
+from crescendo.record.tables import LATENCY_HISTOGRAM, THROUGHPUT
 from crescendo.record.timeline import MEASURE
 
 SEGMENTS = 10
@@ -156,17 +147,20 @@ def _experiments(lake: Path) -> list[str]:
 
 def _repeat_from_directory(run_dir: Path) -> Repeat:
     location = Directory(run_dir)
-    tables = {name: location.local_files(f"{TABLES_DIR}/{name}") for name in (HISTOGRAM, THROUGHPUT)}
-    summary = read_summary(run_dir)
-    return Repeat(str(run_dir), read_manifest(run_dir), summary, tables[HISTOGRAM], tables[THROUGHPUT])
+    histogram, throughput = (
+        location.local_files(f"{TABLES_DIR}/{table.name}") for table in (LATENCY_HISTOGRAM, THROUGHPUT)
+    )
+    return Repeat(str(run_dir), read_manifest(run_dir), read_summary(run_dir), histogram, throughput)
 
 
 def _repeats_from_lake(lake: Lake, experiment: str) -> list[Repeat]:
     repeats = []
     for run in lake.runs_of(experiment):
         if (entry := lake.entry(experiment, run)) is not None:
-            files = {name: lake.location.local_files(lake.folder(name, entry)) for name in (HISTOGRAM, THROUGHPUT)}
-            repeats.append(Repeat(run, entry.manifest, entry.summary, files[HISTOGRAM], files[THROUGHPUT]))
+            histogram, throughput = (
+                lake.location.local_files(lake.folder(table.name, entry)) for table in (LATENCY_HISTOGRAM, THROUGHPUT)
+            )
+            repeats.append(Repeat(run, entry.manifest, entry.summary, histogram, throughput))
     if not repeats:
         raise ConfigError(f"{experiment}: the lake {lake.location} has no complete run of it; analyse one")
     return repeats

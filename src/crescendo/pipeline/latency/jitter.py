@@ -19,8 +19,10 @@ from crescendo.model.histogram import bucket_of
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.group_sums import group_sums, merged_sums
-from crescendo.pipeline.latency.quantiles import STATISTICS, group_statistics
+from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import deliveries
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import JITTER, JITTER_HISTOGRAM, JitterRow
 
 BLOCK_BITS = 16
 GAIN = 1 / 16
@@ -30,12 +32,6 @@ FRACTIONS = 2**16
 """The estimate is summed in fractions of a nanosecond."""
 
 _MAX_DEVIATION_NS = 2**46  # most of a day, so that its fractions fit into 64 bits
-
-MEAN_ABS_NS, RFC_3550_NS = "mean_abs_ns", "rfc3550_ns"
-JITTER_SCHEMA = pa.schema(
-    [(c.RECEIVER, pa.int32()), *STATISTICS, (MEAN_ABS_NS, pa.float64()), (RFC_3550_NS, pa.float64())]
-)
-HISTOGRAM_SCHEMA = pa.schema([(c.RECEIVER, pa.int32()), (c.BUCKET, pa.int32()), (c.COUNT, pa.int64())])
 
 _LATE_NS, _FROM_END, _ABS_NS = "late_ns", "from_end", "abs_ns"
 _FIRST_NS, _LAST_NS = "first_ns", "last_ns"
@@ -90,11 +86,14 @@ def jitter_tables(files: list[Path]) -> tuple[pa.Table, pa.Table]:
     statistics = group_statistics(counts, [c.RECEIVER])
     seen = [state[receiver] for receiver in statistics[c.RECEIVER].to_pylist()]
     mean_abs_ns = np.array([item.abs_ns for item in seen]) / statistics[c.COUNT].to_numpy()
-    jitter = statistics.append_column(MEAN_ABS_NS, pa.array(mean_abs_ns, pa.float64()))
-    jitter = jitter.append_column(RFC_3550_NS, pa.array([item.estimate_ns for item in seen], pa.float64()))
+    jitter = statistics.append_column(column_name(JitterRow.mean_abs_ns), pa.array(mean_abs_ns, pa.float64()))
+    estimate_ns = pa.array([item.estimate_ns for item in seen], pa.float64())
+    jitter = jitter.append_column(column_name(JitterRow.rfc3550_ns), estimate_ns)
     histogram = merged_sums(counts[:0], counts, [c.RECEIVER, c.BUCKET], {c.COUNT: "sum"})
     histogram = histogram.sort_by([(c.RECEIVER, "ascending"), (c.BUCKET, "ascending")])
-    return jitter.select(JITTER_SCHEMA.names).cast(JITTER_SCHEMA), histogram.cast(HISTOGRAM_SCHEMA)
+    return jitter.select(JITTER.column_names).cast(JITTER.arrow_schema()), histogram.cast(
+        JITTER_HISTOGRAM.arrow_schema()
+    )
 
 
 def _blocks(files: list[Path]) -> list[dict[str, int]]:

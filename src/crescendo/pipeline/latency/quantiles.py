@@ -18,20 +18,16 @@ from crescendo.model.arrays import Int64s
 from crescendo.model.histogram import bucket_ceiling
 from crescendo.model.metrics import PERCENTILES, SAMPLES_BEYOND
 from crescendo.pipeline.columns import BUCKET, COUNT, MAX_NS, MIN_NS, NEGATIVE, SUM_NS
+from crescendo.record.table_types import arrow_schema_of, column_name
+from crescendo.record.tables import SampleStatistics
 
-MEAN_NS = "mean_ns"
+MEAN_NS = column_name(SampleStatistics.mean_ns)
 LOW, HIGH = "_low", "_high"
 """Suffixes of a percentile's name for the ends of its 95 % interval."""
 
 Z_95 = 1.959963984540054
 
-STATISTICS = pa.schema(
-    [
-        *((name, pa.int64()) for name in (COUNT, MIN_NS, MAX_NS, NEGATIVE)),
-        (MEAN_NS, pa.float64()),
-        *((name + end, pa.int64()) for name in PERCENTILES for end in ("", LOW, HIGH)),
-    ]
-)
+STATISTICS = arrow_schema_of(SampleStatistics)
 """The columns of a group's statistics."""
 
 

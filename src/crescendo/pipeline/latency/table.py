@@ -16,20 +16,16 @@ import pyarrow.dataset as ds
 from crescendo.model.metrics import LATENCY_KINDS, PERCENTILES, SETTLE
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.group_sums import SAMPLES, dataset_of, group_sums, merged_sums
-from crescendo.pipeline.latency.quantiles import MEAN_NS, STATISTICS, group_statistics
+from crescendo.pipeline.latency.quantiles import MEAN_NS, group_statistics
 from crescendo.pipeline.latency.samples import LATENESS, ONE_WAY, ROUND_TRIP
 from crescendo.record.manifest import ConnectionRecord
 from crescendo.record.summary import Latency
+from crescendo.record.tables import LATENCY
 
 KINDS = (*LATENCY_KINDS, LATENESS, ROUND_TRIP, ONE_WAY)
 TOTAL = "total"
 
-LATENCY_SCHEMA = pa.schema(
-    [
-        (c.SCOPE, pa.string()), (c.PHASE, pa.string()), (c.SECOND, pa.int64()), (c.PARTY, pa.string()),
-        (c.KIND, pa.string()), *STATISTICS,
-    ]
-)  # fmt: skip
+LATENCY_SCHEMA = LATENCY.arrow_schema()
 
 _CHUNK_S = 600
 _SENDER_KINDS = {SETTLE, LATENESS}

@@ -14,6 +14,7 @@ from crescendo.pipeline.source.connections import UNKNOWN, Connections
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import deliveries, first_attempts, flagged
 from crescendo.record.schema import Flag
+from crescendo.record.tables import LEDGER_RANGES
 
 LOST, DUPLICATED, REORDERED, UNRECORDED = "lost", "duplicated", "reordered", "unrecorded"
 
@@ -112,7 +113,7 @@ def _ranges(findings: DataFrame) -> DataFrame:
         findings.withColumn(_ISLAND, F.col(c.SEQ) - position)
         .groupBy(*keys, _ISLAND)
         .agg(F.min(c.SEQ).alias(c.FIRST_SEQ), F.max(c.SEQ).alias(c.LAST_SEQ), F.sum(c.COUNT).alias(c.COUNT))
-        .select(c.KIND, c.SUBSCRIPTION, c.SENDER, c.FIRST_SEQ, c.LAST_SEQ, c.ACKNOWLEDGED, c.COUNT)
+        .select(*LEDGER_RANGES.column_names)
     )
 
 

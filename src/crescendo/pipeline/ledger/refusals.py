@@ -13,10 +13,23 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import FIRST_SEQ, LAST_SEQ, MESSAGES, OUTCOME, SECOND, SENDER, SETTLED_NS
+from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.source.moments import Timeline
-from crescendo.record.schema import Settlement
+from crescendo.pipeline.storage.locations import Directory
+from crescendo.record.schema import SETTLED, Settlement
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import ERRORS, ErrorRow
 
-SHARE = "share"
+SHARE = column_name(ErrorRow.share)
+
+
+def build_errors(context: AnalysisContext) -> DataFrame | None:
+    """None if every message was accepted. Parts on this machine are read directly: a Spark query would be a job."""
+    if isinstance(context.recording.location, Directory):
+        found = any_refusals(context.recording.files(SETTLED))
+    else:
+        found = any_refusals_in(context.frames.settled)
+    return refusals(context.frames.settled, context.timeline) if found else None
 
 
 def any_refusals(files: Iterable[str]) -> bool:
@@ -46,5 +59,6 @@ def refusals(settled: DataFrame, timeline: Timeline) -> DataFrame:
     return (
         counts.withColumn(SHARE, F.col(MESSAGES) / together)
         .where(F.col(OUTCOME) != int(Settlement.ACCEPTED))
-        .select(SECOND, SENDER, name.alias(OUTCOME), MESSAGES, SHARE)
+        .withColumn(OUTCOME, name)
+        .select(*ERRORS.column_names)
     )

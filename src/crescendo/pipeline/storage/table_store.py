@@ -7,7 +7,7 @@ Never interprets their content.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.record.summary import TABLES_DIR
+from crescendo.record.table_types import RowT, Table
 
 ONLY_PART = "part-00000.parquet"
 
@@ -30,13 +31,15 @@ class TableStore:
         self._location.remove(TABLES_DIR)
         self._location.make_dir(TABLES_DIR)
 
-    def write_frame(self, name: str, frame: Callable[[], DataFrame]) -> None:
-        """Build a DataFrame, run its job and publish its rows."""
-        frame().write.parquet(self._location.spark_path(self._draft(name)))
-        self._publish(name)
+    def write_frame(self, name: str, frame: Callable[[], DataFrame | None]) -> None:
+        """Build a DataFrame, run its job and publish its rows. Without a DataFrame there is no table."""
+        built = frame()
+        if built is not None:
+            built.write.parquet(self._location.spark_path(self._draft(name)))
+            self._publish(name)
 
-    def write_rows(self, name: str, schema: pa.Schema, rows: list[dict[str, object]]) -> None:
-        self.write_table(name, pa.Table.from_pylist(rows, schema))
+    def write_rows(self, table: Table[RowT], rows: Sequence[RowT]) -> None:
+        self.write_table(table.name, table.to_arrow(rows))
 
     def write_table(self, name: str, table: pa.Table) -> None:
         draft = self._draft(name)
@@ -50,6 +53,10 @@ class TableStore:
 
     def remove(self, name: str) -> None:
         self._location.remove(f"{TABLES_DIR}/{name}")
+
+    def remove_draft(self, name: str) -> None:
+        """Remove what a failed job left of a table."""
+        self._location.remove(self._draft(name))
 
     def _draft(self, name: str) -> str:
         return f"{TABLES_DIR}/.{name}.{self._token}.tmp"

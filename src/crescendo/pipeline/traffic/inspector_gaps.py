@@ -7,36 +7,32 @@ Says nothing about the system: a gap may be the fault of the system, the network
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pyarrow.dataset as ds
 
 from crescendo.pipeline.columns import DETAIL, KIND, SOURCE, T_NS
+from crescendo.record.tables import ReadingGapRow
 
 FAILED, RECOVERED = "look-failed", "look-recovered"
 
-GAPS_SCHEMA = pa.schema(
-    [("source", pa.string()), ("start_ns", pa.int64()), ("end_ns", pa.int64()), ("reason", pa.string())]
-)
 
-
-def inspector_gaps(event_files: list[str]) -> list[dict[str, Any]]:
+def inspector_gaps(event_files: list[str]) -> list[ReadingGapRow]:
     """One row per gap. A gap still open at the end of the run has no `end_ns`."""
     if not event_files:
         return []
     table = ds.dataset(event_files, format="parquet").to_table(
         columns=[T_NS, SOURCE, KIND, DETAIL], filter=ds.field(KIND).isin([FAILED, RECOVERED])
     )
-    found: list[dict[str, Any]] = []
-    open_gaps: dict[str, dict[str, Any]] = {}
+    found: list[ReadingGapRow] = []
+    open_gaps: dict[str, int] = {}  # source -> position in `found`
     for event in table.sort_by(T_NS).to_pylist():
         source = event[SOURCE]
         if event[KIND] == RECOVERED:
             if source in open_gaps:
-                open_gaps.pop(source)["end_ns"] = event[T_NS]
+                number = open_gaps.pop(source)
+                found[number] = msgspec.structs.replace(found[number], end_ns=event[T_NS])
         elif source not in open_gaps:
-            gap = {"source": source, "start_ns": event[T_NS], "end_ns": None, "reason": _reason(event[DETAIL])}
-            open_gaps[source] = gap
-            found.append(gap)
+            open_gaps[source] = len(found)
+            found.append(ReadingGapRow(source, event[T_NS], None, _reason(event[DETAIL])))
     return found
 
 

@@ -13,7 +13,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from crescendo.pipeline.columns import ENTITY, METRIC, RUN, SOURCE, T_NS, VALUE
+from crescendo.pipeline.context import AnalysisContext
+from crescendo.pipeline.source.ingest import frame_of
 from crescendo.pipeline.source.moments import Timeline
+from crescendo.record.schema import READINGS as RECORDED_READINGS
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import READING_SUMMARY, READINGS, ReadingSummaryRow
 
 MAX_METRICS = 400
 """The most metric columns. The metrics read most often keep theirs; the summary has a row for every metric."""
@@ -21,7 +26,34 @@ MAX_METRICS = 400
 TREND_SAMPLES = 3
 """A line always fits two points, so it says nothing about them."""
 
-_KEYS = (RUN, SOURCE, ENTITY, T_NS)
+_KEYS = tuple(READINGS.column_names)
+_SAMPLES, _FIRST, _LAST, _MIN, _MEAN, _PEAK, _SLOPE, _R2 = (
+    column_name(ReadingSummaryRow.samples),
+    column_name(ReadingSummaryRow.first),
+    column_name(ReadingSummaryRow.last),
+    column_name(ReadingSummaryRow.min),
+    column_name(ReadingSummaryRow.mean),
+    column_name(ReadingSummaryRow.peak),
+    column_name(ReadingSummaryRow.slope),
+    column_name(ReadingSummaryRow.r2),
+)
+
+
+def build_readings(context: AnalysisContext) -> DataFrame | None:
+    """None for a recording without readings."""
+    files = context.recording.local_files(RECORDED_READINGS)
+    if not files:
+        return None
+    recorded = frame_of(context.spark, context.recording, RECORDED_READINGS)
+    return readings(recorded, context.recording.manifest.run, metric_columns(files))
+
+
+def build_reading_summary(context: AnalysisContext) -> DataFrame | None:
+    """None for a recording without readings."""
+    if not context.recording.files(RECORDED_READINGS):
+        return None
+    recorded = frame_of(context.spark, context.recording, RECORDED_READINGS)
+    return reading_summary(recorded, context.recording.manifest.run, context.timeline)
 
 
 def metric_columns(files: Iterable[str]) -> dict[str, str]:
@@ -66,23 +98,24 @@ def reading_summary(recorded: DataFrame, run: str, timeline: Timeline) -> DataFr
     value = F.when(measured, F.col(VALUE))
     # Seconds since the origin: squares of nanoseconds since boot would leave no digits for the slope.
     second = (F.col(T_NS) - F.lit(timeline.origin_ns).cast("long")) / F.lit(1e9)
-    enough, varied = F.col("samples") >= TREND_SAMPLES, F.col("min") < F.col("peak")
+    enough, varied = F.col(_SAMPLES) >= TREND_SAMPLES, F.col(_MIN) < F.col(_PEAK)
     # Sums of floats depend on their order: with each metric sorted in one partition, they are the same everywhere.
     ordered = recorded.repartition(SOURCE, ENTITY, METRIC).sortWithinPartitions(SOURCE, ENTITY, METRIC, T_NS, VALUE)
     return (
         ordered.groupBy(F.lit(run).alias(RUN), SOURCE, ENTITY, METRIC)
         .agg(
-            F.count(value).alias("samples"),
-            F.min_by(value, F.when(measured, F.col(T_NS))).alias("first"),
-            F.max_by(value, F.when(measured, F.col(T_NS))).alias("last"),
-            F.min(value).alias("min"),
-            F.avg(value).alias("mean"),
-            F.max(value).alias("peak"),
-            F.regr_slope(value, second).alias("slope"),
-            F.regr_r2(value, second).alias("r2"),
+            F.count(value).alias(_SAMPLES),
+            F.min_by(value, F.when(measured, F.col(T_NS))).alias(_FIRST),
+            F.max_by(value, F.when(measured, F.col(T_NS))).alias(_LAST),
+            F.min(value).alias(_MIN),
+            F.avg(value).alias(_MEAN),
+            F.max(value).alias(_PEAK),
+            F.regr_slope(value, second).alias(_SLOPE),
+            F.regr_r2(value, second).alias(_R2),
         )
-        .withColumn("slope", F.when(enough, F.col("slope")))
-        .withColumn("r2", F.when(enough & varied, F.col("r2")))
+        .withColumn(_SLOPE, F.when(enough, F.col(_SLOPE)))
+        .withColumn(_R2, F.when(enough & varied, F.col(_R2)))
+        .select(*READING_SUMMARY.column_names)
     )
 
 

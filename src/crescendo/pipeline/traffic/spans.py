@@ -14,19 +14,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from crescendo.pipeline import columns as c
+from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.latency.buckets import bucket_column
 from crescendo.pipeline.latency.group_sums import group_sums
-from crescendo.pipeline.latency.quantiles import STATISTICS, group_statistics
+from crescendo.pipeline.latency.quantiles import MEAN_NS, group_statistics
+from crescendo.pipeline.source.ingest import frame_of
 from crescendo.pipeline.source.moments import Timeline
+from crescendo.record.schema import SPANS as RECORDED_SPANS
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import SPANS, SpanRow
 
-TOTAL_NS, SHARE = "total_ns", "share"
+TOTAL_NS, SHARE = column_name(SpanRow.total_ns), column_name(SpanRow.share)
 TIER = "/"
-SPANS_SCHEMA = pa.schema(
-    [
-        (c.PHASE, pa.string()), (c.ACTION, pa.string()), (c.OUTCOME, pa.string()), *STATISTICS,
-        (TOTAL_NS, pa.float64()), (SHARE, pa.float64()),
-    ]
-)  # fmt: skip
+
+
+def build_span_histogram(context: AnalysisContext) -> DataFrame | None:
+    """None for a recording without spans."""
+    if not context.recording.files(RECORDED_SPANS):
+        return None
+    return span_histogram(frame_of(context.spark, context.recording, RECORDED_SPANS), context.timeline)
 
 
 def span_histogram(spans: DataFrame, timeline: Timeline) -> DataFrame:
@@ -63,7 +69,7 @@ def spans_table(files: list[Path]) -> pa.Table:
         reference_ns = references[row[c.PHASE], row[c.ACTION]]
         row[TOTAL_NS] = _total_ns(row)
         row[SHARE] = row[TOTAL_NS] / reference_ns if reference_ns else None
-    return pa.Table.from_pylist([*rows, *outcome_rows], SPANS_SCHEMA)
+    return pa.Table.from_pylist([*rows, *outcome_rows], SPANS.arrow_schema())
 
 
 def _reference_totals(rows: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
@@ -90,4 +96,4 @@ def _with_several_outcomes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _total_ns(row: dict[str, Any]) -> float:
-    return float(row["mean_ns"] * row[c.COUNT])
+    return float(row[MEAN_NS] * row[c.COUNT])

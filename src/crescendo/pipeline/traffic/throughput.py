@@ -8,7 +8,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from crescendo.pipeline import columns as c
+from crescendo.pipeline.context import AnalysisContext
+from crescendo.pipeline.source.imported_counts import imported_throughput
+from crescendo.pipeline.source.ingest import frame_of
 from crescendo.pipeline.source.moments import Timeline, deliveries
+from crescendo.record.schema import RATES
+
+
+def build_throughput(context: AnalysisContext) -> DataFrame:
+    counts = throughput(context.frames.sent, context.frames.received, context.timeline)
+    # Next to messages, imported counts would count the same messages twice.
+    if context.imported_counts is not None and context.recording.files(RATES):
+        rates = frame_of(context.spark, context.recording, RATES)
+        counts = counts.unionByName(imported_throughput(rates, context.timeline))
+    return counts
 
 
 def throughput(sent: DataFrame, received: DataFrame, timeline: Timeline) -> DataFrame:

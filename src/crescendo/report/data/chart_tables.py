@@ -16,15 +16,35 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import acero
 
-from crescendo.model.errors import ConfigError
-from crescendo.record.summary import TABLES_DIR
+from crescendo.record.table_reader import reading, table_dataset
+from crescendo.record.table_types import column_name
+from crescendo.record.tables import (
+    LATENCY_HISTOGRAM,
+    LEDGER_RANGES,
+    THROUGHPUT,
+    LatencyHistogramRow,
+    LedgerRangeRow,
+    ThroughputRow,
+)
 
 Int64s = npt.NDArray[np.int64]
 
 MAX_BINS = 1800
 RANGES_SHOWN = 50
 
-THROUGHPUT, HISTOGRAM, RANGES = "throughput", "latency_histogram", "ledger_ranges"
+_SECOND = column_name(ThroughputRow.second)  # the histogram has the same column
+_ROLE, _MESSAGES = column_name(ThroughputRow.role), column_name(ThroughputRow.messages)
+_PHASE, _KIND = column_name(LatencyHistogramRow.phase), column_name(LatencyHistogramRow.kind)
+_BUCKET, _COUNT = column_name(LatencyHistogramRow.bucket), column_name(LatencyHistogramRow.count)
+_MAX_NS = column_name(LatencyHistogramRow.max_ns)
+_RANGE_KIND = column_name(LedgerRangeRow.kind)
+_RANGE_ORDER = (
+    column_name(LedgerRangeRow.subscription),
+    column_name(LedgerRangeRow.sender),
+    column_name(LedgerRangeRow.first_seq),
+    column_name(LedgerRangeRow.last_seq),
+)
+_BIN, _FIRST, _LAST = "bin", "first", "last"  # computed here
 
 
 @dataclass(frozen=True)
@@ -52,7 +72,7 @@ class Ranges:
 
     kind: str
     total: int
-    rows: list[dict[str, Any]]
+    rows: list[LedgerRangeRow]
 
 
 @dataclass(frozen=True)
@@ -68,43 +88,43 @@ class Tables:
 
 def read_tables(run_dir: Path) -> Tables:
     """Read what is drawn. Raises ConfigError if a table exists but cannot be read."""
-    try:
-        return _read(run_dir)
-    except (pa.ArrowException, OSError) as err:
-        raise ConfigError(f"{run_dir / TABLES_DIR}: cannot be read, analyse the run again: {err}") from err
-
-
-def _read(run_dir: Path) -> Tables:
-    throughput, histogram = _dataset(run_dir, THROUGHPUT), _dataset(run_dir, HISTOGRAM)
-    time_bins = _time_bins([dataset for dataset in (throughput, histogram) if dataset is not None])
+    with reading(run_dir, THROUGHPUT):
+        throughput = table_dataset(run_dir, THROUGHPUT)
+        extents = [_seconds(throughput)]
+    with reading(run_dir, LATENCY_HISTOGRAM):
+        histogram = table_dataset(run_dir, LATENCY_HISTOGRAM)
+        extents.append(_seconds(histogram))
+    with reading(run_dir, LEDGER_RANGES):
+        ranges = _ranges(table_dataset(run_dir, LEDGER_RANGES))
+    time_bins = _time_bins([second for extent in extents for second in extent])
     messages: dict[str, Int64s] = {}
     over_time: dict[str, HistogramCounts] = {}
     measured: dict[str, HistogramCounts] = {}
     if time_bins is not None and throughput is not None:
-        table = _grouped(throughput, {"role": pc.field("role"), "bin": _bin(time_bins)}, {"messages": "sum"})
-        messages = {role: _filled(rows, time_bins.bins) for role, rows in _split(table, "role").items()}
+        with reading(run_dir, THROUGHPUT):
+            table = _grouped(throughput, {_ROLE: pc.field(_ROLE), _BIN: _bin(time_bins)}, {_MESSAGES: "sum"})
+        messages = {role: _filled(rows, time_bins.bins) for role, rows in _split(table, _ROLE).items()}
     if time_bins is not None and histogram is not None:
-        keys = {"phase": pc.field("phase"), "kind": pc.field("kind"), "bin": _bin(time_bins)}
-        table = _grouped(histogram, keys | {"bucket": pc.field("bucket")}, {"count": "sum", "max_ns": "max"})
-        over_time = {kind: _counts(rows) for kind, rows in _split(table, "kind").items()}
-        judged = table.filter(pc.field("phase") == "measure")
-        measured = {kind: _counts(rows, one_bin=True) for kind, rows in _split(judged, "kind").items()}
-    return Tables(time_bins, messages, over_time, measured, _ranges(_dataset(run_dir, RANGES)))
+        keys = {_PHASE: pc.field(_PHASE), _KIND: pc.field(_KIND), _BIN: _bin(time_bins)}
+        with reading(run_dir, LATENCY_HISTOGRAM):
+            table = _grouped(histogram, keys | {_BUCKET: pc.field(_BUCKET)}, {_COUNT: "sum", _MAX_NS: "max"})
+        over_time = {kind: _counts(rows) for kind, rows in _split(table, _KIND).items()}
+        judged = table.filter(pc.field(_PHASE) == "measure")
+        measured = {kind: _counts(rows, one_bin=True) for kind, rows in _split(judged, _KIND).items()}
+    return Tables(time_bins, messages, over_time, measured, ranges)
 
 
-def _dataset(run_dir: Path, name: str) -> Any:
-    # Spark writes markers and checksums next to its parts; only the parts are data.
-    files = sorted((run_dir / TABLES_DIR / name).glob("*.parquet"))
-    return ds.dataset([str(file) for file in files], format="parquet") if files else None
+def _seconds(dataset: ds.Dataset | None) -> list[int]:
+    """The first and the last second of a table; nothing if it has no rows."""
+    if dataset is None:
+        return []
+    sums = [(_SECOND, "min", None, _FIRST), (_SECOND, "max", None, _LAST)]
+    plan = [_scan(dataset, {_SECOND: pc.field(_SECOND)}), _node("aggregate", acero.AggregateNodeOptions(sums))]
+    row = acero.Declaration.from_sequence(plan).to_table().to_pylist()[0]
+    return [second for second in row.values() if second is not None]
 
 
-def _time_bins(datasets: list[Any]) -> TimeBins | None:
-    seconds: list[int] = []
-    for dataset in datasets:
-        sums = [("second", "min", None, "first"), ("second", "max", None, "last")]
-        plan = [_scan(dataset, {"second": pc.field("second")}), _node("aggregate", acero.AggregateNodeOptions(sums))]
-        row = acero.Declaration.from_sequence(plan).to_table().to_pylist()[0]
-        seconds += [second for second in row.values() if second is not None]
+def _time_bins(seconds: list[int]) -> TimeBins | None:
     if not seconds:
         return None
     first = min(0, *seconds)
@@ -114,7 +134,7 @@ def _time_bins(datasets: list[Any]) -> TimeBins | None:
 
 
 def _bin(time_bins: TimeBins) -> Any:
-    return pc.divide(pc.field("second") - time_bins.first_second, time_bins.bin_seconds)
+    return pc.divide(pc.field(_SECOND) - time_bins.first_second, time_bins.bin_seconds)
 
 
 def _grouped(dataset: Any, keys: dict[str, Any], values: dict[str, str]) -> Any:
@@ -143,33 +163,32 @@ def _split(table: Any, column: str) -> dict[str, Any]:
 def _filled(table: Any, bins: int) -> Int64s:
     # A bin without a row had no messages: a stall must show as zero, not as a line drawn across it.
     messages = np.zeros(bins, np.int64)
-    messages[table["bin"].to_numpy()] = table["messages"].to_numpy()
+    messages[table[_BIN].to_numpy()] = table[_MESSAGES].to_numpy()
     return messages
 
 
 def _counts(table: Any, *, one_bin: bool = False) -> HistogramCounts:
-    keys = ["bucket"] if one_bin else ["bin", "bucket"]
-    merged = table.group_by(keys, use_threads=False).aggregate([("count", "sum"), ("max_ns", "max")])
+    keys = [_BUCKET] if one_bin else [_BIN, _BUCKET]
+    merged = table.group_by(keys, use_threads=False).aggregate([(_COUNT, "sum"), (_MAX_NS, "max")])
     merged = merged.sort_by([(key, "ascending") for key in keys])
-    bucket = merged["bucket"].to_numpy().astype(np.int64)
+    bucket = merged[_BUCKET].to_numpy().astype(np.int64)
     return HistogramCounts(
-        bin=np.zeros_like(bucket) if one_bin else merged["bin"].to_numpy().astype(np.int64),
+        bin=np.zeros_like(bucket) if one_bin else merged[_BIN].to_numpy().astype(np.int64),
         bucket=bucket,
-        count=merged["count_sum"].to_numpy().astype(np.int64),
-        max_ns=merged["max_ns_max"].to_numpy().astype(np.int64),
+        count=merged[f"{_COUNT}_sum"].to_numpy().astype(np.int64),
+        max_ns=merged[f"{_MAX_NS}_max"].to_numpy().astype(np.int64),
     )
 
 
 def _ranges(dataset: Any) -> list[Ranges]:
     if dataset is None:
         return []
-    keys = ("subscription", "sender", "first_seq", "last_seq")
-    order = [(key, "ascending") for key in keys]
+    order = [(key, "ascending") for key in _RANGE_ORDER]
     first: dict[str, Any] = {}
     totals: dict[str, int] = {}
-    for batch in dataset.to_batches(columns=["kind", *keys]):
-        for kind, rows in _split(pa.Table.from_batches([batch]), "kind").items():
+    for batch in dataset.to_batches(columns=LEDGER_RANGES.column_names):
+        for kind, rows in _split(pa.Table.from_batches([batch]), _RANGE_KIND).items():
             totals[kind] = totals.get(kind, 0) + rows.num_rows
             kept = pa.concat_tables([first[kind], rows]) if kind in first else rows
             first[kind] = kept.sort_by(order).slice(0, RANGES_SHOWN)
-    return [Ranges(kind, totals[kind], first[kind].to_pylist()) for kind in sorted(first)]
+    return [Ranges(kind, totals[kind], LEDGER_RANGES.from_columns(first[kind].to_pylist())) for kind in sorted(first)]

@@ -125,10 +125,10 @@ def range_lists(ranges: list[Ranges], names: dict[int, str]) -> list[RangeList]:
 def _range_grid(found: Ranges, names: dict[int, str]) -> Grid:
     rows = []
     for row in found.rows:
-        first, last = row["first_seq"], row["last_seq"]
+        first, last = row.first_seq, row.last_seq
         # No thousands separators: readers paste these numbers into queries.
         span = str(first) if first == last else f"{first} – {last}"
-        rows.append([row["subscription"], sender_name(row["sender"], names), span, formats.count(last - first + 1)])
+        rows.append([row.subscription, sender_name(row.sender, names), span, formats.count(last - first + 1)])
     return Grid(["Subscription", "Sender", "Sequence numbers", "Messages"], rows, names=2)
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from crescendo.record.manifest import Phase
+from crescendo.record.tables import ReadingSummaryRow
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import Tables
-from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingSummary, ReadingTables
+from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingTables
 from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
 from crescendo.report.plots.line_styles import LINE_STYLES, LINES_DRAWN
 from crescendo.report.plots.time_axis import Chart, band, line, phase_spans, plot_name, time_extent, time_layout
@@ -63,7 +64,7 @@ def inspectors_section(readings: ReadingTables, tables: Tables, phases: list[Pha
     return InspectorsSection(charts, titles, grid, left_out, _gap_sentences(readings.gaps))
 
 
-def _highest(summaries: list[ReadingSummary], gauge: Gauge) -> list[ReadingSummary]:
+def _highest(summaries: list[ReadingSummaryRow], gauge: Gauge) -> list[ReadingSummaryRow]:
     """The metrics of this gauge, the highest peaks first."""
     found = [summary for summary in summaries if gauge.shows(summary.entity, summary.metric)]
     return sorted(found, key=lambda each: (-_or_lowest(each.peak), each.entity, each.metric, each.source))
@@ -100,7 +101,7 @@ def _axis(gauge: Gauge, lines: list[ReadingSeries]) -> dict[str, Any]:
     return axis | {"range": [bottom, top * 1.18], "ticksuffix": "B" if gauge.unit == BYTES else ""}
 
 
-def _names(summaries: list[ReadingSummary]) -> list[str]:
+def _names(summaries: list[ReadingSummaryRow]) -> list[str]:
     """The shortest names that distinguish the lines of one chart."""
     metrics, sources = {each.metric for each in summaries}, {each.source for each in summaries}
     one_source = len({each.entity for each in summaries}) == len(summaries) or len(sources) == 1
@@ -126,9 +127,9 @@ def _extent(lines: list[ReadingSeries]) -> tuple[float, float]:
     return start, max(end, start + 1.0)
 
 
-def _ranked(summaries: list[ReadingSummary], measure_s: float) -> list[ReadingSummary]:
-    front: list[ReadingSummary] = []
-    behind: list[ReadingSummary] = []
+def _ranked(summaries: list[ReadingSummaryRow], measure_s: float) -> list[ReadingSummaryRow]:
+    front: list[ReadingSummaryRow] = []
+    behind: list[ReadingSummaryRow] = []
     alike: dict[str, int] = {}
     for summary in sorted(summaries, key=lambda each: _rank(each, measure_s)):
         alike[summary.metric] = alike.get(summary.metric, 0) + 1
@@ -136,7 +137,7 @@ def _ranked(summaries: list[ReadingSummary], measure_s: float) -> list[ReadingSu
     return front + behind
 
 
-def _rank(summary: ReadingSummary, measure_s: float) -> tuple[int, float, float, str, str]:
+def _rank(summary: ReadingSummaryRow, measure_s: float) -> tuple[int, float, float, str, str]:
     """First changing metrics of a gauge, then other changing metrics, then constant ones."""
     moved = summary.min != summary.peak
     known = gauge_of(summary.entity, summary.metric) is not None
@@ -145,14 +146,14 @@ def _rank(summary: ReadingSummary, measure_s: float) -> tuple[int, float, float,
     return tier, -drift, -_or_lowest(summary.peak), summary.entity, summary.metric
 
 
-def _change(summary: ReadingSummary, measure_s: float) -> float | None:
+def _change(summary: ReadingSummaryRow, measure_s: float) -> float | None:
     """The change of a metric along its trend during the measure phase, relative to its mean."""
     if summary.slope is None or not summary.mean:
         return None
     return summary.slope * measure_s / abs(summary.mean)
 
 
-def _grid(summaries: list[ReadingSummary], measure_s: float) -> Grid:
+def _grid(summaries: list[ReadingSummaryRow], measure_s: float) -> Grid:
     rows = []
     seen = Counter((each.entity, each.metric) for each in summaries)
     for each in summaries:
@@ -169,7 +170,7 @@ def _grid(summaries: list[ReadingSummary], measure_s: float) -> Grid:
     return Grid(["Entity", "Metric", "Trend", "first", "last", "mean", "peak", "slope", "r²"], rows, names=3)
 
 
-def _trend(summary: ReadingSummary, measure_s: float) -> str:
+def _trend(summary: ReadingSummaryRow, measure_s: float) -> str:
     change = _change(summary, measure_s)
     if change is None:
         return formats.NOTHING

@@ -5,8 +5,18 @@ comes from the pipeline; this module only formats and sorts.
 """
 
 from crescendo.model.units import format_ns
+from crescendo.record.tables import (
+    BURSTS,
+    EFFECTS,
+    OUTAGES,
+    STEADY_STATE,
+    BurstRow,
+    EffectRow,
+    OutageRow,
+    SteadyStateRow,
+)
 from crescendo.report import formats
-from crescendo.report.data.small_tables import Rows, SmallTables
+from crescendo.report.data.small_tables import SmallTables
 from crescendo.report.sections.evidence import Grid
 from crescendo.report.sections.section import ROWS_SHOWN, Section
 
@@ -15,10 +25,10 @@ _METRICS = {"rate": "rate", "p99_ns": "p99 latency", "backlog": "backlog"}
 
 def outages(tables: SmallTables) -> Section | None:
     """None if all of its tables are empty."""
-    gaps, effects, steady = tables.rows("outages"), tables.rows("effects"), tables.rows("steady_state")
+    gaps, effects, steady = tables.rows(OUTAGES), tables.rows(EFFECTS), tables.rows(STEADY_STATE)
     if not gaps and not effects and not steady:
         return None
-    bursts = tables.rows("bursts")
+    bursts = tables.rows(BURSTS)
     grids: dict[str, Grid] = {}
     if gaps:
         grids["Outages"] = _outage_grid(gaps[:ROWS_SHOWN], bursts, tables)
@@ -29,34 +39,34 @@ def outages(tables: SmallTables) -> Section | None:
     lead = (
         f"{formats.plural(len(gaps), 'unexpected gap')} in deliveries." if gaps else "No unexpected gap in deliveries."
     )
-    drifting = [row for row in steady if row["state"] in {"rising", "falling"}]
+    drifting = [row for row in steady if row.state in {"rising", "falling"}]
     if drifting:
         lead += " Not steady in the measure phase: " + ", ".join(
-            f"{_METRICS[row['metric']]} {row['state']}" for row in drifting
+            f"{_METRICS[row.metric]} {row.state}" for row in drifting
         )
         lead += "."
     left_out = max(len(gaps) - ROWS_SHOWN, 0) + max(len(effects) - ROWS_SHOWN, 0)
     return Section("outages", "Outages and steady state", lead, None, grids, left_out)
 
 
-def _outage_grid(gaps: Rows, bursts: Rows, tables: SmallTables) -> Grid:
+def _outage_grid(gaps: list[OutageRow], bursts: list[BurstRow], tables: SmallTables) -> Grid:
     rows = []
     for row in gaps:
-        key = row["subscription"], row["start_ns"]
-        mine = [each for each in bursts if (each["subscription"], each["start_ns"]) == key]
-        resumed = row["end_ns"] is not None
+        key = row.subscription, row.start_ns
+        mine = [each for each in bursts if (each.subscription, each.start_ns) == key]
+        resumed = row.end_ns is not None
         rows.append(
             [
-                row["subscription"],
-                f"{tables.second(row['start_ns']):,.2f} s",
-                format_ns(row["gap_ns"]) if resumed else "never resumed",
-                f"{formats.rate(row['earlier_rate'])} msg/s",
-                formats.nanoseconds(row["recovered_ns"]),
-                formats.count(row["area_lost"]),
-                formats.nanoseconds(row["caught_up_ns"]),
-                f"{formats.rate(row['peak_rate'])} msg/s" if resumed else formats.NOTHING,
-                formats.count(sum(each["negative"] for each in mine)) if resumed else formats.NOTHING,
-                formats.count(sum(each["inversions"] for each in mine)) if resumed else formats.NOTHING,
+                row.subscription,
+                f"{tables.second(row.start_ns):,.2f} s",
+                format_ns(row.gap_ns) if resumed else "never resumed",
+                f"{formats.rate(row.earlier_rate)} msg/s",
+                formats.nanoseconds(row.recovered_ns),
+                formats.count(row.area_lost),
+                formats.nanoseconds(row.caught_up_ns),
+                formats.NOTHING if row.peak_rate is None else f"{formats.rate(row.peak_rate)} msg/s",
+                formats.count(sum(each.negative for each in mine)) if resumed else formats.NOTHING,
+                formats.count(sum(each.inversions for each in mine)) if resumed else formats.NOTHING,
             ]
         )
     columns = [
@@ -66,18 +76,18 @@ def _outage_grid(gaps: Rows, bursts: Rows, tables: SmallTables) -> Grid:
     return Grid(columns, rows)
 
 
-def _effect_grid(effects: Rows, tables: SmallTables) -> Grid:
+def _effect_grid(effects: list[EffectRow], tables: SmallTables) -> Grid:
     rows = [
         [
-            row["kind"],
-            row["source"],
-            f"{tables.second(row['t_ns']):,.2f} s",
-            formats.rate(row["rate_before"]),
-            formats.rate(row["rate_after"]),
-            formats.nanoseconds(row["p99_before_ns"]),
-            formats.nanoseconds(row["p99_after_ns"]),
-            formats.count(row["backlog_peak"]),
-            formats.nanoseconds(row["outage_gap_ns"]),
+            row.kind,
+            row.source,
+            f"{tables.second(row.t_ns):,.2f} s",
+            formats.rate(row.rate_before),
+            formats.rate(row.rate_after),
+            formats.nanoseconds(row.p99_before_ns),
+            formats.nanoseconds(row.p99_after_ns),
+            formats.count(row.backlog_peak),
+            formats.nanoseconds(row.outage_gap_ns),
         ]
         for row in effects
     ]
@@ -85,19 +95,23 @@ def _effect_grid(effects: Rows, tables: SmallTables) -> Grid:
     return Grid(columns, rows, names=2)
 
 
-def _steady_grid(steady: Rows) -> Grid:
+def _steady_grid(steady: list[SteadyStateRow]) -> Grid:
     rows = []
     for row in steady:
-        tested = row["p"] is not None
+        trend = [formats.NOTHING] * 3
+        if row.p is not None and row.slope is not None and row.change is not None:
+            trend = [
+                f"{_quantity(row.metric, row.slope, signed=True)}/s",
+                f"{row.change:+.1%}".replace("-", "−").replace("%", " %"),
+                f"{row.p:.3f}",
+            ]
         rows.append(
             [
-                _METRICS[row["metric"]],
-                row["state"],
-                _quantity(row["metric"], row["median"]),
-                f"{_quantity(row['metric'], row['slope'], signed=True)}/s" if tested else formats.NOTHING,
-                f"{row['change']:+.1%}".replace("-", "−").replace("%", " %") if tested else formats.NOTHING,
-                f"{row['p']:.3f}" if tested else formats.NOTHING,
-                formats.NOTHING if row["settled_after_s"] is None else f"{row['settled_after_s']:,} s",
+                _METRICS[row.metric],
+                row.state,
+                _quantity(row.metric, row.median),
+                *trend,
+                formats.NOTHING if row.settled_after_s is None else f"{row.settled_after_s:,} s",
             ]
         )
     columns = ["Metric", "State", "median", "slope", "change over the phase", "p", "settled after"]

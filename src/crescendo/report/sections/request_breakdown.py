@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from crescendo.record.tables import SpanRow
 from crescendo.report import formats
-from crescendo.report.data.small_tables import Rows
 from crescendo.report.plots.time_axis import Chart, plot_name
 
 SEPARATOR = "/"
@@ -32,23 +32,23 @@ _OTHER = ("purple", "/")
 class RequestKind:
     """One kind of request and the tiers inside it."""
 
-    whole: dict[str, Any]
-    tiers: dict[str, dict[str, Any]]  # by name, in the order in which they are passed
+    whole: SpanRow
+    tiers: dict[str, SpanRow]  # by name, in the order in which they are passed
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> list[SpanRow]:
         return [self.whole, *self.tiers.values()]
 
     def mean_ns(self, tier: str) -> float:
         """Mean time per request, including requests that never passed the tier."""
         row = self.tiers.get(tier)
-        return 0.0 if row is None else float(row["total_ns"]) / max(int(self.whole["count"]), 1)
+        return 0.0 if row is None else row.total_ns / max(self.whole.statistics.count, 1)
 
 
-def requests_of(rows: Rows) -> list[RequestKind]:
+def requests_of(rows: list[SpanRow]) -> list[RequestKind]:
     """The requests with at least two tiers, in the order of the rows."""
-    by_action = {row["action"]: row for row in rows}
-    found: dict[str, dict[str, Any]] = {}
+    by_action = {row.action: row for row in rows}
+    found: dict[str, dict[str, SpanRow]] = {}
     for action, row in by_action.items():
         request, separator, tier = action.rpartition(SEPARATOR)
         if separator and request in by_action:
@@ -75,7 +75,7 @@ def request_breakdown(requests: list[RequestKind]) -> Chart:
         "tickangle": 0,
         "fixedrange": True,
     }
-    names = [plot_name(each.whole["action"], 20) for each in upwards]
+    names = [plot_name(each.whole.action, 20) for each in upwards]
     name_axis = {"title": {"text": ""}, "tickvals": list(range(len(upwards))), "ticktext": names, "fixedrange": True}
     layout = {"xaxis": axis, "yaxis": name_axis, "hovermode": "closest", "bargap": 0.35, "barmode": "stack"}
     description = ". ".join(_description(each, tiers) for each in reversed(upwards))
@@ -102,4 +102,4 @@ def _bar(tier: str, requests: Iterable[RequestKind]) -> dict[str, Any]:
 
 def _description(request: RequestKind, tiers: list[str]) -> str:
     parts = (f"{tier} {formats.nanoseconds(request.mean_ns(tier))}" for tier in tiers if tier in request.tiers)
-    return f"{request.whole['action']} {formats.nanoseconds(request.whole['mean_ns'])}: {', '.join(parts)}"
+    return f"{request.whole.action} {formats.nanoseconds(request.whole.statistics.mean_ns)}: {', '.join(parts)}"

@@ -4,10 +4,9 @@ Two sections: jitter by receiver, and spans by action with one bar per action, o
 tiers. A section exists only if the pipeline wrote its table. Formats text; computes nothing.
 """
 
-from typing import Any
-
+from crescendo.record.tables import JITTER, SPANS, SpanRow
 from crescendo.report import formats
-from crescendo.report.data.small_tables import Rows, SmallTables
+from crescendo.report.data.small_tables import SmallTables
 from crescendo.report.plots.time_axis import Chart, plot_name
 from crescendo.report.sections.evidence import WITHHELD, Grid
 from crescendo.report.sections.request_breakdown import RequestKind, request_breakdown, requests_of
@@ -19,18 +18,18 @@ _COLUMNS = ["Action", "Outcome", "count", "share", "mean", "p50", "p90", "p99", 
 
 
 def jitter(tables: SmallTables) -> Section | None:
-    found = sorted(tables.rows("jitter"), key=lambda row: -row["max_ns"])
+    found = sorted(tables.rows(JITTER), key=lambda row: -row.statistics.max_ns)
     if not found:
         return None
     rows = [
         [
-            str(row["receiver"]),
-            formats.count(row["count"]),
-            formats.nanoseconds(row["max_ns"]),
-            formats.nanoseconds(row["mean_abs_ns"]),
-            *(WITHHELD if row[name] is None else formats.nanoseconds(row[name]) for name in ("p50", "p99", "p99.9")),
-            formats.nanoseconds(row["min_ns"]),
-            formats.nanoseconds(row["rfc3550_ns"]),
+            str(row.receiver),
+            formats.count(row.statistics.count),
+            formats.nanoseconds(row.statistics.max_ns),
+            formats.nanoseconds(row.mean_abs_ns),
+            *_percentiles(row.statistics.p50, row.statistics.p99, row.statistics.p99_9),
+            formats.nanoseconds(row.statistics.min_ns),
+            formats.nanoseconds(row.rfc3550_ns),
         ]
         for row in found[:ROWS_SHOWN]
     ]
@@ -45,10 +44,10 @@ def jitter(tables: SmallTables) -> Section | None:
 
 
 def spans_section(tables: SmallTables) -> Section | None:
-    found = [row for row in tables.rows("spans") if row["phase"] == "measure"]
+    found = [row for row in tables.rows(SPANS) if row.phase == "measure"]
     if not found:
         return None
-    whole = sorted((row for row in found if row["outcome"] is None), key=lambda row: (-row["total_ns"], row["action"]))
+    whole = sorted((row for row in found if row.outcome is None), key=lambda row: (-row.total_ns, row.action))
     if requests := requests_of(whole):
         return _breakdown_section(found, whole, requests)
     rows = []
@@ -62,11 +61,11 @@ def spans_section(tables: SmallTables) -> Section | None:
     return Section("tiers", "Tiers", lead, _bars(whole[:BARS_DRAWN]), grids, max(len(whole) - ROWS_SHOWN, 0))
 
 
-def _breakdown_section(found: Rows, whole: Rows, requests: list[RequestKind]) -> Section:
+def _breakdown_section(found: list[SpanRow], whole: list[SpanRow], requests: list[RequestKind]) -> Section:
     """Requests with their tiers below them, then all other actions."""
     ordered = [(row, row is each.whole) for each in requests for row in each.rows]
-    within = {row["action"] for row, _ in ordered}
-    ordered += [(row, True) for row in whole if row["action"] not in within]
+    within = {row.action for row, _ in ordered}
+    ordered += [(row, True) for row in whole if row.action not in within]
     rows = []
     for row, is_whole in ordered[:TIERS_SHOWN]:
         rows += _with_outcomes(row, found) if is_whole else [_tier_row(row, "all")]
@@ -79,21 +78,21 @@ def _breakdown_section(found: Rows, whole: Rows, requests: list[RequestKind]) ->
     return Section("tiers", "Tiers", lead, request_breakdown(requests), grids, max(len(ordered) - TIERS_SHOWN, 0))
 
 
-def _with_outcomes(row: dict[str, Any], found: Rows) -> list[list[str]]:
+def _with_outcomes(row: SpanRow, found: list[SpanRow]) -> list[list[str]]:
     """One row for the action, and one for each of its outcomes if there were several."""
-    outcomes = [each for each in found if each["action"] == row["action"] and each["outcome"] is not None]
-    return [_tier_row(each, each["outcome"] or "all") for each in (row, *outcomes)]
+    outcomes = [each for each in found if each.action == row.action and each.outcome is not None]
+    return [_tier_row(each, each.outcome or "all") for each in (row, *outcomes)]
 
 
-def _bars(rows: Rows) -> Chart:
+def _bars(rows: list[SpanRow]) -> Chart:
     """The mean of each action, the one with the most total time at the top."""
     upwards = rows[::-1]
-    names = [plot_name(row["action"], 20) for row in upwards]
+    names = [plot_name(row.action, 20) for row in upwards]
     bars = {
         "type": "bar",
         "orientation": "h",
         "name": "mean",
-        "x": [float(f"{row['mean_ns'] / 1e9:.6g}") for row in upwards],
+        "x": [float(f"{row.statistics.mean_ns / 1e9:.6g}") for row in upwards],
         "y": list(range(len(upwards))),
         "customdata": names,
         "line": {},
@@ -112,18 +111,22 @@ def _bars(rows: Rows) -> Chart:
     # By position, not by name: two long names may be equal when they are shortened.
     name_axis = {"title": {"text": ""}, "tickvals": list(range(len(upwards))), "ticktext": names, "fixedrange": True}
     layout = {"xaxis": axis | {"fixedrange": True}, "yaxis": name_axis, "hovermode": "closest", "bargap": 0.35}
-    description = "; ".join(f"{row['action']} {formats.nanoseconds(row['mean_ns'])}" for row in rows)
+    description = "; ".join(f"{row.action} {formats.nanoseconds(row.statistics.mean_ns)}" for row in rows)
     return Chart({"data": [bars], "layout": layout}, f"Mean time by action: {description}.", [])
 
 
-def _tier_row(row: dict[str, Any], outcome: str) -> list[str]:
-    percentiles = [row[name] for name in ("p50", "p90", "p99", "p99.9")]
+def _tier_row(row: SpanRow, outcome: str) -> list[str]:
+    statistics = row.statistics
     return [
-        row["action"],
+        row.action,
         outcome,
-        formats.count(row["count"]),
-        formats.NOTHING if row["share"] is None else formats.percent(row["share"]),
-        formats.nanoseconds(row["mean_ns"]),
-        *(WITHHELD if value is None else formats.nanoseconds(value) for value in percentiles),
-        formats.nanoseconds(row["max_ns"]),
+        formats.count(row.statistics.count),
+        formats.NOTHING if row.share is None else formats.percent(row.share),
+        formats.nanoseconds(row.statistics.mean_ns),
+        *_percentiles(statistics.p50, statistics.p90, statistics.p99, statistics.p99_9),
+        formats.nanoseconds(row.statistics.max_ns),
     ]
+
+
+def _percentiles(*values_ns: int | None) -> list[str]:
+    return [WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in values_ns]

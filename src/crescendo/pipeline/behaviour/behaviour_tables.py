@@ -6,21 +6,14 @@ outage and not too many deliveries, or with `--full`. Computes nothing itself: t
 """
 
 from collections import Counter
-from dataclasses import asdict
 
 from crescendo.model.metrics import TRANSFER
 from crescendo.pipeline import columns
-from crescendo.pipeline.behaviour.backlog import (
-    BACKLOG_SCHEMA,
-    LITTLE_SCHEMA,
-    backlog_rows,
-    little_rows,
-    read_subscription_series,
-)
+from crescendo.pipeline.behaviour.backlog import backlog_rows, little_rows, read_subscription_series
 from crescendo.pipeline.behaviour.bursts import bursts
-from crescendo.pipeline.behaviour.event_effects import EFFECTS_SCHEMA, event_effects
-from crescendo.pipeline.behaviour.outages import OUTAGES_SCHEMA, outages
-from crescendo.pipeline.behaviour.steady import STEADY_SCHEMA, steady_rows
+from crescendo.pipeline.behaviour.event_effects import event_effects
+from crescendo.pipeline.behaviour.outages import outages
+from crescendo.pipeline.behaviour.steady import steady_rows
 from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
 from crescendo.pipeline.context import AnalysisContext
@@ -29,6 +22,7 @@ from crescendo.pipeline.ledger.discrepancies import LOST
 from crescendo.pipeline.ledger.ledger import Discrepancies
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.storage.table_store import TableStore
+from crescendo.record import tables
 from crescendo.record.schema import EVENTS, RECEIVED
 from crescendo.record.summary import Latency
 from crescendo.record.timeline import MEASURE
@@ -47,16 +41,16 @@ def write_behaviour(store: TableStore, context: AnalysisContext, found: Discrepa
     streams = read_subscription_series(store.files(columns.TICKS), connections)
     store.remove(columns.TICKS)
     transfer = next((row for row in latency if (row.phase, row.kind) == (MEASURE, TRANSFER)), None)
-    store.write_rows(columns.BACKLOG, BACKLOG_SCHEMA, backlog_rows(streams, ticks, connections))
-    store.write_rows(columns.LITTLE, LITTLE_SCHEMA, little_rows(streams, ticks, timeline.measure, transfer))
-    histogram = store.files(columns.HISTOGRAM)
-    store.write_rows(columns.STEADY, STEADY_SCHEMA, steady_rows(streams, ticks, histogram, timeline))
+    store.write_rows(tables.BACKLOG, backlog_rows(streams, ticks, connections))
+    store.write_rows(tables.LITTLE, little_rows(streams, ticks, timeline.measure, transfer))
+    histogram = store.files(tables.LATENCY_HISTOGRAM.name)
+    store.write_rows(tables.STEADY_STATE, steady_rows(streams, ticks, histogram, timeline))
     interruptions = outages(streams, _lost(found), ticks, connections)
-    store.write_rows(columns.OUTAGES, OUTAGES_SCHEMA, [asdict(outage) for outage in interruptions])
+    store.write_rows(tables.OUTAGES, interruptions)
     effects = event_effects(context.recording.local_files(EVENTS), streams, interruptions, ticks, timeline, histogram)
-    store.write_rows(columns.EFFECTS, EFFECTS_SCHEMA, effects)
+    store.write_rows(tables.EFFECTS, effects)
     if any(outage.end_ns is not None for outage in interruptions):
-        store.write_frame(columns.BURSTS, lambda: bursts(context.frames.received, interruptions, connections))
+        store.write_frame(tables.BURSTS.name, lambda: bursts(context.frames.received, interruptions, connections))
     if context.full or (interruptions and context.recording.rows(RECEIVED) <= JITTER_ROWS):
         _write_jitter(store, context.frames)
 
@@ -65,8 +59,8 @@ def _write_jitter(store: TableStore, frames: Frames) -> None:
     store.write_frame(_JITTER_BLOCKS, lambda: jitter_blocks(frames.received))
     jitter, histogram = jitter_tables(store.files(_JITTER_BLOCKS))
     store.remove(_JITTER_BLOCKS)
-    store.write_table(columns.JITTER, jitter)
-    store.write_table(columns.JITTER_HISTOGRAM, histogram)
+    store.write_table(tables.JITTER.name, jitter)
+    store.write_table(tables.JITTER_HISTOGRAM.name, histogram)
 
 
 def _lost(found: Discrepancies) -> dict[int, int]:
