@@ -14,13 +14,14 @@ from collections import deque
 from enum import IntEnum
 from typing import Any
 
-from crescendo.client.mlmq import TYPES, brokers_of
+from crescendo.client.mlmq import brokers_of
 from crescendo.load.engine.request_spans import RequestSpans, Spans
 from crescendo.load.protocols.base_channel import BaseChannel
 from crescendo.model.errors import PeerError
 from crescendo.model.workload import Group
 from crescendo.wire.mlmq.codec import Codec, Frame, Times, Unreadable
 from crescendo.wire.mlmq.operations import (
+    TYPES,
     Answer,
     CreateQueue,
     Messages,

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crescendo.model.arrays import Floats
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.ticks import Ticks
-from crescendo.pipeline.behaviour.trends import Floats, Trend, mser5, trend
+from crescendo.pipeline.behaviour.trends import Trend, mser5, trend
 from crescendo.pipeline.columns import BUCKET, KIND, METRIC, SECOND
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
