@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.histogram import bucket_of
 from crescendo.model.verdict import PERCENTILES, Bound, Check, judge, judge_check
 from crescendo.record.manifest import (

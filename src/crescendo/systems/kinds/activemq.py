@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.protocols import secure_schemes
 from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch, SystemSettings
 from crescendo.systems.install.java import (
     PROBE_QUEUE,
@@ -118,7 +118,7 @@ def _connectors(protocols: list[str], ports: Mapping[str, int], settings: Active
         scheme = name if settings.threads is None else f"{name}+nio"
         connectors.append({"name": name, "uri": f"{scheme}://127.0.0.1:{ports[name]}"})
         if settings.secure is not None:
-            secure = SECURE_SCHEMES[name]
+            secure = secure_schemes()[name]
             options = f"transport.enabledProtocols={','.join(VERSIONS)}"
             if settings.secure.client_certificates is not None:
                 client_auth = (
