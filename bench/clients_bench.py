@@ -15,7 +15,8 @@ from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group
 
 SIZE = 256
 TRIALS = 3
@@ -63,7 +64,7 @@ def _measure_match(match: Match) -> list[tuple[Pair, Pair]]:
     names = tuple(f"bench-{side}-{trial}" for side in ("ours", "theirs") for trial in range(TRIALS + 1))
     trials: list[tuple[Pair, Pair]] = []
     with broker(match.system, names) as instance:
-        url = instance.endpoints[PROTOCOLS[match.protocol]]
+        url = instance.endpoints[protocol_of(match.protocol).endpoint]
         for trial in range(TRIALS + 1):
             ours_name, theirs_name = f"bench-ours-{trial}", f"bench-theirs-{trial}"
             if trial % 2:

@@ -29,7 +29,7 @@ from crescendo.mlmq.workloads.assignment import client_identities, workload_assi
 from crescendo.mlmq.workloads.client_group import ClientGroup
 from crescendo.mlmq.workloads.message_content import MessageContent
 from crescendo.mlmq.workloads.recording import EMPTY, OK, WorkloadRecording, classify
-from crescendo.model.experiment import experiment_from
+from crescendo.model.experiment_file import experiment_from
 from crescendo.processes.die_with_parent import die_with_parent
 
 WARM_UP_S = 2.0

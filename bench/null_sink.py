@@ -9,9 +9,9 @@ from typing import Any
 from bench.engines import NO_LIMIT, Child
 from crescendo.calibrate.engine_trial import TrialResult, send, unpaced_group
 from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
-from crescendo.calibrate.null_servers import NULL_SERVERS
+from crescendo.calibrate.registry import calibrated_protocols, null_server_of
 from crescendo.load.assignment import Quota
-from crescendo.model.workload import PROTOCOLS
+from crescendo.model.protocols import protocol_of
 from crescendo.net.sockets import listen
 
 SECONDS = 4
@@ -21,13 +21,13 @@ _MAX_CLOSE_BYTES = 400
 
 
 def _serve(listener: Any, protocol: str) -> NullServerCounts:
-    return serve_one(listener, NULL_SERVERS[protocol](SIZE, source=False), source=False)
+    return serve_one(listener, null_server_of(protocol)(SIZE, source=False), source=False)
 
 
 def _once(protocol: str) -> tuple[TrialResult, NullServerCounts]:
     with listen() as listener:
         sink = Child(_serve, listener, protocol)
-        url = f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}"
+        url = f"{protocol_of(protocol).scheme}://127.0.0.1:{listener.getsockname()[1]}"
         sender = Child(lambda: send(url, unpaced_group(protocol, SIZE), Quota(NO_LIMIT, SECONDS * 10**9), tag=TAG))
         return sender.result(), sink.result()
 
@@ -35,7 +35,7 @@ def _once(protocol: str) -> tuple[TrialResult, NullServerCounts]:
 def main() -> None:
     print(f"{SIZE} B into a null sink, nothing settled, one sender process, {SECONDS} s each")
     print("  protocol   messages sent   bytes counted per message    M msg/s   ÷ wanted   µs CPU   batch share")
-    for protocol in NULL_SERVERS:
+    for protocol in calibrated_protocols():
         result, counts = _once(protocol)
         length, close_bytes = divmod(counts.octets, result.messages)
         # The sink counts only bytes: if every message arrived, the remainder is no more than a close frame.

@@ -22,13 +22,15 @@ import numpy.typing as npt
 
 from bench.engines import NO_LIMIT, Child
 from crescendo.calibrate.engine_trial import TrialResult, cpu_seconds, send
-from crescendo.calibrate.null_servers import NULL_SERVERS, NullServer
+from crescendo.calibrate.null_servers import NullServer
+from crescendo.calibrate.registry import calibrated_protocols, null_server_of
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.sender_engine import QUANTUM_NS
 from crescendo.load.engine.statistics import Distribution
 from crescendo.load.worker import tune_for_latency
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group, Settle
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group, Settle
 from crescendo.net.sockets import configure_socket, fill, flush, listen
 from crescendo.record.writer import Recorder
 
@@ -69,7 +71,7 @@ def _sink(listener: socket.socket, protocol: str, connections: int) -> int:
                     client = configure_socket(listener.accept()[0])
                     clients[client.fileno()] = (
                         client,
-                        None if protocol == BARE else NULL_SERVERS[protocol](SIZE, source=False),
+                        None if protocol == BARE else null_server_of(protocol)(SIZE, source=False),
                     )
                     epoll.register(client, select.EPOLLIN)
                     continue
@@ -151,7 +153,7 @@ def _wake_ups() -> npt.NDArray[np.int64]:
 
 def _measure(protocol: str, connections: int) -> TrialResult:
     group = Group(
-        protocol=next(iter(NULL_SERVERS)) if protocol == BARE else protocol,
+        protocol=calibrated_protocols()[0] if protocol == BARE else protocol,
         size=PayloadSize.fixed(SIZE),
         senders=connections,
         rate=RATE / connections,
@@ -159,7 +161,7 @@ def _measure(protocol: str, connections: int) -> TrialResult:
     )
     with listen() as listener:
         sink = Child(_sink, listener, protocol, connections)
-        url = f"{PROTOCOLS[group.protocol]}://127.0.0.1:{listener.getsockname()[1]}"
+        url = f"{protocol_of(group.protocol).scheme}://127.0.0.1:{listener.getsockname()[1]}"
         result = Child(_send_bare if protocol == BARE else _send, url, group).result()
         octets = sink.result()
     assert octets >= result.messages * SIZE, f"{protocol}: {octets} bytes arrived of {result.messages} messages"
@@ -186,7 +188,7 @@ def main() -> None:
     for connections in CONNECTIONS:
         bare = _measure(BARE, connections)
         _print("(bare)", connections, bare, None)
-        for protocol in NULL_SERVERS:
+        for protocol in calibrated_protocols():
             _print(protocol, connections, _measure(protocol, connections), bare)
     print(f"  wanted: {WANTED}")
 

@@ -9,11 +9,11 @@ import pytest
 
 from crescendo.calibrate.engine_trial import receive, send, unpaced_group
 from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
-from crescendo.calibrate.null_servers import NULL_SERVERS
+from crescendo.calibrate.registry import calibrated_protocols, null_server_of
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import PeerError
 from crescendo.model.pacer import UNLIMITED
-from crescendo.model.workload import PROTOCOLS
+from crescendo.model.protocols import protocol_of
 from crescendo.net.sockets import connect, listen
 from crescendo.record.writer import RowSink
 from foreign_clients_of_null import NAME, run
@@ -43,7 +43,7 @@ def serve() -> Iterator[Serve]:
             listener = listen()
             listener.settimeout(20)
             listeners.append(listener)
-            counts = pool.submit(serve_one, listener, NULL_SERVERS[protocol](SIZE, source=source), source=source)
+            counts = pool.submit(serve_one, listener, null_server_of(protocol)(SIZE, source=source), source=source)
             return listener.getsockname()[1], counts
 
         yield start
@@ -51,7 +51,7 @@ def serve() -> Iterator[Serve]:
         listener.close()
 
 
-@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
+@pytest.mark.parametrize("protocol", sorted(calibrated_protocols()))
 def test_a_sink_counts_the_bytes_of_a_foreign_sender(protocol: str, serve: Serve) -> None:
     port, counts = serve(protocol, False)
     run("sends", protocol, port, COUNT, SIZE)
@@ -62,7 +62,7 @@ def test_a_sink_counts_the_bytes_of_a_foreign_sender(protocol: str, serve: Serve
         assert COUNT * (SIZE + MIN_OVERHEAD) <= octets <= COUNT * (SIZE + MAX_OVERHEAD) + CLOSE_BYTES
 
 
-@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
+@pytest.mark.parametrize("protocol", sorted(calibrated_protocols()))
 def test_a_foreign_receiver_reads_stamped_messages_from_a_source(protocol: str, serve: Serve) -> None:
     port, counts = serve(protocol, True)
     bodies = run("receives", protocol, port, COUNT, SIZE)
@@ -74,11 +74,14 @@ def test_a_foreign_receiver_reads_stamped_messages_from_a_source(protocol: str, 
         assert intended_ns == sent_ns > 0
 
 
-@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
+@pytest.mark.parametrize("protocol", sorted(calibrated_protocols()))
 def test_our_senders_and_a_sink_agree_about_every_message(protocol: str, serve: Serve) -> None:
     port, counts = serve(protocol, False)
     result = send(
-        f"{PROTOCOLS[protocol]}://127.0.0.1:{port}", unpaced_group(protocol, SIZE), Quota(20_000, UNLIMITED), tag=1
+        f"{protocol_of(protocol).scheme}://127.0.0.1:{port}",
+        unpaced_group(protocol, SIZE),
+        Quota(20_000, UNLIMITED),
+        tag=1,
     )
     octets = counts.result(30).octets
     assert result.messages == 20_000
@@ -90,7 +93,7 @@ def test_our_senders_and_a_sink_agree_about_every_message(protocol: str, serve: 
         assert 0 <= octets - 20_000 * UNIT[protocol] < CLOSE_BYTES
 
 
-@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
+@pytest.mark.parametrize("protocol", sorted(calibrated_protocols()))
 def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve: Serve) -> None:
     port, counts = serve(protocol, True)
     arrived = threading.Event()
@@ -106,7 +109,7 @@ def test_our_receivers_take_no_more_than_a_source_delivered(protocol: str, serve
         def tick(self, now_ns: int) -> None:
             pass
 
-    url = f"{PROTOCOLS[protocol]}://127.0.0.1:{port}"
+    url = f"{protocol_of(protocol).scheme}://127.0.0.1:{port}"
     result = receive(url, unpaced_group(protocol, SIZE), tag=TAG, stop=lambda _: arrived.is_set(), log=Rows())
     assert 20_000 <= result.messages == Rows.rows <= counts.result(30).messages
     assert result.batch_share > 0.9

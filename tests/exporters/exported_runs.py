@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.verdict import Bound, Verdict, judge, judge_check
 from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts

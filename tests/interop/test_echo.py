@@ -17,7 +17,8 @@ from crescendo.load.protocols.registry import driver_of
 from crescendo.model import workload
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
@@ -96,4 +97,4 @@ def test_echoes_arrive_while_the_next_messages_are_sent(relay: RunningInstance) 
 def test_messages_are_echoed_through_a_real_broker(rabbitmq: RunningInstance, protocol: str) -> None:
     address = f"queue://echo-{uuid.uuid4().hex}"
     group = Group(address=address, protocol=protocol, mode=workload.EchoMode(), rate=500.0, size=PayloadSize.fixed(64))
-    check(run_echo(rabbitmq.endpoints[PROTOCOLS[protocol]], group, senders=1), senders=1)
+    check(run_echo(rabbitmq.endpoints[protocol_of(protocol).endpoint], group, senders=1), senders=1)

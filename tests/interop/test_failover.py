@@ -7,7 +7,8 @@ from contextlib import ExitStack, closing
 import pytest
 
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
@@ -44,7 +45,9 @@ def test_durable_and_acknowledged_messages_survive_a_killed_broker(
     with ExitStack() as stack:
         loads = {}
         for protocol in PROTOCOLS_OF[kind]:
-            load = Load(killable_broker.endpoints[PROTOCOLS[protocol]], group_of(protocol), COUNT, redialling=True)
+            load = Load(
+                killable_broker.endpoints[protocol_of(protocol).endpoint], group_of(protocol), COUNT, redialling=True
+            )
             loads[protocol] = stack.enter_context(closing(load))
         for load in loads.values():
             load.start()

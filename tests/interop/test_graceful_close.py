@@ -8,7 +8,8 @@ import pytest
 from crescendo.load.engine.graceful_close import close_gracefully
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group
 from crescendo.systems.instance import RunningInstance
 from pumping import pumped, ready
 
@@ -18,7 +19,7 @@ def test_senders_close_when_the_system_has_answered(rabbitmq: RunningInstance, p
     """Over AMQP, RabbitMQ answers and waits for us to close the socket; waiting for it would delay the end of a run."""
     kind = "topic" if protocol == "mqtt" else "queue"
     group = Group(address=f"{kind}://{secrets.token_hex(6)}", protocol=protocol, size=PayloadSize.fixed(64))
-    sender = ready(driver_of(protocol, "sender")(rabbitmq.endpoints[PROTOCOLS[protocol]], group))
+    sender = ready(driver_of(protocol, "sender")(rabbitmq.endpoints[protocol_of(protocol).endpoint], group))
     sender.bodies[0] = 7
     sender.send(0, 1)
     while not pumped(sender):

@@ -10,7 +10,8 @@ from proton.utils import BlockingConnection
 
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group
 from crescendo.systems.instance import RunningInstance
 from pumping import pumped, ready
 
@@ -23,7 +24,9 @@ def send_one(rabbitmq: RunningInstance, protocol: str, name: str) -> None:
     )
     for batching in (True, False):
         driver: Any = driver_of(protocol, "sender")
-        with closing(ready(driver(rabbitmq.endpoints[PROTOCOLS[protocol]], group, batching=batching))) as sender:
+        with closing(
+            ready(driver(rabbitmq.endpoints[protocol_of(protocol).endpoint], group, batching=batching))
+        ) as sender:
             sender.bodies[0] = 7
             sender.send(0, 1)
             while not pumped(sender):

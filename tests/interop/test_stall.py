@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group
 from crescendo.systems.instance import RunningInstance
 from engine_threads import Load, Rows, until
 
@@ -29,7 +30,7 @@ def stalled(rabbitmq: RunningInstance) -> dict[str, Rows]:
     with ExitStack() as stack:
         loads = {}
         for protocol in DRIVERS:
-            load = Load(rabbitmq.endpoints[PROTOCOLS[protocol]], group_of(protocol), COUNT)
+            load = Load(rabbitmq.endpoints[protocol_of(protocol).endpoint], group_of(protocol), COUNT)
             loads[protocol] = stack.enter_context(closing(load))
         for load in loads.values():
             load.start()

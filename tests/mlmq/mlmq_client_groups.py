@@ -12,7 +12,8 @@ import duckdb
 from crescendo.mlmq.workloads.assignment import client_identities, workload_assignment
 from crescendo.mlmq.workloads.client_group import ClientGroup
 from crescendo.mlmq.workloads.recording import WorkloadRecording
-from crescendo.model.experiment import Experiment, experiment_from
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from
 from crescendo.record.writer import Recorder
 
 TAG = 77

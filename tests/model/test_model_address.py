@@ -2,7 +2,8 @@
 
 import pytest
 
-from crescendo.model.address import SCHEMES, SUPPORTED_OPTIONS, AddressOptions, address_of
+from crescendo.model.address import AddressOptions, address_of
+from crescendo.model.protocols import OWN, known_schemes, protocol_of_scheme
 
 
 def test_an_address_is_a_queue_unless_it_says_topic() -> None:
@@ -16,12 +17,14 @@ def test_options_are_typed_values() -> None:
     assert options == AddressOptions(durable=True, ttl=1_500_000_000, priority=7, prefetch=10, selector="a = 'b'")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", known_schemes())
 def test_a_full_address_also_names_the_system(scheme: str) -> None:
     found = address_of(f"{scheme}://ada:s%40crt@host:77/topic/a%20b?verify=no")
     assert (found.destination, found.is_topic) == ("a b", True)
     assert found.url == f"{scheme}://ada:s%40crt@host:77?verify=no"
-    assert found.protocol == SCHEMES[scheme]
+    spoken = protocol_of_scheme(scheme)
+    assert spoken is not None
+    assert found.protocol == spoken.name
 
 
 @pytest.mark.parametrize(
@@ -48,14 +51,14 @@ def test_a_password_never_appears_in_an_error() -> None:
     assert "open-sesame" not in str(error.value)
 
 
-@pytest.mark.parametrize("protocol", SUPPORTED_OPTIONS)
+@pytest.mark.parametrize("protocol", OWN)
 @pytest.mark.parametrize("option", AddressOptions.__struct_fields__)
 def test_an_option_is_supported_or_rejected_but_never_ignored(protocol: str, option: str) -> None:
     example = {"durable": "yes", "ttl": "5s", "priority": "4", "selector": "a", "subscription": "me", "prefetch": "9",
                "ack": {"stomp": "client", "amqp091": "multiple"}.get(protocol, "auto"), "qos": "1", "retained": "yes",
                "exchange": "amq.fanout"}  # fmt: skip
     address = address_of(f"topic://x?{option}={example[option]}")
-    if option in SUPPORTED_OPTIONS[protocol]:
+    if option in OWN[protocol].address_options:
         address.check(protocol)
     else:
         with pytest.raises(ValueError, match=option):

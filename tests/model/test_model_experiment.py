@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url, to_document
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from, load_experiment, to_document
 from crescendo.model.schedule import measure_ns, offered
+from crescendo.model.urls import redact_url
 from crescendo.model.workload import Settle
 
 DESIGN_EXAMPLE = """
@@ -130,6 +132,8 @@ MISTAKES = [
     ("profile: {kind: ramp}", "profile", "'over' is missing"),
     ("profile: {kind: ramp, over: 5s, form: 1}", "profile: unknown key 'form'", "'from'"),
     ("profile: {kind: steps, steps: [{factr: 1, lasts: 1s}]}", "profile.steps[0]: unknown key 'factr'", "'factor'"),
+    ("workload: {summarize: {to: topic://s, evry: 1s}}", "workload[0].summarize: unknown key 'evry'", "'every'"),
+    ("clients: [{name: a, knid: paired}]", "clients[0]: unknown key 'knid'", "'kind'"),
     ("profile: {kind: on-off, active: 0s, idle: 1s}", "profile: active must be longer", "30s"),
     ("{profile: {kind: poisson}, workload: {rate: 0}}", "needs a rate", "unbounded"),
     ("profile: {kind: steps, steps: [{factor: 0, lasts: 1s}]}", "never sends anything", ""),

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, experiment_from, to_document
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.mlmq_clients import ClientKind, Clients
 
 BASE = """

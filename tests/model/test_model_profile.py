@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from crescendo.load.assignment import quota_of
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Phases, experiment_from
+from crescendo.model.experiment import Phases
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.pacer import Pacer, messages_within
 from crescendo.model.profile import PoissonPacer
 from crescendo.model.units import Duration, Extent

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.search import (
     INVALID_IN_A_ROW,
     Confirmation,

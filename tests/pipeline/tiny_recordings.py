@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from crescendo.model.experiment import Experiment, experiment_from, to_document
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts

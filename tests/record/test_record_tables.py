@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
-from crescendo.model.verdict import PERCENTILES
+from crescendo.model.metrics import PERCENTILES
 from crescendo.record import table_reader
 from crescendo.record.table_reader import rows
 from crescendo.record.table_types import Int32, Table, column_name

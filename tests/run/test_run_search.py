@@ -16,7 +16,8 @@ import yaml
 from crescendo.calibrate.calibration_file import Ceiling, machine_of, save_ceilings
 from crescendo.cli.search import exit_code, search_line
 from crescendo.model.errors import ConfigError, LostError
-from crescendo.model.experiment import Experiment, experiment_from
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.verdict import Check, Outcome, Verdict
 from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, write_manifest
 from crescendo.record.summary import Ledger, Rate, Summary

@@ -17,7 +17,7 @@ from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.amqp10 import Amqp10Receiver, Amqp10Sender
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.pacer import pacer_for
 from crescendo.pipeline.job import analyze
 from crescendo.processes.die_with_parent import die_with_parent

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from crescendo.cli.run import Interruption
-from crescendo.model.experiment import load_experiment
+from crescendo.model.experiment_file import load_experiment
 from crescendo.run.execute import RunObserver, execute
 
 

@@ -16,7 +16,7 @@ from crescendo.calibrate import null_process, trial
 from crescendo.calibrate.calibration_file import RECEIVER, SENDER, Ceiling
 from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.calibrate.null_process import TIMEOUT_S, NullServerCounts
-from crescendo.calibrate.null_servers import NULL_SERVERS
+from crescendo.calibrate.registry import calibrated_protocols
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.processes.child import ChildProcess, OnFork, close_pipes, first_line, launch_child, wait_or_kill
@@ -33,9 +33,10 @@ MAX_SIZE = 60_000
 
 def check(protocols: list[str], sizes: list[int], seconds: float) -> None:
     """Reject what cannot be measured."""
+    known = calibrated_protocols()
     for protocol in protocols:
-        if protocol not in NULL_SERVERS:
-            raise ConfigError(f"no protocol is called {protocol!r}; choose from {', '.join(NULL_SERVERS)}")
+        if protocol not in known:
+            raise ConfigError(f"no protocol is called {protocol!r}; choose from {', '.join(known)}")
     for size in sizes:
         if not STAMP_BYTES <= size <= MAX_SIZE:
             raise ConfigError(f"--size {size}: a size for calibration is {STAMP_BYTES} to {MAX_SIZE:,} bytes")

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from crescendo.calibrate.null_servers import NULL_SERVERS, NullServer
+from crescendo.calibrate.null_servers import NullServer
+from crescendo.calibrate.registry import calibrated_protocols, null_server_of
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import close_socket, configure_socket, fill, flush, listen
 from crescendo.wire.stamp import MAGIC, stamps_of
@@ -116,7 +117,7 @@ def _wait_for(client: socket.socket, event: int) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m crescendo.calibrate.null_process")
-    parser.add_argument("protocol", choices=sorted(NULL_SERVERS))
+    parser.add_argument("protocol", choices=sorted(calibrated_protocols()))
     parser.add_argument("role", choices=(SINK, SOURCE))
     parser.add_argument("size", type=int)
     parser.add_argument("clients", type=int)
@@ -125,7 +126,7 @@ def main(arguments: list[str]) -> int:
         listener.settimeout(TIMEOUT_S)
         print(listener.getsockname()[1], flush=True)
         for _ in range(options.clients):
-            server = NULL_SERVERS[options.protocol](options.size, source=options.role == SOURCE)
+            server = null_server_of(options.protocol)(options.size, source=options.role == SOURCE)
             try:
                 counts = serve_one(listener, server, source=options.role == SOURCE)
             except (PeerError, TimeoutError) as err:

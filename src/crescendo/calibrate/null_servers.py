@@ -248,11 +248,3 @@ class MqttNullServer(_NullServer):
 
 class MakeNullServer(Protocol):
     def __call__(self, size: int, *, source: bool) -> NullServer: ...
-
-
-NULL_SERVERS: dict[str, MakeNullServer] = {
-    "amqp10": Amqp10NullServer,
-    "amqp091": Amqp091NullServer,
-    "stomp": StompNullServer,
-    "mqtt": MqttNullServer,
-}

@@ -17,18 +17,18 @@ import msgspec
 from crescendo.calibrate.calibration_file import ROLES, SENDER
 from crescendo.calibrate.engine_trial import TrialResult, receive, send, unpaced_group
 from crescendo.calibrate.null_process import TAG, TIMEOUT_S
-from crescendo.calibrate.null_servers import NULL_SERVERS
+from crescendo.calibrate.registry import calibrated_protocols
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import CrescendoError
 from crescendo.model.pacer import UNLIMITED
-from crescendo.model.workload import PROTOCOLS
+from crescendo.model.protocols import protocol_of
 from crescendo.record.writer import Recorder
 
 
 def run_trial(protocol: str, role: str, port: int, size: int, seconds: float) -> TrialResult:
     """Drive one connection to a null server on this machine for this many seconds."""
     group = unpaced_group(protocol, size)
-    url = f"{PROTOCOLS[protocol]}://127.0.0.1:{port}"
+    url = f"{protocol_of(protocol).scheme}://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="crescendo-calibrate-") as directory:
         recorder = Recorder(Path(directory), f"{role}-0")
         try:
@@ -44,7 +44,7 @@ def run_trial(protocol: str, role: str, port: int, size: int, seconds: float) ->
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m crescendo.calibrate.trial")
-    parser.add_argument("protocol", choices=sorted(NULL_SERVERS))
+    parser.add_argument("protocol", choices=sorted(calibrated_protocols()))
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("port", type=int)
     parser.add_argument("size", type=int)

@@ -8,14 +8,14 @@ from rich.table import Table
 
 from crescendo.calibrate.calibration_file import ROLES, Ceiling, machine_of, save_ceilings
 from crescendo.calibrate.ceilings import SIZES, TRIALS, check, measure
-from crescendo.calibrate.null_servers import NULL_SERVERS
+from crescendo.calibrate.registry import calibrated_protocols
 from crescendo.cli.terminal import Progress
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.run import host_facts
 
 
 def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: bool) -> int:
-    protocols, sizes = protocols or list(NULL_SERVERS), sorted(set(sizes or SIZES))
+    protocols, sizes = protocols or calibrated_protocols(), sorted(set(sizes or SIZES))
     check(protocols, sizes, seconds)
     machine = machine_of(host_facts.host(), host_facts.versions())
     wanted = [(protocol, role, size) for protocol in protocols for size in sizes for role in ROLES]

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from crescendo import __version__
+from crescendo.cli.schema import schema
 from crescendo.cli.verbs import analysing, machine, running
 from crescendo.cli.verbs.systems import system
 
@@ -57,6 +58,7 @@ for verb in (
     app.command()(verb)
 app.command("import")(analysing.import_)
 app.command()(analysing.logs)
+app.command()(schema)
 app.command()(running.watch)
 app.command(hidden=True)(running.peer)
 app.add_typer(system, name="system")

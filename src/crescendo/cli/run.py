@@ -16,7 +16,8 @@ from crescendo.cli.watch import LiveTables
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.control.conductor.state import RunState
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, experiment_from, load_experiment, redact_url_text
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from, load_experiment, redact_override
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.spark.settings import check_master
 from crescendo.record.manifest import State
@@ -39,7 +40,7 @@ def run(
     experiment = load_experiment(path, overrides)
     command = ["crescendo", "run", str(path)]
     for override in overrides:
-        command += ["--set", redact_url_text(override)]
+        command += ["--set", redact_override(override)]
     if live:
         command.append("--live")
     if master is not None:

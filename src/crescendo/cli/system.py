@@ -14,7 +14,7 @@ import yaml
 
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import redact_url_text
+from crescendo.model.urls import redact_url_text
 from crescendo.systems import detached
 from crescendo.systems.base import SystemKind
 from crescendo.systems.registry import SYSTEMS, system_of

@@ -10,8 +10,8 @@ import uuid
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.protocols import MLMQ
 from crescendo.net.transport import connect
 from crescendo.wire.mlmq.codec import Codec, Unreadable
 from crescendo.wire.mlmq.operations import (
@@ -32,8 +32,7 @@ from crescendo.wire.mlmq.operations import (
     Sent,
 )
 
-SCHEME = "mlmq"
-BROKERS = "brokers"
+(BROKERS,) = MLMQ.url_options
 """The URL option that names the other brokers."""
 
 _BUFFER_BYTES = 64 * 1024
@@ -48,17 +47,17 @@ def brokers_of(url: str) -> tuple[str, ...]:
         host, _, port = text.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
             raise ConfigError(f"{BROKERS}: {text!r} is not a broker address; write host:port,host:port")
-    if parts.scheme != SCHEME or not parts.hostname:
+    if parts.scheme != MLMQ.scheme or not parts.hostname:
         raise ConfigError(f"a URL that begins with {parts.scheme!r} where mlmq://host:port is needed")
     if parts.username is not None:
         raise ConfigError("the url of mlmq: MLMQ has no users; leave user and password out")
-    return (f"{parts.hostname}:{parts.port or PORTS[SCHEME]}", *further)
+    return (f"{parts.hostname}:{parts.port or MLMQ.port}", *further)
 
 
 def url_of(brokers: tuple[str, ...]) -> str:
     """The URL that names these brokers."""
     further = f"?{BROKERS}={','.join(brokers[1:])}" if len(brokers) > 1 else ""
-    return f"{SCHEME}://{brokers[0]}{further}"
+    return f"{MLMQ.scheme}://{brokers[0]}{further}"
 
 
 def pass_a_message(url: str, timeout_s: float) -> None:

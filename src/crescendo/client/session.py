@@ -13,11 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from crescendo.client.messages import Amqp10Message, decode_message, encode_message
-from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.protocols import AMQP10
+from crescendo.model.urls import parse_url
 from crescendo.net.tls import tls_of_url
 from crescendo.net.transport import connect
 from crescendo.wire.amqp10.connection import Connection
@@ -66,13 +66,13 @@ class BlockingSession:
     """One connection with one session. Connects in the constructor; the caller must close it."""
 
     def __init__(self, url: str, deadline_s: float) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"amqp", "amqps"}:
+        parts = parse_url(url)
+        if parts.scheme not in AMQP10.schemes:
             raise ConfigError(f"a URL that begins with {parts.scheme!r} where amqp://host:port or amqps:// is needed")
-        host, port = parts.hostname or "127.0.0.1", parts.port or PORTS[parts.scheme]
+        host, port = parts.host or "127.0.0.1", parts.port or AMQP10.schemes[parts.scheme]
         credentials = None
-        if parts.username is not None:
-            credentials = Credentials(unquote(parts.username), unquote(parts.password or ""))
+        if parts.user is not None:
+            credentials = Credentials(parts.user, parts.password or "")
         self.endpoint = f"{host}:{port}"
         self.outcomes: dict[int, Any] = {}  # by delivery id, while a caller waits; None until known
         self._name = f"crescendo-client-{os.getpid()}-{next(_numbers)}"

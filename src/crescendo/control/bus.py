@@ -11,22 +11,20 @@ import socket
 import threading
 import time
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from crescendo.control.notes import Note, decode_note, encode_note
-from crescendo.model.address import PORTS
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.model.experiment import redact_url_text
+from crescendo.model.protocols import MQTT
+from crescendo.model.urls import parse_url, redact_url_text
 
 KEEPALIVE_S = 3
 """The broker publishes the last will at once when the socket closes, or after 1.5 times this without traffic."""
 
 FLUSH_TIMEOUT_S = 2.0
-_DEFAULT_PORT = PORTS["mqtt"]
 
 
 class Bus:
@@ -160,12 +158,9 @@ def _is_settled(info: mqtt.MQTTMessageInfo) -> bool:
 def _parse_url(url: str) -> tuple[str, int, str | None, str | None]:
     wanted = "mqtt://[user:password@]host[:port]"
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        parts = parse_url(url)
     except ValueError as err:
         raise ConfigError(f"control URL {redact_url_text(url)!r}: {err}; expected {wanted}") from err
-    if parts.scheme != "mqtt" or not parts.hostname or parts.path.strip("/") or parts.query or port == 0:
+    if parts.scheme != MQTT.scheme or not parts.host or parts.path.strip("/") or parts.options or parts.port == 0:
         raise ConfigError(f"control URL {redact_url_text(url)!r} should read {wanted}")
-    user = None if parts.username is None else unquote(parts.username)
-    password = None if parts.password is None else unquote(parts.password)
-    return parts.hostname, port or _DEFAULT_PORT, user, password
+    return parts.host, parts.port or MQTT.port, parts.user, parts.password

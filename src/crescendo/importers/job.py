@@ -37,7 +37,7 @@ from crescendo.importers.parts import PartsWriter, write_rejected
 from crescendo.importers.registry import format_of
 from crescendo.importers.sources import FoundFile, find_files, stage_files
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.workload import MAX_CONNECTIONS
 from crescendo.pipeline.spark.errors import spark_errors
 from crescendo.record.manifest import Clock, Manifest, Phase, State, write_manifest

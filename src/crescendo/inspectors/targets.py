@@ -4,12 +4,12 @@ The first of the endpoints it supports, checked for its scheme. Messages never s
 password.
 """
 
-from urllib.parse import urlsplit
-
 from crescendo.inspectors.base import InspectionTarget
+from crescendo.model import protocols
 from crescendo.model.errors import ConfigError
+from crescendo.model.urls import parse_url
 
-AMQP, MQTT, MANAGEMENT = "amqp", "mqtt", "management"
+AMQP, MQTT, MANAGEMENT = protocols.AMQP10.endpoint, protocols.MQTT.endpoint, "management"
 
 
 def url_of(target: InspectionTarget, kind: str, names: tuple[str, ...], schemes: tuple[str, ...]) -> str:
@@ -20,8 +20,8 @@ def url_of(target: InspectionTarget, kind: str, names: tuple[str, ...], schemes:
         if url is None:
             continue
         try:
-            parts = urlsplit(url)
-            usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+            parts = parse_url(url)
+            usable = parts.scheme in schemes and bool(parts.host) and parts.port != 0
         except ValueError:  # the port is not a number
             usable = False
         if not usable:

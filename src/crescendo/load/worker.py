@@ -30,7 +30,8 @@ from crescendo.load.protocols.interfaces import LoadChannel
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.address import address_of
 from crescendo.model.errors import CrescendoError, LostError, PeerError
-from crescendo.model.experiment import Experiment, experiment_from
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import EVENTS, SPANS
 from crescendo.record.writer import Recorder

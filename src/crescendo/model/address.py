@@ -8,36 +8,17 @@ if one were silently ignored, the run would measure something other than what wa
 import re
 from functools import lru_cache
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
 from msgspec import Meta, Struct
 
+from crescendo.model.protocols import TLS_OPTIONS, MessagingProtocol, known_protocols, protocol_of, protocol_of_scheme
 from crescendo.model.units import Duration, parse_unit
-
-SCHEMES = {
-    "amqp": "amqp10", "amqps": "amqp10", "amqp091": "amqp091", "amqp091s": "amqp091",
-    "stomp": "stomp", "stomp+ssl": "stomp", "mqtt": "mqtt", "mqtts": "mqtt", "mlmq": "mlmq",
-}  # fmt: skip
-"""URL scheme -> protocol."""
-
-PORTS = {
-    "amqp": 5672, "amqps": 5671, "amqp091": 5672, "amqp091s": 5671,
-    "stomp": 61613, "stomp+ssl": 61612, "mqtt": 1883, "mqtts": 8883, "mlmq": 8099,
-}  # fmt: skip
-
-MLMQ_CONTENT_BYTES = 2_000
-MLMQ_NAME_CHARACTERS = 50
-"""MLMQ's limits. Its protocol imports them from here, because experiments are checked against them first."""
-
-TLS_OPTIONS = ("ca", "cert", "key", "verify", "server_name")
-ACKS = {
-    "amqp091": ("none", "individual", "multiple"),
-    "stomp": ("auto", "client", "client-individual"),
-}
-"""Acknowledgement modes of receivers, by protocol. The other protocols have one mode, which `settle` selects."""
+from crescendo.model.urls import parse_url, redact_url_text
 
 _NODE = re.compile(r"(?:(queue|topic)://)?((?!\w+://)[^\s:/][^\s]*)")  # a misspelt scheme is not part of a name
+_NODE_KINDS = {"queue", "topic"}
 _BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -60,16 +41,6 @@ class AddressOptions(Struct, frozen=True, forbid_unknown_fields=True):
         return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
 
 
-SUPPORTED_OPTIONS = {
-    "amqp10": ("durable", "ttl", "priority", "selector", "subscription", "prefetch"),
-    "amqp091": ("durable", "ttl", "priority", "prefetch", "ack", "exchange"),
-    "stomp": ("durable", "ttl", "priority", "selector", "subscription", "prefetch", "ack"),
-    "mqtt": ("ttl", "qos", "retained", "subscription", "prefetch"),
-    "mlmq": ("priority", "prefetch"),
-}
-_PRIORITIES = {"amqp10": (0, 255), "amqp091": (0, 255), "stomp": (0, 9), "mlmq": (1, 10)}
-
-
 class Address(Struct, frozen=True):
     """A queue or topic, its options, and optionally the system it is on."""
 
@@ -86,22 +57,26 @@ class Address(Struct, frozen=True):
     @property
     def protocol(self) -> str | None:
         """The protocol of its URL; None when the address names no system."""
-        return None if self.url is None else SCHEMES[urlsplit(self.url).scheme]
+        found = None if self.url is None else protocol_of_scheme(parse_url(self.url).scheme)
+        return None if found is None else found.name
 
     def check(self, protocol: str) -> None:
         """Reject options that this protocol does not support."""
         if self.protocol not in {None, protocol}:
             raise ValueError(f"address: the URL is for {self.protocol}, but the group's protocol is {protocol}")
+        self._check_options(protocol_of(protocol))
+
+    def _check_options(self, protocol: MessagingProtocol) -> None:
         for option in self.options.given:
-            if option not in SUPPORTED_OPTIONS[protocol]:
-                able = ", ".join(name for name, honoured in SUPPORTED_OPTIONS.items() if option in honoured)
-                raise ValueError(f"address: {protocol} does not support {option}; these do: {able}")
-        if self.options.priority is not None:
-            least, most = _PRIORITIES[protocol]
+            if option not in protocol.address_options:
+                able = ", ".join(name for name, other in known_protocols().items() if option in other.address_options)
+                raise ValueError(f"address: {protocol.name} does not support {option}; these do: {able}")
+        if self.options.priority is not None and protocol.priorities is not None:
+            least, most = protocol.priorities
             if not least <= self.options.priority <= most:
-                raise ValueError(f"address: {protocol} has priorities {least} to {most}")
-        if self.options.ack not in {None, *ACKS.get(protocol, ())}:
-            raise ValueError(f"address: ack {self.options.ack!r} is not one of {', '.join(ACKS[protocol])}")
+                raise ValueError(f"address: {protocol.name} has priorities {least} to {most}")
+        if self.options.ack not in {None, *protocol.acks}:
+            raise ValueError(f"address: ack {self.options.ack!r} is not one of {', '.join(protocol.acks)}")
         if self.options.subscription and not self.is_topic:
             raise ValueError("address: a durable subscription needs a topic; write topic://NAME?subscription=…")
 
@@ -110,31 +85,29 @@ class Address(Struct, frozen=True):
 def address_of(text: str) -> Address:
     """Parse one address. A ValueError says what would be right, without any password."""
     scheme = text.partition("://")[0]
-    if scheme in SCHEMES and "://" in text:
+    if "://" in text and scheme not in _NODE_KINDS and protocol_of_scheme(scheme) is not None:
         return _parse_url(text)
     node, _, query = text.partition("?")
     match = _NODE.fullmatch(node)
     if not match:
-        raise ValueError(f"address {redacted(text)!r} should read queue://NAME or topic://NAME")
+        raise ValueError(f"address {redact_url_text(text)!r} should read queue://NAME or topic://NAME")
     return Address(match[2], match[1] == "topic", _parse_options(dict(parse_qsl(query, keep_blank_values=True))))
 
 
 def _parse_url(text: str) -> Address:
-    shown = redacted(text)
     wanted = "scheme://[user:password@]host[:port]/queue/NAME (or /topic/NAME)"
+    malformed = ValueError(f"address {redact_url_text(text)!r} should read {wanted}")
     try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:  # its message may contain part of the password
-        raise ValueError(f"address {shown!r} should read {wanted}") from None
-    kind, _, name = parts.path.removeprefix("/").partition("/")
-    if not parts.hostname or port == 0 or kind not in {"queue", "topic"} or not name:
-        raise ValueError(f"address {shown!r} should read {wanted}")
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    secure = urlencode({key: value for key, value in given.items() if key in TLS_OPTIONS}, quote_via=quote)
-    options = _parse_options({key: value for key, value in given.items() if key not in TLS_OPTIONS})
-    url = f"{parts.scheme}://{parts.netloc}" + (f"?{secure}" if secure else "")
-    return Address(unquote(name), kind == "topic", options, url)
+        url = parse_url(text)
+    except ValueError:
+        raise malformed from None
+    kind, _, name = url.path.removeprefix("/").partition("/")
+    if not url.host or url.port == 0 or kind not in _NODE_KINDS or not name:
+        raise malformed
+    secure = urlencode({key: value for key, value in url.options.items() if key in TLS_OPTIONS}, quote_via=quote)
+    options = _parse_options({key: value for key, value in url.options.items() if key not in TLS_OPTIONS})
+    system = f"{url.scheme}://{url.authority}" + (f"?{secure}" if secure else "")
+    return Address(unquote(name), kind == "topic", options, system)
 
 
 def _parse_options(given: dict[str, str]) -> AddressOptions:
@@ -149,8 +122,3 @@ def _parse_options(given: dict[str, str]) -> AddressOptions:
             ) from None
         reason, _, where = str(err).partition(" - at `$.")
         raise ValueError(f"address: {where.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
-
-
-def redacted(text: str) -> str:
-    """The text without its password, whether or not it is a valid URL."""
-    return re.sub(r"(://[^:@/]*:).*@", r"\1***@", text)

@@ -11,13 +11,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from crescendo.model.address import MLMQ_CONTENT_BYTES
 from crescendo.model.payload import STAMP_BYTES
+from crescendo.model.protocols import MLMQ_CONTENT_BYTES
 from crescendo.model.units import Duration, Size
-
-SCHEME = "mlmq"
-URL_OPTIONS = {SCHEME: ("brokers",)}
-"""Query options of a URL, for schemes that have options other than TLS."""
 
 CLIENT = "client"
 """The role of the processes that run clients."""

@@ -12,6 +12,10 @@ _BYTES_PER_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 
 _COUNT = re.compile(r"-?[0-9]+")
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]*)\s*")
 
+DURATION_PATTERN = rf"\s*\d+(?:\.\d+)?\s*(?:{'|'.join(_NS_PER_UNIT)})\s*"
+SIZE_PATTERN = rf"\s*\d+(?:\.\d+)?\s*(?:{'|'.join(_BYTES_PER_UNIT)})\s*"
+"""For the schema of files, which other programs read."""
+
 DURATION_HINT = "a duration such as 500ms, 30s, 15m or 2h"
 SIZE_HINT = "a size such as 256, 10KB or 1MiB"
 

@@ -11,23 +11,21 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, field
 
-from crescendo.model.address import MLMQ_CONTENT_BYTES, MLMQ_NAME_CHARACTERS, Address, address_of
+from crescendo.model import protocols
+from crescendo.model.address import Address, address_of
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, PayloadSize
+from crescendo.model.protocols import MessagingProtocol, find_protocol, known_protocols
 from crescendo.model.units import Duration
 
 __all__ = [
-    "ECHO_BYTES", "MAX_CONNECTIONS", "MAX_PAYLOAD_BYTES", "PROTOCOLS", "STAMP_BYTES", "EchoMode", "Group", "Mode",
+    "ECHO_BYTES", "MAX_CONNECTIONS", "MAX_PAYLOAD_BYTES", "STAMP_BYTES", "EchoMode", "Group", "Mode",
     "OpenMode", "PingPongMode", "Settle", "Summarize", "WindowMode",
 ]  # fmt: skip
 
 MAX_CONNECTIONS = 32_767
 MAX_PROPERTIES = 32
 MAX_REPLY_LINKS = 1000
-PROTOCOLS = {"amqp10": "amqp", "amqp091": "amqp091", "stomp": "stomp", "mqtt": "mqtt", "mlmq": "mlmq"}
-"""Protocol -> the scheme of its URLs, which is also the name of a system's endpoint for it."""
-
-_EXACTLY_ONCE = ("amqp10", "mqtt")
 _INDEX = "{n}"
 ECHO_BYTES = STAMP_BYTES + 8
 """A message that is answered reserves space for the time of the answer after its stamp."""
@@ -36,9 +34,9 @@ ECHO_BYTES = STAMP_BYTES + 8
 class Settle(StrEnum):
     """What a sender waits for before it considers a message done."""
 
-    AT_MOST_ONCE = "at-most-once"
-    AT_LEAST_ONCE = "at-least-once"
-    EXACTLY_ONCE = "exactly-once"
+    AT_MOST_ONCE = protocols.AT_MOST_ONCE
+    AT_LEAST_ONCE = protocols.AT_LEAST_ONCE
+    EXACTLY_ONCE = protocols.EXACTLY_ONCE
 
 
 class OpenMode(Struct, frozen=True, tag_field="kind", tag="open", forbid_unknown_fields=True):
@@ -102,32 +100,34 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     receive_rate: Annotated[float, Meta(gt=0)] | None = None  # the same, as messages per second
 
     def __post_init__(self) -> None:
-        if self.protocol not in PROTOCOLS:
-            raise ValueError(f"protocol {self.protocol!r} is not available; choose from {', '.join(PROTOCOLS)}")
+        protocol = find_protocol(self.protocol)
+        if protocol is None:
+            raise ValueError(f"protocol {self.protocol!r} is not available; choose from {', '.join(known_protocols())}")
         self._check_addresses()
-        self._check_delivery()
+        self._check_delivery(protocol)
         pacer_for(self.rate)  # rejects a rate out of range
         if self.senders + self.receivers == 0:
             raise ValueError("a group needs at least one sender or one receiver")
         if self.senders:
             _ = self.size.lines  # rejects a file that cannot be read
-        if self.protocol == "mlmq":
-            self._check_mlmq()
+        self._check_limits(protocol)
 
-    def _check_mlmq(self) -> None:
+    def _check_limits(self, protocol: MessagingProtocol) -> None:
+        """Reject what the protocol does not have, and what exceeds it."""
+        longest, largest = protocol.max_name_characters, protocol.max_payload_bytes
         for target in (self.target, *(() if self.summarize is None else (address_of(self.summarize.to),))):
-            if target.is_topic:
-                raise ValueError(f"address: mlmq has queues only; write queue://{target.destination}")
-            if len(target.destination) > MLMQ_NAME_CHARACTERS:
-                raise ValueError(f"address: a queue name of mlmq has at most {MLMQ_NAME_CHARACTERS} characters")
-        if self.senders and self.size.largest > MLMQ_CONTENT_BYTES:
+            if target.is_topic and not protocol.has_topics:
+                raise ValueError(f"address: {protocol.name} has queues only; write queue://{target.destination}")
+            if longest is not None and len(target.destination) > longest:
+                raise ValueError(f"address: a queue name of {protocol.name} has at most {longest} characters")
+        if largest is not None and self.senders and self.size.largest > largest:
             raise ValueError(
-                f"size {self.size.largest} is more than mlmq allows; write {STAMP_BYTES} to {MLMQ_CONTENT_BYTES} bytes"
+                f"size {self.size.largest} is more than {protocol.name} allows; write {STAMP_BYTES} to {largest} bytes"
             )
-        if self.properties:
-            raise ValueError("properties: messages of mlmq have none; remove them")
-        if self.is_answered and len(self._reply_queue(MAX_CONNECTIONS)) > MLMQ_NAME_CHARACTERS:
-            raise ValueError("address: too long for mlmq, because the reply queues append to this name")
+        if self.properties and not protocol.has_properties:
+            raise ValueError(f"properties: messages of {protocol.name} have none; remove them")
+        if longest is not None and self.is_answered and len(self._reply_queue(MAX_CONNECTIONS)) > longest:
+            raise ValueError(f"address: too long for {protocol.name}, because the reply queues append to this name")
 
     def _check_addresses(self) -> None:
         nodes = {address_of(text).node for text in self.addresses}
@@ -142,11 +142,12 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
         if self.receivers and self.receivers < self.destinations:
             raise ValueError(f"{self.destinations} destinations need at least {self.destinations} receivers, one each")
 
-    def _check_delivery(self) -> None:
+    def _check_delivery(self, protocol: MessagingProtocol) -> None:
         if isinstance(self.mode, WindowMode) and self.settle is Settle.AT_MOST_ONCE:
             raise ValueError("a window counts unsettled messages, and at-most-once has none; use settle: at-least-once")
-        if self.settle is Settle.EXACTLY_ONCE and self.protocol not in _EXACTLY_ONCE:
-            raise ValueError(f"{self.protocol} does not support exactly-once; these do: {', '.join(_EXACTLY_ONCE)}")
+        if self.settle not in protocol.settle:
+            able = ", ".join(name for name, other in known_protocols().items() if self.settle in other.settle)
+            raise ValueError(f"{self.protocol} does not support {self.settle}; these do: {able}")
         if self.target.options.qos is not None and self.target.options.qos != (
             wanted := list(Settle).index(self.settle)
         ):

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import parse_qsl, urlsplit
 
-from crescendo.model.address import TLS_OPTIONS
 from crescendo.model.errors import ConfigError, PeerError
-
-SECURE_SCHEMES = {"amqp": "amqps", "amqp091": "amqp091s", "mqtt": "mqtts", "stomp": "stomp+ssl"}
-"""The scheme of a protocol -> its scheme over TLS. The names are those that other clients use."""
+from crescendo.model.protocols import TLS_OPTIONS, protocol_of_scheme
+from crescendo.model.urls import parse_url
 
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
@@ -43,9 +40,10 @@ class Tls:
 def tls_from(scheme: str, options: Mapping[str, str]) -> Tls | None:
     """The TLS settings of a URL's scheme and options; None without TLS. Ignores all other options."""
     given = {name: options[name] for name in TLS_OPTIONS if name in options}
-    if scheme not in SECURE_SCHEMES.values():
+    protocol = protocol_of_scheme(scheme)
+    secure = None if protocol is None else protocol.secure_scheme
+    if secure is None or scheme != secure:
         if given:
-            secure = SECURE_SCHEMES.get(scheme)
             cure = f"write {secure}://" if secure else "leave it out"
             raise ConfigError(f"{next(iter(given))}: {scheme}:// is not encrypted, so it would have no effect; {cure}")
         return None
@@ -66,8 +64,8 @@ def tls_from(scheme: str, options: Mapping[str, str]) -> Tls | None:
 
 def tls_of_url(url: str) -> Tls | None:
     """The TLS settings of a whole URL: `amqps://host:5671?ca=ca.pem&cert=client.pem&key=client.key`."""
-    parts = urlsplit(url)
-    return tls_from(parts.scheme, dict(parse_qsl(parts.query, keep_blank_values=True)))
+    parts = parse_url(url)
+    return tls_from(parts.scheme, parts.options)
 
 
 @lru_cache(maxsize=64)  # thousands of connections share one; loading the host's authorities is slow

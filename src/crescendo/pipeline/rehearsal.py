@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.pipeline.job import analyze
 from crescendo.pipeline.spark.class_archive import archive_path
 from crescendo.pipeline.spark.session import close_session, open_session

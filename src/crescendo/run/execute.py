@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,11 +22,12 @@ from crescendo.control.conductor.commands import RecordEvent, RunEnding
 from crescendo.control.conductor.state import RunState
 from crescendo.control.embedded_broker import EmbeddedBroker
 from crescendo.control.notes import Statistics
-from crescendo.model.address import PORTS, SCHEMES
 from crescendo.model.errors import ConfigError, LostError, PeerError
-from crescendo.model.experiment import Experiment, to_document
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import to_document
 from crescendo.model.peer_statistics import PeerStatistics
-from crescendo.model.workload import PROTOCOLS
+from crescendo.model.protocols import default_port, protocol_of_scheme
+from crescendo.model.urls import parse_url
 from crescendo.net.sockets import connect
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord, Phase, State, write_manifest
@@ -149,10 +149,9 @@ def _start_system(
     system = experiment.system
     if system.url is not None:
         _check_reachable(system.url)
-        url = system.url
-        return SystemUnderTest({PROTOCOLS[SCHEMES[urlsplit(url).scheme]]: url}), {
-            "url": experiment.redacted().system.url
-        }
+        protocol = protocol_of_scheme(parse_url(system.url).scheme)
+        endpoints = {} if protocol is None else {protocol.endpoint: system.url}
+        return SystemUnderTest(endpoints), {"url": experiment.redacted().system.url}
     kind = system_of(system.kind or "")
     observer.progress(f"starting {system.kind}")
     instance = start(
@@ -203,9 +202,9 @@ def _shared_addresses(experiment: Experiment) -> set[str]:
 
 def _check_reachable(url: str) -> None:
     """Fail early, before anything else is started, if the system is not reachable."""
-    parts = urlsplit(url)
+    parts = parse_url(url)
     try:
-        connect(parts.hostname or "", parts.port or PORTS[parts.scheme]).close()
+        connect(parts.host or "", parts.port or default_port(parts.scheme)).close()
     except PeerError as err:
         raise ConfigError(f"the run could not start: {err}") from err
 

@@ -16,10 +16,10 @@ from crescendo.load.assignment import ConnectionSlot, load_assignment
 from crescendo.mlmq.workloads.assignment import workload_assignment as assign_clients
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
-from crescendo.model.mlmq_clients import CLIENT, SCHEME, ClientKind
+from crescendo.model.mlmq_clients import CLIENT, ClientKind
+from crescendo.model.protocols import MLMQ, known_protocols, protocol_of
 from crescendo.model.schedule import measure_ns
-from crescendo.model.workload import MAX_CONNECTIONS, PROTOCOLS, Group
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.workload import MAX_CONNECTIONS, Group
 from crescendo.record.manifest import ConnectionRecord
 from crescendo.systems.base import MANAGEMENT
 
@@ -72,11 +72,11 @@ def plan_run(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUn
 
 
 def _url(system: SystemUnderTest, group: Group) -> str:
-    scheme = PROTOCOLS[group.protocol]
+    protocol = protocol_of(group.protocol)
     # A system that offers TLS was configured for it, so measure it over TLS.
-    url = system.endpoints.get(SECURE_SCHEMES.get(scheme, "")) or system.endpoints.get(scheme)
+    url = system.endpoints.get(protocol.secure_scheme or "") or system.endpoints.get(protocol.endpoint)
     if url is None:
-        spoken = [protocol for protocol, endpoint in PROTOCOLS.items() if endpoint in system.endpoints]
+        spoken = [name for name, known in known_protocols().items() if known.endpoint in system.endpoints]
         raise ConfigError(
             f"workload.{group.name}.protocol: the system does not support {group.protocol}; it supports "
             f"{', '.join(spoken)}"
@@ -89,9 +89,9 @@ def _clients(
 ) -> list[PeerPlan]:
     if not experiment.clients:
         return []
-    if SCHEME not in system.endpoints:
+    if MLMQ.endpoint not in system.endpoints:
         raise ConfigError("clients: the system does not support mlmq; set system.kind to mlmq")
-    brokers = list(brokers_of(system.endpoints[SCHEME]))
+    brokers = list(brokers_of(system.endpoints[MLMQ.endpoint]))
     plans = []
     for process in range(experiment.peers.clients):
         peer = f"{CLIENT}-{process}"

@@ -11,11 +11,14 @@ from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
+from crescendo.model import protocols
 from crescendo.model.units import Size
 
 USER = "crescendo"
-AMQP, AMQP091, STOMP, MQTT, MLMQ, MANAGEMENT = "amqp", "amqp091", "stomp", "mqtt", "mlmq", "management"
-"""Endpoint names, which are also the URL schemes of the protocols. Management is HTTP, or AMQP for routers."""
+AMQP, AMQP091, STOMP = protocols.AMQP10.endpoint, protocols.AMQP091.endpoint, protocols.STOMP.endpoint
+MQTT, MLMQ = protocols.MQTT.endpoint, protocols.MLMQ.endpoint
+MANAGEMENT = "management"
+"""Endpoint names. Management is HTTP, or AMQP for routers."""
 
 
 class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

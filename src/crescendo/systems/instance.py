@@ -30,7 +30,7 @@ from crescendo.systems.instance_dir import (
     remove_instance_dir,
 )
 from crescendo.systems.ports import accepts, choose_ports
-from crescendo.systems.settings import PROTOCOLS, redacted_settings, settings_of
+from crescendo.systems.settings import endpoint_names, redacted_settings, settings_of
 from crescendo.systems.tls import probe_tls, secure_files, secure_ports
 
 START_TIMEOUT_S = 90.0
@@ -107,9 +107,9 @@ class RunningInstance:
 
     @property
     def url(self) -> str:
-        for protocol in PROTOCOLS:
-            if protocol in self.endpoints:
-                return self.endpoints[protocol]
+        for name in endpoint_names():
+            if name in self.endpoints:
+                return self.endpoints[name]
         return next(iter(self.endpoints.values()))
 
     @property

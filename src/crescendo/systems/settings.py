@@ -14,17 +14,22 @@ from urllib.parse import quote
 import msgspec
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.protocols import known_protocols
 from crescendo.model.units import format_unit, parse_unit
-from crescendo.systems.base import AMQP, AMQP091, MLMQ, MQTT, STOMP, SystemKind, SystemSettings
+from crescendo.systems.base import SystemKind, SystemSettings
 from crescendo.systems.ports import HOST
 
-PROTOCOLS = (AMQP, AMQP091, STOMP, MQTT, MLMQ)
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+
+
+def endpoint_names() -> list[str]:
+    """The endpoints that a system can have for load, one per protocol."""
+    return [protocol.endpoint for protocol in known_protocols().values()]
 
 
 def protocols_of(kind: SystemKind) -> tuple[str, ...]:
     """The protocols that the kind supports: each has a port of its own name."""
-    return tuple(name for name in PROTOCOLS if name in kind.ports)
+    return tuple(name for name in endpoint_names() if name in kind.ports)
 
 
 def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:

@@ -7,10 +7,12 @@ kind configures its own listeners. The plain listeners stay.
 
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.net.tls import SECURE_SCHEMES, Tls, check_handshake, client_context, server_context, tls_of_url
+from crescendo.model.protocols import secure_schemes
+from crescendo.model.urls import parse_url
+from crescendo.net.tls import Tls, check_handshake, client_context, server_context, tls_of_url
 from crescendo.net.transport import connect
 from crescendo.systems.base import SystemKind, SystemSettings, TlsSettings
 from crescendo.systems.ports import HOST
@@ -28,7 +30,8 @@ def secure_ports(kind: SystemKind, settings: SystemSettings) -> tuple[str, ...]:
     """The port names of the listeners that TLS adds."""
     if settings.secure is None:
         return ()
-    return tuple(SECURE_SCHEMES[name] for name in protocols_of(kind) if speaks(settings, name))
+    secure = secure_schemes()
+    return tuple(secure[name] for name in protocols_of(kind) if speaks(settings, name))
 
 
 def secure_endpoints(settings: SystemSettings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
@@ -39,7 +42,7 @@ def secure_endpoints(settings: SystemSettings, directory: Path, ports: Mapping[s
     if settings.secure.client_certificates is not None:
         files |= {"cert": CLIENT_CERTIFICATE, "key": CLIENT_KEY}
     options = urlencode({option: directory / file for option, file in files.items()}, quote_via=quote)
-    schemes = [scheme for scheme in SECURE_SCHEMES.values() if scheme in ports]
+    schemes = [scheme for scheme in secure_schemes().values() if scheme in ports]
     return {scheme: f"{endpoint(scheme, settings, ports[scheme])}?{options}" for scheme in schemes}
 
 
@@ -75,10 +78,10 @@ def secure_files(settings: SystemSettings, *, needs_keystore: bool) -> dict[str,
 
 def probe_tls(endpoints: Mapping[str, str]) -> None:
     """Complete a TLS handshake with the right certificates on every listener, or raise PeerError."""
-    for scheme in SECURE_SCHEMES.values():
+    for scheme in secure_schemes().values():
         if scheme in endpoints:
             url = endpoints[scheme]
-            connect(HOST, urlsplit(url).port or 0, tls=tls_of_url(url), timeout_s=_PROBE_TIMEOUT_S).close()
+            connect(HOST, parse_url(url).port or 0, tls=tls_of_url(url), timeout_s=_PROBE_TIMEOUT_S).close()
 
 
 def _given_files(tls: TlsSettings) -> dict[str, bytes]:

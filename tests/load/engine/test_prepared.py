@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.calibrate.null_servers import NULL_SERVERS
+from crescendo.calibrate.registry import calibrated_protocols, null_server_of
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.in_flight import SeqRange
 from crescendo.load.engine.prepared import MAX_PREPARED, MAX_SPAN_NS, MIN_PREPARED, PreparedMessages
@@ -22,7 +22,8 @@ from crescendo.load.engine.sender import Sender
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import PayloadSize
-from crescendo.model.workload import PROTOCOLS, Group, Settle
+from crescendo.model.protocols import protocol_of
+from crescendo.model.workload import Group, Settle
 from crescendo.net.sockets import configure_socket, fill, flush, listen
 from crescendo.wire.stamp import Stamps
 from load_fakes import FakeSendChannel
@@ -201,8 +202,8 @@ def _connected(protocol: str, settle: Settle) -> Iterator[tuple[Any, socket.sock
     group = Group(protocol=protocol, size=PayloadSize.fixed(SIZE), settle=settle, rate=1000)
     make: Any = driver_of(protocol, "sender")
     with listen() as listener:
-        channel = make(f"{PROTOCOLS[protocol]}://127.0.0.1:{listener.getsockname()[1]}", group)
-        client, server = configure_socket(listener.accept()[0]), NULL_SERVERS[protocol](SIZE, source=False)
+        channel = make(f"{protocol_of(protocol).scheme}://127.0.0.1:{listener.getsockname()[1]}", group)
+        client, server = configure_socket(listener.accept()[0]), null_server_of(protocol)(SIZE, source=False)
     with client:
         deadline_s = time.monotonic() + 10
         while not channel.ready or not channel.room():
@@ -231,9 +232,9 @@ def _fill_bodies(channel: Any, first: int, count: int) -> None:
         channel.bodies[row] = np.frombuffer(struct.pack(">I", first + row) * (SIZE // 4), np.uint8)
 
 
-CASES = [(protocol, Settle.AT_MOST_ONCE) for protocol in sorted(NULL_SERVERS)] + [
+CASES = [(protocol, Settle.AT_MOST_ONCE) for protocol in sorted(calibrated_protocols())] + [
     (protocol, Settle.AT_LEAST_ONCE)
-    for protocol in sorted(NULL_SERVERS)
+    for protocol in sorted(calibrated_protocols())
     if protocol != "amqp091"  # its null server confirms nothing, and its messages carry no numbers
 ]
 
@@ -261,7 +262,7 @@ def test_prepared_messages_have_the_same_bytes_as_a_batch(protocol: str, settle:
     assert written[0] == written[1]
 
 
-@pytest.mark.parametrize("protocol", sorted(NULL_SERVERS))
+@pytest.mark.parametrize("protocol", sorted(calibrated_protocols()))
 def test_bytes_that_a_full_socket_refuses_are_sent_later(protocol: str) -> None:
     with _connected(protocol, Settle.AT_MOST_ONCE) as (channel, client):
         sent = 0

@@ -12,7 +12,7 @@ from crescendo.load.assignment import Quota, quota_of
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.interfaces import SettledMessages
-from crescendo.model.experiment import experiment_from
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import PayloadSize
 from crescendo.model.workload import Group, Settle, WindowMode

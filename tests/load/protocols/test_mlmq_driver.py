@@ -18,7 +18,7 @@ from crescendo.load.protocols.interfaces import SettledMessages
 from crescendo.load.protocols.mlmq import MlmqReceiver, MlmqSender
 from crescendo.mlmq.client import Client, Query
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import experiment_from
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.workload import Group, Settle
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.schema import Settlement

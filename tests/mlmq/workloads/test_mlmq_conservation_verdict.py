@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.verdicts import verdict_of

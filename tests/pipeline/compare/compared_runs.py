@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.histogram import bucket_of
 from crescendo.model.metrics import PERCENTILES
 from crescendo.model.verdict import Outcome, Verdict

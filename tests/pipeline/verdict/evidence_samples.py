@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crescendo.model.experiment import experiment_from
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.verdict import Verdict
 from crescendo.pipeline.verdict.evidence import Evidence

@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from crescendo.cli.verbs.options import Json
+from crescendo.model.protocols import OWN
+
+CALIBRATED = ", ".join(name for name, protocol in OWN.items() if protocol.null_server is not None)
 
 
 def doctor(json: Json = False) -> None:
@@ -17,7 +20,7 @@ def doctor(json: Json = False) -> None:
 
 def calibrate(
     protocols: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="amqp10, amqp091, stomp, mqtt. Default: all.")
+        list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help=f"{CALIBRATED}. Default: all.")
     ] = None,
     sizes: Annotated[
         list[int] | None,

@@ -20,7 +20,8 @@ from crescendo.exporters.maestro.rates import RECEIVER, TABLES, write_rates
 from crescendo.exporters.maestro.readings import Attributes, entity_readings, last_texts
 from crescendo.exporters.maestro.sheets import SHEETS
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, experiment_from
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import PeerRecord
 from crescendo.record.reader import Recording, open_recording

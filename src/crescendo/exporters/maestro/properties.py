@@ -7,12 +7,12 @@ value are omitted: Maestro's readers do not require them.
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from crescendo.exporters.maestro.export_window import ExportWindow
 from crescendo.exporters.maestro.readings import Attributes
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
+from crescendo.model.urls import parse_url
 from crescendo.record.manifest import Manifest, PeerRecord
 from crescendo.record.timeline import SECOND_NS
 
@@ -81,5 +81,5 @@ def _whole(value: float | str | None) -> int | None:
 def _uri(experiment: Experiment, address: str, destination: str) -> str:
     if experiment.system.url is None:
         return address
-    parts = urlsplit(experiment.system.url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{destination}"
+    url = parse_url(experiment.system.url)
+    return f"{url.scheme}://{url.server}/{destination}"

@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -18,11 +17,12 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from crescendo.inspectors.base import TIMEOUT_S, Inspection, InspectionTarget, Reading
 from crescendo.inspectors.targets import MANAGEMENT, MQTT, url_of
-from crescendo.model.address import PORTS
+from crescendo.model import protocols
 from crescendo.model.errors import PeerError
+from crescendo.model.urls import parse_url
 
 BROKER = "broker"
-_DEFAULT_PORT = PORTS["mqtt"]
+_DEFAULT_PORT = protocols.MQTT.port
 _PREFIX = "$SYS/broker/"
 _UPTIME = "$SYS/broker/uptime"  # published at every interval, even when nothing has changed
 _INTERVAL_S = 10.0  # the default of the broker; the actual one is measured
@@ -37,8 +37,8 @@ class MosquittoInspector:
     """Inspects one broker."""
 
     def __init__(self, target: InspectionTarget, timeout_s: float = TIMEOUT_S) -> None:
-        self._url = urlsplit(url_of(target, "mosquitto", (MQTT, MANAGEMENT), ("mqtt",)))
-        self._address = f"{self._url.hostname}:{self._url.port or _DEFAULT_PORT}"
+        self._url = parse_url(url_of(target, "mosquitto", (MQTT, MANAGEMENT), (protocols.MQTT.scheme,)))
+        self._address = f"{self._url.host}:{self._url.port or _DEFAULT_PORT}"
         self._timeout_s = timeout_s
         self._subscription: _Subscription | None = None
 
@@ -60,10 +60,10 @@ class MosquittoInspector:
     def _subscribe(self) -> "_Subscription":
         try:
             return _Subscription(
-                self._url.hostname or "127.0.0.1",
+                self._url.host or "127.0.0.1",
                 self._url.port or _DEFAULT_PORT,
-                None if self._url.username is None else unquote(self._url.username),
-                None if self._url.password is None else unquote(self._url.password),
+                self._url.user,
+                self._url.password,
                 self._timeout_s,
             )
         except (OSError, ValueError) as err:

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 
 from crescendo.inspectors.base import MAX_ANSWER_BYTES, TIMEOUT_S
 from crescendo.model.errors import PeerError
+from crescendo.model.urls import parse_url
 
 _NO_HEADERS: MappingProxyType[str, str] = MappingProxyType({})
 
@@ -26,14 +26,14 @@ class Http:
     def __init__(
         self, url: str, *, timeout_s: float = TIMEOUT_S, headers: MappingProxyType[str, str] = _NO_HEADERS
     ) -> None:
-        parts = urlsplit(url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or "127.0.0.1"
+        parts = parse_url(url)
+        host = f"[{parts.host}]" if ":" in (parts.host or "") else parts.host or "127.0.0.1"
         self.path = parts.path.rstrip("/")
         self._address = host if parts.port is None else f"{host}:{parts.port}"
-        self._base = urlunsplit((parts.scheme, self._address, "", "", ""))
+        self._base = f"{parts.scheme}://{self._address}"
         self._auth = None
-        if parts.username is not None:
-            self._auth = httpx.BasicAuth(unquote(parts.username), unquote(parts.password or ""))
+        if parts.user is not None:
+            self._auth = httpx.BasicAuth(parts.user, parts.password or "")
         self._timeout_s = timeout_s
         self._headers = dict(headers)
         self._client: httpx.Client | None = None

@@ -10,15 +10,15 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from crescendo.load.protocols.interfaces import Octets, SettledMessages
 from crescendo.load.protocols.sequence_map import SequenceMap
-from crescendo.model.address import PORTS
 from crescendo.model.errors import PeerError
+from crescendo.model.protocols import default_port
+from crescendo.model.urls import parse_url
 from crescendo.model.workload import Group, Settle
 from crescendo.net.tls import tls_of_url
 from crescendo.net.transport import Transport, connect
@@ -49,13 +49,13 @@ class BaseChannel(ABC):
     _connection: Any  # a ConnectionCodec; each protocol narrows the type
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
-        parts = urlsplit(url)
+        parts = parse_url(url)
         self._tls = tls_of_url(url)
-        self._host = parts.hostname or "127.0.0.1"
-        self._port = parts.port or PORTS[parts.scheme]
-        self._path = unquote(parts.path.removeprefix("/"))
-        self._user = None if parts.username is None else unquote(parts.username)
-        self._password = unquote(parts.password or "")
+        self._host = parts.host or "127.0.0.1"
+        self._port = parts.port or default_port(parts.scheme)
+        self._path = parts.virtual_host
+        self._user = parts.user
+        self._password = parts.password or ""
         self._group = group
         self._batching = batching
         self._waits_for_outcomes = group.settle is not Settle.AT_MOST_ONCE

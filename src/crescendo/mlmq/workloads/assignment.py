@@ -9,7 +9,8 @@ from typing import Any
 
 from crescendo.control.notes import NotePayload
 from crescendo.mlmq.workloads.actor import ClientIdentity
-from crescendo.model.experiment import Experiment, to_document
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import to_document
 
 
 class WorkloadAssignment(NotePayload, frozen=True):

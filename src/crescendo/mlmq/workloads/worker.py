@@ -20,7 +20,7 @@ from crescendo.mlmq.workloads.assignment import WorkloadAssignment, client_ident
 from crescendo.mlmq.workloads.client_group import ClientGroup
 from crescendo.mlmq.workloads.recording import EMPTY, ERROR, OK, OVERLOADED, TIMEOUT, WorkloadRecording
 from crescendo.model.errors import LostError
-from crescendo.model.experiment import experiment_from
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.peer_statistics import client_statistics
 from crescendo.record.schema import EVENTS
 from crescendo.record.writer import Recorder

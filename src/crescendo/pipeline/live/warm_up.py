@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from crescendo.model.experiment import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.pipeline.live.watch import watch
 from crescendo.record.manifest import ConnectionRecord, Manifest, State, write_manifest
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement

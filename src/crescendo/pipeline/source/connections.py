@@ -12,7 +12,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, experiment_from
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import experiment_from
 from crescendo.record.manifest import Manifest
 
 UNKNOWN = -1

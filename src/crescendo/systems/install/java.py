@@ -13,9 +13,10 @@ from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.urls import parse_url
 from crescendo.systems.base import Installation, SystemSettings
 
 HEAP_BYTES = 2**30
@@ -99,9 +100,9 @@ def escape_property(text: str) -> str:
 
 def get_management(url: str, path: str) -> bytes:
     """The answer of the broker's management, or PeerError. Takes credentials from the URL; errors contain none."""
-    parts = urlsplit(url)
-    credentials = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=PROBE_TIMEOUT_S)
+    parts = parse_url(url)
+    credentials = f"{parts.user or ''}:{parts.password or ''}".encode()
+    connection = HTTPConnection(parts.host or "", parts.port, timeout=PROBE_TIMEOUT_S)
     try:
         headers = {"Authorization": f"Basic {b64encode(credentials).decode()}"}
         connection.request("GET", parts.path + quote(path, safe="/:=,"), headers=headers)

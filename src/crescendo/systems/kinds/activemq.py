@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crescendo.model.errors import PeerError
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.protocols import secure_schemes
 from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, SystemSettings
 from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, escape_property, jvm_command
 from crescendo.systems.install.maven import Release
@@ -102,7 +102,7 @@ def _connectors(protocols: list[str], ports: Mapping[str, int], settings: Active
         scheme = name if settings.threads is None else f"{name}+nio"
         connectors.append({"name": name, "uri": f"{scheme}://127.0.0.1:{ports[name]}"})
         if settings.secure is not None:
-            secure = SECURE_SCHEMES[name]
+            secure = secure_schemes()[name]
             options = f"transport.enabledProtocols={','.join(VERSIONS)}"
             if client_certificates := client_certificate_option(settings.secure):
                 options += f"&transport.{client_certificates}=true"

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from crescendo.model.errors import PeerError
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.protocols import secure_schemes
 from crescendo.systems.base import (
     AMQP,
     MANAGEMENT,
@@ -122,7 +122,7 @@ def _acceptors(
             options["remotingThreads"] = str(settings.threads)
         acceptors.append({"name": name, "uri": _acceptor(ports[name], options)})
         if settings.secure is not None:
-            scheme = SECURE_SCHEMES[name]
+            scheme = secure_schemes()[name]
             options |= _secure(settings.secure, directory)
             acceptors.append({"name": scheme, "uri": _acceptor(ports[scheme], options)})
     return acceptors

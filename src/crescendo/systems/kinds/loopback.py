@@ -12,7 +12,7 @@ from pathlib import Path
 from crescendo import __version__
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import ConfigError
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.protocols import secure_schemes
 from crescendo.systems import base
 from crescendo.systems.base import AMQP, Blueprint, Installation, Launch
 from crescendo.systems.settings import endpoint, refuse
@@ -71,7 +71,7 @@ class Loopback:
             files[_CREDENTIALS] = json.dumps([settings.user, settings.password])
             argv += ["--credentials", str(directory / _CREDENTIALS)]
         if settings.secure is not None:
-            argv += ["--tls-port", str(ports[SECURE_SCHEMES[AMQP]]), "--ca", str(directory / CA)]
+            argv += ["--tls-port", str(ports[secure_schemes()[AMQP]]), "--ca", str(directory / CA)]
             argv += ["--certificate", str(directory / CERTIFICATE), "--key", str(directory / KEY)]
             if settings.secure.client_certificates is not None:
                 argv += ["--client-certificates", settings.secure.client_certificates]

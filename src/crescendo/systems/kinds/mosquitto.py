@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
 
 import paho.mqtt.client as mqtt
 from msgspec import Meta
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.protocols import secure_schemes
+from crescendo.model.urls import parse_url
 from crescendo.systems import base
 from crescendo.systems.base import MQTT, Blueprint, Installation, Launch
 from crescendo.systems.install import packages
@@ -89,9 +89,9 @@ class Mosquitto:
         return Blueprint(files, (Launch(self.name, argv),), endpoints, frozenset({_PASSWORDS}))
 
     def probe(self, endpoints: Mapping[str, str], _settings: MosquittoSettings) -> None:
-        parts = urlsplit(endpoints[MQTT])
+        parts = parse_url(endpoints[MQTT])
         client = mqtt.Client(CallbackAPIVersion.VERSION2)
-        client.username_pw_set(unquote(parts.username or ""), unquote(parts.password or ""))
+        client.username_pw_set(parts.user or "", parts.password or "")
         try:
             client.connect(HOST, parts.port or 0)
             _pass_message(client)
@@ -137,7 +137,7 @@ def _configuration(settings: MosquittoSettings, directory: Path, ports: Mapping[
         lines.append(f"memory_limit {int(settings.memory)}")
     if settings.secure is not None:
         lines += [
-            f"listener {ports[SECURE_SCHEMES[MQTT]]} {HOST}",
+            f"listener {ports[secure_schemes()[MQTT]]} {HOST}",
             f"cafile {directory / CA}",
             f"certfile {directory / CERTIFICATE}",
             f"keyfile {directory / KEY}",

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from crescendo.model.errors import PeerError
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.protocols import secure_schemes
 from crescendo.systems.base import (
     AMQP,
     AMQP091,
@@ -124,7 +124,7 @@ def _broker(
     listeners = [_amqp_port(name, name, ports, settings) for name in protocols]
     if settings.secure is not None:
         secure = _secure(settings.secure)
-        listeners += [_amqp_port(SECURE_SCHEMES[name], name, ports, settings) | secure for name in protocols]
+        listeners += [_amqp_port(secure_schemes()[name], name, ports, settings) | secure for name in protocols]
     return {
         "name": "crescendo",
         "modelVersion": _MODEL_VERSION,

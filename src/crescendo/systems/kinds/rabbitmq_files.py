@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from crescendo.net.tls import SECURE_SCHEMES
+from crescendo.model.protocols import secure_schemes
 from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, SystemSettings
 from crescendo.systems.ports import HOST
 from crescendo.systems.settings import speaks
@@ -58,7 +58,7 @@ def _secure(settings: SystemSettings, directory: Path, ports: Mapping[str, int])
         *(f"ssl_options.versions.{number} = {name.lower()}" for number, name in enumerate(VERSIONS, 1)),
     ]
     keys = {STOMP: "stomp.listeners.ssl.1", MQTT: "mqtt.listeners.ssl.1"}
-    for name, scheme in SECURE_SCHEMES.items():
+    for name, scheme in secure_schemes().items():
         if scheme in ports:
             lines.append(f"{keys.get(name, f'listeners.ssl.{scheme}')} = {HOST}:{ports[scheme]}")
     return lines

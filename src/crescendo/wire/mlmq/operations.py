@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from crescendo.model.address import MLMQ_CONTENT_BYTES, MLMQ_NAME_CHARACTERS
+from crescendo.model.protocols import MLMQ_CONTENT_BYTES, MLMQ_NAME_CHARACTERS
 
 MAX_CONTENT_BYTES: Final = MLMQ_CONTENT_BYTES
 MAX_NAME_CHARACTERS: Final = MLMQ_NAME_CHARACTERS

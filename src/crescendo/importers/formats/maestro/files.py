@@ -15,11 +15,10 @@ from crescendo.importers.formats.maestro.messages import RECEIVER, SENDER, kind_
 from crescendo.importers.formats.maestro.rates import DAT, is_dat, read_rates
 from crescendo.importers.formats.maestro.sheets import SHEET, is_sheet, read_sheets
 from crescendo.importers.times import US_NS
-from crescendo.model.experiment import redact_url_text
+from crescendo.model.urls import is_secret, redact_url_text
 
 PROPERTIES = "properties"
 _PROPERTY = re.compile(r"\s*([^#!=:\s][^=:\s]*)\s*[=:]\s*(.*)")
-_SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -76,7 +75,7 @@ def _unescaped(text: str) -> str:
 
 
 def _event(source: SourceFile, properties: dict[str, str]) -> Event:
-    shown = {key: "***" if _SECRET.search(key) else redact_url_text(value) for key, value in properties.items()}
+    shown = {key: "***" if is_secret(key) else redact_url_text(value) for key, value in properties.items()}
     return source.label, PROPERTIES, msgspec.json.encode(shown).decode()
 
 

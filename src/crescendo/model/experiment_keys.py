@@ -1,0 +1,196 @@
+"""What does each key of an experiment file mean?
+
+One sentence per key, by the value it belongs to. The JSON Schema and the table in docs/experiment.md are made of these;
+a test finds a key without a sentence. Links and code are written as in Markdown.
+"""
+
+from msgspec import Struct
+
+from crescendo.model.experiment import Experiment, Inspect, Peers, Phases, System
+from crescendo.model.mlmq_clients import Clients
+from crescendo.model.profile import Incremental, OnOff, Ramp, Replay, Sine, Spike, Step, Steps
+from crescendo.model.protocols import OWN
+from crescendo.model.search import Search
+from crescendo.model.workload import Group, Summarize, WindowMode
+
+KEYS: dict[type[Struct], dict[str, str]] = {
+    Experiment: {
+        "name": "letters, digits, `.`, `_`, `-`; without it, the name of the file",
+        "system": "the system under test: a `kind` that Crescendo starts, or the `url` of one that is running",
+        "workload": "the load: one mapping, or a list of named groups of senders and receivers",
+        "clients": (
+            "MLMQ's own workloads, see [mlmq-experiments.md](mlmq-experiments.md): one mapping, or a list of groups"
+        ),
+        "profile": "the shape of the rate of every group, see [Profiles](#profiles)",
+        "phases": "how long to warm up, to measure and to drain",
+        "inspect": "what is polled for its own figures during the run: see [inspectors.md](inspectors.md)",
+        "checks": (
+            "bounds that decide the verdict, see [Checks](#checks); without them, nothing may be lost, and 99 % "
+            "of the offered rate must arrive"
+        ),
+        "peers": "how many processes share the connections of each role",
+        "seed": "the same file and seed give the same schedule",
+        "stop_when": (
+            "`{response_p90: 200ms}` or `{response_max: 2s}`: when a receiver exceeds this in one second of the "
+            "measure phase, all sending stops at once; the drain follows, and the verdict is fail"
+        ),
+        "search": "find the highest rate within given limits: see [search.md](search.md)",
+    },
+    System: {
+        "kind": (
+            "a system that Crescendo starts and stops around the run: see [systems.md](systems.md); without "
+            "`system`, it is `loopback`"
+        ),
+        "url": (
+            "`amqp://[user:password@]host[:port]`, or `amqp091://`, `stomp://`, `mqtt://`, "
+            "`mlmq://host:port?brokers=host:port,…`; AMQP 0-9-1 and STOMP take a virtual host as path, "
+            "`amqp091://host/shop`; over TLS `amqps://`, `amqp091s://`, `stomp+ssl://`, `mqtts://`, see "
+            "[tls.md](tls.md)"
+        ),
+        "version": "which version of the kind; without it, the installed one",
+        "home": "the directory of an installation that Crescendo did not make",
+        "settings": (
+            "of the kind: users, protocols, persistence, memory, threads, queues; `queues` defaults to those of "
+            "the workload"
+        ),
+    },
+    Group: {
+        "name": "unique among the groups",
+        "address": (
+            "`queue://NAME`: receivers share the messages; `topic://NAME`: each receiver is owed all of them; "
+            "with options, see [Addresses](#addresses); a list means failover"
+        ),
+        "failover": "further addresses, to which a lost connection reconnects in turn; the same as a list in `address`",
+        "destinations": (
+            "with `{n}` in the address, the number of queues or topics: connection i uses number i modulo this"
+        ),
+        "protocol": (
+            f"{', '.join(f'`{name}`' for name in OWN)} (queues only, see [mlmq.md](mlmq.md#under-load)): "
+            "the protocol at the system's URL"
+        ),
+        "senders": "connections that send, up to 32,767 in a run",
+        "receivers": "connections that receive, up to 32,767 in a run",
+        "size": (
+            "payload bytes: 32 bytes to 64 MiB, for mlmq to 2,000 bytes; KB is 1000, KiB is 1024; `~256` is up to "
+            "5 % more or less; `[{size: 256, weight: 3}, {size: 10KB}]` is a mixture; `{file: PATH}` sends the "
+            "lines of a file, each after a stamp"
+        ),
+        "rate": "messages per second and connection; 0 = as fast as the receiving side accepts",
+        "settle": (
+            "`at-least-once`: the system acknowledges; `at-most-once`: sent settled; `exactly-once`: where "
+            "protocol and system offer it (AMQP 1.0, MQTT)"
+        ),
+        "mode": (
+            "`{kind: open}`: messages are sent when they are due, regardless of earlier ones; `{kind: window, "
+            "size: 100}`: at most this many messages of a connection are unsettled at a time; `{kind: echo}`: "
+            "receivers send each message back to a queue of its sender, and round trip and one-way time are "
+            "recorded as spans; `{kind: ping-pong}`: the same, and the next message of a connection waits for the "
+            "answer to its last"
+        ),
+        "properties": "string properties of every message, for selectors",
+        "buffer": (
+            "how many messages may wait while the system blocks a sender; messages that do not fit are shed: "
+            "never sent, and recorded as such; without it, all wait"
+        ),
+        "delay": "a slow receiver: its processing time per message; it settles messages when they are processed",
+        "summarize": "each receiver publishes how many messages it received",
+        "receive_rate": "a slow receiver: the messages per second that it processes",
+    },
+    WindowMode: {
+        "size": "how many messages of a connection may be unsettled at a time",
+    },
+    Summarize: {
+        "to": "where the summary is published: `topic://NAME`, on the group's own system",
+        "every": "the period of a summary",
+        "of": (
+            "what is summarized: `messages` counts them; `transfers` sums the bytes per server in the lines of "
+            "gridFTP logs"
+        ),
+    },
+    Phases: {
+        "warmup": "a duration; not judged",
+        "measure": "a duration, or a number of messages per connection",
+        "drain": "how long the last messages may take to arrive",
+    },
+    Inspect: {
+        "kind": "a kind of system, or `process`",
+        "every": "the period; without it, 5 s, and 1 s for processes",
+        "url": "the management interface, where it is not that of the system that Crescendo starts",
+        "pid": "the process to watch, where Crescendo does not start the system",
+    },
+    Peers: {
+        "senders": "processes that share the sending connections",
+        "receivers": "processes that share the receiving connections",
+        "clients": "processes that share the MLMQ clients",
+    },
+    Ramp: {
+        "over": "how long the rate changes",
+        "from": "the fraction of the rate at the beginning",
+        "to": "the fraction of the rate at the end, and from then on",
+    },
+    Step: {
+        "factor": "the fraction of the rate",
+        "lasts": "how long this level holds",
+    },
+    Steps: {
+        "steps": "the levels; the last one holds",
+    },
+    Spike: {
+        "at": "when it begins, counted from the start of the run",
+        "lasts": "how long it lasts",
+        "factor": "how many times the rate is sent meanwhile",
+    },
+    OnOff: {
+        "active": "how long the rate is sent",
+        "idle": "how long nothing is sent",
+    },
+    Sine: {
+        "period": "of the oscillation",
+        "depth": "by which fraction of the rate it oscillates",
+    },
+    Replay: {
+        "file": "a text file with one time in seconds per line; each connection replays all of it",
+        "speed": "how many times faster than recorded",
+    },
+    Incremental: {
+        "every": "how long each step lasts",
+        "from": "the fraction of the rate at the beginning",
+        "step": "by which fraction the rate grows in each step",
+        "connections": "how many are active from the start",
+        "join": "how many join in each later step",
+    },
+    Search: {
+        "from": "the lowest rate to try, in messages per second over all senders",
+        "to": "the highest rate to try",
+        "resolution": "how wide the gap between the highest good and the lowest bad rate may be",
+        "confirm": "how many of how many tries must agree on the answer",
+        "limits": "what a try must meet: bounds as in `checks`, or `backlog: steady`",
+        "tries": "how many runs the search may take",
+    },
+    Clients: {
+        "name": "unique among the groups",
+        "kind": "which of MLMQ's workloads",
+        "count": "how many clients",
+        "wait": "the pause of a client after each action",
+        "timeout": "a request answered later than this counts as not served",
+        "poll": "how long a broker may wait for a message; 0: it answers `empty` at once",
+        "size": "bytes of a message",
+        "priority": "of its messages, 1 to 10",
+        "queue": "the public queue of producers and consumers",
+        "messages": "how many each simple-send client sends",
+        "group_size": "how many clients start together",
+        "group_delay": "the pause before the next clients start",
+        "breakup": "whether the time of each request is recorded by tier",
+    },
+}
+
+PATHS: dict[str, type[Struct]] = {
+    "": Experiment,
+    "system.": System,
+    "workload.": Group,
+    "workload.summarize.": Summarize,
+    "phases.": Phases,
+    "inspect.": Inspect,
+    "peers.": Peers,
+}
+"""Where the values of the table in docs/experiment.md are in a file. Profiles, searches and clients have their own."""

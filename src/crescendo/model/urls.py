@@ -1,0 +1,88 @@
+"""What does a URL say, and how is it shown without its password?
+
+Parses what people write: a URL that is not valid is a ValueError whose message repeats none of it, because it may
+contain a password. Redaction also works on text that is not a valid URL, or that only contains one, and removes too
+much rather than too little. Knows no protocol: which schemes, ports and options are right is for others to say.
+"""
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+HIDDEN = "***"
+
+# From the first colon after :// to the last @. Where an @ comes before that colon, a port may follow the colon:
+# amqp://user@host:5672/queue/a@b contains no password.
+_PASSWORD = re.compile(r"(://(?:[^:@]*:|[^:]*:(?!\d{1,5}(?:[/?#\s]|$)))).*@", re.DOTALL)
+_REMOVED = "\t\r\n"
+"""urlsplit removes these, so the password that it finds differs from the one in the text."""
+
+SECRET = r"password|passwd|secret|token|credential"  # noqa: S105 - names of secrets, not one of them
+"""A regular expression for the names of settings and properties whose values must not be shown."""
+
+
+class Url(NamedTuple):
+    """The parts of a URL, decoded but for path and authority. None: it does not name that part."""
+
+    scheme: str
+    host: str | None
+    port: int | None
+    user: str | None
+    password: str | None
+    path: str  # as written, with its slash
+    options: dict[str, str]
+    authority: str  # user, password, host and port, as written
+
+    @property
+    def virtual_host(self) -> str:
+        """What the path names, for protocols that have virtual hosts; empty when there is none."""
+        return unquote(self.path.removeprefix("/"))
+
+    @property
+    def server(self) -> str:
+        """Host and port as written, without user and password."""
+        return self.authority.rpartition("@")[2]
+
+    def __repr__(self) -> str:  # a traceback must not show the password
+        return f"Url({self.scheme}://{self.server})"
+
+
+def parse_url(text: str) -> Url:
+    """The parts of a URL. A ValueError, without any of the text, when it is not one."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError("this is not a URL") from None
+    return Url(
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=port,
+        user=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        path=parts.path,
+        options=dict(parse_qsl(parts.query, keep_blank_values=True)),
+        authority=parts.netloc,
+    )
+
+
+def redact_url(url: str) -> str:
+    """A URL without its password. Text that is not a valid URL is redacted as such."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return redact_url_text(url)
+    if "@" not in parts.netloc or any(character in url for character in _REMOVED):
+        return redact_url_text(url)  # an @ further on may end a password that contains a slash
+    return url if parts.password is None else url.replace(f":{parts.password}@", f":{HIDDEN}@", 1)
+
+
+def redact_url_text(text: str) -> str:
+    """The text without the passwords of the URLs in it, whether or not they are valid."""
+    return _PASSWORD.sub(rf"\1{HIDDEN}@", text)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting or property of this name must not be shown."""
+    return re.search(SECRET, name, re.IGNORECASE) is not None
