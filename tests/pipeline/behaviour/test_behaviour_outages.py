@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries, backlog_rows, little_rows
-from crescendo.pipeline.behaviour.outages import Outage, outages
+from crescendo.pipeline.behaviour.outages import outages
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.source.connections import Connections
 from crescendo.record.manifest import Phase
 from crescendo.record.summary import Latency
+from crescendo.record.tables import OutageRow
 
 MS, SECOND = 10**6, 10**9
 TICK = 100 * MS
@@ -36,7 +37,7 @@ def stream(due_ns: np.ndarray, received_ns: np.ndarray, sent_ns: np.ndarray | No
     return SubscriptionSeries(**(columns | {"number": 0, "first_tick": 0}))  # type: ignore[arg-type]
 
 
-def found(messages: SubscriptionSeries, lost: int = 0) -> list[Outage]:
+def found(messages: SubscriptionSeries, lost: int = 0) -> list[OutageRow]:
     return outages([messages], {0: lost}, TICKS, CONNECTIONS)
 
 
