@@ -1,22 +1,22 @@
-"""The verb `doctor`: is everything installed that Crescendo needs?"""
+"""The verb `doctor`: is everything installed that Crescendo needs, and what do plugins add?"""
 
-import importlib.metadata
 import os
 import platform
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
-import psutil
 from msgspec import Struct
-from rich.console import Console
 
 from crescendo import __version__
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.java import find_java, java_version
-from crescendo.systems.registry import SYSTEMS
+from crescendo.systems.registry import system_names
 
-_LIBRARIES = ("amqtt", "jinja2", "msgspec", "numpy", "paho-mqtt", "plotly", "psutil", "pyarrow", "pyspark", "rich")
+if TYPE_CHECKING:
+    from crescendo.cli.installed_plugins import PluginState
+
 _ENOUGH_MEMORY = 2 * 2**30
 
 
@@ -28,15 +28,29 @@ class Diagnosis(Struct, frozen=True):
     detail: str
 
 
+class PluginDiagnosis(Diagnosis, frozen=True):
+    """The result of loading one plugin."""
+
+    group: str
+    plugin: str
+    package: str
+    state: str
+
+
 def doctor(as_json: bool) -> int:
+    from rich.console import Console
+
+    from crescendo.cli.installed_plugins import plugin_states
+
     diagnoses = [_guarded(name, check) for name, check in _CHECKS.items()]
+    diagnoses += map(_diagnosed, plugin_states())
     if as_json:
         print(msgspec.json.encode(diagnoses).decode())
     else:
-        console = Console(highlight=False)
+        console = Console(highlight=False, markup=False)
         for diagnosis in diagnoses:
-            mark = "[green]✓[/green]" if diagnosis.ok else "[red]✗[/red]"
-            console.print(f" {mark} {diagnosis.name:10} {diagnosis.detail}", soft_wrap=True)
+            console.print(" ✓ " if diagnosis.ok else " ✗ ", style="green" if diagnosis.ok else "red", end="")
+            console.print(f"{diagnosis.name:10} {diagnosis.detail}", soft_wrap=True)
         missing = sum(not diagnosis.ok for diagnosis in diagnoses)
         console.print("everything is in place" if not missing else f"{missing} item(s) need your attention")
     return 0 if all(diagnosis.ok for diagnosis in diagnoses) else 2
@@ -47,6 +61,13 @@ def _guarded(name: str, check: Callable[[], str]) -> Diagnosis:
         return Diagnosis(name, True, check())
     except ConfigError as err:
         return Diagnosis(name, False, str(err))
+
+
+def _diagnosed(found: "PluginState") -> PluginDiagnosis:
+    plugin = found.plugin
+    kind = plugin.group.removeprefix("crescendo.")
+    detail = found.why or f"{kind} {plugin.name}, of {plugin.package}"
+    return PluginDiagnosis("plugin", not found.why, detail, plugin.group, plugin.name, plugin.package, found.state)
 
 
 def _crescendo() -> str:
@@ -63,18 +84,20 @@ def _java() -> str:
 
 
 def _libraries() -> str:
-    missing = []
-    for name in _LIBRARIES:
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        raise ConfigError(f"{', '.join(missing)} missing; reinstall Crescendo: pip install crescendo-lab")
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
+    from crescendo.cli.installed_libraries import required_libraries
+
+    return required_libraries()
+
+
+def _extras() -> str:
+    from crescendo.cli.installed_libraries import optional_libraries
+
+    return optional_libraries()
 
 
 def _machine() -> str:
+    import psutil
+
     memory = psutil.virtual_memory().total
     if memory < _ENOUGH_MEMORY:
         raise ConfigError(f"{memory / 2**30:.1f} GiB of memory; Spark needs at least {_ENOUGH_MEMORY / 2**30:.0f} GiB")
@@ -82,7 +105,7 @@ def _machine() -> str:
 
 
 def _systems() -> str:
-    return f"{', '.join(sorted(SYSTEMS))}; crescendo system list shows which are installed"
+    return f"{', '.join(system_names())}; crescendo system list shows which are installed"
 
 
 _CHECKS: dict[str, Callable[[], str]] = {
@@ -90,6 +113,7 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "python": _python,
     "java": _java,
     "libraries": _libraries,
+    "extras": _extras,
     "machine": _machine,
     "systems": _systems,
 }

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from crescendo import __version__
+from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.schema import schema
 from crescendo.cli.verbs import analysing, machine, running
 from crescendo.cli.verbs.systems import system
@@ -19,6 +20,7 @@ _TYPER_INTERRUPTED = 130
 
 app = typer.Typer(
     name="crescendo",
+    cls=PluginVerbs,
     help=(
         "A performance laboratory for message brokers and routers.\n\n"
         "Start with [bold]crescendo demo[/bold]: it needs no broker, takes half a minute, and ends with a verdict and "

@@ -17,7 +17,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.urls import redact_url_text
 from crescendo.systems import detached
 from crescendo.systems.base import SystemKind
-from crescendo.systems.registry import SYSTEMS, system_of
+from crescendo.systems.registry import all_kinds, system_of
 from crescendo.systems.settings import protocols_of
 
 _TEXTS = {"user", "password"}  # 007 is a password, not the number seven
@@ -26,7 +26,7 @@ _CHUNK_BYTES = 2**20
 
 
 def list_kinds(as_json: bool) -> int:
-    kinds = [_described(system_of(name)) for name in sorted(SYSTEMS)]
+    kinds = [_described(kind) for kind in all_kinds()]
     if as_json:
         _print_json(kinds)
         return 0

@@ -1,20 +1,40 @@
-"""Which formats can be imported? A new one is one module and one line here."""
+"""Which formats can be imported? A new one is one module and one line here; plugins add theirs.
 
-from crescendo.importers.format import Format
-from crescendo.importers.formats.amqp_csv import AMQP_CSV
-from crescendo.importers.formats.amqperf import AMQPERF
-from crescendo.importers.formats.gftp import GFTP
-from crescendo.importers.formats.maestro.files import MAESTRO
-from crescendo.importers.formats.mlmq_log import MLMQ_LOG
-from crescendo.importers.formats.perftest import PERFTEST
-from crescendo.importers.formats.quiver import QUIVER
+A format's module is imported when the format is requested: each of them imports Spark.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 
-FORMATS = {found.name: found for found in (MAESTRO, MLMQ_LOG, AMQP_CSV, AMQPERF, GFTP, QUIVER, PERFTEST)}
+if TYPE_CHECKING:
+    from crescendo.importers.format import Format
+
+FORMATS: dict[str, str] = {
+    "maestro": "maestro.files:MAESTRO",
+    "mlmq-log": "mlmq_log:MLMQ_LOG",
+    "amqp-csv": "amqp_csv:AMQP_CSV",
+    "amqperf": "amqperf:AMQPERF",
+    "gftp": "gftp:GFTP",
+    "quiver": "quiver:QUIVER",
+    "perftest": "perftest:PERFTEST",
+}
 
 
-def format_of(name: str) -> Format:
-    try:
-        return FORMATS[name]
-    except KeyError:
-        raise ConfigError(f"no import format is called {name!r}; known: {', '.join(FORMATS)}") from None
+def import_formats() -> list[str]:
+    return plugins.known_names(FORMATS, plugins.IMPORTERS)
+
+
+def format_of(name: str) -> "Format":
+    from crescendo.importers.format import Format
+
+    if name in FORMATS:
+        module, _, attribute = FORMATS[name].partition(":")
+        own: Format = getattr(import_module(f"crescendo.importers.formats.{module}"), attribute)
+        return own
+    found: Format | None = plugins.load_plugin(plugins.IMPORTERS, name, Format)
+    if found is None:
+        raise ConfigError(f"no import format is called {name!r}; known: {', '.join(import_formats())}")
+    return found

@@ -1,9 +1,10 @@
-"""Which inspectors are there? One line each; the module of a kind is imported only on demand."""
+"""Which inspectors are there? One line each, and those of plugins; a kind's module is imported only on demand."""
 
 from collections.abc import Callable
 from importlib import import_module
 
 from crescendo.inspectors.base import InspectionTarget, Inspector
+from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 
 Factory = Callable[[InspectionTarget], Inspector]
@@ -20,10 +21,17 @@ INSPECTORS: dict[str, tuple[str, str]] = {
 }
 
 
+def inspector_names() -> list[str]:
+    return plugins.known_names(INSPECTORS, plugins.INSPECTORS)
+
+
 def inspector_of(kind: str) -> Factory:
     """The factory for inspectors of this kind."""
-    if kind not in INSPECTORS:
-        raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; known: {', '.join(sorted(INSPECTORS))}")
-    module, name = INSPECTORS[kind]
-    factory: Factory = getattr(import_module(f"crescendo.inspectors.kinds.{module}"), name)
+    if kind in INSPECTORS:
+        module, name = INSPECTORS[kind]
+        own: Factory = getattr(import_module(f"crescendo.inspectors.kinds.{module}"), name)
+        return own
+    factory: Factory | None = plugins.load_plugin(plugins.INSPECTORS, kind, Callable)
+    if factory is None:
+        raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; known: {', '.join(inspector_names())}")
     return factory

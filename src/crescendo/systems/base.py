@@ -7,7 +7,7 @@ That is pure. Starting, waiting, stopping and cleaning up are the same for all k
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Meta, Struct
 
@@ -102,6 +102,7 @@ class Blueprint:
     serving: int = -1  # index of the launch that is the system itself; inspectors watch its pid
 
 
+@runtime_checkable
 class SystemKind(Protocol):
     """A kind of system that can be started. One module each, one line in the registry."""
 

@@ -1,10 +1,12 @@
-"""Which systems can be started? One line each.
+"""Which systems can be started? One line each, and those of plugins.
 
 A kind's module is imported when the kind is requested.
 """
 
+from collections.abc import Iterator
 from importlib import import_module
 
+from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import SystemKind
 
@@ -20,11 +22,25 @@ SYSTEMS: dict[str, str] = {
 }
 
 
+def system_names() -> list[str]:
+    return plugins.known_names(SYSTEMS, plugins.SYSTEMS)
+
+
 def system_of(name: str) -> SystemKind:
-    try:
+    if name in SYSTEMS:
         module, _, attribute = SYSTEMS[name].partition(":")
-    except KeyError:
-        known = ", ".join(sorted(SYSTEMS))
-        raise ConfigError(f"system.kind: no system is called {name!r}; known: {known}, or give a url") from None
-    kind: SystemKind = getattr(import_module(f"crescendo.systems.kinds.{module}"), attribute)
+        own: SystemKind = getattr(import_module(f"crescendo.systems.kinds.{module}"), attribute)
+        return own
+    kind: SystemKind | None = plugins.load_plugin(plugins.SYSTEMS, name, SystemKind)
+    if kind is None:
+        known = ", ".join(system_names())
+        raise ConfigError(f"system.kind: no system is called {name!r}; known: {known}, or give a url")
     return kind
+
+
+def all_kinds() -> Iterator[SystemKind]:
+    """Own kinds, then those of plugins. A plugin that cannot be used is reported and skipped."""
+    yield from map(system_of, SYSTEMS)
+    for name, kind in plugins.loaded_plugins(plugins.SYSTEMS, SystemKind):
+        if name not in SYSTEMS:
+            yield kind

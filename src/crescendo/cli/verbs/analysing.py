@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from crescendo.cli.verbs.options import Json
+from crescendo.exporters.registry import export_formats
+from crescendo.importers.registry import import_formats
 
 
 def analyze(
@@ -67,20 +69,18 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Analysed recordings.
 
 
 def export(
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="maestro.")],
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help=f"{', '.join(export_formats())}.")],
     run: Annotated[Path, typer.Argument(help="An analysed recording.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new or empty directory.")],
 ) -> None:
-    """Write a run in the format of another tool: Maestro's .dat, .hdr, CSV and properties files."""
+    """Write a run in the format of another tool, such as Maestro's .dat, .hdr, CSV and properties files."""
     from crescendo.cli.export import export as verb
 
     raise typer.Exit(verb(form, run, out))
 
 
 def import_(
-    form: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="maestro, mlmq-log, amqp-csv, amqperf, gftp, quiver, perftest.")
-    ],
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help=f"{', '.join(import_formats())}.")],
     paths: Annotated[list[Path], typer.Argument(help="Files or directories.")],
     out: Annotated[
         Path, typer.Option("--out", metavar="RUN", help="The recording to write; a new or empty directory.")

@@ -1,0 +1,73 @@
+"""What came from which package, and does it work?
+
+Every plugin is asked for in the way a user would ask for it, through the registry of its group. Changes nothing.
+"""
+
+from collections.abc import Callable, Container, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from typer.main import get_command
+
+from crescendo.exporters.registry import EXPORTERS, exporter_of
+from crescendo.importers.registry import FORMATS, format_of
+from crescendo.inspectors.registry import INSPECTORS, inspector_of
+from crescendo.model import plugins
+from crescendo.model.errors import ConfigError
+from crescendo.model.plugins import Plugin
+from crescendo.systems.registry import SYSTEMS, system_of
+
+OK, BROKEN, IGNORED = "ok", "broken", "ignored"
+_WITHOUT_REGISTRY = (plugins.PROTOCOLS, plugins.TABLES, plugins.CHECKS)
+
+
+class PluginState(NamedTuple):
+    """One plugin, and why it is not used where that is so."""
+
+    plugin: Plugin
+    state: str
+    why: str = ""
+
+
+class _Registry(NamedTuple):
+    """Where the parts of a group are looked up."""
+
+    own: Container[str]
+    find: Callable[[str], Any]
+
+
+def plugin_states() -> Iterator[PluginState]:
+    for group, registry in _registries().items():
+        for plugin in plugins.offered(group):
+            yield _state(plugin, registry)
+
+
+def _state(plugin: Plugin, registry: _Registry) -> PluginState:
+    winner = plugins.plugins(plugin.group)[plugin.name]
+    if plugin.name in registry.own or winner is not plugin:
+        owner = "Crescendo" if plugin.name in registry.own else winner.package
+        why = f"plugin {plugin.name!r} of {plugin.package} ({plugin.group}) is ignored: {owner} has the same name"
+        return PluginState(plugin, IGNORED, f"{why}; rename it or uninstall that package")
+    try:
+        registry.find(plugin.name)
+    except ConfigError as err:
+        return PluginState(plugin, BROKEN, str(err))
+    return PluginState(plugin, OK)
+
+
+def _registries() -> dict[str, _Registry]:
+    return {
+        plugins.SYSTEMS: _Registry(SYSTEMS, system_of),
+        plugins.INSPECTORS: _Registry(INSPECTORS, inspector_of),
+        plugins.IMPORTERS: _Registry(FORMATS, format_of),
+        plugins.EXPORTERS: _Registry(EXPORTERS, exporter_of),
+        plugins.VERBS: _Registry(_own_verbs(), lambda name: plugins.load_plugin(plugins.VERBS, name, Callable)),
+        **{group: _Registry((), partial(plugins.load_plugin, group)) for group in _WITHOUT_REGISTRY},
+    }
+
+
+def _own_verbs() -> Container[str]:
+    from crescendo.cli.main import app  # it lists this verb too
+
+    verbs: Container[str] = getattr(get_command(app), "commands", {})
+    return verbs

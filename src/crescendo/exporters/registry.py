@@ -1,0 +1,33 @@
+"""Which formats can a recording be exported to? A new one is one package and one line here; plugins add theirs.
+
+An exporter's module is imported when its format is requested.
+"""
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+
+from crescendo.model import plugins
+from crescendo.model.errors import ConfigError
+
+Exporter = Callable[[Path, Path], Iterable[Path]]
+"""Exports an analysed run into a new or empty directory, and returns the files."""
+
+EXPORTERS: dict[str, str] = {
+    "maestro": "maestro.export:export_maestro",
+}
+
+
+def export_formats() -> list[str]:
+    return plugins.known_names(EXPORTERS, plugins.EXPORTERS)
+
+
+def exporter_of(name: str) -> Exporter:
+    if name in EXPORTERS:
+        module, _, attribute = EXPORTERS[name].partition(":")
+        own: Exporter = getattr(import_module(f"crescendo.exporters.{module}"), attribute)
+        return own
+    exporter: Exporter | None = plugins.load_plugin(plugins.EXPORTERS, name, Callable)
+    if exporter is None:
+        raise ConfigError(f"no export format is called {name!r}; known: {', '.join(export_formats())}")
+    return exporter

@@ -1,0 +1,1 @@
+"""One plugin of each kind, for Crescendo's own tests and for people who write theirs."""
