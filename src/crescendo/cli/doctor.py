@@ -7,11 +7,10 @@ import sys
 from collections.abc import Callable
 
 import msgspec
-import psutil
 from msgspec import Struct
-from rich.console import Console
 
 from crescendo import __version__
+from crescendo.cli.options import Json
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.java import find_java, java_version
 from crescendo.systems.registry import SYSTEMS
@@ -28,7 +27,10 @@ class Diagnosis(Struct, frozen=True):
     detail: str
 
 
-def doctor(as_json: bool) -> int:
+def doctor(as_json: Json = False) -> int:
+    """Show what is installed, what is missing, and how to get it."""
+    from rich.console import Console
+
     diagnoses = [_guarded(name, check) for name, check in _CHECKS.items()]
     if as_json:
         print(msgspec.json.encode(diagnoses).decode())
@@ -75,6 +77,8 @@ def _libraries() -> str:
 
 
 def _machine() -> str:
+    import psutil
+
     memory = psutil.virtual_memory().total
     if memory < _ENOUGH_MEMORY:
         raise ConfigError(f"{memory / 2**30:.1f} GiB of memory; Spark needs at least {_ENOUGH_MEMORY / 2**30:.0f} GiB")

@@ -37,6 +37,8 @@ _METRIC = re.compile(r"(response|transfer|settle)_(p50|p90|p95|p99|p99\.9|p99\.9
 
 
 class Outcome(StrEnum):
+    """Whether a check or a run passed; invalid when the evidence does not support a claim."""
+
     PASS = "pass"  # noqa: S105
     FAIL = "fail"
     INVALID = "invalid"

@@ -1,0 +1,34 @@
+"""Which verbs do plugins add?
+
+A plugin's verb is a function with typer's annotations, or a typer app with verbs of its own. It is imported when it is
+called, or listed by --help. A verb of ours wins its name, and a broken one is reported and skipped.
+"""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from crescendo.model.plugins import VERBS, load_plugin, loaded_plugins
+
+
+class PluginVerbs(TyperGroup):
+    """A group of verbs that plugins extend."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *(name for name, _ in loaded_plugins(VERBS) if name not in own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        verb = load_plugin(VERBS, cmd_name) if own is None else None
+        return own if verb is None else _command(cmd_name, verb)
+
+
+def _command(name: str, verb: Any) -> Any:
+    app = verb if isinstance(verb, typer.Typer) else typer.Typer(add_completion=False, rich_markup_mode="rich")
+    if app is not verb:
+        app.command(name)(verb)
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
