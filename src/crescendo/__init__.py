@@ -1,8 +1,76 @@
-"""Crescendo: a performance laboratory for message-oriented middleware."""
+"""Crescendo: a performance laboratory for message-oriented middleware.
 
+    import crescendo
+
+    result = crescendo.run("experiments/quick/amqp10.yml", out="runs")
+    assert result.passed, result.verdict
+
+The names in __all__ are the public interface; docs/api.md describes them. Each is imported when it is first used, so
+that `import crescendo` stays cheap.
+"""
+
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crescendo.api import compare, load_experiment
+    from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
+    from crescendo.model.experiment import Experiment
+    from crescendo.model.experiment_file import experiment_from
+    from crescendo.model.verdict import Check, Outcome, Verdict
+    from crescendo.pipeline.compare.compare import Change, Comparison
+    from crescendo.record.manifest import Manifest, State
+    from crescendo.record.summary import Summary
+    from crescendo.report.page import write_report as report
+    from crescendo.run.analysis import Analyst
+    from crescendo.run.interruption import Interruption
+    from crescendo.run.observer import RunObserver
+    from crescendo.run.recorded_run import RecordedRun, open_recording
+    from crescendo.run.result import RunResult
+    from crescendo.run.session import FinishedSearch, analyze, run, search
+
+_HOMES = {
+    "crescendo.api": "compare load_experiment",
+    "crescendo.model.errors": "ConfigError CrescendoError LostError PeerError",
+    "crescendo.model.experiment": "Experiment",
+    "crescendo.model.experiment_file": "experiment_from",
+    "crescendo.model.verdict": "Check Outcome Verdict",
+    "crescendo.pipeline.compare.compare": "Change Comparison",
+    "crescendo.record.manifest": "Manifest State",
+    "crescendo.record.summary": "Summary",
+    "crescendo.run.analysis": "Analyst",
+    "crescendo.run.interruption": "Interruption",
+    "crescendo.run.observer": "RunObserver",
+    "crescendo.run.recorded_run": "RecordedRun open_recording",
+    "crescendo.run.result": "RunResult",
+    "crescendo.run.session": "FinishedSearch analyze search",
+}
+_CALLABLE_PACKAGES = ("report", "run")  # packages that can be called, see model/callable_package.py
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "Analyst", "Change", "Check", "Comparison", "ConfigError", "CrescendoError", "Experiment", "FinishedSearch",
+    "Interruption", "LostError", "Manifest", "Outcome", "PeerError", "RecordedRun", "RunObserver", "RunResult", "State",
+    "Summary", "Verdict", "analyze", "compare", "experiment_from", "load_experiment", "open_recording", "report", "run",
+    "search",
+]  # fmt: skip
 
 try:
     __version__ = version("crescendo-lab")
 except PackageNotFoundError:  # running from a source tree without installation
     __version__ = "0.0.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CALLABLE_PACKAGES:
+        return import_module(f"crescendo.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'crescendo' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

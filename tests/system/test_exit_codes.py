@@ -1,8 +1,10 @@
 """Which exit code and which message does each ending of a verb have?"""
 
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
 
-from crescendo.cli import doctor
 from crescendo.cli.main import main
 from crescendo.model.errors import ConfigError, PeerError
 
@@ -18,11 +20,11 @@ from crescendo.model.errors import ConfigError, PeerError
 def test_every_error_is_one_sentence_and_an_exit_code(
     ended: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def verb(_as_json: bool) -> int:
+    def read_summary(_run_dir: Path) -> NoReturn:
         raise ended
 
-    monkeypatch.setattr(doctor, "doctor", verb)
-    monkeypatch.setattr("sys.argv", ["crescendo", "doctor"])
+    monkeypatch.setattr("crescendo.record.summary.read_summary", read_summary)
+    monkeypatch.setattr("sys.argv", ["crescendo", "report", "somewhere"])
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == code

@@ -77,5 +77,5 @@ def test_live_tables_of_a_search_are_rejected_before_anything_starts(tmp_path: P
     path = tmp_path / "how-much.yml"
     path.write_text("search: {from: 1000, to: 2000, limits: {lost: 0}}\nphases: {measure: 10s}\n")
     with pytest.raises(ConfigError, match=r"--live: it follows a single run, but .*how-much.yml is a search over many"):
-        run(path, (), tmp_path / "runs", None, False, live=True)
+        run(path, out=tmp_path / "runs", live=True)
     assert not (tmp_path / "runs").exists()

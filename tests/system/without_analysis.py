@@ -6,24 +6,21 @@ For tests of a run in progress: they need a process that they can kill and inspe
 import sys
 from pathlib import Path
 
-from crescendo.cli.run import Interruption
-from crescendo.model.experiment_file import load_experiment
-from crescendo.run.execute import RunObserver, execute
+import crescendo
+
+
+class Steps(crescendo.RunObserver):
+    def progress(self, step: str) -> None:
+        print(step, file=sys.stderr)
 
 
 def main(path: Path, out: Path) -> None:
-    interruption = Interruption()
-    observer = RunObserver(
-        interrupted=lambda: interruption.asked,
-        progress=lambda sentence: print(sentence, file=sys.stderr),
-        watch=lambda _run: None,
-        on_event=lambda _mark: None,
-        prepare=lambda: None,
-        await_prepared=lambda: None,
-    )
-    print(
-        execute(load_experiment(path), out=out, command=["crescendo", "run", str(path)], observer=observer).state.value
-    )
+    command = ["crescendo", "run", str(path)]
+    with crescendo.Interruption() as interruption:
+        result = crescendo.run(
+            path, out=out, command=command, observer=Steps(), analyze=False, interruption=interruption
+        )
+    print(result.state.value)
 
 
 if __name__ == "__main__":

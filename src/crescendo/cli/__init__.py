@@ -1,1 +1,1 @@
-"""The command line: one module per verb, each imported only when its verb is called."""
+"""The command line: one module per verb, with its options. What a verb needs is imported when the verb is called."""

@@ -3,10 +3,12 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+import typer
 
+from crescendo.cli.options import Json
 from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
 from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
@@ -14,9 +16,6 @@ from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.settings import check_master
 from crescendo.pipeline.storage.locations import LAKE_MARKER, is_url
 from crescendo.record.manifest import MANIFEST, read_manifest
-from crescendo.record.summary import Summary
-from crescendo.run.analysis import Analyst
-from crescendo.run.ceiling import with_ceiling
 
 if TYPE_CHECKING:
     from crescendo.pipeline.lake.build import LakeBuild
@@ -33,7 +32,29 @@ class _Named:
     faults: list[str] = field(default_factory=list)
 
 
-def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = False, lake: str | None = None) -> int:
+def analyze(
+    runs: Annotated[
+        list[str], typer.Argument(help="Recordings, directories of them, or URLs such as hdfs://host/runs/a.")
+    ],
+    master: Annotated[
+        str | None, typer.Option("--master", help="A Spark master, e.g. spark://host:7077. Default: this machine.")
+    ] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake", metavar="DIR", help="Where the tables of several runs go. Default: lake, next to the runs."
+        ),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Compute every table, including jitter and latencies per connection.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Compute the tables and the verdict of recordings.
+
+    Writes RUN/tables/ and RUN/summary.json. Given several recordings, it skips those that have not changed and collects
+    the tables of all of them in a lake. The exit code is the worst verdict among them.
+    """
     if master is not None:
         check_master(master)
     if len(runs) == 1 and lake is None and (is_url(runs[0]) or not _has_runs(Path(runs[0]))):
@@ -48,6 +69,7 @@ def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = Fal
         # Imported only here: a mistyped path should fail before Spark is loaded.
         from crescendo.pipeline.lake.build import LakeBuild, build_lake
         from crescendo.pipeline.spark.session import close_session, open_session
+        from crescendo.run.ceiling import with_ceiling
 
         spark = open_session(master)
         try:
@@ -65,33 +87,18 @@ def analyze(runs: list[str], master: str | None, as_json: bool, full: bool = Fal
 
 def _single(run: str, master: str | None, as_json: bool, full: bool) -> int:
     """A single run, as `crescendo run` analyses it: its own tables, and no lake."""
-    with Progress() as progress:
-        summary = _at_url(run, master, progress, full) if is_url(run) else _here(Path(run), master, progress, full)
+    from crescendo.run.analysis import Analyst
+
+    if not is_url(run):
+        read_manifest(Path(run))  # reject a wrong path before looking for Java
+    with Progress() as progress, Analyst(master) as analyst:
+        summary = analyst.analyze(run, progress, full=full)
     if as_json:
         print(msgspec.json.encode([summary]).decode())
     else:
         print(run)
         print_verdict(summary)
     return _exit_code({summary.verdict.outcome})
-
-
-def _here(run_dir: Path, master: str | None, progress: Progress, full: bool) -> Summary:
-    read_manifest(run_dir)  # reject a wrong path before Spark starts
-    with Analyst(master) as analyst:
-        return analyst.analyze(run_dir, progress, full=full)
-
-
-def _at_url(run: str, master: str | None, progress: Progress, full: bool) -> Summary:
-    use_java()
-    progress("starting Spark")
-    from crescendo.pipeline.job import analyze as analyze_one
-    from crescendo.pipeline.spark.session import close_session, open_session
-
-    spark = open_session(master)
-    try:
-        return analyze_one(run, spark, progress, full=full)
-    finally:
-        close_session(spark)
 
 
 def _named(names: list[str]) -> _Named:

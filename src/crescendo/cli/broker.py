@@ -4,7 +4,6 @@ It reads the configuration, starts an embedded PostgreSQL when no database is na
 leaves no process behind when it ends. `--init` only prepares the database. Does not implement the broker itself.
 """
 
-import asyncio
 import json
 import logging
 import signal
@@ -12,25 +11,47 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import uvloop
+import typer
 
-from crescendo.mlmq import postgres
-from crescendo.mlmq.broker.database_pool import describe
-from crescendo.mlmq.broker.server import Broker
-from crescendo.mlmq.broker.settings import BrokerSettings, load_settings
-from crescendo.mlmq.broker.store import prepare
-from crescendo.mlmq.broker.supervision import supervise
+from crescendo.cli.options import Json
 from crescendo.processes.die_with_parent import die_with_parent
+
+if TYPE_CHECKING:
+    from crescendo.mlmq.broker.server import Broker
+    from crescendo.mlmq.broker.settings import BrokerSettings
 
 R = TypeVar("R")
 _SPARE_CONNECTIONS = 16  # for LISTEN/NOTIFY, for schema migration, and for an operator with psql
 
 
 def broker(
-    database: str | None, config: Path | None, init: bool, listen: str | None, data: Path | None, as_json: bool
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="URL", help="Your own PostgreSQL. Default: an embedded one.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="A settings file, see docs/mlmq.md.")
+    ] = None,
+    init: Annotated[
+        bool, typer.Option("--init", help="Only create or migrate the database schema, then exit.")
+    ] = False,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="127.0.0.1:PORT", help="Where clients connect; 0 is a free port.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Where the embedded PostgreSQL keeps its data.")
+    ] = None,
+    as_json: Json = False,
 ) -> int:
+    """Serve MLMQ, the message queue on PostgreSQL. Any number of brokers can share one database.
+
+    Prints its address when it is ready. On SIGTERM or Ctrl-C it finishes the requests it has accepted.
+    """
+    from crescendo.mlmq import postgres
+    from crescendo.mlmq.broker.settings import load_settings
+    from crescendo.mlmq.broker.store import prepare
+
     given = {"database": database, "listen": listen, "data": None if data is None else str(data)}
     settings = load_settings(config, {key: value for key, value in given.items() if value is not None})
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -51,13 +72,19 @@ def broker(
         server.stop()
 
 
-def _with_database(settings: BrokerSettings, url: str, init: bool, as_json: bool, is_alive: Callable[[], bool]) -> int:
+def _with_database(
+    settings: "BrokerSettings", url: str, init: bool, as_json: bool, is_alive: Callable[[], bool]
+) -> int:
+    from crescendo.mlmq.broker.database_pool import describe
+    from crescendo.mlmq.broker.store import prepare
+    from crescendo.mlmq.broker.supervision import supervise
+
     if init:
         applied = _run(prepare(url, settings))
         print(f"{describe(url)} is ready, {f'{applied} migrations applied' if applied else 'already up to date'}")
         return 0
 
-    def announce(started: Broker) -> None:
+    def announce(started: "Broker") -> None:
         address, http = started.address, started.http.address
         document = {"url": f"mlmq://{address}", "http": f"http://{http}", "database": describe(url)}
         line = f"serving mlmq://{address}, health and metrics at http://{http}, database {describe(url)}"
@@ -68,6 +95,10 @@ def _with_database(settings: BrokerSettings, url: str, init: bool, as_json: bool
 
 
 def _run(coroutine: Coroutine[Any, Any, R]) -> R:
+    import asyncio
+
+    import uvloop
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(coroutine)
 

@@ -1,20 +1,43 @@
 """The verb `calibrate`: the maximum rate of this machine's load generator."""
 
 import time
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from crescendo.calibrate.calibration_file import ROLES, Ceiling, machine_of, save_ceilings
-from crescendo.calibrate.ceilings import SIZES, TRIALS, check, measure
-from crescendo.calibrate.registry import calibrated_protocols
+from crescendo.cli.options import Json
 from crescendo.cli.terminal import Progress
+from crescendo.model.protocols import OWN
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.run import host_facts
+
+if TYPE_CHECKING:
+    from crescendo.calibrate.calibration_file import Ceiling
+
+CALIBRATED = ", ".join(name for name, protocol in OWN.items() if protocol.null_server is not None)
 
 
-def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: bool) -> int:
+def calibrate(
+    protocols: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help=f"{CALIBRATED}. Default: all.")
+    ] = None,
+    sizes: Annotated[
+        list[int] | None,
+        typer.Option("--size", metavar="BYTES", help="A payload size. Repeatable. Default: three sizes."),
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="How long each trial lasts.")] = 1.0,
+    as_json: Json = False,
+) -> int:
+    """Measure how much load this machine can generate, and save it: verdicts then say how close a run came to that.
+
+    Sends to and receives from null servers on this machine: processes that do a protocol's handshake and nothing else.
+    Takes a minute and a half by default; run it while the machine is idle.
+    """
+    from crescendo.calibrate.calibration_file import ROLES, machine_of, save_ceilings
+    from crescendo.calibrate.ceilings import SIZES, TRIALS, check, measure
+    from crescendo.calibrate.registry import calibrated_protocols
+    from crescendo.run import host_facts
+
     protocols, sizes = protocols or calibrated_protocols(), sorted(set(sizes or SIZES))
     check(protocols, sizes, seconds)
     machine = machine_of(host_facts.host(), host_facts.versions())
@@ -35,7 +58,10 @@ def calibrate(protocols: list[str], sizes: list[int], seconds: float, as_json: b
     return 0
 
 
-def _print_table(ceilings: list[Ceiling]) -> None:
+def _print_table(ceilings: "list[Ceiling]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title="msg/s of one process against a null server", title_justify="left", box=None, padding=(0, 2))
     for name in ("protocol", "role"):
         table.add_column(name)

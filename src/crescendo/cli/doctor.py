@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from crescendo import __version__
+from crescendo.cli.options import Json
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.java import find_java, java_version
 from crescendo.systems.registry import system_names
@@ -37,7 +38,8 @@ class PluginDiagnosis(Diagnosis, frozen=True):
     state: str
 
 
-def doctor(as_json: bool) -> int:
+def doctor(as_json: Json = False) -> int:
+    """Show what is installed, what is missing, and how to get it."""
     from rich.console import Console
 
     from crescendo.cli.installed_plugins import plugin_states

@@ -3,23 +3,42 @@
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from crescendo.cli.options import Json
 from crescendo.cli.terminal import Progress
-from crescendo.importers.format import ImportOptions
-from crescendo.importers.job import ImportSummary, plan_import, run_import, summary_json
-from crescendo.importers.parts import REJECTED
+from crescendo.importers.registry import import_formats
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
 from crescendo.pipeline.spark.java import use_java
-from crescendo.pipeline.spark.session import close_session, open_session
+
+if TYPE_CHECKING:
+    from crescendo.importers.job import ImportSummary
 
 _SHOWN = 20
 """How many files are listed; a thousand would bury the totals."""
 
 
 def import_(
-    form: str, paths: list[Path], out: Path, period: str, clock_bound: str | None, master: str | None, as_json: bool
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help=f"{', '.join(import_formats())}.")],
+    paths: Annotated[list[Path], typer.Argument(help="Files or directories.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="The recording to write; a new or empty directory.")
+    ],
+    period: Annotated[str, typer.Option("--period", help="Length of the periods to sum over (gftp only).")] = "60s",
+    clock_bound: Annotated[
+        str | None, typer.Option("--clock-bound", help="The largest possible difference between the clocks.")
+    ] = None,
+    master: Annotated[str | None, typer.Option("--master", help="A Spark master. Default: this machine.")] = None,
+    as_json: Json = False,
 ) -> int:
+    """Turn the files of another tool into a recording. Lines that cannot be parsed are set aside and counted."""
+    from crescendo.importers.format import ImportOptions
+    from crescendo.importers.job import plan_import, run_import, summary_json
+    from crescendo.pipeline.spark.session import close_session, open_session
+
     options = ImportOptions(
         period_ns=_duration("--period", period, min_ns=1),
         clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, min_ns=0),
@@ -50,7 +69,9 @@ def _duration(option: str, text: str, *, min_ns: int) -> int:
     return int(duration)
 
 
-def _print(account: ImportSummary, out: Path) -> None:
+def _print(account: "ImportSummary", out: Path) -> None:
+    from crescendo.importers.parts import REJECTED
+
     for source in account.sources[:_SHOWN]:
         aside = f", {source.rejected:,} rejected" if source.rejected else ""
         print(f"  {source.path}: {source.kind}, {source.records:,} read{aside}")

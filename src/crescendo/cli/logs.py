@@ -6,30 +6,27 @@ stop the analysis.
 
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
 
 from crescendo.cli.terminal import Progress
-from crescendo.importers.format import EMPTY, LINE, REASON, SOURCE, ImportOptions, ImportResult, SourceFile, Workspace
-from crescendo.importers.formats.mlmq_log import MLMQ_LOG
-from crescendo.importers.sources import FoundFile, find_files, stage_files
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
-from crescendo.pipeline.logs.eps import as_eps
-from crescendo.pipeline.logs.figure import Bars, Centre, Drawing, Show, draw
-from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, run_query, unreadable_lines
-from crescendo.pipeline.logs.png import as_png
-from crescendo.pipeline.logs.texts import as_csv, as_text
-from crescendo.pipeline.logs.windows import Slot
-from crescendo.pipeline.spark.errors import spark_errors
 from crescendo.pipeline.spark.java import use_java
-from crescendo.pipeline.spark.session import close_session, open_session
 from crescendo.record.documents import write_atomically
 
-_TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}
-_PICTURES: dict[str, Callable[[Drawing], bytes]] = {"png": as_png, "eps": as_eps}
+if TYPE_CHECKING:
+    from crescendo.importers.format import ImportResult, SourceFile, Workspace
+    from crescendo.importers.sources import FoundFile
+    from crescendo.pipeline.logs.figure import Bars, Centre, Show
+    from crescendo.pipeline.logs.job import UnreadableLines
+    from crescendo.pipeline.logs.windows import Slot
+
+_TEXTS = ("csv", "txt")
+_PICTURES = ("png", "eps")
 _LISTED = 50
 _MIN_NS = 10**6  # the resolution of the logs
 
@@ -39,23 +36,49 @@ class LogOptions:
     """How to show the result."""
 
     form: str
-    show: Show
-    centre: Centre
-    bars: Bars
+    show: "Show"
+    centre: "Centre"
+    bars: "Bars"
     out: Path | None
 
 
 def logs(
-    directory: Path,
-    types: list[str],
-    window: str,
-    trim: str,
-    form: str,
-    show: str,
-    centre: str,
-    bars: str,
-    out: Path | None,
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Performance logs, at any depth, plain or compressed.")
+    ],
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", metavar="BEGINNING", help="Actions whose names begin with this, e.g. 'CSndReq#OK#'. Repeatable."
+        ),
+    ] = None,
+    window: Annotated[str, typer.Option("--window", help="Length of a window, e.g. 60s or 500ms.")] = "60s",
+    trim: Annotated[str, typer.Option("--trim", help="How much to leave out at the start and at the end.")] = "0s",
+    form: Annotated[str, typer.Option("--format", help="csv, txt (one line per type), png or eps.")] = "csv",
+    show: Annotated[str, typer.Option("--show", help="What a plot shows: response or throughput.")] = "response",
+    centre: Annotated[str, typer.Option("--centre", help="The line of a plot: median or mean.")] = "median",
+    bars: Annotated[
+        str,
+        typer.Option("--bars", help="The bars of a plot: percentile (2.5 % to 97.5 %) or stddev (plus and minus one)."),
+    ] = "percentile",
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: standard output.")] = None,
 ) -> int:
+    """Analyse performance logs of MLMQ: the duration and number of actions, window by window.
+
+    Without --type it lists the actions in the logs. Then, for example:
+
+    crescendo logs logs/run_56 --type 'CSndReq#OK#' --type BDb --trim 60s --format png --out plot.png
+
+    Lines that cannot be parsed are counted and shown on stderr; the rest is still analysed.
+    """
+    from crescendo.importers.format import LINE, REASON, SOURCE, Workspace
+    from crescendo.importers.formats.mlmq_log import MLMQ_LOG
+    from crescendo.importers.sources import find_files
+    from crescendo.pipeline.logs.job import LogQuery, actions, run_query, unreadable_lines
+    from crescendo.pipeline.spark.errors import spark_errors
+    from crescendo.pipeline.spark.session import close_session, open_session
+
+    types = types or []
     options = _log_options(form, show, centre, bars, out)
     window_ns = _duration("--window", window, _MIN_NS)
     # The text format covers the whole time at once, as the original tool did.
@@ -85,6 +108,8 @@ def logs(
 
 
 def _log_options(form: str, show: str, centre: str, bars: str, out: Path | None) -> LogOptions:
+    from crescendo.pipeline.logs.figure import Bars, Centre, Show
+
     _one_of("--format", form, (*_TEXTS, *_PICTURES))
     _one_of("--show", show, get_args(Show))
     _one_of("--centre", centre, get_args(Centre))
@@ -111,7 +136,11 @@ def _duration(option: str, text: str, min_ns: int) -> int:
     return int(duration)
 
 
-def read_logs(workspace: Workspace, found: list[FoundFile]) -> tuple[list[SourceFile], ImportResult]:
+def read_logs(workspace: "Workspace", found: "list[FoundFile]") -> "tuple[list[SourceFile], ImportResult]":
+    from crescendo.importers.format import EMPTY, ImportOptions
+    from crescendo.importers.formats.mlmq_log import MLMQ_LOG
+    from crescendo.importers.sources import stage_files
+
     workspace.progress(f"reading {len(found):,} files")
     sources = stage_files(found, workspace.folder / "sources")
     filled = [source for source in sources if source.kind != EMPTY]
@@ -120,10 +149,15 @@ def read_logs(workspace: Workspace, found: list[FoundFile]) -> tuple[list[Source
     return sources, MLMQ_LOG.read_sources(workspace, filled, ImportOptions())
 
 
-def _shown(slots: list[Slot], options: LogOptions) -> bytes:
+def _shown(slots: "list[Slot]", options: LogOptions) -> bytes:
+    from crescendo.pipeline.logs.eps import as_eps
+    from crescendo.pipeline.logs.figure import draw
+    from crescendo.pipeline.logs.png import as_png
+    from crescendo.pipeline.logs.texts import as_csv, as_text
+
     if options.form in _TEXTS:
-        return _TEXTS[options.form](slots).encode()
-    return _PICTURES[options.form](draw(slots, options.show, options.centre, options.bars))
+        return {"csv": as_csv, "txt": as_text}[options.form](slots).encode()
+    return {"png": as_png, "eps": as_eps}[options.form](draw(slots, options.show, options.centre, options.bars))
 
 
 def _listing(named: list[tuple[str, int]]) -> str:
@@ -131,7 +165,7 @@ def _listing(named: list[tuple[str, int]]) -> str:
     return f"{lines}Give one or more of these, or their beginnings, with --type.\n"
 
 
-def _report(sources: list[SourceFile], read: ImportResult, aside: UnreadableLines, skipped: int) -> None:
+def _report(sources: "list[SourceFile]", read: "ImportResult", aside: "UnreadableLines", skipped: int) -> None:
     """Print to stderr what was read, and what was not."""
     lines = [f"read {sum(read.records.values()):,} lines of {len(sources):,} files"]
     if skipped:

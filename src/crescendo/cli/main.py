@@ -4,19 +4,53 @@ Thin: it lists the verbs in the order of the help, and turns errors into one sen
 0: pass. 1: fail. 2: the user must change something. 3: invalid, nothing can be said. Does no work of its own.
 """
 
+import functools
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from crescendo import __version__
+from crescendo.cli.analyze import analyze
+from crescendo.cli.broker import broker
+from crescendo.cli.calibrate import calibrate
+from crescendo.cli.compare import compare
+from crescendo.cli.demo import demo
+from crescendo.cli.doctor import doctor
+from crescendo.cli.export import export
+from crescendo.cli.import_ import import_
+from crescendo.cli.logs import logs
+from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
+from crescendo.cli.report import report
+from crescendo.cli.run import run
 from crescendo.cli.schema import schema
-from crescendo.cli.verbs import analysing, machine, running
-from crescendo.cli.verbs.systems import system
+from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
+from crescendo.cli.watch import watch
 
 EXIT_USAGE, EXIT_INVALID = 2, 3
 _TYPER_INTERRUPTED = 130
+
+VERBS: dict[str, Callable[..., int]] = {
+    "demo": demo,
+    "run": run,
+    "analyze": analyze,
+    "compare": compare,
+    "report": report,
+    "export": export,
+    "doctor": doctor,
+    "calibrate": calibrate,
+    "broker": broker,
+    "import": import_,
+    "logs": logs,
+    "schema": schema,
+    "watch": watch,
+    "peer": peer,
+}
+"""In the order of the help. A verb is a function with typer's annotations that returns its exit code."""
+
+HIDDEN = ("peer",)
 
 app = typer.Typer(
     name="crescendo",
@@ -46,23 +80,21 @@ def _root(
     pass
 
 
-for verb in (
-    running.demo,
-    running.run,
-    analysing.analyze,
-    analysing.compare,
-    analysing.report,
-    analysing.export,
-    machine.doctor,
-    machine.calibrate,
-    machine.broker,
-):
-    app.command()(verb)
-app.command("import")(analysing.import_)
-app.command()(analysing.logs)
-app.command()(schema)
-app.command()(running.watch)
-app.command(hidden=True)(running.peer)
+def _exiting(verb: Callable[..., int]) -> Callable[..., None]:
+    """The verb as a command that ends with the exit code which the verb returns."""
+
+    @functools.wraps(verb)
+    def command(*arguments: Any, **options: Any) -> None:
+        raise typer.Exit(verb(*arguments, **options))
+
+    return command
+
+
+for name, verb in VERBS.items():
+    app.command(name, hidden=name in HIDDEN)(_exiting(verb))
+system = typer.Typer(help=SYSTEM_HELP, no_args_is_help=True)
+for name, verb in SYSTEM_VERBS.items():
+    system.command(name)(_exiting(verb))
 app.add_typer(system, name="system")
 
 

@@ -1,7 +1,7 @@
 """The verb `schema`: what an editor needs to check experiment files while they are written."""
 
 
-def schema() -> None:
+def schema() -> int:
     """Print the JSON Schema of the experiment file, for editors.
 
     Save it, [bold]crescendo schema > experiment.schema.json[/bold], and begin a file with
@@ -12,3 +12,4 @@ def schema() -> None:
     from crescendo.model.experiment_schema import experiment_schema
 
     print(json.dumps(experiment_schema(), indent=2, ensure_ascii=False))
+    return 0

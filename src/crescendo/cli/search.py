@@ -1,57 +1,9 @@
-"""The verb `run` for an experiment with a search: one line per try, then the highest sustainable rate in one line."""
+"""How is the result of a search printed? The highest sustainable rate in one line, and the exit code."""
 
-from pathlib import Path
-
-import msgspec
-from rich.console import Console
-
-from crescendo.cli.run import Interruption, execute_observed, write_page
-from crescendo.cli.terminal import EXIT_CODES, Progress
-from crescendo.model.experiment import Experiment
+from crescendo.cli.terminal import EXIT_CODES
 from crescendo.model.search import SearchAnswer
 from crescendo.model.verdict import Outcome
-from crescendo.record.manifest import State
-from crescendo.run.analysis import Analyst
-from crescendo.run.execute import new_run_dir
-from crescendo.run.search import SEARCH_FILE, SearchResult, SearchTrial, run_search
-
-
-def search(
-    experiment: Experiment,
-    command: list[str],
-    out: Path,
-    control_url: str | None,
-    as_json: bool,
-    master: str | None = None,
-) -> int:
-    interruption = Interruption()
-    console = Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
-    with Analyst(master) as analyst:  # fails at once when there is no Java, not after the first try
-        directory = new_run_dir(out, f"{experiment.name}-search")
-
-        def run_trial(probe: Experiment, into: Path) -> SearchTrial | None:
-            if interruption.asked:
-                return None
-            result = execute_observed(probe, command, into, control_url, analyst, interruption)
-            if result.state is State.INTERRUPTED:
-                return None
-            with Progress() as progress:
-                summary = analyst.analyze(result.run_dir, progress)
-                progress("writing the report")
-                write_page(result.run_dir)
-            return SearchTrial(result.run_dir, summary)
-
-        try:
-            result = run_search(experiment, directory, run_trial, lambda line: console.print(f"  {line}"))
-        finally:
-            if not any(directory.iterdir()):
-                directory.rmdir()  # the first try could not even start
-        if as_json:
-            print(msgspec.json.encode(result).decode(), flush=True)
-        else:
-            print(search_line(result), flush=True)
-            print(f"tries   {directory / SEARCH_FILE}", flush=True)
-    return exit_code(result.answer)
+from crescendo.run.search import SearchResult
 
 
 def search_line(result: SearchResult) -> str:

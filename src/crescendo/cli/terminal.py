@@ -8,8 +8,6 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-
 from crescendo.model.metrics import format_value
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import Outcome
@@ -24,6 +22,8 @@ class Progress:
     """A line that shows the current step."""
 
     def __init__(self) -> None:
+        from rich.console import Console
+
         self._console = Console(stderr=True, highlight=False)
         self._status = self._console.status("") if self._console.is_terminal else None
         self._started = False
@@ -52,6 +52,8 @@ class Progress:
 
 def print_verdict(summary: Summary) -> None:
     """The closing lines: first the checks, then the verdict line."""
+    from rich.console import Console
+
     console = Console(highlight=False, soft_wrap=True)
     for check in summary.verdict.checks:
         colour = _COLOURS[check.outcome]

@@ -1,4 +1,4 @@
-"""The verb `watch`: live tables of a run in progress; also how `run --live` shows those of its watcher process.
+"""The verb `watch`: live tables of a run in progress; also the lines in which `run --live` shows its own.
 
 On a terminal the latest periods are shown in a table that is redrawn. Elsewhere a line is printed when a period is
 closed: from then on it cannot change.
@@ -6,44 +6,55 @@ closed: from then on it cannot change.
 
 import signal
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
-from rich import box
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
+import typer
 
 from crescendo.cli.terminal import Progress
-from crescendo.control.conductor.state import RunState, Stage
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration, format_ns
 from crescendo.pipeline.live.snapshot import LiveTotals, Period, Snapshot
-from crescendo.pipeline.live.watcher_process import FROM_STDIN, READY, WatcherProcess
-from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.pipeline.live.watcher_process import FROM_STDIN, READY
 from crescendo.record.manifest import read_manifest
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _ROWS = 15
 _MIN_NS = 10**8
-_LAST_PARTS_S = 120.0
 _CORES = 1  # leave the others to the run
 _JAVA = ("-XX:TieredStopAtLevel=1",)  # the C1 compiler takes a third less CPU from the run, and is fast enough
 
 
-def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
+def watch(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The recording of a run in progress; - reads its path from stdin.")
+    ],
+    period: Annotated[str, typer.Option("--period", help="The period of a row, e.g. 1s or 10s.")] = "1s",
+    late_after: Annotated[
+        str, typer.Option("--late-after", help="How far a part may lag behind the latest message and still count.")
+    ] = "15s",
+    as_json: Annotated[bool, typer.Option("--json", help="Print every update as a line of JSON.")] = False,
+) -> int:
+    """Follow a run in progress: messages sent, received and settled in each second, and their latencies.
+
+    Start it in another terminal, or use `crescendo run --live`. A second is closed about 20 s later, when no part of
+    the recording can add to it any more; messages after that count as late. Ends with the run, or on Ctrl-C. A run that
+    is watched on its own machine is marked as observed, because the watcher uses a core.
+    """
     period_ns = _duration("--period", period, _MIN_NS)
     late_after_ns = _duration("--late-after", late_after, 0)
     if run != FROM_STDIN:
         read_manifest(Path(run))  # reject a directory that is not a recording before Spark starts
-    from crescendo.cli.run import Interruption
     from crescendo.pipeline.live.warm_up import warm_up
     from crescendo.pipeline.live.watch import watch as follow
     from crescendo.pipeline.spark.java import use_java
     from crescendo.pipeline.spark.session import close_session, open_session
+    from crescendo.run.interruption import Interruption
 
     use_java()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -57,8 +68,7 @@ def watch(run: str, period: str, late_after: str, as_json: bool) -> int:
             run = sys.stdin.readline().strip()
             if not run:
                 return 0  # the run was cancelled
-        interruption = Interruption()  # after Spark, which installs its own handler
-        with View(as_json) as view:
+        with Interruption() as interruption, View(as_json) as view:  # after Spark, which installs its own handler
             follow(
                 Path(run),
                 spark,
@@ -88,6 +98,9 @@ class View:
     """Shows each snapshot that it is called with. Use as a context manager."""
 
     def __init__(self, as_json: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
         console = Console(highlight=False)
         self._as_json = as_json
         self._latest: dict[int, Period] = {}
@@ -114,55 +127,6 @@ class View:
             self._live.stop()
 
 
-class LiveTables:
-    """The output of `run --live`: the lines of a watcher process. Without --live it does nothing."""
-
-    def __init__(self, wanted: bool, say: Callable[[str], None]) -> None:
-        self._watcher = WatcherProcess(die_with_parent()) if wanted else None
-        self._say = say
-
-    def start(self) -> None:
-        if self._watcher is not None:
-            self._watcher.start()
-
-    def wait_until_ready(self, interrupted: Callable[[], bool]) -> None:
-        if self._watcher is not None:
-            self._watcher.wait_until_ready(interrupted)
-
-    def follow(self, run: RunState) -> None:
-        """Called repeatedly while the run is in progress."""
-        if self._watcher is not None and run.stage in {Stage.RUNNING, Stage.DRAINING, Stage.STOPPING}:
-            self._watcher.send_run_dir(Path(run.plan.peers[0].assignment["run_dir"]))
-            self._show(0.0)
-
-    def finish(self, interrupted: Callable[[], bool]) -> None:
-        """The run has ended: show what its last parts add."""
-        waited_s = 0.0
-        while self._watcher is not None and waited_s < _LAST_PARTS_S and not interrupted():
-            self._show(0.2)
-            waited_s += 0.2
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
-        if self._watcher is not None:
-            self._watcher.stop()
-
-    def _show(self, wait_s: float) -> None:
-        if self._watcher is None:
-            return
-        found = self._watcher.lines(wait_s)
-        for line in found or ():
-            for sentence in lines_of(msgspec.json.decode(line, type=Snapshot)):
-                self._say(sentence)
-        if found is None:
-            if complaint := self._watcher.failure():
-                self._say(f"the live tables ended: {complaint}")
-            self._watcher.stop()
-            self._watcher = None
-
-
 def lines_of(snapshot: Snapshot) -> list[str]:
     """One line per closed period, and one at the end."""
     lines = [_line(period) for period in snapshot.periods if period.closed]
@@ -187,7 +151,10 @@ def _closing(account: LiveTotals) -> str:
     return f"live tables: {counts}{late if account.late_parts else f', {account.parts:,} parts, none late'}"
 
 
-def _table(snapshot: Snapshot, periods: list[Period]) -> Table:
+def _table(snapshot: Snapshot, periods: list[Period]) -> "Table":
+    from rich import box
+    from rich.table import Table
+
     table = Table(title=snapshot.run, caption=_closing(snapshot.account), box=box.SIMPLE_HEAD, title_justify="left")
     kind = next((kind for period in reversed(periods) for kind in _kinds(period)), "response")
     for name in ("", "sent/s", "received/s", "settled/s", f"{kind} p50", "p99", "max", "settle p99", ""):

@@ -23,6 +23,8 @@ _BOUND = re.compile(r"\s*(<=|>=|==|<|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([A-Za-zµ/
 
 
 class Outcome(StrEnum):
+    """Whether a check or a run passed; invalid when the evidence does not support a claim."""
+
     PASS = "pass"  # noqa: S105
     FAIL = "fail"
     INVALID = "invalid"

@@ -8,6 +8,7 @@ Computes no results: the page shows only what the pipeline wrote.
 import base64
 import gzip
 import json
+import os
 import shlex
 from functools import cache
 from pathlib import Path
@@ -39,8 +40,9 @@ _MAX_UNFOLDED_ROWS = 8
 """Longer tables are collapsed until the reader opens them."""
 
 
-def write_report(run_dir: Path) -> Path:
-    """Write the report of an analysed run into its directory, atomically."""
+def write_report(run: str | os.PathLike[str]) -> Path:
+    """Write the report of an analysed run into its directory, atomically, and return the path of the page."""
+    run_dir = Path(run)
     path = run_dir / REPORT
     write_atomically(path, render_report(run_dir).encode())
     return path

@@ -1,10 +1,12 @@
 """How does a recording become a verdict?
 
-Owns the one Spark session of a process. A run starts it in the background and waits for it before the first message
+A process has one Spark session. An analyst uses the one that is running, and leaves it alone, or starts its own and
+stops that when it is closed. A run starts it in the background and waits for it before the first message
 is due: starting a JVM takes seconds of CPU time that must not disturb the measurement, while an idle one takes none
 (0.5 % of a core in its first seconds, then nothing measurable). So the verdict is available right after the run.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,28 +15,33 @@ from typing import TYPE_CHECKING, Self
 
 from crescendo.model.errors import LostError
 from crescendo.pipeline.spark.java import use_java
+from crescendo.pipeline.spark.settings import check_master
+from crescendo.pipeline.storage.locations import is_url
 from crescendo.record.manifest import read_manifest
 from crescendo.record.summary import Summary
 from crescendo.run.ceiling import with_ceiling
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from crescendo.pipeline.spark.types import SparkSession
 
 Progress = Callable[[str], None]
 _POLL_S = 0.1
 
 
 class Analyst:
-    """Turns recordings into summaries."""
+    """Turns recordings into summaries. Use as a context manager; keep it to analyse several runs with one Spark."""
 
     def __init__(self, master: str | None = None) -> None:
+        if master is not None:
+            check_master(master)
         use_java()
         self._master = master
         self._session: SparkSession | None = None
+        self._owns_session = False
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
-    def warm_up(self) -> None:
+    def start(self) -> None:
         """Start Spark in the background."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._open, name="spark", daemon=True)
@@ -49,26 +56,26 @@ class Analyst:
         if self._failure is not None:
             raise self._failure
 
-    def analyze(self, run_dir: Path, progress: Progress, *, full: bool = False) -> Summary:
+    def analyze(self, run: str | os.PathLike[str], progress: Progress, *, full: bool = False) -> Summary:
+        """Compute the tables and the verdict of a recording: a directory, or a URL such as hdfs://host/runs/a."""
+        if isinstance(run, str) and is_url(run):
+            from crescendo.pipeline.job import analyze
+
+            return analyze(run, self._started(progress), progress, full=full)
+        run_dir = Path(run)
         read_manifest(run_dir)  # reject a directory that is not a recording before Spark starts
         from crescendo.pipeline.job import analyze
 
-        self.warm_up()
-        if self._session is None:
-            progress("starting Spark")
-        self.wait(lambda: False)
-        if self._session is None:
-            raise LostError("Spark did not start")
-        return analyze(run_dir, self._session, progress, full=full, finish=with_ceiling)
+        return analyze(run_dir, self._started(progress), progress, full=full, finish=with_ceiling)
 
     def close(self, *, at_once: bool = False) -> None:
         if self._thread is not None:
             self._thread.join()
-        if self._session is not None:
+        if self._session is not None and self._owns_session:
             from crescendo.pipeline.spark.session import close_session
 
             close_session(self._session, at_once=at_once)
-            self._session = None
+        self._session = self._thread = self._failure = None
 
     def __enter__(self) -> Self:
         return self
@@ -76,10 +83,20 @@ class Analyst:
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def _started(self, progress: Progress) -> "SparkSession":
+        self.start()
+        if self._session is None:
+            progress("starting Spark")
+        self.wait(lambda: False)
+        if self._session is None:
+            raise LostError("Spark did not start")
+        return self._session
+
     def _open(self) -> None:
         try:
-            from crescendo.pipeline.spark.session import open_session
+            from crescendo.pipeline.spark.session import open_session, running_session
 
+            self._owns_session = running_session() is None
             self._session = open_session(self._master)
         except Exception as err:  # raised again in wait()
             self._failure = err

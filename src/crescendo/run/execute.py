@@ -8,18 +8,16 @@ import contextlib
 import secrets
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from crescendo.control import topics
 from crescendo.control.bus import Bus
 from crescendo.control.conductor.commands import RecordEvent, RunEnding
-from crescendo.control.conductor.state import RunState
 from crescendo.control.embedded_broker import EmbeddedBroker
 from crescendo.control.notes import Statistics
 from crescendo.model.errors import ConfigError, LostError, PeerError
@@ -36,8 +34,10 @@ from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
 from crescendo.run.conductor_loop import CONDUCTOR, ConductorLoop
 from crescendo.run.file_limits import allow_connections
+from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
 from crescendo.run.planning import RunArrangement, SystemUnderTest, answered_senders, plan_run
+from crescendo.run.result import RunResult
 from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
@@ -46,34 +46,27 @@ _PEER_EXIT_TIMEOUT_S = 2.0
 _SYSTEM_STOP_GRACE_S = 1.5  # its data is deleted anyway, and after Ctrl-C everything must end within five seconds
 
 
-@dataclass(frozen=True)
-class RunObserver:
-    """How the caller follows a run, and how it asks to stop."""
+class Preparation(Protocol):
+    """Work in the background that must be done before the first message is due."""
 
-    interrupted: Callable[[], bool]
-    progress: Callable[[str], None]
-    watch: Callable[[RunState], None]
-    on_event: Callable[[RecordEvent], None]
-    prepare: Callable[[], None]  # start, in the background, work that must be done before the first message is due
-    await_prepared: Callable[[], None]
+    def start(self) -> None: ...
 
-
-@dataclass(frozen=True)
-class RunResult:
-    """A finished run: its recording, and how it ended."""
-
-    run_dir: Path
-    state: State
-    reason: str
+    def wait(self, interrupted: Callable[[], bool]) -> None: ...
 
 
 def execute(
-    experiment: Experiment, *, out: Path, command: list[str], observer: RunObserver, control_url: str | None = None
+    experiment: Experiment,
+    *,
+    out: Path,
+    command: Sequence[str],
+    observer: RunObserver,
+    control_url: str | None = None,
+    preparations: Sequence[Preparation] = (),
 ) -> RunResult:
     """Run one experiment. Raises if it fails before the barrier, when there is nothing to record yet."""
     run_dir = new_run_dir(out, experiment.name)
     try:
-        result = _execute(experiment, run_dir, command, observer, control_url)
+        result = _execute(experiment, run_dir, command, observer, control_url, preparations)
     except BaseException:
         if not (run_dir / "manifest.json").exists():
             # Nothing was measured, so leave nothing that looks like a recording.
@@ -83,7 +76,12 @@ def execute(
 
 
 def _execute(
-    experiment: Experiment, run_dir: Path, command: list[str], observer: RunObserver, control_url: str | None
+    experiment: Experiment,
+    run_dir: Path,
+    command: Sequence[str],
+    observer: RunObserver,
+    control_url: str | None,
+    preparations: Sequence[Preparation],
 ) -> RunResult:
     with contextlib.ExitStack() as stack:
         allow_connections(sum(group.senders + group.receivers for group in experiment.workload))
@@ -91,14 +89,15 @@ def _execute(
         if control_url is None:
             control_url = stack.enter_context(EmbeddedBroker(preexec_fn=die_with_parent())).url
         system, system_facts = _start_system(experiment, run_dir, stack, observer)
-        observer.prepare()
+        for preparation in preparations:
+            preparation.start()
         tag = secrets.randbits(32)
         arrangement = plan_run(experiment, run_dir=str(run_dir.resolve()), tag=tag, system=system)
         manifest = Manifest(
             run=run_dir.name,
             tag=tag,
             experiment=to_document(experiment.redacted()),
-            command=command,
+            command=list(command),
             started_ns=time.time_ns(),
             versions=host_facts.versions(),
             host=host_facts.host(),
@@ -114,7 +113,8 @@ def _execute(
         peers = [PeerProcess(peer, role, control_url, run_dir / "logs") for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
-        observer.await_prepared()
+        for preparation in preparations:
+            preparation.wait(observer.interrupted)
         return _conduct(run_dir, manifest, arrangement, bus, peers, observer)
 
 
@@ -132,7 +132,7 @@ def _conduct(
         observer.on_event(event)
 
     loop = ConductorLoop(bus, arrangement.plan, peers)
-    ending = loop.run(interrupted=observer.interrupted, watch=observer.watch, on_event=on_event)
+    ending = loop.run(interrupted=observer.interrupted, watch=observer.on_statistics, on_event=on_event)
     for peer in peers:
         peer.wait(_PEER_EXIT_TIMEOUT_S)
     if ending.t0_ns is None:

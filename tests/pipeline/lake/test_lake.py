@@ -179,6 +179,6 @@ def test_a_path_without_a_recording_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     with pytest.raises(ConfigError, match="not a recording"):
-        analyze_verb([str(tmp_path / "a"), str(tmp_path / "b")], None, False)
+        analyze_verb([str(tmp_path / "a"), str(tmp_path / "b")])
     with pytest.raises(ConfigError, match="not a Spark master"):
-        analyze_verb([str(tmp_path / "a")], "spark", False)
+        analyze_verb([str(tmp_path / "a")], master="spark")

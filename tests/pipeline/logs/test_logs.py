@@ -297,7 +297,7 @@ def test_the_verb_draws_and_reports_and_leaves_nothing_behind(
     spark: SparkSession, random_logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spark.getActiveSession() is not None  # the verb uses the running session, and must not close it here
-    monkeypatch.setattr("crescendo.cli.logs.close_session", lambda _: None)
+    monkeypatch.setattr("crescendo.pipeline.spark.session.close_session", lambda _: None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     arguments = ["logs", str(random_logs[0]), "--type", "CSndReq#OK#", "--type", "BDb", "--window", "200ms"]
     done = CliRunner().invoke(app, [*arguments, "--format", "eps", "--out", str(tmp_path / "plot.eps")])

@@ -53,7 +53,7 @@ def open_session(
     """
     if master is not None:
         check_master(master)
-    running = SparkSession.getActiveSession()
+    running = running_session()
     if running is not None:
         return running
     _end_jvm()  # of a session that was stopped, but not closed
@@ -74,6 +74,15 @@ def open_session(
         reason = _first_log_line(home)
         _end_jvm()
         raise ConfigError(f"Spark does not start: {reason}; check the master and JAVA_HOME") from err
+
+
+def running_session() -> SparkSession | None:
+    """The session of this process, whichever thread started it; None when there is none."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    session = SparkSession._instantiatedSession
+    return session if session is not None and session._sc is context else SparkSession(context)
 
 
 def close_session(spark: SparkSession, *, at_once: bool = False) -> None:

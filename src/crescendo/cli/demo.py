@@ -1,0 +1,21 @@
+"""The verb `demo`: run the built-in experiment."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from crescendo.cli.options import Json, Out
+
+
+def demo(out: Out = Path("runs"), as_json: Json = False) -> int:
+    """Run the built-in experiment: load, recording, Spark tables, verdict, report. Nothing to install.
+
+    Starts MLMQ, the message queue on an embedded PostgreSQL, with two senders and two receivers on this machine, and
+    stops them all at the end.
+    """
+    import yaml
+
+    from crescendo.cli.run_view import run_and_show
+    from crescendo.model.experiment_file import experiment_from
+
+    document = yaml.safe_load((files("crescendo.run") / "demo.yml").read_text(encoding="utf-8"))
+    return run_and_show(experiment_from(document), ["crescendo", "demo"], out, as_json=as_json)

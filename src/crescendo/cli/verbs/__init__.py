@@ -1,1 +1,0 @@
-"""The arguments and options of every verb. A verb imports its implementation only when it is called."""

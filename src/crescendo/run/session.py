@@ -1,0 +1,230 @@
+"""How does an experiment become a verdict and a report?
+
+Runs it, analyses the recording, and writes the page; a search does that for every try. Prints nothing, handles no
+signals unless it is given an `Interruption`, and leaves no process behind.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crescendo.control.conductor.commands import RecordEvent
+from crescendo.control.conductor.state import RunState
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import load_experiment
+from crescendo.record.manifest import State
+from crescendo.record.summary import Summary
+from crescendo.run.analysis import Analyst
+from crescendo.run.execute import execute, new_run_dir
+from crescendo.run.interruption import Interruption
+from crescendo.run.live_tables import LiveTables
+from crescendo.run.observer import RunObserver
+from crescendo.run.result import RunResult
+from crescendo.run.search import SEARCH_FILE, SearchResult, SearchTrial, run_search
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class FinishedSearch:
+    """A search that has ended: its answer and tries, and the directory that keeps the recordings of all tries."""
+
+    directory: Path
+    result: SearchResult
+
+    @property
+    def path(self) -> Path:
+        """The result as a file."""
+        return self.directory / SEARCH_FILE
+
+
+def run(
+    experiment: Experiment | StrPath,
+    *,
+    out: StrPath = "runs",
+    control: str | None = None,
+    observer: RunObserver | None = None,
+    master: str | None = None,
+    analyze: bool = True,
+    report: bool = True,
+    live: bool = False,
+    analyst: Analyst | None = None,
+    interruption: Interruption | None = None,
+    command: Sequence[str] = (),
+) -> RunResult:
+    """Run an experiment, or the experiment in a file; analyse it; write the report.
+
+    out: the recording goes to OUT/<name>-<time>/.
+    control: the URL of an MQTT broker for control, instead of the embedded one.
+    observer: follows the run and may stop it; derive one from RunObserver.
+    master: a Spark master for the analysis; this machine by default.
+    analyze, report: False leaves out the analysis, which needs Java, or only the page.
+    live: compute live tables during the run, for the observer.
+    analyst: an Analyst to use and leave open, so that several runs share one Spark.
+    interruption: an entered Interruption; without one, signals are left alone.
+    command: what the recording says about how it was made.
+
+    Raises ConfigError when the caller must change something, LostError when nothing can be said. An interrupted run
+    keeps its recording, which is not analysed; one that is interrupted before its first message has none, and raises
+    KeyboardInterrupt.
+    """
+    experiment, observer = _experiment(experiment), observer or RunObserver()
+    if experiment.search is not None:
+        raise ConfigError(f"{experiment.name}: it has a search, which is many runs; call crescendo.search")
+    with _opened(analyst, master) if analyze else nullcontext() as opened:
+        result = _record(
+            experiment,
+            out=Path(out),
+            control_url=control,
+            observer=observer,
+            analyst=opened,
+            interruption=interruption,
+            live=live,
+            command=command,
+        )
+        if opened is None or result.state is State.INTERRUPTED:
+            return result
+        if interruption is not None:
+            interruption.raise_at_once()
+        try:
+            return _judge(result, opened, observer, report)
+        except KeyboardInterrupt:
+            opened.close(at_once=True)
+            if interruption is None:
+                raise
+            return result
+
+
+def search(
+    experiment: Experiment | StrPath,
+    *,
+    out: StrPath = "runs",
+    control: str | None = None,
+    observer: RunObserver | None = None,
+    master: str | None = None,
+    analyst: Analyst | None = None,
+    interruption: Interruption | None = None,
+    command: Sequence[str] = (),
+) -> FinishedSearch:
+    """Find the highest rate that a system sustains: the `search` of an experiment. Arguments are those of `run`."""
+    experiment, observer = _experiment(experiment), observer or RunObserver()
+    with _opened(analyst, master) as opened:
+        directory = new_run_dir(Path(out), f"{experiment.name}-search")
+
+        def run_trial(probe: Experiment, into: Path) -> SearchTrial | None:
+            if observer.interrupted() or (interruption is not None and interruption.asked):
+                return None
+            result = _record(
+                probe,
+                out=into,
+                control_url=control,
+                observer=observer,
+                analyst=opened,
+                interruption=interruption,
+                live=False,
+                command=command,
+            )
+            if result.state is State.INTERRUPTED:
+                return None
+            judged = _judge(result, opened, observer, True)
+            return None if judged.summary is None else SearchTrial(result.run_dir, judged.summary)
+
+        try:
+            return FinishedSearch(directory, run_search(experiment, directory, run_trial, observer.on_trial))
+        finally:
+            if not any(directory.iterdir()):
+                directory.rmdir()  # the first try could not even start
+
+
+def analyze(
+    run: StrPath,
+    *,
+    full: bool = False,
+    observer: RunObserver | None = None,
+    master: str | None = None,
+    analyst: Analyst | None = None,
+) -> Summary:
+    """Compute the tables and the verdict of a recording, in a directory or at a URL such as hdfs://host/runs/a.
+
+    full: compute every table, including jitter and latencies per connection. The other arguments are those of `run`.
+    """
+    with _opened(analyst, master) as opened:
+        return opened.analyze(run, (observer or RunObserver()).progress, full=full)
+
+
+@contextmanager
+def _opened(given: Analyst | None, master: str | None) -> Iterator[Analyst]:
+    """The given analyst, which stays open, or one of our own."""
+    if given is None:
+        with Analyst(master) as analyst:  # fails at once when there is no Java, not after the run
+            yield analyst
+    elif master is not None:
+        raise ConfigError("master: the analyst has its own Spark master; give one of the two")
+    else:
+        yield given
+
+
+def _experiment(given: Experiment | StrPath) -> Experiment:
+    return given if isinstance(given, Experiment) else load_experiment(Path(given))
+
+
+def _record(
+    experiment: Experiment,
+    *,
+    out: Path,
+    control_url: str | None,
+    observer: RunObserver,
+    analyst: Analyst | None,
+    interruption: Interruption | None,
+    live: bool,
+    command: Sequence[str],
+) -> RunResult:
+    with ExitStack() as stack:
+        tables = stack.enter_context(LiveTables(observer)) if live else None
+        following = _Following(observer, tables, interruption)
+        result = execute(
+            experiment,
+            out=out,
+            command=list(command) or ["crescendo.run", experiment.name],
+            observer=following,
+            control_url=control_url,
+            preparations=[each for each in (analyst, tables) if each is not None],
+        )
+        if tables is not None:
+            tables.finish(following.interrupted)
+    observer.on_recorded(result)
+    return result
+
+
+def _judge(result: RunResult, analyst: Analyst, observer: RunObserver, report: bool) -> RunResult:
+    summary = analyst.analyze(result.run_dir, observer.progress)
+    if not report:
+        return replace(result, summary=summary)
+    from crescendo.report.page import write_report  # plotly
+
+    observer.progress("writing the report")
+    return replace(result, summary=summary, report=write_report(result.run_dir))
+
+
+class _Following(RunObserver):
+    """The caller's observer, extended by live tables and signals."""
+
+    def __init__(self, observer: RunObserver, tables: LiveTables | None, interruption: Interruption | None) -> None:
+        self._observer, self._tables, self._interruption = observer, tables, interruption
+
+    def progress(self, step: str) -> None:
+        self._observer.progress(step)
+
+    def on_event(self, event: RecordEvent) -> None:
+        self._observer.on_event(event)
+
+    def on_statistics(self, state: RunState) -> None:
+        self._observer.on_statistics(state)
+        if self._tables is not None:
+            self._tables.follow(state)
+
+    def interrupted(self) -> bool:
+        return (self._interruption is not None and self._interruption.asked) or self._observer.interrupted()

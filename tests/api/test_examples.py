@@ -1,0 +1,72 @@
+"""Do the examples work as they are written?"""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from pyspark.sql import SparkSession
+
+import crescendo
+from api_runs import ObservedRun
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_tested_here() -> None:
+    tested = {"run_and_assert.py", "read_recording.py", "add_a_check.py", "compare_two_brokers.py"}
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == tested | {"explore_a_run.ipynb"}
+
+
+def test_run_and_assert(spark: SparkSession, tmp_path: Path) -> None:
+    load("run_and_assert").test_the_broker_carries_the_load(tmp_path)
+
+
+def test_read_recording(observed_run: ObservedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    load("read_recording").main(str(observed_run.result.run_dir))
+    lines = capsys.readouterr().out.splitlines()
+    assert ": pass, " in lines[0]
+    assert lines[1].startswith("response p50 ")
+    assert lines[2].endswith("of 400 messages took longer than 10 ms")
+    assert lines[3] == "0 messages were larger than 1,000 bytes"
+
+
+def test_add_a_check(observed_run: ObservedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load("add_a_check").main(str(observed_run.result.run_dir)) == 0
+    printed = capsys.readouterr().out
+    assert "pass    silent_seconds 0.0, wanted == 0" in printed
+    assert "VERDICT pass" in printed
+
+
+def test_compare_two_brokers(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = load("compare_two_brokers").main(str(tmp_path))
+    assert isinstance(comparison, crescendo.Comparison)
+    assert {"rate", "lost"} <= {metric.metric for metric in comparison.metrics}
+    assert any("loopback" in note and "mlmq" in note for note in comparison.notes), comparison.notes
+    assert f"mlmq against loopback: {comparison.outcome}" in capsys.readouterr().out
+
+
+def test_explore_a_run(observed_run: ObservedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every code cell in order, as a notebook runs them."""
+    monkeypatch.setenv("CRESCENDO_RUN", str(observed_run.result.run_dir))
+    cells = json.loads((EXAMPLES / "explore_a_run.ipynb").read_text())["cells"]
+    assert all(cell.get("outputs", []) == [] for cell in cells), "clear the outputs before you commit"
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)  # noqa: S102
+    assert isinstance(names["rate"], go.Figure)
+    assert sum(names["rate"].data[0].y) == 400
+    assert len(names["response"].data[0].x) == len(names["histogram"].data[0].x) == 400
