@@ -17,10 +17,8 @@ from crescendo.importers.formats.mlmq_log import MLMQ_LOG
 from crescendo.importers.sources import FoundFile, find_files, stage_files
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
-from crescendo.pipeline.logs.eps import as_eps
-from crescendo.pipeline.logs.figure import Bars, Centre, Drawing, Show, draw
 from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, run_query, spark_errors, unreadable_lines
-from crescendo.pipeline.logs.png import as_png
+from crescendo.pipeline.logs.points import Bars, Centre, Show
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import Slot
 from crescendo.pipeline.spark.java import use_java
@@ -28,7 +26,7 @@ from crescendo.pipeline.spark.session import close_session, open_session
 from crescendo.record.manifest import write_atomically
 
 _TEXTS: dict[str, Callable[[list[Slot]], str]] = {"csv": as_csv, "txt": as_text}
-_PICTURES: dict[str, Callable[[Drawing], bytes]] = {"png": as_png, "eps": as_eps}
+_PICTURES = ("png", "eps")
 _LISTED = 50
 _MIN_NS = 10**6  # the resolution of the logs
 
@@ -122,7 +120,9 @@ def read_logs(workspace: Workspace, found: list[FoundFile]) -> tuple[list[Source
 def _shown(slots: list[Slot], options: LogOptions) -> bytes:
     if options.form in _TEXTS:
         return _TEXTS[options.form](slots).encode()
-    return _PICTURES[options.form](draw(slots, options.show, options.centre, options.bars))
+    from crescendo.pipeline.logs.plot import plot  # here, because Matplotlib is needed for pictures only
+
+    return plot(slots, options.show, options.centre, options.bars, options.form)
 
 
 def _listing(named: list[tuple[str, int]]) -> str:
