@@ -9,15 +9,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from crescendo.cli.import_ import _print
 from crescendo.importers.format import ImportOptions
 from crescendo.importers.job import plan_import, run_import
+from crescendo.importers.message_counts import message_counts
+from crescendo.importers.parts import PartsWriter
 from crescendo.importers.registry import FORMATS
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.job import analyze
 from crescendo.record.manifest import read_manifest
 from crescendo.record.reader import open_recording
-from imported_runs import SAMPLES, Run
+from crescendo.record.schema import TABLES
+from imported_runs import SAMPLES, Run, rows_of
 
+T_MS = 1_400_000_000_000
 FOREIGN = {"picture.png": b"\x89PNG\r\n\x1a\n" + bytes(100), "prose.txt": b"Hello reader,\nthis is not a log.\n"}
 
 
@@ -54,7 +59,7 @@ def test_a_dat_file_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_empty_files_make_an_empty_recording(importing: Run, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty.log").touch()
     summary = importing("amqperf", [tmp_path / "empty.log"], tmp_path / "run")
-    assert (summary.tables, summary.rejected, summary.start_ns) == ({}, 0, None)
+    assert (summary.tables, summary.messages, summary.rejected, summary.start_ns) == ({}, {}, 0, None)
     assert not open_recording(tmp_path / "run").damaged
     assert analyze(tmp_path / "run", spark, lambda _: None).verdict.outcome.value == "invalid"
 
@@ -89,8 +94,42 @@ def test_an_interrupted_import_leaves_nothing(spark: SparkSession, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_messages_are_counted_once_and_not_as_rows(tmp_path: Path) -> None:
+    """A receiver with messages and counts of them, a sender with counts only, and settlements of ranges."""
+    rows: dict[str, list[dict[str, object]]] = {
+        "rates": [
+            {"t_ns": n, "peer": role, "role": role, "messages": 50} for n in range(3) for role in ("sender", "receiver")
+        ],
+        "settled": [
+            {"sender": 0, "first_seq": first, "last_seq": last, "sent_ns": 1, "settled_ns": 2, "outcome": 1}
+            for first, last in ((0, 99), (100, 100), (110, 149))
+        ],
+        "received": [dict.fromkeys((column.name for column in TABLES["received"]), n) for n in range(148)],
+        "histograms": [{"t_ns": 0, "peer": "r", "kind": "transfer", "bucket": n, "count": 74} for n in range(2)],
+    }
+    parts = PartsWriter(tmp_path)
+    for table, content in rows.items():
+        parts.write_rows(table, content)
+    counts = message_counts(tmp_path, parts.parts)
+    assert counts == {"sent": 150, "received": 148, "settled": 141, "timed": 148}
+    assert list(counts) == ["sent", "received", "settled", "timed"]
+
+
+def test_the_command_prints_messages_rows_and_rejected_lines(
+    importing: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "consumer.log"
+    log.write_text("\n".join(f"{n},{T_MS + n},{T_MS + n + 2}" for n in range(3000) if n != 7) + "\nnonsense\n")
+    _print(importing("amqperf", [log], tmp_path / "run"), tmp_path / "run")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"  {log}: consumer, 3,000 read, 1 rejected"
+    # Number 7 is missing between two others, so it was sent.
+    assert printed[1:3] == ["msgs   sent 3,000, received 2,999", "rows   received 2,999, sent 3,000"]
+    assert printed[-1] == f"run    {tmp_path / 'run'}"
+
+
 def test_the_command_prints_a_summary(tmp_path: Path) -> None:
-    """In a separate process, as a user runs it."""
+    """As JSON, in a separate process, as a user runs it."""
     program = (
         "import sys; from pathlib import Path; from crescendo.cli.import_ import import_; "
         "sys.exit(import_('maestro', [Path(sys.argv[1])], Path(sys.argv[2]), '60s', '5ms', None, True))"
@@ -101,6 +140,9 @@ def test_the_command_prints_a_summary(tmp_path: Path) -> None:
     )  # fmt: skip
     printed = json.loads(done.stdout)
     assert printed["tables"] == {"histograms": open_recording(tmp_path / "run").rows("histograms")}
+    (timed,) = rows_of(tmp_path / "run", "histograms", "SELECT sum(count)::BIGINT FROM rows")
+    assert printed["messages"] == {"timed": timed[0]}
+    assert timed[0] > printed["tables"]["histograms"]
     assert printed["sources"][0]["kind"] == "hdr"
     assert "starting Spark" in done.stderr
     assert read_manifest(tmp_path / "run").clocks[0].bound_ns == 5_000_000

@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 def findings() -> Iterator[Finding]:
     for path in sorted((ROOT / "src").rglob("*.py")):
         yield from _findings_in(path, _python_text(path.read_text()))
-    for path in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]:
+    for path in sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]):
         yield from _findings_in(path, _prose(path.read_text()))
 
 

@@ -79,6 +79,7 @@ def _print(account: "ImportSummary", out: Path) -> None:
         print(f"  and {len(account.sources) - _SHOWN:,} more files")
     if account.skipped:
         print(f"  skipped {len(account.skipped):,} files of other kinds", file=sys.stderr)
+    print("msgs   " + (", ".join(f"{what} {count:,}" for what, count in account.messages.items()) or "none"))
     print("rows   " + (", ".join(f"{table} {rows:,}" for table, rows in account.tables.items()) or "none"))
     if account.start_ns is not None and account.end_ns is not None:
         print(f"time   {_moment(account.start_ns)} to {_moment(account.end_ns)}")

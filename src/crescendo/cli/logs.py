@@ -21,8 +21,8 @@ from crescendo.record.documents import write_atomically
 if TYPE_CHECKING:
     from crescendo.importers.format import ImportResult, SourceFile, Workspace
     from crescendo.importers.sources import FoundFile
-    from crescendo.pipeline.logs.figure import Bars, Centre, Show
     from crescendo.pipeline.logs.job import UnreadableLines
+    from crescendo.pipeline.logs.points import Bars, Centre, Show
     from crescendo.pipeline.logs.windows import Slot
 
 _TEXTS = ("csv", "txt")
@@ -108,7 +108,7 @@ def logs(
 
 
 def _log_options(form: str, show: str, centre: str, bars: str, out: Path | None) -> LogOptions:
-    from crescendo.pipeline.logs.figure import Bars, Centre, Show
+    from crescendo.pipeline.logs.points import Bars, Centre, Show
 
     _one_of("--format", form, (*_TEXTS, *_PICTURES))
     _one_of("--show", show, get_args(Show))
@@ -150,14 +150,13 @@ def read_logs(workspace: "Workspace", found: "list[FoundFile]") -> "tuple[list[S
 
 
 def _shown(slots: "list[Slot]", options: LogOptions) -> bytes:
-    from crescendo.pipeline.logs.eps import as_eps
-    from crescendo.pipeline.logs.figure import draw
-    from crescendo.pipeline.logs.png import as_png
     from crescendo.pipeline.logs.texts import as_csv, as_text
 
     if options.form in _TEXTS:
         return {"csv": as_csv, "txt": as_text}[options.form](slots).encode()
-    return {"png": as_png, "eps": as_eps}[options.form](draw(slots, options.show, options.centre, options.bars))
+    from crescendo.pipeline.logs.plot import plot  # here, because Matplotlib is needed for pictures only
+
+    return plot(slots, options.show, options.centre, options.bars, options.form)
 
 
 def _listing(named: list[tuple[str, int]]) -> str:

@@ -33,6 +33,7 @@ from crescendo.importers.format import (
     Workspace,
 )
 from crescendo.importers.lines import small_frame
+from crescendo.importers.message_counts import message_counts
 from crescendo.importers.parts import PartsWriter, write_rejected
 from crescendo.importers.registry import format_of
 from crescendo.importers.sources import FoundFile, find_files, stage_files
@@ -68,6 +69,7 @@ class ImportSummary(Struct, frozen=True):
     sources: list[SourceSummary]
     skipped: list[str]  # files of a directory that are not of the format
     tables: dict[str, int]  # table -> rows
+    messages: dict[str, int]  # sent, received, settled, timed -> messages
     rejected: int
     start_ns: int | None
     end_ns: int | None
@@ -159,6 +161,7 @@ def _import(
         ],
         skipped=[str(path) for path in plan.skipped],
         tables=parts.rows(),
+        messages=message_counts(draft, parts.parts),
         rejected=sum(rejected.values()),
         start_ns=start_ns,
         end_ns=end_ns,

@@ -131,8 +131,9 @@ def test_acknowledgements_give_both_directions(importing: Run, tmp_path: Path) -
     header = "Message ID,Producer ID,Consumer ID,Result,Sent time,Ack Sent Time,Ack Recv Time,"
     end = [f"-1,1,7,1,0,{T_MS},{T_MS},", "", "runtime,0.06,sec", "throughput,100.0,msgs/sec", "bandwidth,0.1,MB/sec"]
     path.write_text("\n".join([header, *rows, "4,1", *end]) + "\n")
-    importing("amqp-csv", [path], tmp_path / "run")
+    summary = importing("amqp-csv", [path], tmp_path / "run")
     run = tmp_path / "run"
+    assert summary.messages == {"sent": 5, "received": 4, "settled": 4}
     # 4 is a gap between 3 and 5; 5 arrived, so it is not a gap.
     assert rows_of(run, "sent", "SELECT seq, size FROM rows ORDER BY seq") == [(n, 1024) for n in (1, 2, 3, 4, 6)]
     assert rows_of(run, "received", "SELECT seq, received_ns - sent_ns FROM rows ORDER BY seq") == [

@@ -1,8 +1,11 @@
 """Better, worse, no difference or cannot say: each outcome appears when it should, with its reason. No Spark."""
 
 import json
+import subprocess
+import sys
 from fractions import Fraction
-from math import comb
+from itertools import accumulate
+from math import comb, pi, sqrt, tan
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +49,12 @@ def test_t_quantiles_match_published_tables(dof: float, table: float) -> None:
     assert t_quantile(dof) == pytest.approx(table, abs=0.0006)
 
 
+def test_t_quantiles_of_one_and_two_degrees_of_freedom_are_exact() -> None:
+    assert t_quantile(1) == pytest.approx(tan(pi * 0.475), rel=1e-9)
+    assert t_quantile(2) == pytest.approx(0.95 * sqrt(2 / (1 - 0.95**2)), rel=1e-9)
+    assert t_quantile(2) < t_quantile(1.5) < t_quantile(1)  # Welch's degrees of freedom are not whole
+
+
 def test_an_interval_has_its_nominal_coverage() -> None:
     """A thousand pairs of samples whose true difference is 1; spreads and sizes differ."""
     random = np.random.default_rng(3)
@@ -73,7 +82,17 @@ def test_the_binomial_test_is_the_sum_of_its_terms() -> None:
     terms = [comb(12, k) * share**k * (1 - share) ** (12 - k) for k in range(13)]
     for seen in range(13):
         exact = min(2 * min(sum(terms[: seen + 1]), sum(terms[seen:])), Fraction(1))
-        assert two_sided(seen, 12, 1 / 3) == pytest.approx(float(exact))
+        assert two_sided(seen, 12, 1 / 3) == pytest.approx(float(exact), rel=1e-9)
+
+
+def test_the_binomial_test_is_exact_for_many_losses() -> None:
+    below = sum(accumulate(range(1, 9_901), lambda term, k: term * (20_001 - k) // k, initial=1))
+    assert two_sided(9_900, 20_000, 0.5) == pytest.approx(float(Fraction(2 * below, 2**20_000)), rel=1e-9)
+
+
+def test_scipy_is_loaded_only_for_an_interval_or_a_test() -> None:
+    program = "import sys, crescendo.cli.compare; sys.exit('scipy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
 
 
 @pytest.mark.parametrize(

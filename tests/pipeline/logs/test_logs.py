@@ -1,18 +1,28 @@
 """Does the log analyzer count correctly, and does it draw what it counted?
 
-Expected numbers come from NumPy; Java decodes the PNG.
+Expected numbers come from NumPy; Pillow decodes the PNG, and the names of glyphs give the texts of the EPS.
 """
 
 import csv
 import gzip
 import io
+import math
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from fontTools.agl import toUnicode
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from PIL import Image
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
@@ -22,11 +32,9 @@ from crescendo.importers.format import LINE, REASON, SOURCE, ImportResult, Works
 from crescendo.importers.formats.mlmq_log import MLMQ_LOG
 from crescendo.importers.sources import find_files
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.logs.eps import as_eps
-from crescendo.pipeline.logs.figure import HEIGHT, WIDTH, Drawing, draw, ticks
 from crescendo.pipeline.logs.job import LogQuery, actions, run_query, unreadable_lines
-from crescendo.pipeline.logs.letters import letter
-from crescendo.pipeline.logs.png import as_png
+from crescendo.pipeline.logs.plot import HEIGHT, WIDTH, draw, plot
+from crescendo.pipeline.logs.points import Bars, Centre, plot_lines
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import PERCENTILES, Sample, Slot
 
@@ -207,90 +215,126 @@ def drawn_slots() -> list[Slot]:
     return slots
 
 
-def values_of(drawing: Drawing, positions: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Convert positions to values, using the numbers at the axes, as a reader with a ruler would."""
-    scales = []
-    for axis, anchor in (("x", "middle"), ("y", "end")):
-        found = [label for label in drawing.labels if label.anchor == anchor and re.fullmatch(r"-?[\d.,]+", label.text)]
-        shift = 5 if axis == "y" else 0  # the numbers of the y axis are a little below their grid lines
-        at = [getattr(label, axis) + shift for label in found]
-        scales.append(np.polyfit(at, [float(label.text.replace(",", "")) for label in found], 1))
-    return [(float(np.polyval(scales[0], x)), float(np.polyval(scales[1], y))) for x, y in positions]
+def bars_of(axes: Axes) -> list[list[tuple[float, float]]]:
+    """Of each line, the lower and upper ends of its error bars, as Matplotlib draws them."""
+    collections = [item for item in axes.collections if isinstance(item, LineCollection)]
+    segments = [[segment for segment in item.get_segments() if len(segment)] for item in collections]
+    return [[(float(low[1]), float(high[1])) for low, high in bars] for bars in segments]
 
 
-def test_a_plot_shows_the_centre_and_the_bars_the_right_way_up() -> None:
-    for centre, bars, low, middle, high in (
-        ("median", "percentile", 2 * 2.5, 2 * 50.0, 2 * 97.5),
-        ("mean", "stddev", 2 * 40.0, 2 * 60.0, 2 * 80.0),
-    ):
-        drawing = draw(drawn_slots(), "response", centre, bars)  # type: ignore[arg-type]
-        dots = [stroke.positions[0] for stroke in drawing.strokes if len(stroke.positions) == 1]
-        assert len(dots) == 9
-        assert values_of(drawing, dots[:1])[0] == pytest.approx((0, middle), abs=0.5)
-        thin = [stroke.positions for stroke in drawing.strokes if stroke.width == 1]
-        (bar,) = [points for points in thin if points[0][0] == points[1][0] == dots[0][0]]
-        assert [y for _, y in values_of(drawing, list(bar))] == pytest.approx([low, high], abs=0.5)
-        lines = [stroke.positions for stroke in drawing.strokes if stroke.width == 2 and len(stroke.positions) > 1]
-        # Two legend entries, one whole line, and one line interrupted where there are no samples.
-        assert sorted(len(line) for line in lines) == [2, 2, 2, 2, 5]
-        assert {"slow (ms)", "fast"} <= {label.text for label in drawing.labels}
+def lines_of(axes: Axes) -> list[Line2D]:
+    """The lines through the points. The caps of error bars are lines, too, without strokes."""
+    return [line for line in axes.lines if line.get_linestyle() != "None"]
 
 
-def test_throughput_omits_a_partial_last_window() -> None:
-    drawing = draw(drawn_slots(), "throughput", "median", "percentile")
-    dots = [stroke.positions[0] for stroke in drawing.strokes if len(stroke.positions) == 1]
-    rates = [y for _, y in values_of(drawing, dots)]
-    assert rates == pytest.approx([10.0, 10.1, 10.2, 10.3, 10.0, 10.1, 0.0, 10.3], abs=0.05)
+@pytest.mark.parametrize(
+    ("centre", "bars", "low", "middle", "high"),
+    [("median", "percentile", 2.5, 50.0, 97.5), ("mean", "stddev", 40.0, 60.0, 80.0)],
+)
+def test_a_plot_shows_the_centre_and_the_bars_the_right_way_up(
+    centre: Centre, bars: Bars, low: float, middle: float, high: float
+) -> None:
+    (axes,) = draw(plot_lines(drawn_slots(), "response", centre, bars), "title", "unit").axes
+    lines = lines_of(axes)
+    assert [line.get_xdata()[0] for line in lines] == [0, 0]
+    assert [line.get_ydata()[0] for line in lines] == pytest.approx([2 * middle, middle])
+    # The second line is interrupted where there are no samples, and has no bar there.
+    assert [int(np.isfinite(line.get_ydata()).sum()) for line in lines] == [5, 4]
+    assert np.isnan(lines[1].get_ydata()[2])
+    slow, fast = bars_of(axes)
+    assert slow[0] == pytest.approx((2 * low, 2 * high))
+    assert fast[0] == pytest.approx((low, high))
+    bottom, top = axes.get_ylim()
+    assert bottom == 0
+    assert top > max(end for _, end in slow)
 
 
-def test_ticks_are_round_and_enclose_everything() -> None:
-    for low, high in ((0, 1), (0, 37.4), (-3.2, 0.1), (0, 0), (0, 1e9), (0, 1e-4)):
-        found = ticks(low, high)
-        assert found[0] <= low
-        assert found[-1] >= high
-        assert 2 <= len(found) <= 11
-        step = found[1] - found[0]
-        assert f"{step:e}"[0] in "125"
+def test_throughput_omits_a_partial_last_window_and_has_no_bars() -> None:
+    lines = plot_lines(drawn_slots(), "throughput", "median", "percentile")
+    assert lines["slow (ms)"].seconds == [0, 10, 20, 30, 40]
+    assert lines["slow (ms)"].middles == pytest.approx([10.0, 10.1, 10.2, 10.3, math.nan], nan_ok=True)
+    assert lines["fast"].middles == pytest.approx([10.0, 10.1, 0.0, 10.3, math.nan], nan_ok=True)
+    assert all(math.isnan(low) for line in lines.values() for low in line.lows)
 
 
-def test_java_reads_the_png_back(spark: SparkSession, tmp_path: Path) -> None:
-    drawing = draw(drawn_slots(), "response", "median", "percentile")
-    (tmp_path / "plot.png").write_bytes(as_png(drawing))
-    java: Any = spark._jvm
-    image = java.javax.imageio.ImageIO.read(java.java.io.File(str(tmp_path / "plot.png")))
-    assert (image.getWidth(), image.getHeight()) == (WIDTH, HEIGHT)
-
-    def colour(x: float, y: float) -> tuple[int, int, int]:
-        packed = image.getRGB(int(x), int(HEIGHT - y))
-        return (packed >> 16) & 255, (packed >> 8) & 255, packed & 255
-
-    assert colour(2, 2) == (255, 255, 255)
-    dots = [stroke for stroke in drawing.strokes if len(stroke.positions) == 1]
-    assert {colour(*dot.positions[0]) for dot in dots} == {dot.colour for dot in dots}
-    title = next(label for label in drawing.labels if label.text.startswith("Response"))
-    ink = [colour(x, y)[0] for x in range(250, 750) for y in range(int(title.y), int(title.y) + 10)]
-    assert min(ink) < 100  # the title is drawn
+def test_a_mean_outside_the_percentiles_is_drawn_outside_its_bar() -> None:
+    """A single outlier of a thousand values can do that."""
+    percentiles = dict.fromkeys(PERCENTILES, 10.0 * MS)
+    slots = [Slot("BDb", 0, 10**9, True, Sample(1000, 50.0 * MS, 0.0, 10 * MS, 40_000 * MS, percentiles))]
+    (axes,) = draw(plot_lines(slots, "response", "mean", "percentile"), "title", "unit").axes
+    assert lines_of(axes)[0].get_ydata()[0] == 50
+    assert bars_of(axes) == [[(10, 10)]]
 
 
-def test_eps_is_plain_postscript_within_its_bounding_box() -> None:
-    text = as_eps(draw(drawn_slots(), "response", "median", "percentile")).decode("ascii")
-    assert text.startswith("%!PS-Adobe-3.0 EPSF-3.0\n")
-    assert f"%%BoundingBox: 0 0 {WIDTH} {HEIGHT}\n" in text
-    assert text.endswith("%%EOF\n")
-    assert r"(slow \(ms\)) end" in text
-    found = re.findall(r"(-?[\d.]+) (-?[\d.]+) (?:moveto|lineto|translate)", text)
-    positions = [(float(x), float(y)) for x, y in found]
-    assert len(positions) > 50
-    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in positions)
-    assert text.count("gsave") == text.count("grestore")
+def test_a_deviation_below_zero_is_inside_the_axes() -> None:
+    slots = [Slot("BDb", 0, 10**9, True, Sample(9, 5.0 * MS, (8.0 * MS) ** 2, 0, MS, dict.fromkeys(PERCENTILES, 1.0)))]
+    (axes,) = draw(plot_lines(slots, "response", "mean", "stddev"), "title", "unit").axes
+    assert axes.get_ylim()[0] == pytest.approx(-3)
 
 
-def test_every_printable_character_has_a_distinct_glyph() -> None:
-    shapes = {character: str(letter(character)) for character in map(chr, range(33, 127))}
-    same = {character for character, shape in shapes.items() if list(shapes.values()).count(shape) > 1}
-    assert same <= {"0", "O"}
-    assert letter(" ") == []
-    assert letter("ü") == letter("ß") != []
+def test_a_plot_refuses_what_it_cannot_show() -> None:
+    def slots(types: int, windows: int, *, whole: bool = True) -> list[Slot]:
+        return [Slot(f"type {n}", index, 1, whole, None) for n in range(types) for index in range(windows)]
+
+    with pytest.raises(ConfigError, match=r"--type: 13 lines are too many for a plot"):
+        plot_lines(slots(13, 1), "throughput", "median", "percentile")
+    with pytest.raises(ConfigError, match=r"--window: 5,001 points are too many for a plot"):
+        plot_lines(slots(1, 5001), "throughput", "median", "percentile")
+    with pytest.raises(ConfigError, match=r"--window: the logs are shorter than one window"):
+        plot_lines(slots(1, 1, whole=False), "throughput", "median", "percentile")
+    assert len(plot_lines(slots(12, 2), "throughput", "median", "percentile")) == 12
+
+
+def test_a_png_has_its_size_both_lines_letters_and_a_grid() -> None:
+    image = Image.open(io.BytesIO(plot(drawn_slots(), "response", "median", "percentile", "png")))
+    assert (image.format, image.size) == ("PNG", (WIDTH, HEIGHT))
+    counts = {colour: count for count, colour in image.convert("RGB").getcolors(WIDTH * HEIGHT) or []}
+    assert max(counts, key=lambda colour: counts[colour]) == (255, 255, 255)
+    for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x1E, 0x1E, 0x1E), (0xDD, 0xDD, 0xDD)):
+        assert counts.get(colour, 0) > 100
+
+
+def texts_of(eps: str) -> list[str]:
+    """The texts of an EPS, spelled from the names of their glyphs."""
+    blocks = re.findall(r"(?:^.* m /\w+ glyphshow\n)+", eps, re.MULTILINE)
+    return ["".join(toUnicode(name) for name in re.findall(r"/(\w+) glyphshow", block)) for block in blocks]
+
+
+def test_eps_has_all_texts_and_its_bounding_box() -> None:
+    eps = plot(drawn_slots(), "response", "median", "percentile", "eps").decode("ascii")
+    assert eps.startswith("%!PS-Adobe-3.0 EPSF-3.0\n")
+    assert f"%%BoundingBox: 0 0 {WIDTH} {HEIGHT}\n" in eps
+    assert eps.endswith("showpage\n")
+    texts = texts_of(eps)
+    assert {"slow (ms)", "fast", "seconds", "milliseconds"} <= set(texts)
+    assert "Response time: median, bars from 2.5 % to 97.5 %" in texts
+    assert {"0", "10", "40", "50", "200"} <= set(texts)  # numbers of both axes
+    assert {"Throughput", "actions per second"} <= set(
+        texts_of(plot(drawn_slots(), "throughput", "median", "percentile", "eps").decode("ascii"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn"), [("$x_1$", "$x_1$"), ("_db", "_db"), (r"a\b(c", r"a\b(c"), ("Größe", "Größe"), ("日\x01", "??")]
+)
+def test_any_name_of_an_action_is_drawn_as_it_is(name: str, drawn: str) -> None:
+    slots = [replace(slot, type=name) for slot in drawn_slots()[:5]]
+    assert drawn in texts_of(plot(slots, "response", "mean", "stddev", "eps").decode("ascii"))
+
+
+@pytest.mark.parametrize("form", ["png", "eps"])
+def test_the_same_logs_give_the_same_bytes_whatever_the_date_and_the_settings(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = plot(drawn_slots(), "response", "median", "percentile", form)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    with mpl.rc_context({"font.size": 30, "figure.facecolor": "black", "axes.grid": False}):
+        assert plot(drawn_slots(), "response", "median", "percentile", form) == first
+
+
+def test_matplotlib_is_loaded_for_pictures_only() -> None:
+    program = "import sys, crescendo.cli.logs; sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
 
 
 def test_the_verb_draws_and_reports_and_leaves_nothing_behind(
@@ -305,7 +349,7 @@ def test_the_verb_draws_and_reports_and_leaves_nothing_behind(
     assert done.stdout == ""
     drawn = (tmp_path / "plot.eps").read_text()
     assert drawn.startswith("%!PS-Adobe-3.0 EPSF-3.0")
-    assert "(CSndReq#OK#) end" in drawn
+    assert {"CSndReq#OK#", "BDb"} <= set(texts_of(drawn))
     assert "could not read 3 lines" in done.stderr
     assert f"{random_logs[0] / 'deep' / 'er' / 'bad.log'}:2: the duration is not a whole number" in done.stderr
     assert "skipped 1 files" in done.stderr

@@ -1,7 +1,7 @@
 """What is the confidence interval of a mean, or of a difference of means?
 
-Student's t distribution for any number of degrees of freedom, integer or not, and Welch's interval for a difference of
-means. A single value against several is judged by the variance of the several. Pure arithmetic on floats.
+Student's interval for a mean, and Welch's for a difference of means. A single value against several is judged by the
+variance of the several. SciPy is imported when there is an interval to compute. Pure arithmetic on floats.
 """
 
 import math
@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 CONFIDENCE = 0.95
-_PRECISION = 1e-9
-_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -49,41 +47,7 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Interval | No
 
 
 def t_quantile(dof: float) -> float:
-    """The value that |t| exceeds with a probability of 5 %, by bisection."""
-    low, high = 0.0, 1.0
-    while _probability_within(high, dof) < CONFIDENCE:
-        high *= 2
-    while high - low > _PRECISION * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _probability_within(middle, dof) < CONFIDENCE else (low, middle)
-    return high
+    """The value that |t| exceeds with a probability of 5 %, for any number of degrees of freedom, integer or not."""
+    from scipy.special import stdtrit
 
-
-def _probability_within(t: float, dof: float) -> float:
-    """The probability of a value between -t and t."""
-    return 1 - _incomplete_beta(dof / (dof + t * t), dof / 2, 0.5)
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Lentz's method)."""
-    if x in {0.0, 1.0}:
-        return x
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    ) / a  # fmt: skip
-    tiny = 1e-300
-    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
-    total = d
-    for m in range(1, _STEPS):
-        for factor in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / (1 + factor * d or tiny)
-            c = 1 + factor / c or tiny
-            total *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * total
+    return float(stdtrit(dof, (1 + CONFIDENCE) / 2))

@@ -5,8 +5,6 @@ exact binomial test decides whether the losses are distributed like the messages
 ignores; the threshold allows for that.
 """
 
-import math
-
 SIGNIFICANT = 0.05
 
 
@@ -32,20 +30,8 @@ def loss_test(
 
 def two_sided(successes: int, trials: int, share: float) -> float:
     """The probability of a count at least this far from the expected one: twice that of the nearer tail."""
-    below = _at_most(successes, trials, share)
-    above = 1 - _at_most(successes - 1, trials, share)
-    return min(2 * min(below, above), 1.0)
+    from scipy.stats import binomtest
 
-
-def _at_most(successes: int, trials: int, share: float) -> float:
-    if successes < 0:
-        return 0.0
-    if trials > 10_000:  # the normal approximation is accurate here and avoids a sum of millions of terms
-        spread = math.sqrt(trials * share * (1 - share))
-        return (1 + math.erf((successes + 0.5 - trials * share) / spread / math.sqrt(2))) / 2
-    logs = (
-        math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
-        + k * math.log(share) + (trials - k) * math.log1p(-share)
-        for k in range(successes + 1)
-    )  # fmt: skip
-    return min(math.fsum(math.exp(log) for log in logs), 1.0)
+    # Not SciPy's own two-sided test, which adds up all counts that are less likely, on both sides.
+    tails = [binomtest(successes, trials, share, alternative=side).pvalue for side in ("less", "greater")]
+    return min(2 * float(min(tails)), 1.0)
