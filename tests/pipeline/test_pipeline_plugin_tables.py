@@ -19,11 +19,12 @@ from crescendo.pipeline.job import analyze
 from crescendo.pipeline.lake.build import build_lake
 from crescendo.pipeline.receipts import read_receipt
 from crescendo.pipeline.storage.locations import Directory
+from crescendo.pipeline.traffic.inspector_gaps import FAILED
 from crescendo.record.table_reader import rows
 from crescendo.record.table_types import Int32, Table
 from crescendo.record.tables import READINGS, TABLES
 from many_runs import eventful, plain, write_run
-from tiny_recordings import silent
+from tiny_recordings import MEASURE_NS, silent
 
 
 def columns_of(run_dir: Path, table: str) -> list[tuple[str, pa.DataType]]:
@@ -32,7 +33,9 @@ def columns_of(run_dir: Path, table: str) -> list[tuple[str, pa.DataType]]:
 
 
 def test_every_table_is_written_as_declared(spark: SparkSession, tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "run", eventful(), inspected=True)
+    tiny = eventful()
+    tiny.events.append((MEASURE_NS, "inspector-0", FAILED, '{"reason": "refused"}'))
+    run_dir = write_run(tmp_path, "run", tiny, inspected=True)
     analyze(run_dir, spark, silent, full=True)
     written = {folder.name for folder in (run_dir / "tables").iterdir()}
     assert written == {table.name for table in TABLES}

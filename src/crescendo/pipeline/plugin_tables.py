@@ -34,7 +34,7 @@ def write_plugin_tables(store: TableStore, context: AnalysisContext, progress: C
 
 
 def _frame(table: Table[Any], context: AnalysisContext) -> DataFrame | None:
-    """The declared columns, in their order and with their types. Other columns are kept only if they are declared."""
+    """The declared columns, in their order and with their types; others only in a table with `more_columns`."""
     build = table.builder()
     frame: DataFrame | None = None if build is None else build(context)
     if frame is None:
