@@ -286,9 +286,9 @@ def test_connections_take_turns_among_the_brokers_of_a_url(mlmq: RunningInstance
         ({"address": f"queue://{'x' * 45}", "mode": {"kind": "echo"}}, "too long for mlmq"),
         ({"address": "queue://q?priority=11"}, "mlmq has priorities 1 to 10"),
         ({"address": "queue://q?priority=0"}, "mlmq has priorities 1 to 10"),
-        ({"address": "queue://q?ttl=1s"}, "mlmq has no ttl"),
+        ({"address": "queue://q?ttl=1s"}, "mlmq does not support ttl"),
         ({"properties": {"a": "b"}}, "messages of mlmq have none"),
-        ({"settle": "exactly-once"}, "mlmq has no exactly-once"),
+        ({"settle": "exactly-once"}, "mlmq does not support exactly-once"),
         ({"summarize": {"to": "topic://sums"}}, "mlmq has queues only"),
     ],
 )
