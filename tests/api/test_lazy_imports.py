@@ -109,7 +109,7 @@ def test_a_verb_of_a_plugin_is_listed_after_ours_and_a_broken_one_is_named(insta
     assert "Greet somebody." in done.stdout
     assert done.stdout.index("Greet somebody.") > done.stdout.index("Start and stop real brokers")
     assert done.stdout.count("Run one experiment") == 1
-    assert "plugin 'wreck' of greeting 1.0 cannot be loaded" in done.stderr
+    assert "plugin 'wreck' of greeting 1.0 (crescendo.verbs) cannot be loaded" in done.stderr
     assert "wreck" not in done.stdout
 
 
@@ -118,4 +118,4 @@ def test_a_verb_of_a_plugin_runs_with_its_options_and_exit_code(installed_plugin
     assert (done.stdout, done.returncode) == ("hello, Ada\n", 5), done.stderr
     broken = _python(MAIN, "wreck", path=installed_plugin)
     assert broken.returncode == 2
-    assert "plugin 'wreck' of greeting 1.0 cannot be loaded" in broken.stderr
+    assert "plugin 'wreck' of greeting 1.0 (crescendo.verbs) cannot be loaded" in broken.stderr

@@ -9,7 +9,7 @@ from check_plugins import install_check_plugins
 
 SCRIPT = """
 import sys
-from crescendo.model.experiment import experiment_from
+from crescendo.model.experiment_file import experiment_from
 from crescendo.model.metrics import METRICS, find_metric, format_report_value, format_value, metric_of
 
 assert metric_of("lost") is METRICS["lost"]

@@ -23,6 +23,7 @@ from crescendo.pipeline.traffic.inspector_gaps import FAILED
 from crescendo.record.table_reader import rows
 from crescendo.record.table_types import Int32, Table
 from crescendo.record.tables import READINGS, TABLES
+from installed_package import forget_packages
 from many_runs import eventful, plain, write_run
 from tiny_recordings import MEASURE_NS, silent
 
@@ -91,10 +92,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         module.__dict__.update(tables)
         monkeypatch.setitem(sys.modules, "toy_tables", module)
         monkeypatch.syspath_prepend(site)
-        plugins.plugins.cache_clear()
+        forget_packages()
 
     yield installed
-    plugins.plugins.cache_clear()
+    forget_packages()
 
 
 SIZES = Table("message_sizes", SizeRow, build=_sizes)

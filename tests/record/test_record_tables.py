@@ -33,6 +33,7 @@ from crescendo.record.tables import (
     plugin_tables,
     published_tables,
 )
+from installed_package import forget_packages
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "version-0.1"
 NEVER = ["bursts", "errors"]  # these runs had neither an outage nor a refused message
@@ -158,6 +159,7 @@ PATH_NAME = Table("../elsewhere", QueueAgeRow, build=lambda context: context)
 NO_BUILD = Table("unbuilt", QueueAgeRow)
 UNTYPED = Table("untyped", UntypedRow, build=lambda context: context)
 NO_TABLE = "queue_age"
+NAMES = {"OWN_NAME": "latency", "RESERVED_NAME": "runs", "PATH_NAME": "../elsewhere", "NO_BUILD": "unbuilt"}
 
 
 @pytest.fixture
@@ -168,13 +170,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         folder = tmp_path / "toy_tables-1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-tables\nVersion: 1.0\n")
-        lines = [f"{name.lower()} = {__name__}:{name}" for name in names]
+        lines = [f"{NAMES.get(name, name.lower())} = {__name__}:{name}" for name in names]
         (folder / "entry_points.txt").write_text("\n".join([f"[{plugins.TABLES}]", *lines]))
         monkeypatch.syspath_prepend(tmp_path)
-        plugins.plugins.cache_clear()
+        forget_packages()
 
     yield installed
-    plugins.plugins.cache_clear()
+    forget_packages()
 
 
 def test_a_table_of_another_package_is_listed_after_our_own(install: Callable[..., None]) -> None:
@@ -192,7 +194,7 @@ def test_a_table_of_another_package_is_listed_after_our_own(install: Callable[..
         ("PATH_NAME", "'../elsewhere' cannot be the name of a table"),
         ("NO_BUILD", "has no function `build`"),
         ("UNTYPED", "has an unknown type"),
-        ("NO_TABLE", "is not a crescendo.record.table_types.Table"),
+        ("NO_TABLE", "is not a Table"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_named_and_skipped(

@@ -31,6 +31,6 @@ def test_a_run_over_the_protocol_of_a_plugin_loses_nothing(
         done = session.finish()
     finally:
         relay.stop()
-    assert done.stdout.split() == ["complete"], done.stderr
+    assert done.stdout.split() == ["sealed"], done.stderr
     counts = {peer["role"]: peer["statistics"] for peer in session.manifest()["peers"]}
     assert counts["sender"]["sent"] == counts["receiver"]["received"] == 1000

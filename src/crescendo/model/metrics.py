@@ -5,7 +5,6 @@ undermine it. Experiment files, verdicts, the terminal and the report read this 
 here, or one entry point of `crescendo.checks` in another package. Judges nothing.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -223,14 +222,8 @@ def metric_of(name: str) -> Metric:
 
 @cache
 def plugin_metrics() -> dict[str, Metric]:
-    """The metrics that other packages offer. What is not a metric of its entry point's name is reported and skipped."""
-    found: dict[str, Metric] = {}
-    for name, offered in loaded_plugins(CHECKS):
-        if isinstance(offered, Metric) and offered.name == name:
-            found[name] = offered
-        else:
-            print(f"crescendo: plugin {name!r} of {CHECKS} is not a Metric of that name; skipped", file=sys.stderr)
-    return found
+    """The metrics that other packages offer. A value that is not a metric of its name is reported and skipped."""
+    return dict(loaded_plugins(CHECKS, Metric))
 
 
 def format_value(name: str, value: float) -> str:

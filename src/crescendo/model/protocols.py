@@ -109,9 +109,7 @@ def find_protocol(name: str) -> MessagingProtocol | None:
     """The protocol of this name; None when there is none. Imports at most the plugin of this name."""
     if name in OWN:
         return OWN[name]
-    offered = plugins.load_plugin(plugins.PROTOCOLS, name)
-    if offered is not None and not (isinstance(offered, MessagingProtocol) and offered.name == name):
-        raise ConfigError(f"plugin {name!r} of {plugins.PROTOCOLS} is not a MessagingProtocol of that name")
+    offered: MessagingProtocol | None = plugins.load_plugin(plugins.PROTOCOLS, name, MessagingProtocol)
     return offered
 
 
@@ -126,9 +124,8 @@ def protocol_of(name: str) -> MessagingProtocol:
 def known_protocols() -> dict[str, MessagingProtocol]:
     """Name -> protocol: our own, then those of plugins. Our own win a name and a scheme."""
     known = dict(OWN)
-    for name, offered in plugins.loaded_plugins(plugins.PROTOCOLS):
-        if isinstance(offered, MessagingProtocol) and offered.name == name:
-            known.setdefault(name, offered)
+    for name, offered in plugins.loaded_plugins(plugins.PROTOCOLS, MessagingProtocol):
+        known.setdefault(name, offered)
     return known
 
 

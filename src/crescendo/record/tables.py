@@ -7,7 +7,6 @@ recordings are in `schema`. Knows neither pyspark nor the pipeline.
 """
 
 import re
-import sys
 from typing import Annotated, Any
 
 from msgspec import Struct, field
@@ -356,20 +355,18 @@ def plugin_tables() -> list[Table[Any]]:
     """The tables of other packages. One that cannot be used is reported on stderr and skipped."""
     taken = {table.name for table in TABLES}
     found: list[Table[Any]] = []
-    for name, value in plugins.loaded_plugins(plugins.TABLES):
+    for name, value in plugins.loaded_plugins(plugins.TABLES, Table):
         try:
             table = _usable(name, value, taken)
         except ConfigError as err:
-            print(f"crescendo: {err}; it is skipped", file=sys.stderr)
+            plugins.report_once(f"{err}; it is skipped")
             continue
         taken.add(table.name)
         found.append(table)
     return found
 
 
-def _usable(plugin: str, value: object, taken: set[str]) -> Table[Any]:
-    if not isinstance(value, Table):
-        raise ConfigError(f"table plugin {plugin!r} is not a crescendo.record.table_types.Table")
+def _usable(plugin: str, value: Table[Any], taken: set[str]) -> Table[Any]:
     if _NAME.fullmatch(value.name) is None or value.name == RESERVED:
         raise ConfigError(f"table plugin {plugin!r}: {value.name!r} cannot be the name of a table")
     if value.name in taken:

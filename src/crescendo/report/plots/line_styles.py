@@ -1,4 +1,4 @@
-"""How are the lines of one chart told apart, also in print and by people who do not see colours?"""
+"""How can readers distinguish the lines of one chart, also in print and without seeing colours?"""
 
 LINE_STYLES = (
     ("blue", "solid"),
