@@ -22,7 +22,7 @@ from crescendo.importers.job import plan_import, run_import
 from installed_package import forget_packages
 
 # Whether protocols, tables and checks of plugins can be used, too.
-VALUES_CAN_BE_PLUGINS = False
+VALUES_CAN_BE_PLUGINS = True
 
 pytestmark = pytest.mark.shares("spark")  # all tests of this module in one worker: they share an environment and a run
 PACKAGE = Path(__file__).with_name("toy_package")
