@@ -14,11 +14,14 @@ from crescendo.importers.registry import FORMATS, format_of
 from crescendo.inspectors.registry import INSPECTORS, inspector_of
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
+from crescendo.model.metrics import METRICS, Metric
 from crescendo.model.plugins import Plugin
+from crescendo.model.protocols import OWN, protocol_of
+from crescendo.record.table_types import Table
+from crescendo.record.tables import TABLES
 from crescendo.systems.registry import SYSTEMS, system_of
 
 OK, BROKEN, IGNORED = "ok", "broken", "ignored"
-_WITHOUT_REGISTRY = (plugins.PROTOCOLS, plugins.TABLES, plugins.CHECKS)
 
 
 class PluginState(NamedTuple):
@@ -57,13 +60,19 @@ def _state(plugin: Plugin, registry: _Registry) -> PluginState:
 
 def _registries() -> dict[str, _Registry]:
     return {
+        plugins.PROTOCOLS: _Registry(OWN, protocol_of),
+        plugins.TABLES: _Registry({table.name for table in TABLES}, _loader(plugins.TABLES, Table)),
+        plugins.CHECKS: _Registry(METRICS, _loader(plugins.CHECKS, Metric)),
         plugins.SYSTEMS: _Registry(SYSTEMS, system_of),
         plugins.INSPECTORS: _Registry(INSPECTORS, inspector_of),
         plugins.IMPORTERS: _Registry(FORMATS, format_of),
         plugins.EXPORTERS: _Registry(EXPORTERS, exporter_of),
-        plugins.VERBS: _Registry(_own_verbs(), lambda name: plugins.load_plugin(plugins.VERBS, name, Callable)),
-        **{group: _Registry((), partial(plugins.load_plugin, group)) for group in _WITHOUT_REGISTRY},
+        plugins.VERBS: _Registry(_own_verbs(), _loader(plugins.VERBS, Callable)),
     }
+
+
+def _loader(group: str, expected: Any) -> Callable[[str], Any]:
+    return partial(plugins.load_plugin, group, expected=expected)
 
 
 def _own_verbs() -> Container[str]:

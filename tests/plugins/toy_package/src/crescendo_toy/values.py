@@ -7,7 +7,6 @@ from typing import Annotated
 
 from msgspec import Struct
 
-# isort: split
 from crescendo.model.metrics import COUNT, Metric, Need
 from crescendo.model.protocols import MessagingProtocol
 from crescendo.model.run_evidence import RunEvidence
