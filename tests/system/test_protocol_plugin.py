@@ -33,4 +33,4 @@ def test_a_run_over_the_protocol_of_a_plugin_loses_nothing(
         relay.stop()
     assert done.stdout.split() == ["sealed"], done.stderr
     counts = {peer["role"]: peer["statistics"] for peer in session.manifest()["peers"]}
-    assert counts["sender"]["sent"] == counts["receiver"]["received"] == 1000
+    assert counts["sender"]["messages"] == counts["receiver"]["messages"] == 1000
