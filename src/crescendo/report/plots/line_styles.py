@@ -1,4 +1,4 @@
-"""How are the lines of one chart told apart, also in print and by people who do not see colours?"""
+"""How do the lines of one chart differ, also in print and for people who do not see colours?"""
 
 LINE_STYLES = (
     ("blue", "solid"),
