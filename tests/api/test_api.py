@@ -56,14 +56,13 @@ def test_an_observer_does_nothing_by_default(observed_run: ObservedRun) -> None:
 
 
 def test_an_analysis_can_be_repeated_and_gives_the_same_summary(observed_run: ObservedRun) -> None:
-    summary = crescendo.analyze(observed_run.result)
-    assert summary == observed_run.result.summary
-    assert "jitter" not in observed_run.result.recording.tables
-    crescendo.analyze(str(observed_run.result.run_dir), full=True)
-    assert "jitter" in observed_run.result.recording.tables
-    assert observed_run.result.report is not None
-    observed_run.result.report.unlink()
-    assert crescendo.report(observed_run.result).stat().st_size > 100_000
+    result = observed_run.result
+    assert "jitter" not in result.recording.tables
+    assert crescendo.analyze(result, full=True) == result.summary
+    assert "jitter" in result.recording.tables
+    assert result.report is not None
+    result.report.unlink()
+    assert crescendo.report(result).stat().st_size > 100_000
 
 
 def test_tables_and_messages_are_arrow_data(observed_run: ObservedRun) -> None:
