@@ -119,7 +119,7 @@ def test_the_command_prints_messages_rows_and_rejected_lines(
     importing: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "consumer.log"
-    log.write_text("\n".join(f"{n},{T_MS + n},{T_MS + n + 2}" for n in range(3000) if n != 7) + "\nnonsense\n")
+    log.write_text("\n".join(f"{n},{T_MS + n},{T_MS + n + 2}" for n in range(3000) if n != 7) + "\nnonsense1\n")
     _print(importing("amqperf", [log], tmp_path / "run"), tmp_path / "run")
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"  {log}: consumer, 3,000 read, 1 rejected"
