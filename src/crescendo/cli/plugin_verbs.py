@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from crescendo.model.plugins import VERBS, loaded_plugins, plugins
 
@@ -31,7 +32,7 @@ def _command(name: str, verb: Any) -> Any:
     app = verb if isinstance(verb, typer.Typer) else typer.Typer(add_completion=False, rich_markup_mode="rich")
     if app is not verb:
         app.command(name)(_exiting(verb))
-    command = typer.main.get_command(app)
+    command = get_command(app)
     command.name = name
     return command
 

@@ -6,7 +6,7 @@ signals unless it is given an `Interruption`, and leaves no process behind.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,7 +74,8 @@ def run(
     experiment, observer = _experiment(experiment), observer or RunObserver()
     if experiment.search is not None:
         raise ConfigError(f"{experiment.name}: it has a search, which is many runs; call crescendo.search")
-    with _opened(analyst, master) if analyze else nullcontext() as opened:
+    analysing: AbstractContextManager[Analyst | None] = _opened(analyst, master) if analyze else nullcontext()
+    with analysing as opened:
         result = _record(
             experiment,
             out=Path(out),
