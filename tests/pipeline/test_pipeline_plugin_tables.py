@@ -86,7 +86,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         folder = site / "toy_tables-1.0.dist-info"
         folder.mkdir(parents=True)
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-tables\nVersion: 1.0\n")
-        lines = [f"{name} = toy_tables:{name}" for name in tables]
+        lines = [f"{table.name} = toy_tables:{name}" for name, table in tables.items()]
         (folder / "entry_points.txt").write_text("\n".join([f"[{plugins.TABLES}]", *lines]))
         module = types.ModuleType("toy_tables")
         module.__dict__.update(tables)

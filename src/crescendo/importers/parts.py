@@ -69,11 +69,11 @@ class PartsWriter:
         return rows
 
     def rows(self) -> dict[str, int]:
-        """Table -> rows, for tables that have any."""
+        """Table -> rows, for tables that have any, by name: jobs run side by side and end in any order."""
         counts: dict[str, int] = {}
         for part in self.parts:
             counts[part.table] = counts.get(part.table, 0) + part.rows
-        return counts
+        return dict(sorted(counts.items()))
 
     def time_range(self, columns: Mapping[str, tuple[str, ...]]) -> tuple[int, int] | None:
         """The smallest and the largest value of these columns, from the Parquet footers of the parts."""

@@ -19,8 +19,8 @@ def test_a_failed_query_names_the_task_in_one_line(spark: SparkSession) -> None:
 def test_a_java_exception_is_named_instead_of_the_call(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     with pytest.raises(LostError) as caught, spark_errors("the live tables of runs/1", "ended"):
-        jvm.java.lang.Integer.parseInt("x")
-    reason = 'java.lang.NumberFormatException: For input string: "x"'
+        jvm.java.util.Optional.empty().get()  # an exception that PySpark does not translate into one of its own
+    reason = "java.util.NoSuchElementException: No value present"
     assert str(caught.value) == f"the live tables of runs/1 ended: {reason}"
 
 

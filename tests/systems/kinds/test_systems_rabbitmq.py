@@ -26,6 +26,8 @@ from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.rabbitmq import RABBITMQ
 
+pytestmark = pytest.mark.shares("rabbitmq")  # all in one worker: two RabbitMQ at a time are enough
+
 PASSWORD = " ü#'\"%{}\\ word"
 
 
