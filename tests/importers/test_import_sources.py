@@ -124,7 +124,7 @@ def test_the_command_prints_messages_rows_and_rejected_lines(
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"  {log}: consumer, 3,000 read, 1 rejected"
     # Number 7 is missing between two others, so it was sent.
-    assert printed[1:3] == ["msgs   sent 3,000, received 2,999", "rows   sent 3,000, received 2,999"]
+    assert printed[1:3] == ["msgs   sent 3,000, received 2,999", "rows   received 2,999, sent 3,000"]
     assert printed[-1] == f"run    {tmp_path / 'run'}"
 
 
