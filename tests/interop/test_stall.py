@@ -15,6 +15,8 @@ from crescendo.model.workload import Group
 from crescendo.systems.instance import RunningInstance
 from engine_threads import Load, Rows, until
 
+pytestmark = pytest.mark.quiet
+
 RATE, COUNT = 500.0, 3000
 DRIVERS = ["amqp10", "amqp091", "stomp", "mqtt"]
 

@@ -22,6 +22,8 @@ from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.client import AsyncClient, Exchange, Query
 from mlmq_brokers import client, run_scenario, serving
 
+pytestmark = pytest.mark.quiet
+
 DELAY_S = 0.005
 LONG_S = 0.08
 SAMPLES = 11
