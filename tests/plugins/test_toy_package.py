@@ -162,6 +162,14 @@ def test_a_verb_is_called_and_its_mistakes_are_one_sentence(crescendo: Crescendo
     assert re.fullmatch(r"crescendo: .*nothing.*\n", mistake)
 
 
+def test_the_package_needs_the_files_that_the_guide_for_contributors_names() -> None:
+    guide = Path(__file__).parents[2].joinpath("CONTRIBUTING.md").read_text()
+    files = [path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".toml"}]
+    assert len(files) == 8
+    assert "in eight files" in guide
+    assert all(f"`{path.name}`" in guide for path in files)
+
+
 def test_the_examples_of_the_documentation_are_those_of_the_package() -> None:
     page = Path(__file__).parents[2].joinpath("docs", "plugins.md").read_text()
     sources = [path.read_text() for path in PACKAGE.rglob("*") if path.suffix in {".py", ".toml"}]

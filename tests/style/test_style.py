@@ -91,5 +91,10 @@ def test_plain_english_is_left_alone(text: str) -> None:
     assert not findings_in_text(text)
 
 
+def test_only_the_pipeline_and_importers_name_pyspark() -> None:
+    found = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "pyspark" in path.read_text()]
+    assert {path.parts[0] for path in found} == {"pipeline", "importers"}
+
+
 def _folder(path: Path, root: Path) -> str:
     return str(path.parent.relative_to(root))

@@ -1,7 +1,7 @@
 """What are the columns of a recording?
 
 Declared once, here. The Arrow schema of the writers and the DDL of the Spark readers are both derived from it. All
-integers are signed, because Spark reads unsigned Parquet columns wrongly. Knows neither pyspark nor files.
+integers are signed, because Spark reads unsigned Parquet columns wrongly. Knows neither Spark nor files.
 """
 
 from dataclasses import dataclass

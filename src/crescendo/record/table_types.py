@@ -3,7 +3,7 @@
 A row class is a msgspec Struct: its fields are the columns, in their order. A field annotation is the type of the
 column, optional if the column may be null, with the Arrow type if it is not the usual one of that Python type, and a
 description. A field that is itself a Struct stands for its columns. The Arrow schema and the Spark DDL are derived from
-this. Knows neither pyspark nor any particular table.
+this. Knows neither Spark nor any particular table.
 """
 
 import importlib

@@ -3,7 +3,7 @@
 Every table under `RUN/tables` is declared here, once: its name, its row class with the columns in their order, and the
 function that computes it, if it is computed from the recording alone. The pipeline writes what is declared, and readers
 use the row classes. Tables of other packages come as entry points of the group `crescendo.tables`. Columns of
-recordings are in `schema`. Knows neither pyspark nor the pipeline.
+recordings are in `schema`. Knows neither Spark nor the pipeline.
 """
 
 import re

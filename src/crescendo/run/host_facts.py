@@ -10,9 +10,10 @@ from typing import Any
 import psutil
 
 from crescendo import __version__
+from crescendo.pipeline.spark.settings import PACKAGE as SPARK_PACKAGE
 from crescendo.record.manifest import Clock
 
-_PACKAGES = ("numpy", "pyarrow", "msgspec", "pyspark", "paho-mqtt", "amqtt")
+_PACKAGES = ("numpy", "pyarrow", "msgspec", SPARK_PACKAGE, "paho-mqtt", "amqtt")
 
 
 def versions() -> dict[str, str]:

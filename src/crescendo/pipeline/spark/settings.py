@@ -26,6 +26,9 @@ _JAVA_OPTIONS = (
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
 )
+PACKAGE = "pyspark"
+"""The package whose version a recording keeps."""
+
 JAVA_OPTIONS_VARIABLE = "CRESCENDO_JAVA_OPTIONS"
 """Further options of the driver's JVM, separated by spaces, from the environment."""
 
