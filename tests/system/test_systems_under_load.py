@@ -88,8 +88,9 @@ def test_a_system_that_hangs_shows_as_a_gap_and_slow_responses_not_as_an_invalid
     executed(session)
     assert judged(session, spark).verdict.outcome is Outcome.FAIL
     gaps = "SELECT t_ns, kind FROM {} WHERE source = 'inspector-rabbitmq' AND kind LIKE 'look-%' ORDER BY t_ns"
-    kinds = [kind for t_ns, kind in ask(session.run_dir(), "events", gaps) if t_ns >= hung_ns]
-    assert kinds[:2] == ["look-failed", "look-recovered"]  # on a busy machine more may follow
+    found = ask(session.run_dir(), "events", gaps)
+    recovered = next(n for n, (t_ns, kind) in enumerate(found) if t_ns >= hung_ns and kind == "look-recovered")
+    assert found[recovered - 1][1] == "look-failed"  # on a busy machine it may have failed even before the hang
 
 
 def test_a_system_that_dies_fails_the_run_and_its_inspector_records_when(

@@ -8,6 +8,7 @@ without AMQP 1.0, when its own health checks pass.
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -102,6 +103,9 @@ class RabbitMQ:
     def probe(self, endpoints: Mapping[str, str], settings: RabbitMQSettings) -> None:
         _request_management(endpoints, "GET", "/api/health/checks/local-alarms")
         _request_management(endpoints, "GET", "/api/health/checks/virtual-hosts")
+        for name, url in endpoints.items():  # management may be up before the listeners of the protocols
+            if name != MANAGEMENT:
+                _request_management(endpoints, "GET", f"/api/health/checks/port-listener/{urlsplit(url).port}")
         if speaks(settings, AMQP):
             try:
                 pass_a_message(endpoints[AMQP], _PROBE_QUEUE, _PROBE_TIMEOUT_S)
