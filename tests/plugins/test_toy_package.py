@@ -21,13 +21,18 @@ from crescendo.importers.format import ImportOptions
 from crescendo.importers.job import plan_import, run_import
 from installed_package import forget_packages
 
-# Whether protocols, tables and checks of plugins can be used, too.
-VALUES_CAN_BE_PLUGINS = True
-
 pytestmark = pytest.mark.shares("spark")  # all tests of this module in one worker: they share an environment and a run
 PACKAGE = Path(__file__).with_name("toy_package")
-PARTS = {"systems toy-queue", "inspectors toy-queue", "importers toy-rates", "exporters toy-rates", "verbs count"}
-VALUES = {"protocols toy", "tables toy_sizes", "checks toy_missing"}
+PARTS = {
+    "systems toy-queue",
+    "inspectors toy-queue",
+    "importers toy-rates",
+    "exporters toy-rates",
+    "verbs count",
+    "protocols toy",
+    "tables toy_sizes",
+    "checks toy_missing",
+}
 TOY_EXPERIMENT = {
     "name": "toy",
     "system": {"kind": "toy-queue"},
@@ -35,12 +40,6 @@ TOY_EXPERIMENT = {
     "phases": {"warmup": "0s", "measure": "2s", "drain": "5s"},
     "inspect": [{"kind": "toy-queue", "every": "500ms"}],
     "checks": {"lost": 0, "toy_missing": 0},
-}
-OWN_EXPERIMENT = TOY_EXPERIMENT | {
-    "system": {"kind": "loopback"},
-    "workload": {"senders": 2, "receivers": 2, "rate": 200},
-    "inspect": [],
-    "checks": {"lost": 0},
 }
 Crescendo = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -83,8 +82,7 @@ def crescendo(environment: Path) -> Crescendo:
 def run_dir(crescendo: Crescendo, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run with every plugin that takes part in one."""
     directory = tmp_path_factory.mktemp("toy")
-    experiment = TOY_EXPERIMENT if VALUES_CAN_BE_PLUGINS else OWN_EXPERIMENT
-    (directory / "toy.yml").write_text(yaml.safe_dump(experiment))
+    (directory / "toy.yml").write_text(yaml.safe_dump(TOY_EXPERIMENT))
     crescendo("run", directory / "toy.yml", "--out", directory / "runs")
     (found,) = (path for path in (directory / "runs").iterdir() if (path / "manifest.json").is_file())
     return found
@@ -101,12 +99,12 @@ def _query(run_dir: Path, table: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_doctor_lists_every_plugin_of_the_package(crescendo: Crescendo) -> None:
-    printed = crescendo("doctor", "--json", code=0 if VALUES_CAN_BE_PLUGINS else 2).stdout
+    printed = crescendo("doctor", "--json", code=0).stdout
     found = [item for item in json.loads(printed) if item["name"] == "plugin"]
     assert {item["package"] for item in found} == {"crescendo-toy 1.0"}
     usable = [item["detail"].partition(", of crescendo-toy 1.0")[0] for item in found if item["state"] == "ok"]
-    assert sorted(usable) == sorted(PARTS | VALUES if VALUES_CAN_BE_PLUGINS else PARTS)
-    assert len(found) == len(PARTS | VALUES)
+    assert sorted(usable) == sorted(PARTS)
+    assert len(found) == len(PARTS)
     assert all(item["ok"] == (item["state"] == "ok") for item in found)
 
 
@@ -123,7 +121,6 @@ def test_a_whole_run_is_judged(run_dir: Path) -> None:
     assert {check["metric"] for check in summary["verdict"]["checks"]} == set(manifest["experiment"]["checks"])
 
 
-@pytest.mark.skipif(not VALUES_CAN_BE_PLUGINS, reason="the run uses a protocol and a system of our own")
 def test_the_run_went_through_system_protocol_inspector_table_and_check(run_dir: Path) -> None:
     summary, manifest = _document(run_dir / "summary.json"), _document(run_dir / "manifest.json")
     assert manifest["system"]["kind"] == "toy-queue"
