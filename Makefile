@@ -64,5 +64,5 @@ $(DEV_SETUP): $(SETUP)
 
 $(SYSTEM_SETUP): $(SETUP) .ci/packages
 	@bash .ci/packages chromium
-	@for kind in rabbitmq mosquitto activemq artemis qpid-broker-j; do $(BIN)/crescendo system install $$kind || exit; done
+	@for kind in rabbitmq mosquitto activemq artemis qpid-broker-j jms-clients; do $(BIN)/crescendo system install $$kind || exit; done
 	@touch $@

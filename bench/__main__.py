@@ -6,12 +6,20 @@ from importlib import import_module
 BENCHES = {
     "null-sink": "null_sink",
     "relay": "relay_bench",
+    "topology": "topology_bench",
     "clients": "clients_bench",
     "quiver": "quiver_bench",
+    "jms": "jms_bench",
     "pacing": "pacing_bench",
+    "reference": "reference_bench",
     "recording": "recording_bench",
+    "fsync": "fsync_bench",
     "pipeline": "pipeline_bench",
+    "verdict": "verdict_bench",
+    "intervals": "intervals_bench",
     "inspectors": "inspectors_bench",
+    "control": "control_bench",
+    "history": "history_bench",
     "mlmq": "mlmq_bench",
 }
 

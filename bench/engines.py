@@ -81,12 +81,21 @@ class Child:
 
 
 def through(
-    url: str, group: Group, quota: Quota, *, record: Path | None = None, batching: bool = True
+    url: str,
+    group: Group,
+    quota: Quota,
+    *,
+    record: Path | None = None,
+    batching: bool = True,
+    receive_url: str | None = None,
 ) -> tuple[TrialResult, TrialResult]:
-    """Send through a system and receive everything; returns the results of sender and receiver."""
+    """Send through a system and receive everything; returns the results of sender and receiver.
+
+    In a network the receiver has another URL than the sender.
+    """
     ready = FORK.Event()
     expected = FORK.Value("q", NO_LIMIT)
-    receiver = Child(_receive, url, group, record, batching, ready, expected)
+    receiver = Child(_receive, receive_url or url, group, record, batching, ready, expected)
     while not ready.wait(0.1) and receiver.running:
         pass  # a receiver that has failed raises below
     if not ready.is_set():

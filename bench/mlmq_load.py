@@ -126,11 +126,11 @@ def brokers(url: str, count: int, **settings: int) -> Iterator[list[dict[str, st
     """Start brokers; yields their addresses and metrics pages."""
     with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as scratch:
         config = Path(scratch) / "broker.yml"
-        config.write_text(json.dumps(settings))
-        command = [sys.executable, "-m", "crescendo.cli.main", "broker", "--database", url, "--config", str(config)]
+        config.write_text(json.dumps({**settings, "database": url}))
+        command = [sys.executable, "-m", "crescendo.cli.main", "broker", "--config", str(config)]
         command += ["--listen", "127.0.0.1:0", "--json"]
         started = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent())  # noqa: PLW1509
+            subprocess.Popen(die_with_parent().wrap(command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             for _ in range(count)
         ]
         try:
@@ -178,7 +178,7 @@ async def _run_workload(
         "phases": {"warmup": f"{WARM_UP_S}s", "measure": f"{seconds}s", "drain": f"{DRAIN_S}s"},
     }
     experiment = experiment_from(document)
-    assignment = workload_assignment("bench", "", 1, addresses, experiment, 0, (0, 0))
+    assignment = workload_assignment(1, addresses, experiment, 0, (0, 0))
     client_group = ClientGroup(client_identities(assignment, experiment), addresses, 1, experiment, counter)
     await client_group.connect()
     t0_ns = time.monotonic_ns()

@@ -25,7 +25,7 @@ from crescendo.calibrate.engine_trial import TrialResult, cpu_seconds, send
 from crescendo.calibrate.null_servers import NullServer
 from crescendo.calibrate.registry import calibrated_protocols, null_server_of
 from crescendo.load.assignment import Quota
-from crescendo.load.engine.sender_engine import QUANTUM_NS
+from crescendo.load.engine.stamped_batch import QUANTUM_NS
 from crescendo.load.engine.statistics import Distribution
 from crescendo.load.worker import tune_for_latency
 from crescendo.model.payload import PayloadSize
@@ -47,6 +47,8 @@ _HEARTBEATS = {
     "amqp091": bytes.fromhex("08000000000000ce"),
     "stomp": b"\n",
     "mqtt": bytes.fromhex("d000"),  # PINGRESP
+    "openwire": bytes.fromhex("000000060a0000000000"),
+    "core": bytes.fromhex("000000110a00000000000000000000000000004e20"),
 }
 BARE = "bare"
 _WAKE_UP_TIME_NS = 4 * 10**9

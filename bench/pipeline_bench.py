@@ -34,6 +34,7 @@ from crescendo.pipeline.ledger.balance import read_balance
 from crescendo.pipeline.ledger.block_sums import block_sums
 from crescendo.pipeline.ledger.ledger import ledger
 from crescendo.pipeline.source.ingest import readable_recording
+from crescendo.pipeline.source.run_slices import NO_SLICES
 from crescendo.pipeline.spark.class_archive import archive_options
 from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.session import close_session, open_session
@@ -177,7 +178,9 @@ def _core(work: AnalysisContext, store: TableStore) -> None:
     """The part that every analysis starts with, and that DuckDB computes too."""
     frames, timeline, parties = work.frames, work.timeline, work.connections
     tables: dict[str, Callable[[], DataFrame]] = {
-        LATENCY_HISTOGRAM.name: lambda: latency_histogram(frames.received, frames.settled, timeline, parties),
+        LATENCY_HISTOGRAM.name: lambda: latency_histogram(
+            frames.received, frames.settled, timeline, parties, NO_SLICES
+        ),
         BLOCK_SUMS: lambda: block_sums(frames, timeline, parties),
         THROUGHPUT.name: lambda: throughput(frames.sent, frames.received, timeline),
     }

@@ -5,7 +5,10 @@ found it. A test that stops, kills or configures a system starts its own.
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +30,15 @@ os.environ.setdefault(JAVA_OPTIONS_VARIABLE, "-XX:TieredStopAtLevel=1")
 # On a busy machine neither a slow example nor slow generation of examples is a failure.
 settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy-machine")
+
+
+@pytest.fixture(scope="module")
+def reachable_dir() -> Iterator[Path]:
+    """A directory that every account can reach, unlike pytest's own: as root, systems in it do not run as root."""
+    made = Path(tempfile.mkdtemp(prefix="crescendo-test-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
 
 
 def _session_system(kind: str, factory: pytest.TempPathFactory, **chosen: object) -> Iterator[RunningInstance]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from crescendo.record.summary import Summary
     from crescendo.report.page import write_report as report
     from crescendo.run.analysis import Analyst
+    from crescendo.run.control_access import ControlAccess
     from crescendo.run.interruption import Interruption
     from crescendo.run.observer import RunObserver
     from crescendo.run.recorded_run import RecordedRun, open_recording
@@ -40,6 +41,7 @@ _HOMES = {
     "crescendo.record.manifest": "Manifest State",
     "crescendo.record.summary": "Summary",
     "crescendo.run.analysis": "Analyst",
+    "crescendo.run.control_access": "ControlAccess",
     "crescendo.run.interruption": "Interruption",
     "crescendo.run.observer": "RunObserver",
     "crescendo.run.recorded_run": "RecordedRun open_recording",
@@ -50,10 +52,10 @@ _CALLABLE_PACKAGES = ("report", "run")  # packages that can be called, see model
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "Analyst", "Change", "Check", "Comparison", "ConfigError", "CrescendoError", "Experiment", "FinishedSearch",
-    "Interruption", "LostError", "Manifest", "Outcome", "PeerError", "RecordedRun", "RunObserver", "RunResult", "State",
-    "Summary", "Verdict", "analyze", "compare", "experiment_from", "load_experiment", "open_recording", "report", "run",
-    "search",
+    "Analyst", "Change", "Check", "Comparison", "ConfigError", "ControlAccess", "CrescendoError", "Experiment",
+    "FinishedSearch", "Interruption", "LostError", "Manifest", "Outcome", "PeerError", "RecordedRun", "RunObserver",
+    "RunResult", "State", "Summary", "Verdict", "analyze", "compare", "experiment_from", "load_experiment",
+    "open_recording", "report", "run", "search",
 ]  # fmt: skip
 
 try:

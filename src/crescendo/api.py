@@ -24,13 +24,21 @@ def load_experiment(path: StrPath, overrides: Sequence[str] = ()) -> Experiment:
     return read_experiment(Path(path), tuple(overrides))
 
 
-def compare(baseline: StrPath, run: StrPath, *, threshold: float = 0.05, lake: StrPath = "runs/lake") -> Comparison:
+def compare(
+    baseline: StrPath,
+    run: StrPath,
+    *,
+    threshold: float = 0.05,
+    metrics: Sequence[str] = (),
+    lake: StrPath = "runs/lake",
+) -> Comparison:
     """Say whether a run is better or worse than a baseline. Both must be analysed.
 
     Each side is a run, a directory or a pattern of runs, or the name of an experiment in the lake; several runs are
-    repeats of one experiment. threshold: a change up to this share counts as no difference; 0.05 is 5 %.
+    repeats of one experiment. threshold: a change up to this share counts as no difference; 0.05 is 5 %. metrics: what
+    to compare, such as "rate" or "orders.response_p99"; everything by default, which takes more repeats to decide.
     """
     if not 0 <= threshold < math.inf:
         raise ConfigError(f"threshold {threshold}: must be a share of 0 or more, such as 0.05 for 5 %")
     at = Path(lake)
-    return compared(run_group(os.fspath(baseline), at), run_group(os.fspath(run), at), threshold)
+    return compared(run_group(os.fspath(baseline), at), run_group(os.fspath(run), at), threshold, metrics)

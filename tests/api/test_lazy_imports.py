@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import crescendo
+from crescendo.control.peer_launch import PeerLaunch
 
 HEAVY = ("numpy", "pyspark", "plotly", "asyncpg", "scipy", "matplotlib")
 NOT_IN_A_PEER = ("pyspark", "plotly", "scipy", "matplotlib", "rich")
@@ -20,9 +21,13 @@ wreck = greeting_plugin:nothing_of_this_name
 """
 
 
-def _python(program: str, *arguments: str, path: Path | None = None) -> "subprocess.CompletedProcess[str]":
+def _python(
+    program: str, *arguments: str, path: Path | None = None, stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
     code = f"import sys; sys.path[:0] = {[str(path)] if path else []!r}\n{program}"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], input=stdin, capture_output=True, text=True, check=False
+    )
 
 
 def test_importing_crescendo_is_cheap() -> None:
@@ -50,7 +55,8 @@ def test_a_peer_imports_neither_spark_nor_plots(role: str, worker: str) -> None:
     """It imports everything its role needs, then fails to reach the control broker."""
     wanted = IMPORTED.format(names=(*NOT_IN_A_PEER, worker))
     program = f"from crescendo.cli.main import main\ntry:\n    main()\nfinally:\n    {wanted}"
-    done = _python(program, "peer", role, "--id", "x", "--control", "mqtt://127.0.0.1:9")
+    launch = PeerLaunch("mqtt://127.0.0.1:9", "run", "00")
+    done = _python(program, "peer", role, "--id", "x", "--data", "unused", "--launch", stdin=launch.to_line())
     assert done.stdout.strip() == f"[{worker!r}]", done.stderr
     assert done.stderr.startswith("crescendo: ")
     assert done.returncode != 0

@@ -12,7 +12,7 @@ import pytest
 
 from crescendo.calibrate import ceilings
 from crescendo.calibrate.ceilings import MAX_SIZE, check, measure
-from crescendo.calibrate.engine_trial import TrialResult
+from crescendo.calibrate.engine_trial import StopControl, TrialResult
 from crescendo.calibrate.null_process import NullServerCounts
 from crescendo.model.errors import ConfigError, LostError
 
@@ -31,6 +31,11 @@ def crescendo(*arguments: str, state: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _code_for(found: list[dict[str, float]]) -> int:
+    """3 if our own stalls make up over a tenth of any: the machine may be busy."""
+    return 3 if any(one["without_stalls"] - one["rate"] > 0.1 * one["rate"] for one in found) else 0
+
+
 def marked(mark: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
@@ -42,8 +47,8 @@ def marked(mark: str) -> list[psutil.Process]:
 
 def test_results_are_printed_and_saved_and_no_process_stays_behind(tmp_path: Path) -> None:
     done = crescendo("calibrate", "stomp", "--size", "256", "--seconds", "0.1", "--json", state=tmp_path)
-    assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
+    assert done.returncode == _code_for(report["ceilings"]), done.stderr
     assert {(one["protocol"], one["role"], one["size"]) for one in report["ceilings"]} == {
         ("stomp", role, 256) for role in ("sender", "receiver")
     }
@@ -59,7 +64,7 @@ def test_results_are_printed_and_saved_and_no_process_stays_behind(tmp_path: Pat
 
 def test_the_table_names_protocol_role_and_size(tmp_path: Path) -> None:
     done = crescendo("calibrate", "mqtt", "--size", "64", "--seconds", "0.05", state=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == (3 if "doubtful" in done.stdout else 0), done.stderr
     rows = [line.split()[:3] for line in done.stdout.splitlines()]
     assert ["mqtt", "sender", "64"] in rows
     assert ["mqtt", "receiver", "64"] in rows
@@ -68,7 +73,7 @@ def test_the_table_names_protocol_role_and_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["smtp"], "no protocol is called 'smtp'; choose from amqp10, amqp091, stomp, mqtt"),
+        (["smtp"], "no protocol is called 'smtp'; choose from amqp10, amqp091, stomp, mqtt, openwire, core"),
         (["mqtt", "--size", "8"], "--size 8: a size for calibration is 32 to 60,000 bytes"),
         (["mqtt", "--seconds", "0"], "--seconds 0: a trial takes more than 0 and at most 10 seconds"),
     ],
@@ -84,6 +89,25 @@ def test_the_smallest_and_the_largest_size_can_be_measured(role: str, size: int)
     assert measure("amqp10", role, size, seconds=0.05, trials=1, on_fork=None).rate > 0
     with pytest.raises(ConfigError):
         check(["amqp10"], [size + 1 if size == MAX_SIZE else size - 1], 1.0)
+
+
+def test_a_ceiling_measured_while_our_loop_stood_still_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three trials stood still for a fifth of their time; one did not, and three that did not are sound."""
+    calm, stalled = TrialResult(1000, 1.0, 0.5, 1.0, 1), TrialResult(800, 1.0, 0.5, 1.0, 1, stalled_seconds=0.2)
+    counts = NullServerCounts(octets=1000 * 256)
+    for results, doubtful in (([stalled, calm, stalled], True), ([calm, stalled, calm], False)):
+        monkeypatch.setattr(ceilings, "_run_trials", lambda *_, found=results: (found, [counts] * 3))
+        found = measure("amqp10", "sender", 256, seconds=1.0, trials=3, on_fork=None)
+        assert found.is_doubtful is doubtful
+        assert found.without_stalls == 1000
+
+
+def test_only_stalls_between_the_first_and_the_last_message_count() -> None:
+    control = StopControl(lambda: False)
+    control.event("stall", {"from_ns": 50, "duration_ns": 100})
+    control.event("stall", {"from_ns": 300, "duration_ns": 5, "count": 4, "total_ns": 20})
+    control.event("stall", {"from_ns": 900, "duration_ns": 400})
+    assert control.stalled_ns(100, 1000) == 50 + 20 + 100
 
 
 @pytest.mark.parametrize(

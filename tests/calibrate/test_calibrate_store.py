@@ -129,7 +129,7 @@ def manifest(run_dir: Path, **changes: object) -> Manifest:
     made = Manifest(
         run="r",
         tag=1,
-        experiment={"workload": [{"name": "main", "protocol": "mqtt"}]},
+        experiment={"name": "r", "workload": [{"name": "main", "protocol": "mqtt", "address": "topic://t"}]},
         command=[],
         started_ns=0,
         versions={"python": MACHINE.python, "crescendo": MACHINE.crescendo},

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.control import topics
 from crescendo.control.conductor.commands import SendRequest
 from crescendo.control.conductor.events import (
     PeerAnswered,
@@ -28,11 +27,13 @@ from crescendo.control.notes import (
     Identity,
     Note,
     NoteKind,
+    NotUnderstoodError,
     Start,
     Statistics,
     decode_note,
     encode_note,
 )
+from crescendo.control.topics import Topics, scope_of_topic
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.peer_statistics import PeerStatistics
 
@@ -49,21 +50,23 @@ NOTES = st.builds(
     st.sampled_from(NoteKind),
     st.sampled_from(Command),
     st.integers(0, 2**63 - 1),
-    st.builds(Identity, st.text(), st.text(), st.text(), st.integers(0, 2**31)),
+    st.builds(Identity, *[st.text(max_size=60)] * 3, st.integers(0, 2**31), st.integers(0, 2**63 - 1)),
     st.dictionaries(st.text(), PLAIN, max_size=4),
+    st.integers(0, 2**63 - 1),
 )
+COUNTERS = st.integers(0, 2**63 - 1)
 
 
-@given(NOTES)
-def test_a_note_reads_back_as_it_was_written(note: Note) -> None:
-    assert decode_note(encode_note(note)) == note
+@given(NOTES, COUNTERS)
+def test_a_note_reads_back_as_it_was_written(note: Note, counter: int) -> None:
+    assert decode_note(encode_note(note, counter)) == (note, counter)
 
 
 def test_the_wire_holds_the_numbers_of_the_maestro_protocol() -> None:
-    note = Note(NoteKind.REQUEST, Command.START_SENDER, 7, SENDER, {"t0_ns": 1})
-    # Written out by hand: an array of five, fixints, an array of four with three strings, a map.
-    expected = b"\x95\x00\x02\x07\x94\xa8sender-0\xa6sender\xa4host\x2a\x81\xa5t0_ns\x01"
-    assert encode_note(note) == expected
+    note = Note(NoteKind.REQUEST, Command.START_SENDER, 7, SENDER, {"t0_ns": 1}, to=9)
+    # Written out by hand: an array of eight, fixints, an array of five with three strings, a map.
+    expected = b"\x98\x02\x00\x02\x07\x05\x09\x95\xa8sender-0\xa6sender\xa4host\x2a\x00\x81\xa5t0_ns\x01"
+    assert encode_note(note, 5) == expected
     numbers = {"STOP_RECEIVER": 1, "SET": 7, "HALT": 9, "OK": 11, "NOTIFY_FAIL": 15, "DRAIN": 41, "GROUP_JOIN": 50}
     assert {name: Command[name].value for name in numbers} == numbers
 
@@ -71,10 +74,10 @@ def test_the_wire_holds_the_numbers_of_the_maestro_protocol() -> None:
 @given(st.binary(max_size=200))
 def test_garbage_is_the_other_sides_fault(content: bytes) -> None:
     try:
-        note = decode_note(content)
+        note, counter = decode_note(content)
     except PeerError:
         return
-    assert decode_note(encode_note(note)) == note
+    assert decode_note(encode_note(note, counter)) == (note, counter)
 
 
 @given(NOTES, st.data())
@@ -84,15 +87,20 @@ def test_a_damaged_note_never_raises_anything_but_a_peer_error(note: Note, data:
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(content)))
     with contextlib.suppress(PeerError):
-        event_from_note(decode_note(bytes(content[:cut])), 1)
+        event_from_note(decode_note(bytes(content[:cut]))[0], 1)
 
 
-def test_an_unknown_command_is_rejected() -> None:
-    content = encode_note(Note(NoteKind.REQUEST, Command.SET, 1, SENDER, {})).replace(
-        b"\x95\x00\x07", b"\x95\x00\x06", 1
-    )
-    with pytest.raises(PeerError, match="6"):
-        decode_note(content)
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [(b"\x98\x02\x00\x63", "99"), (b"\x98\x02\x09\x07", "9"), (b"\x98\x03\x00\x07", "version 3 is not spoken")],
+    ids=["command", "kind", "version"],
+)
+def test_a_note_that_is_not_understood_says_whom_to_tell(frame: bytes, reason: str) -> None:
+    content = encode_note(Note(NoteKind.REQUEST, Command.SET, 21, SENDER, {}), 8)
+    assert content.startswith(b"\x98\x02\x00\x07")
+    with pytest.raises(NotUnderstoodError, match=reason) as caught:
+        decode_note(frame + content[4:])
+    assert (caught.value.sender, caught.value.correlation, caught.value.counter) == (SENDER, 21, 8)
 
 
 def test_a_note_of_more_than_a_mebibyte_is_rejected_on_both_sides() -> None:
@@ -161,19 +169,25 @@ def test_a_request_becomes_a_note_from_the_conductor() -> None:
     assert note == Note(NoteKind.REQUEST, Command.SET, 5, conductor, {"a": 1})
 
 
-def test_topics_are_those_of_the_maestro_protocol() -> None:
-    assert topics.peer("sender-0") == "/mpt/peer/by-id/sender-0"
-    assert (topics.PEERS, topics.REPLIES, topics.NOTIFICATIONS) == ("/mpt/peer", "/mpt/maestro", "/mpt/notifications")
+def test_topics_are_those_of_the_maestro_protocol_with_the_run() -> None:
+    topics = Topics("0f")
+    assert topics.peer("sender-0") == "/mpt/0f/peer/by-id/sender-0"
+    assert (topics.role("sender"), topics.group("g")) == ("/mpt/0f/peer/by-role/sender", "/mpt/0f/peer/by-group/g")
+    assert (topics.peers, topics.replies, topics.notifications) == (
+        "/mpt/0f/peer", "/mpt/0f/maestro", "/mpt/0f/notifications",
+    )  # fmt: skip
+    assert {scope_of_topic(topic) for topic in (topics.peers, topics.replies, topics.peer("x"))} == {"0f"}
+    assert {scope_of_topic(topic) for topic in ("", "/mpt/peer", "mpt/0f/peer", "/x/0f/peer", "/mpt")} == {""}
 
 
-@pytest.mark.parametrize("peer_id", ["", "a/b", "#", "a+"])
+@pytest.mark.parametrize("peer_id", ["", "a/b", "#", "a+", "x" * 201])
 def test_an_id_that_would_change_the_topic_is_rejected(peer_id: str) -> None:
     with pytest.raises(ConfigError):
-        topics.peer(peer_id)
+        Topics("0f").peer(peer_id)
 
 
 def test_large_times_stay_exact() -> None:
     t0_ns = 2**62 + 1
     content = encode_note(Note(NoteKind.REQUEST, Command.START_SENDER, 1, SENDER, Start(t0_ns).to_payload()))
     assert struct.pack(">Q", t0_ns) in content
-    assert Start.from_payload(decode_note(content).payload).t0_ns == t0_ns
+    assert Start.from_payload(decode_note(content)[0].payload).t0_ns == t0_ns

@@ -313,7 +313,7 @@ def test_a_mistake_is_one_sentence_with_its_cure(tmp_path: Path) -> None:
     (tmp_path / SUMMARY).rename(run / SUMMARY)
     for arguments, fragment in (
         (("maestro", str(run), "--out", str(tmp_path / "full")), "not empty"),
-        (("maestro", str(tmp_path / "nothing"), "--out", new), "not analysed"),
+        (("maestro", str(tmp_path / "nothing"), "--out", new), "no such directory"),
         (("gnuplot", str(run), "--out", new), "known: maestro"),
     ):
         code, stderr = crescendo(*arguments)

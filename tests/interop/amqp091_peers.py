@@ -16,6 +16,7 @@ from crescendo.load.assignment import Quota
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.engine.stalls import STALL
 from crescendo.load.protocols.amqp091 import Amqp091Receiver, Amqp091Sender
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import PayloadSize
@@ -125,7 +126,8 @@ class Watch:
         assert statistics.messages >= 0
 
     def event(self, kind: str, detail: dict[str, object]) -> None:
-        self.events.append({"kind": kind, **detail})
+        if kind != STALL:
+            self.events.append({"kind": kind, **detail})
 
 
 def through(url: str, load: Group, count: int, *, expected: int) -> tuple[Rows, Rows, list[Statistics]]:

@@ -12,6 +12,7 @@ from crescendo.load.assignment import Quota
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.engine.stalls import STALL
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.workload import Group
@@ -35,7 +36,8 @@ class Control:
         pass
 
     def event(self, kind: str, detail: dict[str, Any]) -> None:
-        self.events.append((kind, detail))
+        if kind != STALL:
+            self.events.append((kind, detail))
 
     @property
     def kinds(self) -> list[str]:

@@ -4,9 +4,15 @@ import select
 import time
 from typing import Any
 
+import numpy as np
+
 from crescendo.load.protocols.interfaces import SettledMessages
 
 TIMEOUT_S = 60.0
+
+
+def random_payloads(count: int, size: int) -> list[bytes]:
+    return [row.tobytes() for row in np.random.default_rng(3).integers(0, 256, (count, size), np.uint8)]
 
 
 def pumped(channel: Any, wait_s: float = 0.02) -> list[Any]:
@@ -61,3 +67,17 @@ def receive_all(channel: Any, count: int) -> list[bytes]:
         for payloads in pumped(channel):
             received += payloads
     return received
+
+
+def refusal(channel: Any) -> str:
+    """Why the system closed the channel; waits for that."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    try:
+        while channel.closed is None:
+            assert time.monotonic() < deadline_s, "no refusal"
+            channel.flush()
+            select.select((channel,), (), (), 0.02)
+            list(channel.pump())
+        return str(channel.closed)
+    finally:
+        channel.close()

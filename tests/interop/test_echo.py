@@ -93,8 +93,19 @@ def test_echoes_arrive_while_the_next_messages_are_sent(relay: RunningInstance) 
     check(rows, senders=2)
 
 
-@pytest.mark.parametrize("protocol", ["amqp091", "stomp", "amqp10"])
-def test_messages_are_echoed_through_a_real_broker(rabbitmq: RunningInstance, protocol: str) -> None:
+@pytest.mark.shares("rabbitmq", "activemq", "artemis")
+@pytest.mark.parametrize(
+    ("kind", "protocol"),
+    [
+        ("rabbitmq", "amqp091"),
+        ("rabbitmq", "stomp"),
+        ("rabbitmq", "amqp10"),
+        ("activemq", "openwire"),
+        ("artemis", "core"),
+    ],
+)
+def test_messages_are_echoed_through_a_real_broker(request: pytest.FixtureRequest, kind: str, protocol: str) -> None:
+    broker: RunningInstance = request.getfixturevalue(kind)
     address = f"queue://echo-{uuid.uuid4().hex}"
     group = Group(address=address, protocol=protocol, mode=workload.EchoMode(), rate=500.0, size=PayloadSize.fixed(64))
-    check(run_echo(rabbitmq.endpoints[protocol_of(protocol).endpoint], group, senders=1), senders=1)
+    check(run_echo(broker.endpoints[protocol_of(protocol).endpoint], group, senders=1), senders=1)

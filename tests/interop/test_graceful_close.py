@@ -13,13 +13,23 @@ from crescendo.model.workload import Group
 from crescendo.systems.instance import RunningInstance
 from pumping import pumped, ready
 
+pytestmark = pytest.mark.shares("rabbitmq", "artemis")
 
-@pytest.mark.parametrize("protocol", ["amqp10", "amqp091", "stomp", "mqtt"])
-def test_senders_close_when_the_system_has_answered(rabbitmq: RunningInstance, protocol: str) -> None:
+
+@pytest.mark.parametrize(
+    ("broker", "protocol"),
+    [
+        *(("rabbitmq", protocol) for protocol in ("amqp10", "amqp091", "stomp", "mqtt")),
+        ("artemis", "openwire"),
+        ("artemis", "core"),
+    ],
+)
+def test_senders_close_when_the_system_has_answered(request: pytest.FixtureRequest, broker: str, protocol: str) -> None:
     """Over AMQP, RabbitMQ answers and waits for us to close the socket; waiting for it would delay the end of a run."""
     kind = "topic" if protocol == "mqtt" else "queue"
     group = Group(address=f"{kind}://{secrets.token_hex(6)}", protocol=protocol, size=PayloadSize.fixed(64))
-    sender = ready(driver_of(protocol, "sender")(rabbitmq.endpoints[protocol_of(protocol).endpoint], group))
+    instance: RunningInstance = request.getfixturevalue(broker)
+    sender = ready(driver_of(protocol, "sender")(instance.endpoints[protocol_of(protocol).endpoint], group))
     sender.bodies[0] = 7
     sender.send(0, 1)
     while not pumped(sender):

@@ -472,3 +472,19 @@ def test_a_broker_that_dies_is_noticed_at_once(killable_broker: Broker, channels
     keep_alive_for(channels, 10.0)
     for channel in channels:
         assert "closed the connection" in str(channel.closed) or "broke" in str(channel.closed)
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "refused"),
+    [("", "url", False), ("?version=5", "url", False), ("?version=5", "address", False),
+     ("?version=3.1.1", "url", True), ("?version=3.1.1", "address", True)],
+)  # fmt: skip
+def test_the_version_of_mqtt_can_be_chosen(option: str, place: str, refused: bool, roomy_mosquitto: str) -> None:
+    """Mosquitto shares subscriptions in MQTT 5 only, so it shows which version we speak."""
+    url = roomy_mosquitto + (option if place == "url" else "")
+    address = "queue://chosen" + (option if place == "address" else "")
+    with closing(MqttReceiver(url, Group(address=address, protocol="mqtt"))) as receiver:
+        if refused:
+            assert "the system speaks MQTT 3.1.1" in refusal_of(receiver)
+        else:
+            assert ready(receiver).ready

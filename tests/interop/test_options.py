@@ -18,14 +18,14 @@ from pumping import pumped, ready
 OPTIONS = "durable=yes&priority=4&ttl=60s"
 
 
-def send_one(rabbitmq: RunningInstance, protocol: str, name: str) -> None:
+def send_one(broker: RunningInstance, protocol: str, name: str) -> None:
     group = Group(
         address=f"queue://{name}?{OPTIONS}", protocol=protocol, size=PayloadSize.fixed(64), properties={"colour": "red"}
     )
     for batching in (True, False):
         driver: Any = driver_of(protocol, "sender")
         with closing(
-            ready(driver(rabbitmq.endpoints[protocol_of(protocol).endpoint], group, batching=batching))
+            ready(driver(broker.endpoints[protocol_of(protocol).endpoint], group, batching=batching))
         ) as sender:
             sender.bodies[0] = 7
             sender.send(0, 1)
@@ -49,10 +49,13 @@ def test_pika_sees_the_options(rabbitmq: RunningInstance, protocol: str) -> None
         channel.queue_delete(name)
 
 
-def test_proton_sees_the_options(rabbitmq: RunningInstance) -> None:
+@pytest.mark.shares("rabbitmq", "artemis")
+@pytest.mark.parametrize(("kind", "protocol"), [("rabbitmq", "amqp10"), ("artemis", "openwire"), ("artemis", "core")])
+def test_proton_sees_the_options(request: pytest.FixtureRequest, kind: str, protocol: str) -> None:
+    broker: RunningInstance = request.getfixturevalue(kind)
     name = f"options-{secrets.token_hex(6)}"
-    send_one(rabbitmq, "amqp10", name)
-    foreign = BlockingConnection(rabbitmq.endpoints["amqp"], timeout=30, allowed_mechs="PLAIN")
+    send_one(broker, protocol, name)
+    foreign = BlockingConnection(broker.endpoints["amqp"], timeout=30, allowed_mechs="PLAIN")
     try:
         receiver = foreign.create_receiver(name)
         for _ in range(2):
@@ -61,6 +64,6 @@ def test_proton_sees_the_options(rabbitmq: RunningInstance) -> None:
             assert bytes(message.body) == b"\x07" * 64
             assert (message.durable, message.priority) == (True, 4)
             assert 0 < message.ttl <= 60
-            assert message.properties == {"colour": "red"}
+            assert message.properties["colour"] == "red"
     finally:
         foreign.close()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from crescendo.control.notes import Statistics
+from crescendo.load.engine.stalls import STALL
 from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
 from crescendo.record.writer import RowSink
 from crescendo.wire.stamp import Stamps, stamps_of
@@ -28,9 +29,16 @@ class FakeChannel:
         self.read_ns = time.monotonic_ns()
         self.close_starts = 0
         self.pending = False
+        self.drained = True
+        self.read_limit: int | None = None
+        self.stamps_reads = False
+        self.arrived_ns: int | None = None
 
     def fileno(self) -> int:
         return self._ours.fileno()
+
+    def oldest_unread_ns(self) -> int | None:
+        return None
 
     def notify(self) -> None:
         """Make the channel readable, as if the peer had sent something."""
@@ -168,6 +176,7 @@ class FakeControl:
         self._stop = stop
         self.reports: list[Statistics] = []
         self.events: list[tuple[str, dict[str, object]]] = []
+        self.stalls: list[dict[str, object]] = []  # a busy machine has some at any time
 
     def should_stop(self) -> bool:
         return self._stop()
@@ -176,4 +185,7 @@ class FakeControl:
         self.reports.append(statistics)
 
     def event(self, kind: str, detail: dict[str, object]) -> None:
-        self.events.append((kind, detail))
+        if kind == STALL:
+            self.stalls.append(detail)
+        else:
+            self.events.append((kind, detail))

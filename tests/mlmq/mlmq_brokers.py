@@ -22,7 +22,7 @@ _LAUNCH = """
 import sys
 from pathlib import Path
 from crescendo.cli.broker import broker
-sys.exit(broker(sys.argv[1] or None, Path(sys.argv[2]), False, None, None, True))
+sys.exit(broker(sys.argv[1] or None, config=Path(sys.argv[2]), as_json=True))
 """
 
 
@@ -69,12 +69,7 @@ class BrokerProcess:
         """Call from the main thread: the process dies with the thread that started it."""
         (self._directory / "broker.yml").write_text(json.dumps(self._settings))
         with (self._directory / "broker.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509
-            )
+            self.process = subprocess.Popen(die_with_parent().wrap(self._command), stdout=subprocess.PIPE, stderr=log)
 
     def await_service(self) -> None:
         assert self.process.stdout is not None

@@ -32,7 +32,7 @@ class ClientGroupRun:
         self.run_dir = run_dir
         self.recorder = Recorder(run_dir, f"client-{process}")
         self.recording = WorkloadRecording(self.recorder)
-        assignment = workload_assignment(f"client-{process}", str(run_dir), TAG, brokers, experiment, process, (0, 0))
+        assignment = workload_assignment(TAG, brokers, experiment, process, (0, 0))
         self.group = ClientGroup(client_identities(assignment, experiment), brokers, TAG, experiment, self.recording)
 
     @property

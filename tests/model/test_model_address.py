@@ -56,8 +56,9 @@ def test_a_password_never_appears_in_an_error() -> None:
 def test_an_option_is_supported_or_rejected_but_never_ignored(protocol: str, option: str) -> None:
     example = {"durable": "yes", "ttl": "5s", "priority": "4", "selector": "a", "subscription": "me", "prefetch": "9",
                "ack": {"stomp": "client", "amqp091": "multiple"}.get(protocol, "auto"), "qos": "1", "retained": "yes",
-               "exchange": "amq.fanout"}  # fmt: skip
-    address = address_of(f"topic://x?{option}={example[option]}")
+               "exchange": "amq.fanout", "temporary": "yes", "version": "3.1.1"}  # fmt: skip
+    node = "queue" if option == "temporary" else "topic"
+    address = address_of(f"{node}://x?{option}={example[option]}")
     if option in OWN[protocol].address_options:
         address.check(protocol)
     else:

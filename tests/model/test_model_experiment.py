@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment
+from crescendo.model.experiment import Experiment, System
 from crescendo.model.experiment_file import experiment_from, load_experiment, to_document
-from crescendo.model.schedule import measure_ns, offered
+from crescendo.model.schedule import expected_messages, measure_ns, offered
 from crescendo.model.urls import redact_url
 from crescendo.model.workload import Settle
 
@@ -66,46 +66,67 @@ def test_an_empty_mapping_is_an_experiment_named_after_its_file(tmp_path: Path) 
 
 MISTAKES = [
     ("wrkload: {}", "top level: unknown key 'wrkload'", "'workload'"),
-    ("workload: {raet: 5}", "workload[0]: unknown key 'raet'", "'rate'"),
+    ("workload: {raet: 5}", "workload: unknown key 'raet'", "'rate'"),
     ("phases: {mesure: 5s}", "phases: unknown key 'mesure'", "'measure'"),
     ("phases: {zzz: 5s}", "phases: unknown key 'zzz'", "known keys: warmup, measure, drain"),
     ("system: {ulr: x}", "system: unknown key 'ulr'", "'url'"),
     ("peers: {sender: 2}", "peers: unknown key 'sender'", "'senders'"),
-    ("workload: {mode: {kind: open, sise: 1}}", "workload[0].mode: unknown key 'sise'", "'size'"),
-    ("workload: {mode: {kind: closed}}", "workload[0].mode", "closed"),
-    ("workload: {mode: {kind: window, size: 0}}", "workload[0].mode.size", ">= 1"),
-    ("workload: {mode: {kind: window, size: 5}, settle: at-most-once}", "workload[0]: a window", "at-least-once"),
-    ("workload: {mode: {kind: echo}, size: 39}", "workload[0]", "40 bytes"),
-    ("workload: {mode: {kind: ping-pong}, address: 'topic://x'}", "workload[0]", "needs a queue"),
-    ("workload: {address: 'queue://x?qos=1'}", "workload[0]", "these do: mqtt"),
-    ("workload: {address: 'queue://perf.{n}'}", "workload[0]", "destinations"),
-    ("workload: {address: 'topic://x?subscription=me', receivers: 2}", "workload[0]", "one receiver"),
-    ("workload: {buffer: 10, rate: 0}", "workload[0]", "buffer needs a rate"),
-    ("workload: {delay: 1ms, receive_rate: 5}", "workload[0]", "give one of them"),
-    ("workload: {settle: exactly-once, protocol: stomp}", "workload[0]", "these do: amqp10, mqtt"),
-    ("workload: {size: 31}", "workload[0].size: size 31", "stamp of 32 bytes"),
-    ("workload: {size: 1XB}", "workload[0].size", "256, 10KB or 1MiB"),
-    ("workload: {rate: fast}", "workload[0].rate", "`float`"),
-    ("workload: {rate: -1}", "workload[0].rate", ">= 0"),
-    ("workload: {rate: .inf}", "workload[0]: rate inf", "0 (unbounded)"),
-    ("workload: {rate: 1.0e+30}", "workload[0]: rate 1e+30", "between"),
-    ("workload: {rate: .nan}", "workload[0]", "rate"),
-    ("workload: {senders: 40000}", "workload[0].senders", "32767"),
-    ("workload: {senders: 2.5}", "workload[0].senders", "`int`"),
-    ("workload: {settle: sometimes}", "workload[0].settle", "sometimes"),
-    ("workload: {protocol: jms}", "workload[0]: protocol 'jms'", "choose from amqp10, amqp091, stomp, mqtt"),
+    ("workload: {mode: {kind: open, sise: 1}}", "workload.mode: unknown key 'sise'", "'size'"),
+    ("workload: {mode: {kind: closed}}", "workload.mode", "closed"),
+    ("workload: {mode: {kind: window, size: 0}}", "workload.mode.size", ">= 1"),
+    ("workload: {mode: {kind: window, size: 5}, settle: at-most-once}", "workload: a window", "at-least-once"),
+    ("workload: {mode: {kind: echo}, size: 39}", "workload", "40 bytes"),
+    ("workload: {mode: {kind: ping-pong}, address: 'topic://x'}", "workload", "needs a queue"),
+    ("workload: {address: 'queue://x?qos=1'}", "workload", "these do: mqtt"),
+    ("workload: {address: 'queue://perf.{n}'}", "workload", "destinations"),
+    ("workload: {address: 'topic://x?subscription=me', receivers: 2}", "workload", "one receiver"),
+    ("workload: {buffer: 10, rate: 0}", "workload", "buffer needs a rate"),
+    ("workload: {delay: 1ms, receive_rate: 5}", "workload", "give one of them"),
+    ("workload: {settle: exactly-once, protocol: stomp}", "workload", "these do: amqp10, mqtt"),
+    ("workload: {size: 31}", "workload.size: size 31", "stamp of 32 bytes"),
+    ("workload: {size: 1XB}", "workload.size", "256, 10KB or 1MiB"),
+    ("workload: {rate: fast}", "workload.rate: 'fast' is not a number", "5000"),
+    ("workload: {rate: -1}", "workload.rate", ">= 0"),
+    ("workload: {rate: .inf}", "workload: rate inf", "0 (unbounded)"),
+    ("workload: {rate: 1.0e+30}", "workload: rate 1e+30", "between"),
+    ("workload: {rate: .nan}", "workload", "rate"),
+    ("workload: {senders: 40000}", "workload.senders", "32767"),
+    ("workload: {senders: 2.5}", "workload.senders: 2.5 is not a whole number", "3"),
+    ("workload: {settle: sometimes}", "workload.settle: 'sometimes'", "at-most-once, at-least-once or exactly-once"),
+    ("workload: {settle: atleastonce}", "workload.settle: 'atleastonce'", "did you mean 'at-least-once'?"),
+    ("workload: {rate: 5k}", "workload.rate: '5k' is not a number", "such as 5000"),
+    ("workload: [{name: a}, {name: b, rate: 5k}]", "workload[1].rate: '5k' is not a number", "5000"),
+    ("accept_drift: maybe", "accept_drift: 'maybe' is not true or false", ""),
+    ("name: héllo", "name: 'héllo' is not a valid name", "letters, digits and . _ -"),
+    ("checks: {rate: many}", "checks.rate: 'many' is not a valid bound", "<= 200ms"),
+    ("checks: {lots: 0}", "no metric is called 'lots'", "did you mean 'lost'?"),
+    ("stop_when: {response_p9: 1s}", "stop_when: 'response_p9'", "did you mean 'response_p90'?"),
+    ("stop_when: {ordres.response_p90: 1s}", "no group, destination or protocol is called 'ordres'", "there are"),
+    ("stop_when: {load.response_p50: 1s}", "stop_when: 'load.response_p50'", "response_p90"),
+    ("stop_when: {response_p90: 1}", "stop_when.response_p90: 1 is not a duration", "500ms"),
+    ("system: {url: 'amqp://h?cacert=x'}", "amqp:// has no option 'cacert'", "did you mean 'cert'?"),
+    ("system: {url: 'amqp://h?durable=yes'}", "amqp:// has no option 'durable'", "in the address of a workload"),
+    ("workload: {address: 'queue://x?durabel=yes'}", "unknown option 'durabel'", "did you mean 'durable'?"),
+    ("workload: {protocol: mqt}", "protocol 'mqt'", "did you mean 'mqtt'?"),
+    ("phases: {measure: 5}", "phases.measure: 5 needs a unit", "write 5s for seconds, or '5 messages'"),
+    ("phases: {measure: '5'}", "phases.measure: 5 needs a unit", "write 5s for seconds, or '5 messages'"),
+    ("{workload: {rate: 0}, checks: {response_p99: '<= 1s'}}", "checks.response_p99: response", "judge transfer_p99"),
+    ("{workload: {rate: 0}, checks: {rate: '>= 0.9 of offered'}}", "checks.rate: '>= 0.9 of offered'", "'>= 5000'"),
+    ("{workload: {rate: 0}, stop_when: {response_p90: 1s}}", "stop_when.response_p90", "needs a rate"),
+    ("{workload: {settle: at-most-once}, checks: {settle_p99: '<= 1s'}}", "checks.settle_p99", "at-least-once"),
+    ("workload: {protocol: jms}", "workload: protocol 'jms'", "write amqp10, amqp091, stomp, mqtt"),
     ("{system: {url: 'mqtt://h'}, workload: {}}", "uses amqp10, but the system's url begins with mqtt://", "to mqtt"),
-    ("workload: {address: 'http://x'}", "workload[0]: address 'http://x'", "queue://NAME"),
-    ("workload: {address: 'queue://a b'}", "workload[0]: address", "topic://NAME"),
-    ("workload: {senders: 0, receivers: 0}", "workload[0]: a group needs", "at least one"),
+    ("workload: {address: 'http://x'}", "workload: address 'http://x'", "queue://NAME"),
+    ("workload: {address: 'queue://a b'}", "workload: address", "topic://NAME"),
+    ("workload: {senders: 0, receivers: 0}", "workload: a group needs", "at least one"),
     ("workload: {senders: 0}", "no group has a sender", "nothing to measure"),
     ("workload: {receivers: 0}", "no receiver on queue://perf", "a receiver"),
     ("workload: []", "workload", "length >= 1"),
-    ("workload: 5", "workload", "`array`"),
+    ("workload: 5", "workload: 5 is not", "a list"),
     ("workload: [{name: a}, {name: a}]", "two groups are called 'a'", "own name"),
     ("workload: [{name: a}, {name: b, senders: 0, address: queue://z}]", "no sender on queue://z", "a sender"),
-    ("workload: {name: 'has space'}", "workload[0].name", "regex"),
-    ("name: '../evil'", "name", "regex"),
+    ("workload: {name: 'has space'}", "workload.name: 'has space' is not a valid name", "beginning with a letter"),
+    ("name: '../evil'", "name: '../evil' is not a valid name", "letters, digits"),
     ("phases: {measure: 0}", "phases.measure", "at least 1"),
     ("phases: {measure: '0'}", "phases.measure", "at least 1"),
     ("phases: {measure: 0s}", "phases: measure must be longer", "30s, or a count"),
@@ -123,7 +144,6 @@ MISTAKES = [
     ("inspect: [{kind: process, every: 1ms}]", "inspect[0]: every must be at least 100ms", "would add load"),
     ("inspect: [{kind: process, url: 'http://h'}]", "inspect[0]: a process inspector", "pid on this machine"),
     ("inspect: [{kind: artemis, pid: 7}]", "inspect[0]: pid needs kind: process", "needs a url"),
-    ("inspect: [{kind: artemis}]", "inspect: artemis does not fit the system loopback", "give it the url"),
     ("{system: {url: 'amqp://h'}, inspect: [{kind: artemis}]}", "inspect: artemis needs a url", "does not start"),
     ("{system: {url: 'amqp://h'}, inspect: [{kind: process}]}", "inspect: process needs a pid", "does not start"),
     ("checks: {p99: 5}", "no metric is called 'p99'", "response_p99"),
@@ -132,12 +152,12 @@ MISTAKES = [
     ("profile: {kind: ramp}", "profile", "'over' is missing"),
     ("profile: {kind: ramp, over: 5s, form: 1}", "profile: unknown key 'form'", "'from'"),
     ("profile: {kind: steps, steps: [{factr: 1, lasts: 1s}]}", "profile.steps[0]: unknown key 'factr'", "'factor'"),
-    ("workload: {summarize: {to: topic://s, evry: 1s}}", "workload[0].summarize: unknown key 'evry'", "'every'"),
+    ("workload: {summarize: {to: topic://s, evry: 1s}}", "workload.summarize: unknown key 'evry'", "'every'"),
     ("clients: [{name: a, knid: paired}]", "clients[0]: unknown key 'knid'", "'kind'"),
     ("profile: {kind: on-off, active: 0s, idle: 1s}", "profile: active must be longer", "30s"),
     ("{profile: {kind: poisson}, workload: {rate: 0}}", "needs a rate", "unbounded"),
     ("profile: {kind: steps, steps: [{factor: 0, lasts: 1s}]}", "never sends anything", ""),
-    ("seed: one", "seed", "`int`"),
+    ("seed: one", "seed: 'one' is not", "a whole number"),
     ("- a list", "expected a mapping", "name, workload and phases"),
     ("a: [1", "this is not YAML", ""),
     ("", "expected a mapping", "workload"),
@@ -210,15 +230,24 @@ def test_later_overrides_win_and_the_document_is_unchanged() -> None:
         ("workload.rate=[1", "not YAML"),
         ("name.first=x", "does not lead into a mapping"),
         ("workload.raet=5", "did you mean 'rate'"),
-        ("workload.rate=fast", "workload[0].rate"),
+        ("workload.rate=fast", "workload.rate"),
         ("phases.mesure=5s", "did you mean 'measure'"),
         ("wrokload.rate=5", "did you mean 'workload'"),
+        ("workload.nogroup.rate=5", "no group is called 'nogroup'; known: main"),
+        ("workload.mian.rate=5", "did you mean 'main'?"),
     ],
 )
 def test_a_wrong_override_is_one_sentence(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as mistake:
         read({}, override)
     assert message in str(mistake.value)
+
+
+def test_another_system_replaces_that_of_the_file() -> None:
+    document = {"system": {"kind": "artemis", "version": "2.44.0", "settings": {"memory": "1GB"}}}
+    assert read(document, "system.url=amqp://h").system == System(url="amqp://h")
+    assert read({"system": {"url": "amqp://h"}}, "system.kind=artemis").system == System(kind="artemis")
+    assert read(document, "system.settings.memory=2GB").system.version == "2.44.0"
 
 
 # -- round trip ------------------------------------------------------------------------------------------------------
@@ -244,7 +273,7 @@ documents = st.fixed_dictionaries(
             {},
             optional={
                 "warmup": st.sampled_from([0, "1s", "1500ms"]),
-                "measure": st.sampled_from(["10s", "2h", 5000, "77"]),
+                "measure": st.sampled_from(["10s", "2h", "5000 messages", "1 message"]),
             },
         ),
         "checks": st.dictionaries(st.sampled_from(["lost", "rate"]), st.sampled_from([0, 2_000_000, "<= 5"])),
@@ -327,6 +356,18 @@ def test_the_password_of_a_management_url_is_never_written() -> None:
     assert experiment_from(to_document(experiment)) == experiment
 
 
+def test_the_expected_messages_are_known_unless_nobody_can_know_them() -> None:
+    def expected(**workload: object) -> int | None:
+        return expected_messages(
+            experiment_from(
+                {"name": "x", "workload": {"senders": 3, **workload}, "phases": {"warmup": "2s", "measure": "8s"}}
+            )
+        )
+
+    assert expected(rate=50) == 3 * 50 * 10
+    assert expected(rate=0) is None
+
+
 def test_the_offered_rate_follows_the_profile_in_the_measure_phase() -> None:
     workload = {"rate": 1000, "senders": 2, "receivers": 2}
     phases = {"warmup": "5s", "measure": "10s"}
@@ -338,12 +379,12 @@ def test_the_offered_rate_follows_the_profile_in_the_measure_phase() -> None:
 
 
 def test_a_count_lasts_until_its_last_message_is_due() -> None:
-    experiment = read({"workload": {"rate": 100}, "phases": {"warmup": "1s", "measure": 50}})
+    experiment = read({"workload": {"rate": 100}, "phases": {"warmup": "1s", "measure": "50 messages"}})
     assert measure_ns(experiment) == 500_000_000
     paused = read(
         {
             "workload": {"rate": 100},
-            "phases": {"warmup": "1s", "measure": 50},
+            "phases": {"warmup": "1s", "measure": "50 messages"},
             "profile": {"kind": "on-off", "active": "1s", "idle": "1s"},
         }
     )
@@ -362,9 +403,9 @@ def test_a_duplicate_key_is_rejected(tmp_path: Path) -> None:
     [
         (
             {"workload": {"mode": {"kind": "ehco"}}},
-            r"mode.kind: 'ehco' is not a valid value; did you mean 'echo'\?",
+            r"mode.kind: 'ehco' is not a valid value; write open, window, ping-pong or echo; did you mean 'echo'\?",
         ),
-        ({"profile": {"kind": "flat"}}, "profile.kind: 'flat' is not a valid value; known: constant, ramp, steps"),
+        ({"profile": {"kind": "flat"}}, "profile.kind: 'flat' is not a valid value; write constant, ramp, steps"),
     ],
 )
 def test_an_unknown_kind_is_rejected_with_the_known_ones(document: dict[str, Any], message: str) -> None:
@@ -377,3 +418,24 @@ def test_a_bound_in_the_wrong_unit_is_rejected() -> None:
         read({"checks": {"lost": "<= 5ms"}})
     with pytest.raises(ConfigError, match=r"response_p99: '<= 5' does not fit"):
         read({"search": {"from": 1, "to": 2, "limits": {"response_p99": "<= 5"}}})
+
+
+def test_run_in_an_address_becomes_the_name_of_the_run_and_nothing_else_changes() -> None:
+    experiment = experiment_from(
+        {
+            "name": "own",
+            "workload": [
+                {"name": "a", "address": ["queue://q-{run}?durable=yes", "queue://q-{run}?durable=no"]},
+                {"name": "b", "address": "topic://t.{run}.{n}", "destinations": 2, "senders": 2, "receivers": 2},
+                {"name": "c", "address": "amqp://u:p@host/queue/{run}", "summarize": {"to": "topic://s-{run}"}},
+                {"name": "d", "address": "queue://plain"},
+            ],
+        }
+    )
+    carried_out = experiment.for_run("0a1b2c3d")
+    a, b, c, d = carried_out.workload
+    assert a.addresses == ["queue://q-0a1b2c3d?durable=yes", "queue://q-0a1b2c3d?durable=no"]
+    assert b.shared_addresses("sender") == ["topic://t.0a1b2c3d.0", "topic://t.0a1b2c3d.1"]
+    assert (c.destination, c.summarize and c.summarize.to) == ("0a1b2c3d", "topic://s-0a1b2c3d")
+    assert d == experiment.workload[3]
+    assert experiment.workload[0].address == "queue://q-{run}?durable=yes"

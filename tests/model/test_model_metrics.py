@@ -120,5 +120,8 @@ def test_lists_follow_the_order_of_the_registry() -> None:
 
 def test_there_is_no_other_metric() -> None:
     assert find_metric("losses") is None
-    with pytest.raises(ValueError, match=r"no metric is called 'losses'; use rate, conservation, lost, .*response_p99"):
+    with pytest.raises(
+        ValueError,
+        match=r"no metric is called 'losses'; did you mean 'lost'\? use rate, conservation, lost, .*response_p99",
+    ):
         metric_of("losses")

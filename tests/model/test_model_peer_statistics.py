@@ -45,9 +45,15 @@ def test_every_statistic_is_reported_by_some_role_or_added_at_the_end() -> None:
 def test_what_was_not_measured_is_absent_not_zero() -> None:
     unknown = float("nan")
     measured = receiver_statistics(
-        second_response_p90_ns=None, second_response_max_ns=None, busy_share=unknown, batch_share=None, cpu_seconds=0.0
+        second_response_p90_ns=None,
+        second_response_max_ns=None,
+        busy_share=unknown,
+        batch_share=None,
+        cpu_seconds=0.0,
+        read_delay_max_ns=None,
+        stalled_ns=0,
     )
-    assert measured.reported() == msgspec.to_builtins(measured) == {"cpu_seconds": 0.0}
+    assert measured.reported() == msgspec.to_builtins(measured) == {"cpu_seconds": 0.0, "stalled_ns": 0.0}
     assert msgspec.json.encode(PeerStatistics()) == b"{}"
 
 

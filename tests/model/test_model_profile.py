@@ -13,6 +13,7 @@ from crescendo.model.experiment import Phases
 from crescendo.model.experiment_file import experiment_from
 from crescendo.model.pacer import Pacer, messages_within
 from crescendo.model.profile import PoissonPacer
+from crescendo.model.schedule import messages_due
 from crescendo.model.units import Duration, Extent
 
 SECOND = 10**9
@@ -53,6 +54,33 @@ def test_connections_are_staggered_instead_of_sending_together(profile: dict[str
     fair_ns = SECOND // 10 // connections
     assert np.diff(together).max() < 3 * fair_ns  # in phase, all would be due at once and then none for 100 ms
     assert all(messages_within(one, 10 * SECOND) == 100 for one in pacers)
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {"kind": "constant"},
+        {"kind": "steps", "steps": [{"factor": 0.5, "lasts": "2s"}, {"factor": 2, "lasts": "1s"}]},
+        {"kind": "spike", "at": "2s", "lasts": "1s", "factor": 5},
+        {"kind": "on-off", "active": "1s", "idle": "2s"},
+        {"kind": "ramp", "over": "4s"},
+        {"kind": "sine", "period": "3s", "depth": 1},
+        {"kind": "incremental", "every": "1s", "from": 0.5, "step": 0.25, "connections": 2, "join": 2},
+    ],
+    ids=lambda profile: str(profile["kind"]),
+)
+def test_what_is_due_over_time_is_what_all_pacers_together_send(profile: dict[str, object]) -> None:
+    groups = [{"name": "a", "rate": 200, "senders": 3}, {"name": "b", "rate": 50, "senders": 4}]
+    experiment = experiment_from({"name": "x", "workload": groups, "profile": profile})
+    numbered = [group for group in experiment.workload for _ in range(group.senders)]
+    sent = sum(np.array(per_second(experiment.pacer_of(group, n), 7)) for n, group in enumerate(numbered))
+    offered = messages_due(experiment, np.arange(8) * 1e9)
+    assert np.abs(np.diff(offered) - sent).max() <= len(numbered)  # each pacer may round once
+
+
+def test_of_random_arrivals_the_mean_is_due() -> None:
+    experiment = experiment_from({"name": "x", "workload": {"rate": 10, "senders": 3}, "profile": {"kind": "poisson"}})
+    assert messages_due(experiment, np.array([0.0, 1e9, 5e9])) == pytest.approx([0.0, 30.0, 150.0])
 
 
 def test_a_sine_swings_around_the_rate_and_averages_to_it() -> None:

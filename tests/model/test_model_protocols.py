@@ -66,7 +66,9 @@ def test_a_scheme_leads_to_its_protocol_plain_or_over_tls() -> None:
 
 
 def test_an_unknown_protocol_is_one_sentence_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="'jms' is not available; choose from amqp10, amqp091, stomp, mqtt, mlmq"):
+    with pytest.raises(
+        ConfigError, match="'jms' is not available; choose from amqp10, amqp091, stomp, mqtt, openwire, core, mlmq"
+    ):
         protocol_of("jms")
 
 
@@ -149,4 +151,4 @@ def test_a_broken_plugin_is_reported_and_affects_no_other_protocol(tmp_path: Pat
 
 
 def test_known_protocols_are_our_own_where_no_package_offers_one() -> None:
-    assert list(known_protocols()) == ["amqp10", "amqp091", "stomp", "mqtt", "mlmq"]
+    assert list(known_protocols()) == ["amqp10", "amqp091", "stomp", "mqtt", "openwire", "core", "mlmq"]

@@ -214,7 +214,7 @@ def test_a_search_round_trips() -> None:
         ({"search": GOOD, "workload": {"rate": 0}}, "give a rate"),
         ({"search": GOOD, "profile": {"kind": "poisson"}}, "remove profile"),
         ({"search": GOOD, "phases": {"measure": "3s"}}, "phases.measure must be a duration of 6s"),
-        ({"search": GOOD, "phases": {"measure": 1000}}, "phases.measure must be a duration of 6s"),
+        ({"search": GOOD, "phases": {"measure": "1000 messages"}}, "phases.measure must be a duration of 6s"),
     ],
 )
 def test_a_mistake_is_named_with_its_cure(given: dict[str, object], message: str) -> None:

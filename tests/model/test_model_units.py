@@ -44,7 +44,7 @@ def test_an_invalid_size_is_rejected(text: object) -> None:
         Size.parse(text)
 
 
-@pytest.mark.parametrize(("text", "count"), [(1, 1), (5000, 5000), ("5000", 5000), ("007", 7)])
+@pytest.mark.parametrize(("text", "count"), [(1, 1), (5000, 5000), ("5000", 5000), ("007", 7), ("5000 messages", 5000)])
 def test_an_extent_may_be_a_count(text: object, count: int) -> None:
     extent = Extent.parse(text)
     assert (extent.messages, extent.duration) == (count, None)

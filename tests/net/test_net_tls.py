@@ -11,7 +11,7 @@ from crescendo.net.tls import Tls, client_context, tls_from, tls_of_url
 from crescendo.net.transport import connect
 
 
-@pytest.mark.parametrize("scheme", ["amqps", "amqp091s", "mqtts", "stomp+ssl"])
+@pytest.mark.parametrize("scheme", ["amqps", "amqp091s", "mqtts", "stomp+ssl", "openwire+ssl", "core+ssl"])
 def test_the_scheme_asks_for_tls_and_verification_is_on(scheme: str) -> None:
     assert tls_of_url(f"{scheme}://ada:secret@broker:1") == Tls()
     assert Tls().verify
@@ -21,7 +21,7 @@ def test_the_scheme_asks_for_tls_and_verification_is_on(scheme: str) -> None:
     assert context.minimum_version.name == "TLSv1_2"
 
 
-@pytest.mark.parametrize("scheme", ["amqp", "amqp091", "mqtt", "stomp", "http"])
+@pytest.mark.parametrize("scheme", ["amqp", "amqp091", "mqtt", "stomp", "openwire", "core", "http"])
 def test_other_schemes_have_no_tls_and_refuse_its_options(scheme: str) -> None:
     assert tls_of_url(f"{scheme}://broker?durable=yes") is None
     with pytest.raises(ConfigError, match=f"^ca: {scheme}:// is not encrypted"):

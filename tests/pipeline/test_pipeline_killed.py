@@ -27,12 +27,11 @@ EXIT_TIMEOUT_S = 120.0
 def kill_at(text: str, folder: Path, scratch: Path) -> None:
     """Start the command on all runs of a folder, and send SIGKILL when its progress contains this text."""
     process = subprocess.Popen(
-        [CRESCENDO, "analyze", str(folder)],
+        die_with_parent().wrap([CRESCENDO, "analyze", str(folder)]),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"TMPDIR": str(scratch)},
-        preexec_fn=die_with_parent(),  # noqa: PLW1509 - one prctl, from the main thread
     )
     lines = []
     assert process.stderr is not None

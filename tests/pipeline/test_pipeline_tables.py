@@ -87,7 +87,7 @@ def assert_described(row: dict[str, Any], values: list[int]) -> None:
         else:
             true = ordered[rank - 1]
             assert true <= row[name] <= min(true + abs(true) / 256 + 1, ordered[-1])
-            assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+            assert row[f"{name}_low"] is row[f"{name}_high"] is None  # seven seconds are too few
 
 
 # One recording of each scenario, different in each run of the tests: each one costs a dozen Spark jobs.

@@ -11,11 +11,20 @@ from typing import Any
 import numpy as np
 
 from crescendo.model.experiment import Experiment
-from crescendo.model.experiment_file import experiment_from, to_document
+from crescendo.model.experiment_file import recorded_experiment, to_document
 from crescendo.model.peer_statistics import PeerStatistics
-from crescendo.record.manifest import Clock, ConnectionRecord, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.manifest import (
+    Clock,
+    ConnectionRecord,
+    ExceededLimit,
+    Manifest,
+    PeerRecord,
+    Phase,
+    State,
+    write_manifest,
+)
 from crescendo.record.reader import journalled_parts
-from crescendo.record.schema import EVENTS, RECEIVED, SENT, SETTLED, SPANS, Settlement
+from crescendo.record.schema import EVENTS, OWN_DELAY, READ_DELAY, RECEIVED, SENT, SETTLED, SPANS, Settlement
 from crescendo.record.writer import Recorder
 
 SECOND_NS = 10**9
@@ -25,6 +34,9 @@ END_NS = MEASURE_NS + 4 * SECOND_NS
 MS = 1_000_000
 
 SENDER_PEER, RECEIVER_PEER = "sender-0", "receiver-0"
+ACCOUNTED = {"sender-0": {"stalled_ns": 0.0}, "receiver-0": {"stalled_ns": 0.0, "busy_share": 0.1}}
+"""Statistics of peers that kept account of their own delay."""
+
 KEPT_UP = {"lateness_p50_ns": 10.0, "lateness_p99_ns": 20.0, "blocked_share": 0.5, "batch_share": 1.0}
 
 
@@ -35,9 +47,12 @@ class Tiny:
     group: dict[str, Any] = field(default_factory=dict)
     more_groups: list[dict[str, Any]] = field(default_factory=list)  # their connections are numbered after its own
     checks: dict[str, Any] | None = None
+    more_keys: dict[str, Any] = field(default_factory=dict)  # of the experiment
     sent: list[tuple[int, ...]] = field(default_factory=list)
     settled: list[tuple[int, ...]] = field(default_factory=list)
     received: list[tuple[int, ...]] = field(default_factory=list)
+    own_delay: list[tuple[int, ...]] = field(default_factory=list)
+    read_delay: list[tuple[int, ...]] = field(default_factory=list)
     spans: list[tuple[Any, ...]] = field(default_factory=list)
     events: list[tuple[Any, ...]] = field(default_factory=list)
     state: State = State.SEALED
@@ -45,7 +60,10 @@ class Tiny:
     ended: dict[str, str] = field(default_factory=dict)  # peer -> how it ended
     statistics: dict[str, dict[str, float]] = field(default_factory=dict)
     bound_ns: int = 0
+    offset_ns: int = 0  # of the clock of its only host
     phases: list[Phase] | None = None
+    exceeded: ExceededLimit | None = None
+    processes: int = 1  # of each role; each has one group, the last one all others
 
     def send(self, sender: int, seq: int, intended_ns: int, late_ns: int = 0, *, attempt: int = 1) -> None:
         self.sent.append((sender, seq, attempt, intended_ns, intended_ns + late_ns, 100))
@@ -68,13 +86,16 @@ class Tiny:
             self.deliver(receiver, sender, seq, intended_ns, intended_ns + latency_ns)
 
     def write(self, run_dir: Path) -> Path:
-        document: dict[str, Any] = {"name": "tiny", "workload": [self.group, *self.more_groups]}
+        document: dict[str, Any] = {"name": "tiny", "workload": [self.group, *self.more_groups], **self.more_keys}
         if self.checks is not None:
             document["checks"] = self.checks
-        experiment = experiment_from(document)
+        experiment = recorded_experiment(document, "experiment")
         for peer, tables in (
-            (SENDER_PEER, {SENT: self.sent, SETTLED: self.settled}),
-            (RECEIVER_PEER, {RECEIVED: self.received, SPANS: self.spans, EVENTS: self.events}),
+            (SENDER_PEER, {SENT: self.sent, SETTLED: self.settled, OWN_DELAY: self.own_delay}),
+            (
+                RECEIVER_PEER,
+                {RECEIVED: self.received, READ_DELAY: self.read_delay, SPANS: self.spans, EVENTS: self.events},
+            ),
         ):
             recorder = Recorder(run_dir, peer)
             for table, rows in tables.items():
@@ -91,7 +112,8 @@ class Tiny:
                 started_ns=START_NS,
                 state=self.state,
                 reason=self.reason,
-                clocks=[Clock("here", 0, bound_ns=self.bound_ns)],
+                exceeded=self.exceeded,
+                clocks=[Clock("here", 0, offset_ns=self.offset_ns, bound_ns=self.bound_ns)],
                 peers=[
                     PeerRecord(
                         name,
@@ -102,12 +124,13 @@ class Tiny:
                         "no heartbeat" if name in self.ended else "",
                         PeerStatistics(**self.statistics.get(name, default)),
                     )
-                    for name, role, default in (
-                        (SENDER_PEER, "sender", KEPT_UP),
-                        (RECEIVER_PEER, "receiver", {"busy_share": 0.1, "batch_share": 0.5}),
+                    for role, default in (
+                        ("sender", KEPT_UP),
+                        ("receiver", {"busy_share": 0.1, "batch_share": 0.5}),
                     )
+                    for name in (f"{role}-{number}" for number in range(self.processes))
                 ],
-                connections=_connections(experiment),
+                connections=_connections(experiment, self.processes),
                 phases=[Phase("warmup", START_NS, MEASURE_NS), Phase("measure", MEASURE_NS, END_NS)]
                 if self.phases is None
                 else self.phases,
@@ -117,19 +140,19 @@ class Tiny:
         return run_dir
 
 
-def _connections(experiment: Experiment) -> list[ConnectionRecord]:
+def _connections(experiment: Experiment, processes: int) -> list[ConnectionRecord]:
     numbers = {"sender": count(), "receiver": count()}
     return [
         ConnectionRecord(
             next(numbers[role]),
             role,
-            f"{role}-0",
+            f"{role}-{min(position, processes - 1)}",
             group.name,
             group.address,
             group.destination,
             group.subscription_of(index) if role == "receiver" else "",
         )
-        for group in experiment.workload
+        for position, group in enumerate(experiment.workload)
         for role, connections in (("sender", group.senders), ("receiver", group.receivers))
         for index in range(connections)
     ]

@@ -41,7 +41,9 @@ def test_a_document_with_secrets_is_private_from_the_start(tmp_path: Path) -> No
         (None, "^no sample here$"),
         (b"", "sample.json: cannot be read as a sample: "),
         (b'{"format": 1}', "sample.json: cannot be read as a sample: .*name"),
-        (b'{"name": "x", "format": 2}', "sample.json: format 2, but this version reads format 1$"),
+        (b'{"name": "x", "format": 0}', "sample.json: format 0, but this version reads format 1$"),
+        (b'{"format": 2, "names": 7}', "this version reads format 1: it was made by a newer version of Crescendo$"),
+        (b"[" * 100_000, "sample.json: cannot be read as a sample: "),
     ],
 )
 def test_a_document_that_cannot_be_used_is_one_sentence(tmp_path: Path, content: bytes | None, message: str) -> None:

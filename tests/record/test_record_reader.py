@@ -17,7 +17,7 @@ from crescendo.record.manifest import (
     read_manifest,
     write_manifest,
 )
-from crescendo.record.reader import journalled_parts, open_recording
+from crescendo.record.reader import journalled_parts, open_recording, recorded_messages
 from crescendo.record.schema import SENT
 from crescendo.record.writer import Recorder
 
@@ -131,3 +131,12 @@ def test_a_file_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+def test_the_messages_of_recordings_are_known_if_every_manifest_lists_its_parts(run_dir: Path) -> None:
+    sealed = msgspec.structs.replace(
+        read_manifest(run_dir),
+        files=[PartRecord(f"{table}/0", table, "peer", rows, 1, "0") for table, rows in (("sent", 5), ("received", 7))],
+    )
+    assert recorded_messages([sealed, sealed]) == 14
+    assert recorded_messages([sealed, msgspec.structs.replace(sealed, files=[])]) is None

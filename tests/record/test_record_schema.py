@@ -7,7 +7,9 @@ import pytest
 from crescendo.record.schema import (
     EVENTS,
     HISTOGRAMS,
+    OWN_DELAY,
     RATES,
+    READ_DELAY,
     READINGS,
     RECEIVED,
     SENT,
@@ -24,6 +26,8 @@ from crescendo.record.schema import (
 DESIGN = {
     SENT: "sender i16, seq i64, attempt i16, intended_ns i64, sent_ns i64, size i32",
     SETTLED: "sender i16, first_seq i64, last_seq i64, sent_ns i64, settled_ns i64, outcome i16",
+    OWN_DELAY: "sender i16, first_seq i64, last_seq i64, own_ns i64",
+    READ_DELAY: "receiver i16, first_arrival i64, last_arrival i64, late_ns i64",
     RECEIVED: "receiver i16, sender i16, seq i64, intended_ns i64, sent_ns i64, received_ns i64, arrival i64, "
     "size i32, flags i16",
     READINGS: "t_ns i64, source text, entity text, metric text, value f64",

@@ -10,10 +10,19 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page
 
+from crescendo.campaigns.ranked_factors import campaign_effects
 from crescendo.record.manifest import read_manifest, write_manifest
 from crescendo.record.summary import read_summary, write_summary
+from crescendo.report.campaign_page import render_campaign
+from crescendo.report.comparison_page import render_comparison
+from crescendo.report.data.comparison_document import comparison_document
+from crescendo.report.glossary import MEANINGS
 from crescendo.report.page import write_report
+from crescendo.report.search_page import render_search
 from report_samples import SAMPLES, STALLED_SECOND, write_sample
+from test_campaign_page import VALUES, journal_of
+from test_comparison_page import WORSE
+from test_search_page import FOUND
 
 CHARTS_WITH_DATA = {"passing": 4, "failing": 4, "invalid": 4, "unbounded": 4, "empty": 0}
 
@@ -136,6 +145,7 @@ def test_the_verdict_is_the_first_thing_on_the_page(
     page = open_report(reports[name])
     first = page.locator("main section").first
     assert first.locator("h2").inner_text().lower().endswith(outcome)
+    assert page.locator("header .subject").first.inner_text().startswith("The built-in relay 0.1.0: 5 senders → ")
     box = first.bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < 900
@@ -167,6 +177,57 @@ def test_all_text_reads_at_aa_contrast(scheme: str, reports: dict[str, Path], op
         contrasts = open_report(reports[name], scheme=scheme).evaluate(CONTRASTS)
         assert len(contrasts) > 100
         assert [found for found in contrasts if found[0] < 4.5] == []
+
+
+def test_a_word_explains_itself_to_the_mouse_and_to_the_keyboard(reports: dict[str, Path], open_report: Reader) -> None:
+    page = open_report(reports["passing"])
+    tip, word = page.locator("#tip"), page.locator("#verdict abbr", has_text="intended time").first
+    assert not tip.is_visible()
+    word.hover()
+    assert tip.inner_text() == MEANINGS["intended time"]
+    box = tip.bounding_box()
+    assert box is not None
+    assert 0 <= box["x"] <= 1280 - box["width"]
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+    word.focus()
+    assert tip.is_visible()
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+def test_chart_buttons_are_small(reports: dict[str, Path], open_report: Reader) -> None:
+    page = open_report(reports["passing"])
+    page.locator("[data-chart=rate]").hover()
+    buttons = "[...document.querySelectorAll('[data-chart=rate] .modebar-btn svg')]"
+    sizes = page.evaluate(f"{buttons}.map((e) => e.getBoundingClientRect().height)")
+    assert len(sizes) == 2
+    assert max(sizes) <= 20
+
+
+def _page_of_many_runs(name: str) -> str:
+    if name == "campaign":
+        journal = journal_of(VALUES)
+        return render_campaign(journal, campaign_effects(journal))
+    return render_search(FOUND) if name == "search" else render_comparison(comparison_document(WORSE))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["comparison", "search", "campaign"])
+def test_pages_of_many_runs_are_drawn_legible_and_fit_a_phone(
+    name: str, scheme: str, tmp_path: Path, open_report: Reader
+) -> None:
+    path = tmp_path / f"{name}.html"
+    path.write_text(_page_of_many_runs(name), encoding="utf-8")
+    page = open_report(path, scheme=scheme)
+    assert page.locator(".chart.broken").count() == 0
+    assert page.locator(".chart .points path").count() >= (3 if name == "campaign" else 4)
+    assert [found for found in page.evaluate(CONTRASTS) if found[0] < 4.5] == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    whole, pushed, rightmost = _widths(page)
+    assert (whole, pushed) == (390, 0)
+    assert rightmost <= 390
+    page.close()
 
 
 def test_headings_are_in_order_and_charts_have_descriptions(reports: dict[str, Path], open_report: Reader) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,11 +19,13 @@ from crescendo.cli.search import exit_code, search_line
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from
+from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.verdict import Check, Outcome, Verdict
-from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, write_manifest
+from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord, Phase, write_manifest
+from crescendo.record.search_result import SEARCH_FILE
 from crescendo.record.summary import Ledger, Rate, Summary
 from crescendo.run import host_facts
-from crescendo.run.search import SEARCH_FILE, SearchTrial, at_rate, run_search
+from crescendo.run.search import SearchTrial, at_rate, judge_trial, run_search
 
 SECOND_NS = 10**9
 MEASURED_S = 8
@@ -44,7 +47,15 @@ def experiment(**search: object) -> Experiment:
 class Systems:
     """Writes the files that a run on a system of this capacity would leave, without running anything."""
 
-    def __init__(self, capacity: float, *, fan_out: int = 1, outcome: Callable[[float], Outcome] | None = None) -> None:
+    def __init__(
+        self,
+        capacity: float,
+        *,
+        fan_out: int = 1,
+        outcome: Callable[[float], Outcome] | None = None,
+        own_delay_s: float = 0.0,
+    ) -> None:
+        self._own_delay_s = own_delay_s
         self._capacity = capacity
         self._fan_out = fan_out
         self._outcome = outcome or (lambda _: Outcome.PASS)
@@ -64,7 +75,9 @@ class Systems:
         pq.write_table(pa.Table.from_pylist(rows), table / "part-0.parquet")
         phases = [Phase("warmup", 0, SECOND_NS), Phase("measure", SECOND_NS, (1 + MEASURED_S) * SECOND_NS)]
         connections = [ConnectionRecord(0, "receiver", "receiver-0", "a", "queue://perf", "perf", "s")]
-        manifest = Manifest("r", 1, {}, [], 0, phases=phases, connections=connections)
+        own = PeerStatistics(own_delay_max_ns=self._own_delay_s * SECOND_NS)
+        peers = [PeerRecord("sender-0", "sender", "here", 1, "finished", "", own)]
+        manifest = Manifest("r", 1, {}, [], 0, phases=phases, connections=connections, peers=peers)
         write_manifest(run_dir, manifest)
         return SearchTrial(run_dir, self._summary(rate))
 
@@ -110,11 +123,33 @@ def test_a_growing_backlog_in_the_tables_bounds_the_answer(tmp_path: Path, fan_o
     assert json.loads((tmp_path / SEARCH_FILE).read_text())["answer"]["rate"] == answer.rate
 
 
+def test_a_backlog_that_our_own_delay_could_explain_proves_nothing(tmp_path: Path) -> None:
+    """A sender that was up to two seconds late in eight may cause a growth of 38 % of the rate, and no more."""
+    result = run_search(experiment(), tmp_path / "late", Systems(5000, own_delay_s=2), lambda _: None)
+    assert result.answer is not None
+    assert not result.answer.complete
+    assert [(tried.rate, tried.outcome.value) for tried in result.tries[3:]] == [(8000, "invalid")] * 3
+    assert result.tries[-1].reasons[-1] == "own delay could explain 3,048 of them"
+    slow = run_search(experiment(), tmp_path / "slow", Systems(5000, own_delay_s=0.02), lambda _: None)
+    assert slow.answer is not None
+    assert slow.answer.complete
+
+
 def test_a_backlog_without_a_limit_is_not_judged(tmp_path: Path) -> None:
     result = run_search(experiment(limits={"lost": 0}), tmp_path, Systems(500), lambda _: None)
     assert result.answer is not None
     assert (result.answer.rate, result.answer.above) == (8000, None)
     assert "at least 8,000 msg/s" in search_line(result)
+
+
+def test_a_failed_try_says_what_was_measured(tmp_path: Path) -> None:
+    sought = experiment()
+    assert sought.search is not None
+    trial = Systems(10_000)(at_rate(sought, sought.search, 1000), tmp_path)
+    late = Check("response_p99", "<= 100ms", 412e6, 100e6, Outcome.FAIL)
+    failed = msgspec.structs.replace(trial.summary, verdict=Verdict(Outcome.FAIL, [late]))
+    tried = judge_trial(SearchTrial(trial.run_dir, failed), sought.search, 1000)
+    assert tried.reasons == ["response_p99: 412 ms, wanted <= 100ms"]
 
 
 def test_an_invalid_run_is_repeated_and_reported_and_never_a_pass(tmp_path: Path) -> None:
@@ -197,6 +232,7 @@ def test_a_real_search_keeps_its_runs_and_reports_the_generators_ceiling(
     assert [tried["rate"] for tried in result["tries"]] == [400]
     [directory] = (tmp_path / "runs").iterdir()
     assert json.loads((directory / SEARCH_FILE).read_text()) == result
+    assert "at least 400 msg/s" in (directory / "search.html").read_text(encoding="utf-8")
     for tried in result["tries"]:
         run_dir = directory / tried["run"]
         manifest = json.loads((run_dir / "manifest.json").read_text())

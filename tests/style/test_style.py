@@ -15,11 +15,11 @@ PACKAGE = ROOT / "src" / "crescendo"
 ROLES = {
     # A module may share its name with one in another room where both play the same role there.
     "a system, broker or protocol": "activemq amqp10 artemis java mlmq mosquitto qpid_broker_j qpid_dispatch "
-    "rabbitmq tls topics",
-    "a part of every codec": "arrivals batch connection decoding events frames handshake links properties server "
-    "session types",
+    "rabbitmq relay tls topics",
+    "a part of every codec": "acks arrivals batch connection decoding events frames handshake layout links packets "
+    "primitives properties server session types",
     "a part of every room of its kind": "assignment base job registry settings worker schema errors",
-    "a verb, and what carries it out": "compare export logs peer search watch",
+    "a verb, and what carries it out": "campaign compare export logs peer search watch",
     "a section of the report, and the table that it shows": "backlog evidence outages spans",
     "a Maestro file, written and read": "latency messages rates readings sheets",
 }

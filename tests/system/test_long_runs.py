@@ -19,6 +19,8 @@ SPOKEN = {
     "amqp091": ("rabbitmq", "qpid-broker-j"),
     "stomp": ("rabbitmq", "activemq", "artemis"),
     "mqtt": ("mosquitto", "rabbitmq", "activemq", "artemis"),
+    "openwire": ("activemq", "artemis"),
+    "core": ("artemis",),
 }
 MEETINGS = [(protocol, kind) for protocol, kinds in SPOKEN.items() for kind in kinds]
 SHUFFLED = {("mqtt", "artemis")}  # docs/systems.md says how paho-mqtt sees it
@@ -34,7 +36,7 @@ def test_each_of_many_messages_is_settled_and_arrives_once(
     path = experiment(
         system={"kind": kind},
         workload={"protocol": protocol, "address": address, "rate": 0, "senders": 1, "receivers": 1},
-        phases={"warmup": "0s", "measure": MANY, "drain": "60s"},
+        phases={"warmup": "0s", "measure": f"{MANY} messages", "drain": "60s"},
         checks={"lost": 0, "duplicated": 0, "corrupt": 0} | ({} if (protocol, kind) in SHUFFLED else {"reordered": 0}),
     )
     session = launch.without_analysis(path)
@@ -75,7 +77,7 @@ def test_memory_is_flat_over_millions_of_messages(rate: int, launch: Launcher, e
     messages = FLAT_MESSAGES if rate == 0 else FLAT_MESSAGES // 5
     path = experiment(
         workload={"rate": rate, "senders": 1, "receivers": 1},
-        phases={"warmup": "0s", "measure": messages, "drain": "30s"},
+        phases={"warmup": "0s", "measure": f"{messages} messages", "drain": "30s"},
     )
     session = launch.without_analysis(path)
     session.wait_for_measure()

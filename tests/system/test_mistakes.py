@@ -1,13 +1,18 @@
 """A user's mistake gives one clear sentence and exit code 2, and leaves nothing that looks like a recording."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment_file import experiment_from, load_experiment
 from crescendo.net.sockets import listen
 from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.run.execute import execute
+from crescendo.run.observer import RunObserver
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
 
@@ -28,7 +33,7 @@ def _refused(launch: Callable[..., Any], *arguments: str) -> str:
 def test_a_typo_is_named_with_its_cure(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
     path = experiment(workload={"sendrs": 3})
     assert _refused(launch, "run", str(path)) == (
-        f"crescendo: {path}: workload[0]: unknown key 'sendrs'; did you mean 'senders'?"
+        f"crescendo: {path}: workload: unknown key 'sendrs'; did you mean 'senders'?"
     )
 
 
@@ -46,8 +51,34 @@ def test_an_unknown_system_is_rejected_with_the_known_ones(
     launch: Callable[..., Any], experiment: Callable[..., Path]
 ) -> None:
     complaint = _refused(launch, "run", str(experiment(system={"kind": "loopbak"})))
-    assert "no system is called 'loopbak'; known: " in complaint
-    assert "loopback" in complaint
+    assert "no system is called 'loopbak'; did you mean 'loopback'? known: " in complaint
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"inspect": [{"kind": "artmis"}]}, "no inspector is called 'artmis'; did you mean 'artemis'?"),
+        ({"inspect": [{"kind": "artemis"}]}, "inspect: artemis does not fit the system loopback; give it the url"),
+        ({"workload": {"protocol": "mqtt"}}, "workload.main.protocol: loopback does not speak mqtt; write amqp10"),
+    ],
+)
+def test_what_is_known_before_a_run_is_refused_before_anything_starts(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    document = {"name": "wrong", "system": {"kind": "loopback"}, **changes}
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        execute(experiment_from(document), out=tmp_path / "runs", command=[], observer=RunObserver())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_report_of_nothing_is_refused(launch: Callable[..., Any], tmp_path: Path) -> None:
+    assert _refused(launch, "report", str(tmp_path / "nosuch")).endswith("nosuch: no such directory")
+
+
+def test_a_file_of_any_name_has_a_name_for_its_runs(tmp_path: Path) -> None:
+    path = tmp_path / "größe test.yml"
+    path.write_text("workload: {rate: 5}", encoding="utf-8")
+    assert load_experiment(path).name == "groe-test"
 
 
 def test_an_unreachable_system_is_reported(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:

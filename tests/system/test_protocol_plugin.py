@@ -25,7 +25,7 @@ def test_a_run_over_the_protocol_of_a_plugin_loses_nothing(
             experiment(
                 system={"url": relay.url.replace("amqp://", "toy://")},
                 workload={"protocol": "toy"},
-                phases={"warmup": "0s", "measure": 500, "drain": "5s"},
+                phases={"warmup": "0s", "measure": "500 messages", "drain": "5s"},
             )
         )
         done = session.finish()

@@ -60,7 +60,7 @@ def test_ctrl_c_ends_a_watch_and_leaves_nothing_behind(
     recorder.append(SENT, 3, 0, range(3), 1, now_ns, now_ns, 100)
     recorder.close()
     host = {"name": socket.gethostname()}
-    document = {"name": "growing", "workload": {"senders": 1, "receivers": 1}}
+    document = {"name": "growing", "workload": [{"senders": 1, "receivers": 1}]}
     write_manifest(run_dir, Manifest("growing", 1, document, [], now_ns, host=host, clocks=[Clock("here", 0)]))
     session = launch("watch", str(run_dir), "--json")
     glance = msgspec.json.decode(session.read_until('"sent":3'), type=Snapshot)

@@ -43,6 +43,9 @@ def test_the_demo_passes_and_leaves_a_report(launch: Launcher) -> None:
 # -- one good run, on a relay that requires a password and pauses for a second ---------------------------------------
 
 
+PASSWORD = "zebrafish \"engine\" pa$$w0rd 'x' back\\slash {a: b} </script> @/:%"
+
+
 @dataclass(frozen=True)
 class GoodRun:
     run_dir: Path
@@ -62,7 +65,7 @@ class GoodRun:
 @pytest.fixture(scope="module")
 def good_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoodRun]:
     directory = tmp_path_factory.mktemp("good")
-    settings = {"user": "ada", "password": "difference engine"}
+    settings = {"user": "ada", "password": PASSWORD}
     relay = start(LOOPBACK, settings, directory=directory / "relay", on_fork=die_with_parent())
     try:
         with launching(directory) as launch:
@@ -92,7 +95,7 @@ def test_the_right_password_is_accepted_and_never_written(good_run: GoodRun) -> 
     files = [file for file in good_run.run_dir.rglob("*") if file.is_file()]
     assert good_run.run_dir / "manifest.json" in files
     for file in files:
-        assert b"difference" not in file.read_bytes(), file
+        assert b"zebrafish" not in file.read_bytes(), file  # the report too
 
 
 def test_a_paused_relay_shows_in_the_p99(good_run: GoodRun) -> None:
@@ -110,7 +113,7 @@ def test_a_paused_relay_shows_in_the_p99(good_run: GoodRun) -> None:
 def test_a_count_is_a_count_per_connection(
     launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
-    path = experiment(phases={"warmup": "0s", "measure": 1500}, workload={"rate": 0}, checks={"lost": 0})
+    path = experiment(phases={"warmup": "0s", "measure": "1500 messages"}, workload={"rate": 0}, checks={"lost": 0})
     session = launch.without_analysis(path)
     assert session.finish().returncode == 0
     summary = judged(session, spark)
@@ -122,7 +125,7 @@ def test_lines_of_a_file_are_sent_in_order(launch: Launcher, experiment: Callabl
     lines = tmp_path / "lines.txt"
     lines.write_text("a\nfive!\n\n")
     session = launch.without_analysis(
-        experiment(workload={"size": {"file": str(lines)}}, phases={"warmup": "0s", "measure": 30})
+        experiment(workload={"size": {"file": str(lines)}}, phases={"warmup": "0s", "measure": "30 messages"})
     )
     assert session.finish().stdout == "sealed\n"
     for table in ("sent", "received"):

@@ -162,9 +162,10 @@ def write_experiment(path: Path, **changes: Any) -> Path:
         "phases": {"warmup": "1s", "measure": "10s", "drain": "5s"},
     }
     for key, value in changes.items():
-        document[key] = {**document[key], **value} if isinstance(document.get(key), dict) else value
+        both = isinstance(value, dict) and isinstance(document.get(key), dict)
+        document[key] = {**document[key], **value} if both else value
     # In a few seconds on a busy machine, one late thread costs a percent of the rate; these tests tolerate that.
-    if document["workload"].get("rate"):
+    if isinstance(document["workload"], dict) and document["workload"].get("rate"):
         document.setdefault("checks", {"lost": 0, "rate": ">= 0.8 of offered"})
     path.write_text(yaml.safe_dump(document))
     return path

@@ -11,7 +11,10 @@ from urllib.parse import quote, urlsplit
 
 import psutil
 
-AWKWARD_PASSWORD = "a,b:c=d#e!f\\g$h${i}j&k<l>m\"n'o%p@q/r"
+PASSWORD_MARK = "s3cr3t"
+"""In every awkward password: letters and digits survive every escaping."""
+
+AWKWARD_PASSWORD = f"a,b:c=d#e!f\\g$h${{i}}j&k<l>m\"n'o%p@q/r{PASSWORD_MARK}"
 """Contains every character with a special meaning in property files, XML, JSON, Spring, JAAS and URLs."""
 
 

@@ -1,6 +1,7 @@
 """Which clients may connect to the TLS listeners of a system: foreign ones and our own, with various certificates."""
 
 import stat
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,12 @@ from typing import Any
 import pytest
 
 from crescendo.client.amqp10 import Amqp10Client, pass_a_message
+from crescendo.load.protocols.registry import driver_of
 from crescendo.model.errors import PeerError
+from crescendo.model.payload import PayloadSize
+from crescendo.model.workload import Group
 from crescendo.systems.instance import RunningInstance
+from pumping import ready, receive_all, send_all
 from secure_clients import BODY, pass_over_tls, refusal, self_signed, tls_listeners
 
 REQUIRED, OPTIONAL = {"client_certificates": "required"}, {"client_certificates": "optional"}
@@ -33,6 +38,9 @@ def check_who_may_connect(
     assert bool(refusal(replace(listener, certificate=unknown_ca, key=unknown_key))) == isinstance(tls, dict)
     if "amqps" in listeners:
         _check_our_client(instance, unknown_ca, required=tls == REQUIRED)
+    for protocol in ("openwire", "core"):
+        if f"{protocol}+ssl" in listeners:
+            _check_our_channels(protocol, instance.endpoints[f"{protocol}+ssl"])
     _check_key_files(instance)
 
 
@@ -47,6 +55,19 @@ def _check_our_client(instance: RunningInstance, unknown_ca: Path, *, required: 
             Amqp10Client(without_certificate, 30.0)
     else:
         Amqp10Client(without_certificate, 30.0).close()
+
+
+def _check_our_channels(protocol: str, url: str) -> None:
+    """No foreign client passes a message over these protocols here, so our channels do."""
+    group = Group(address=f"queue://tls-{protocol}", protocol=protocol, size=PayloadSize.fixed(64))
+    bodies = [bytes((number,)) * 64 for number in range(200)]
+    with (
+        closing(ready(driver_of(protocol, "receiver")(url, group))) as receiver,
+        closing(driver_of(protocol, "sender")(url, group)) as sender,
+    ):
+        receiver.begin()
+        send_all(sender, bodies, settled=False)
+        assert receive_all(receiver, len(bodies)) == bodies
 
 
 def _check_key_files(instance: RunningInstance) -> None:

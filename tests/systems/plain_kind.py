@@ -22,8 +22,8 @@ class PlainKind:
     ports = ("amqp",)
     declares = ()
 
-    def __init__(self, program: str = SERVE, user: str | None = None) -> None:
-        self._program, self._user = program, user
+    def __init__(self, program: str = SERVE, user: str | None = None, outside_dir_file: str | None = None) -> None:
+        self._program, self._user, self._outside_dir_file = program, user, outside_dir_file
 
     def find(self, _home: Path | None, _version: str | None) -> Installation:
         return Installation("1", Path(sys.prefix), "given")
@@ -36,7 +36,13 @@ class PlainKind:
         argv = ("/usr/bin/python3", "-c", self._program, str(ports["amqp"]), str(directory))
         files = {"secret.txt": settings.password, "deep/down/file.txt": "x"}
         url = f"amqp://{settings.user}:{settings.password}@127.0.0.1:{ports['amqp']}"
-        return Blueprint(files, (Launch("program", argv, user=self._user),), {"amqp": url})
+        return Blueprint(
+            files,
+            (Launch("program", argv),),
+            {"amqp": url},
+            account=self._user,
+            outside_dir_file=self._outside_dir_file,
+        )
 
     def probe(self, endpoints: Mapping[str, str], _settings: Any) -> None:
         if not accepts(urlsplit(endpoints["amqp"]).port or 0):

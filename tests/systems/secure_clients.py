@@ -3,7 +3,9 @@
 import contextlib
 import gc
 import queue
+import socket
 import ssl
+import struct
 import uuid
 import warnings
 from dataclasses import dataclass, replace
@@ -29,7 +31,7 @@ TIMEOUT_S = 30.0
 HOST = "127.0.0.1"
 BODY = "through tls"
 _VALID_FROM, _VALID_UNTIL = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
-SCHEMES = ("amqps", "amqp091s", "stomp+ssl", "mqtts")
+SCHEMES = ("amqps", "amqp091s", "stomp+ssl", "mqtts", "openwire+ssl", "core+ssl")
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,11 @@ def self_signed(directory: Path, host: str = HOST) -> tuple[Path, Path]:
 
 def pass_over_tls(listener: TlsListener) -> str:
     """Send one message with the client of that protocol and return the received one. Raises when it is refused."""
-    return {"amqps": _proton, "amqp091s": _pika, "stomp+ssl": _stomp, "mqtts": _paho}[listener.scheme](listener)
+    clients = {
+        "amqps": _proton, "amqp091s": _pika, "stomp+ssl": _stomp, "mqtts": _paho, "openwire+ssl": _openwire,
+        "core+ssl": _core,
+    }  # fmt: skip
+    return clients[listener.scheme](listener)
 
 
 def refusal(listener: TlsListener) -> str:
@@ -199,4 +205,34 @@ def _paho(listener: TlsListener) -> str:
         client.loop_stop()
     if answer != BODY:
         raise ConnectionError(answer)
+    return answer
+
+
+def _openwire(listener: TlsListener) -> str:
+    """Both sides introduce themselves, by hand: no OpenWire client for Python exists."""
+    greeting = b"\x01ActiveMQ" + struct.pack(">i?", 12, False)
+    answer = _exchange(listener, struct.pack(">I", len(greeting)) + greeting, 4 + len(greeting))
+    return BODY if answer[4:13] == b"\x01ActiveMQ" else repr(answer)
+
+
+def _core(listener: TlsListener) -> str:
+    """A ping that the broker returns, by hand: no client of Core for Python exists."""
+    ping = struct.pack(">ibqq", 17, 10, 0, 60_000)
+    answer = _exchange(listener, b"ARTEMIS" + ping, len(ping))
+    return BODY if answer == ping else repr(answer)
+
+
+def _exchange(listener: TlsListener, greeting: bytes, length: int) -> bytes:
+    """Send the greeting, and return at least this many bytes of the answer."""
+    with (
+        socket.create_connection((HOST, listener.port), TIMEOUT_S) as plain,
+        listener.context.wrap_socket(plain, server_hostname=HOST) as secure,
+    ):
+        secure.sendall(greeting)
+        answer = b""
+        while len(answer) < length:
+            received = secure.recv(4096)
+            if not received:
+                raise ConnectionError("closed")
+            answer += received
     return answer

@@ -1,7 +1,6 @@
 """Whatever a program does, is it started cleanly and removed without a trace?"""
 
 import os
-import pwd
 import signal
 import stat
 import subprocess
@@ -176,23 +175,6 @@ def test_a_disk_that_fills_up_during_the_start_is_named(small_disk: Path) -> Non
     with pytest.raises(ConfigError, match=r"the disk of .* is full, and its log is empty"):
         running(PlainKind(program), small_disk)
     assert list(small_disk.iterdir()) == []
-
-
-@as_root
-def test_a_program_with_an_account_runs_as_it_and_owns_its_directory(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nobody may not enter"):
-        running(PlainKind(user="nobody"), tmp_path)  # only we can enter pytest's directories
-    assert list(tmp_path.iterdir()) == []
-    directory = Path(f"/tmp/crescendo-test-{os.getpid()}")  # noqa: S108 - every account can reach it
-    instance = start(PlainKind(user="nobody"), {}, directory=directory, on_fork=die_with_parent())
-    try:
-        uid = pwd.getpwnam("nobody").pw_uid
-        assert set(psutil.Process(instance.pid).uids()) == {uid}
-        assert (directory / "secret.txt").stat().st_uid == uid
-        assert psutil.Process(instance.pid).environ()["HOME"] == str(directory)
-    finally:
-        instance.stop()
-    assert not directory.exists()
 
 
 def _pids_in(path: Path) -> list[int]:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.urls import parse_url
+from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.processes.ref import ProcessRef
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.ports import choose_ports
@@ -106,7 +108,7 @@ def test_free_ports_can_be_listened_on() -> None:
         socket.create_server(("127.0.0.1", port)).close()
 
 
-@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch", "mlmq"}))
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch", "relay", "mlmq"}))
 def test_the_facts_contain_the_configuration_and_no_secret(name: str, tmp_path: Path) -> None:
     kind = system_of(name)
     given = {"user": "somebody", "password": "pa55-w0rd-of-this-test"}
@@ -123,3 +125,37 @@ def test_the_facts_contain_the_configuration_and_no_secret(name: str, tmp_path: 
     assert not any(line and line in shown for text in hidden for line in text.splitlines() if "somebody" in line)
     if name != "loopback":
         assert instance.facts["configuration"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "message"),
+    [
+        ("loopback", "0.0.0.0", "not an IPv4 address of this machine"),  # noqa: S104
+        ("loopback", "localhost", "not an IPv4 address of this machine"),
+        ("artemis", "127.0.0.2", "loopback interface only"),
+        ("mlmq", "127.0.0.2", "loopback interface only"),
+    ],
+)
+def test_an_address_where_a_system_cannot_listen_is_refused(kind: str, address: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"system\.settings\.listen: .*{message}"):
+        settings_of(system_of(kind), {"listen": address})
+
+
+@pytest.mark.parametrize("kind", ["loopback", "relay", "mosquitto"])
+def test_a_system_listens_where_it_is_told_to_and_nowhere_else(kind: str, tmp_path: Path) -> None:
+    instance = start(
+        system_of(kind), {"listen": "127.0.0.9"}, directory=tmp_path / "instance", on_fork=die_with_parent()
+    )
+    try:
+        parts = parse_url(instance.url)
+        assert parts.host == "127.0.0.9"
+        socket.create_connection(("127.0.0.9", parts.port or 0), 10).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", parts.port or 0), 10)
+    finally:
+        instance.stop()
+
+
+def test_an_address_of_another_machine_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.7: nothing can listen there"):
+        start(system_of("loopback"), {"listen": "192.0.2.7"}, directory=tmp_path / "instance")

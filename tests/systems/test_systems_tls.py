@@ -32,7 +32,7 @@ def running(kind: str, directory: Path, tls: Any, **settings: Any) -> Iterator[R
     [
         ("mosquitto", True, {"mqtts"}),
         ("mosquitto", REQUIRED, {"mqtts"}),
-        ("activemq", REQUIRED, {"amqps", "stomp+ssl", "mqtts"}),
+        ("activemq", REQUIRED, {"amqps", "stomp+ssl", "mqtts", "openwire+ssl"}),
         ("loopback", REQUIRED, {"amqps"}),
     ],
 )

@@ -11,15 +11,26 @@ import pytest
 
 from amqp091_fuzz_targets import AMQP091_FUZZ_TARGETS
 from amqp10_fuzz_targets import AMQP10_FUZZ_TARGETS
+from core_fuzz_targets import CORE_FUZZ_TARGETS
 from fuzzing import FuzzTarget, fuzz
 from mqtt_fuzz_targets import MQTT_FUZZ_TARGETS
+from openwire_fuzz_targets import OPENWIRE_FUZZ_TARGETS
 from stomp_fuzz_targets import STOMP_FUZZ_TARGETS
 
 FAST_MUTATIONS = 4_000
 SOAK_MUTATIONS = 1_000_000
 
-PROTOCOLS = [AMQP10_FUZZ_TARGETS, AMQP091_FUZZ_TARGETS, STOMP_FUZZ_TARGETS, MQTT_FUZZ_TARGETS]
-protocols = pytest.mark.parametrize("targets", PROTOCOLS, ids=["amqp10", "amqp091", "stomp", "mqtt"])
+PROTOCOLS = [
+    AMQP10_FUZZ_TARGETS,
+    AMQP091_FUZZ_TARGETS,
+    STOMP_FUZZ_TARGETS,
+    MQTT_FUZZ_TARGETS,
+    OPENWIRE_FUZZ_TARGETS,
+    CORE_FUZZ_TARGETS,
+]
+protocols = pytest.mark.parametrize(
+    "targets", PROTOCOLS, ids=["amqp10", "amqp091", "stomp", "mqtt", "openwire", "core"]
+)
 each = pytest.mark.parametrize(
     "target", [target for targets in PROTOCOLS for target in targets], ids=lambda target: target.name
 )

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.own_delay import is_notable
 from crescendo.record.documents import read_or_none, write_document
 from crescendo.systems.detached import state_directory
 
@@ -42,6 +43,13 @@ class Ceiling(Struct, frozen=True):
     lowest: float
     highest: float
     turns: int
+    without_stalls: float | None = None
+    """The same without the time in which our own loop stood still; None if nobody looked."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether our own stalls could explain it: then it says how busy the machine was, not what it can do."""
+        return self.without_stalls is not None and is_notable(self.rate, self.without_stalls)
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -58,7 +66,8 @@ class Calibration(Struct, frozen=True):
 
     def ceiling_of(self, protocol: str, role: str, size: float) -> Ceiling | None:
         """The ceiling at this size, or at the next larger calibrated size; larger messages are never cheaper."""
-        fitting = [c for c in self.ceilings if (c.protocol, c.role) == (protocol, role) and c.size >= size]
+        known = [c for c in self.ceilings if (c.protocol, c.role) == (protocol, role) and not c.is_doubtful]
+        fitting = [c for c in known if c.size >= size]
         return min(fitting, key=lambda ceiling: ceiling.size, default=None)
 
 

@@ -50,7 +50,10 @@ def measure(protocol: str, role: str, size: int, *, seconds: float, trials: int,
     for result, counts in zip(results, server_counts, strict=True):
         _compare(result, counts, role, size)
     rates = [result.rate for result in results]
-    return Ceiling(protocol, role, size, statistics.median(rates), min(rates), max(rates), len(rates))
+    without_stalls = statistics.median(result.rate_without_stalls for result in results)
+    return Ceiling(
+        protocol, role, size, statistics.median(rates), min(rates), max(rates), len(rates), without_stalls
+    )  # fmt: skip
 
 
 def _run_trials(

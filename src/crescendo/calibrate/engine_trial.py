@@ -4,6 +4,7 @@ Drives the senders or the receivers of one process and reports messages, time, C
 accounting) and the share that took the batch path. Starts no process and judges nothing.
 """
 
+import math
 import resource
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from crescendo.load.assignment import Quota
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
+from crescendo.load.engine.stalls import STALL
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.errors import PeerError
 from crescendo.model.payload import PayloadSize
@@ -41,10 +43,17 @@ class TrialResult(Struct, frozen=True):
     runs: int
     lateness_p50_ns: float | None = None  # of paced senders
     lateness_p99_ns: float | None = None
+    stalled_seconds: float = 0.0  # our loop did not turn: somebody else had the core, or stopped us
 
     @property
     def rate(self) -> float:
         return self.messages / self.seconds if self.seconds else 0.0
+
+    @property
+    def rate_without_stalls(self) -> float:
+        """What the rate would have been if our loop had always turned."""
+        turning_s = self.seconds - self.stalled_seconds
+        return self.messages / turning_s if turning_s > 0 else math.inf
 
     @property
     def cpu_us(self) -> float:
@@ -62,18 +71,18 @@ class CountingSink(RowSink):
         self._table = table
         self._time = [column.name for column in TABLES[table]].index(f"{table}_ns")
         self._log = log
-        self._first_ns = self._last_ns = 0
+        self.first_ns = self.last_ns = 0
         self.runs = 0
 
     @property
     def seconds(self) -> float:
         """Seconds from the first message to the last."""
-        return (self._last_ns - self._first_ns) / 1e9
+        return (self.last_ns - self.first_ns) / 1e9
 
     @property
     def elapsed(self) -> float:
         """Seconds since the first message; 0 before it."""
-        return (time.monotonic_ns() - self._first_ns) / 1e9 if self._first_ns else 0.0
+        return (time.monotonic_ns() - self.first_ns) / 1e9 if self.first_ns else 0.0
 
     def append(self, table: str, rows: int, *columns: Any) -> None:
         if table == self._table:
@@ -94,8 +103,8 @@ class CountingSink(RowSink):
     def _count(self, first_ns: int, last_ns: int, runs: int) -> None:
         self.runs += runs
         # Paced messages are recorded up to a second after they were sent, per connection, so not in order.
-        self._first_ns = min(self._first_ns or first_ns, first_ns)
-        self._last_ns = max(self._last_ns, last_ns)
+        self.first_ns = min(self.first_ns or first_ns, first_ns)
+        self.last_ns = max(self.last_ns, last_ns)
 
     def tick(self, now_ns: int) -> None:
         if self._log is not None:
@@ -103,16 +112,25 @@ class CountingSink(RowSink):
 
 
 class StopControl:
-    """A control that stops an engine on a condition and ignores its reports."""
+    """A control that stops an engine on a condition, sums up its stalls and ignores its reports."""
 
     def __init__(self, stop: Callable[[], bool]) -> None:
         self.should_stop = stop
+        self._stalls: list[tuple[int, int]] = []  # from and to
 
     def report(self, statistics: Statistics) -> None:
         pass
 
     def event(self, kind: str, detail: dict[str, object]) -> None:
-        raise PeerError(f"{kind}: {detail}")
+        if kind != STALL:
+            raise PeerError(f"{kind}: {detail}")
+        from_ns = int(str(detail["from_ns"]))
+        # Several short stalls of a second are one event; together they are as long as this.
+        self._stalls.append((from_ns, from_ns + int(str(detail.get("total_ns", detail["duration_ns"])))))
+
+    def stalled_ns(self, first_ns: int, last_ns: int) -> int:
+        """For how long the engine stood still between two times."""
+        return sum(max(min(to_ns, last_ns) - max(from_ns, first_ns), 0) for from_ns, to_ns in self._stalls)
 
 
 def unpaced_group(protocol: str, size: int) -> Group:
@@ -130,14 +148,15 @@ def send(
     senders = [
         Sender(n, group, _CONSTANT.pacer(group.rate, 0, n), quota, channel, tag) for n, channel in enumerate(channels)
     ]
-    engine = SenderEngine(senders, sink, StopControl(lambda: False), drain_ns=_DRAIN_NS)
+    control = StopControl(lambda: False)
+    engine = SenderEngine(senders, sink, control, drain_ns=_DRAIN_NS)
     cpu_before = cpu_seconds()
     try:
         statistics = engine.run(time.monotonic_ns() + _LEAD_NS)
     finally:
         cpu = cpu_seconds() - cpu_before
         engine.close(timeout_s=0)  # a null server never answers a close
-    return _trial_result(statistics, cpu, sink)
+    return _trial_result(statistics, cpu, sink, control)
 
 
 def receive(
@@ -155,7 +174,8 @@ def receive(
     channels = _await_ready([make(url, group, batching=batching) for _ in range(group.receivers)])
     sink = CountingSink("received", log)
     receivers = [Receiver(number, group, channel) for number, channel in enumerate(channels)]
-    engine = ReceiverEngine(receivers, sink, StopControl(lambda: stop(sink.elapsed)), tag=tag)
+    control = StopControl(lambda: stop(sink.elapsed))
+    engine = ReceiverEngine(receivers, sink, control, tag=tag)
     on_ready()
     cpu_before = cpu_seconds()
     try:
@@ -163,14 +183,20 @@ def receive(
     finally:
         cpu = cpu_seconds() - cpu_before
         engine.close(timeout_s=0)  # a null server never answers a close
-    return _trial_result(statistics, cpu, sink)
+    return _trial_result(statistics, cpu, sink, control)
 
 
-def _trial_result(statistics: Statistics, cpu: float, sink: CountingSink) -> TrialResult:
+def _trial_result(statistics: Statistics, cpu: float, sink: CountingSink, control: StopControl) -> TrialResult:
     own = statistics.values
-    share = own.batch_share or 0.0
     return TrialResult(
-        statistics.messages, sink.seconds, cpu, share, sink.runs, own.lateness_p50_ns, own.lateness_p99_ns
+        statistics.messages,
+        sink.seconds,
+        cpu,
+        own.batch_share or 0.0,
+        sink.runs,
+        own.lateness_p50_ns,
+        own.lateness_p99_ns,
+        control.stalled_ns(sink.first_ns, sink.last_ns) / 1e9,
     )
 
 

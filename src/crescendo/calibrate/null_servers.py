@@ -32,16 +32,28 @@ from crescendo.wire.amqp10.connection import Connection as Amqp10Connection
 from crescendo.wire.amqp10.events import Attached as Amqp10Attached
 from crescendo.wire.amqp10.links import RECEIVER
 from crescendo.wire.amqp10.session import WINDOW
+from crescendo.wire.artemis_core import packets as core
+from crescendo.wire.artemis_core.frames import encode_frame as encode_core
+from crescendo.wire.artemis_core.messages import CoreMessage
+from crescendo.wire.artemis_core.packet_fields import Packet
+from crescendo.wire.artemis_core.server import ServerConnection as ArtemisCoreServerConnection
 from crescendo.wire.mqtt.batch import PublishBatch
 from crescendo.wire.mqtt.connection import Connection as MqttConnection
 from crescendo.wire.mqtt.events import ConnectRequested, SubscribeRequested
 from crescendo.wire.mqtt.topics import SHARE
+from crescendo.wire.openwire.control_commands import ConsumerInfo, OpenWireCommand, ProducerInfo
+from crescendo.wire.openwire.frames import encode_frame as encode_openwire
+from crescendo.wire.openwire.identifiers import MessageId, ProducerId
+from crescendo.wire.openwire.messages import BytesMessage, MessageDispatch
+from crescendo.wire.openwire.server import ServerConnection as OpenWireServerConnection
 from crescendo.wire.stomp.frames import encode_frame
 from crescendo.wire.stomp.server import ServerConnection
 
 Octets = npt.NDArray[np.uint8]
 
 _CONSUMER = "crescendo-null"
+_CORE_CREDITS, _CORE_GRANTS = 2**31 - 1, 128
+"""256 GiB, so that a sender never asks for more: the sink counts only messages."""
 _PLACEHOLDER_TAG = 0x7EAD_BEE1_7EAD_BEE2  # unique in the frame, so that its position is found; overwritten
 
 
@@ -244,6 +256,77 @@ class MqttNullServer(_NullServer):
 
     def deliver(self, count: int) -> None:
         self._connection.publish(self._batch, count)
+
+
+class OpenWireNullServer(_NullServer):
+    """Accepts every client, and one consumer."""
+
+    def __init__(self, size: int, *, source: bool) -> None:
+        super().__init__(size, source=source)
+        self._connection = OpenWireServerConnection()
+        self._delivered = 0
+
+    def _next(self) -> Any:
+        return self._connection.next_command()
+
+    def _answer(self, command: OpenWireCommand) -> None:
+        self._connection.respond(command)
+        match command:
+            case ProducerInfo() if not self._source:
+                self._begin()
+            case ConsumerInfo(consumer_id=consumer, destination=destination) if self._source:
+                producer = ProducerId(_CONSUMER.encode(), 1, 1)
+                message = BytesMessage(
+                    producer_id=producer,
+                    destination=destination,
+                    message_id=MessageId(producer=producer, sequence=_PLACEHOLDER_TAG),
+                    content=bytes(self._size),
+                )
+                unit = encode_openwire(
+                    MessageDispatch(consumer_id=consumer, destination=destination, message=message),
+                    self._connection.version,
+                )
+                tag_at = unit.index(_PLACEHOLDER_TAG.to_bytes(8, "big"))
+                body_start = unit.index(self._size.to_bytes(4, "big") + bytes(self._size), tag_at + 8) + 4
+                self._begin(TiledFrames(unit, self._size, body_start, tag_at))
+
+    def deliver(self, count: int) -> None:
+        self.outgoing.append(self._batch.frames(self._delivered + 1, count))
+        self._delivered += count
+
+
+class ArtemisCoreNullServer(_NullServer):
+    """Has every queue; grants a sender more credit than it can use, and ignores the window of a receiver."""
+
+    def __init__(self, size: int, *, source: bool) -> None:
+        super().__init__(size, source=source)
+        self._connection = ArtemisCoreServerConnection()
+        self._delivered = 0
+        self._consumer, self._queue = 0, ""
+
+    def _next(self) -> Any:
+        return self._connection.next_packet()
+
+    def _answer(self, packet: Packet) -> None:
+        match packet:
+            case core.RequestCredits(address=address) if not self._source:
+                for _ in range(_CORE_GRANTS):
+                    self._connection.send(core.ProducerCredits(_CORE_CREDITS, address))
+                self._begin()
+            case core.StartSession() if self._source:
+                message = CoreMessage(message_id=_PLACEHOLDER_TAG, address=self._queue, body=bytes(self._size))
+                unit = encode_core(core.ReceiveMessage(message, consumer=self._consumer), self._connection.version)
+                tag_at = unit.rindex(_PLACEHOLDER_TAG.to_bytes(8, "big"))
+                self._begin(TiledFrames(unit, self._size, tag_at - self._size, tag_at))
+            case core.CreateConsumer(consumer=consumer, queue=queue):
+                self._consumer, self._queue = consumer, queue
+                self._connection.respond(packet)
+            case _:
+                self._connection.respond(packet)
+
+    def deliver(self, count: int) -> None:
+        self.outgoing.append(self._batch.frames(self._delivered + 1, count))
+        self._delivered += count
 
 
 class MakeNullServer(Protocol):

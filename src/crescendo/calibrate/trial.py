@@ -30,7 +30,7 @@ def run_trial(protocol: str, role: str, port: int, size: int, seconds: float) ->
     group = unpaced_group(protocol, size)
     url = f"{protocol_of(protocol).scheme}://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="crescendo-calibrate-") as directory:
-        recorder = Recorder(Path(directory), f"{role}-0")
+        recorder = Recorder(Path(directory), f"{role}-0", durable=False)
         try:
             if role == SENDER:
                 return send(url, group, Quota(UNLIMITED, round(seconds * 1e9)), tag=TAG, log=recorder)

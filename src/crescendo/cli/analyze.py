@@ -1,6 +1,7 @@
 """The verb `analyze`: tables and verdicts of recordings; for several recordings, a lake."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,7 +72,7 @@ def analyze(
         from crescendo.pipeline.spark.session import close_session, open_session
         from crescendo.run.ceiling import with_ceiling
 
-        spark = open_session(master)
+        spark = open_session(master, messages=_messages(named.runs))
         try:
             results = build_lake(named.runs, lake_at, spark, progress, full=full, finish=with_ceiling)
         finally:
@@ -118,6 +119,19 @@ def _named(names: list[str]) -> _Named:
             named.faults.append(f"{path}: not a recording, because it has no {MANIFEST}")
     named.runs = list(dict.fromkeys(named.runs))
     return named
+
+
+def _messages(runs: list[Path | str]) -> int | None:
+    """How many messages the runs have together; None if nobody knows."""
+    from crescendo.record.reader import recorded_messages
+
+    manifests = []
+    for run in runs:
+        if isinstance(run, str):
+            return None
+        with suppress(ConfigError, OSError):  # it is set aside later, with the reason
+            manifests.append(read_manifest(run))
+    return recorded_messages(manifests)
 
 
 def _has_runs(path: Path) -> bool:

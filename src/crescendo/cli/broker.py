@@ -30,6 +30,14 @@ def broker(
     database: Annotated[
         str | None, typer.Option("--database", metavar="URL", help="Your own PostgreSQL. Default: an embedded one.")
     ] = None,
+    database_file: Annotated[
+        str | None,
+        typer.Option(
+            "--database-file",
+            metavar="FILE",
+            help="Read that URL from a file, - is standard input. Or set CRESCENDO_DATABASE.",
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="A settings file, see docs/mlmq.md.")
     ] = None,
@@ -48,11 +56,16 @@ def broker(
 
     Prints its address when it is ready. On SIGTERM or Ctrl-C it finishes the requests it has accepted.
     """
+    from crescendo.cli.secret_options import secret_url
     from crescendo.mlmq import postgres
     from crescendo.mlmq.broker.settings import load_settings
     from crescendo.mlmq.broker.store import prepare
 
-    given = {"database": database, "listen": listen, "data": None if data is None else str(data)}
+    given = {
+        "database": secret_url("--database", database, database_file),
+        "listen": listen,
+        "data": None if data is None else str(data),
+    }
     settings = load_settings(config, {key: value for key, value in given.items() if value is not None})
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     # Until the broker serves, and while the embedded server stops, SIGTERM too must shut everything down.

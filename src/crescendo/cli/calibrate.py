@@ -7,8 +7,9 @@ import msgspec
 import typer
 
 from crescendo.cli.options import Json
-from crescendo.cli.terminal import Progress
+from crescendo.cli.terminal import EXIT_CODES, Progress
 from crescendo.model.protocols import OWN
+from crescendo.model.verdict import Outcome
 from crescendo.processes.die_with_parent import die_with_parent
 
 if TYPE_CHECKING:
@@ -50,12 +51,19 @@ def calibrate(
                 measure(protocol, role, size, seconds=seconds, trials=TRIALS, on_fork=die_with_parent())
             )  # fmt: skip
     path = save_ceilings(machine, ceilings, time.time_ns())
+    doubtful = [ceiling for ceiling in ceilings if ceiling.is_doubtful]
+    code = EXIT_CODES[Outcome.INVALID if doubtful else Outcome.PASS]
     if as_json:
         print(msgspec.json.encode({"machine": machine, "path": str(path), "ceilings": ceilings}).decode())
-        return 0
+        return code
     _print_table(ceilings)
     print(f"{machine.cores} cores, {machine.processor or 'unknown processor'}; kept in {path}")
-    return 0
+    if doubtful:
+        print(
+            f"{len(doubtful)} of {len(ceilings)} ceilings are doubtful and will not be used: our own loop stood still "
+            "while they were measured. Calibrate again while the machine is idle."
+        )
+    return code
 
 
 def _print_table(ceilings: "list[Ceiling]") -> None:
@@ -67,7 +75,8 @@ def _print_table(ceilings: "list[Ceiling]") -> None:
         table.add_column(name)
     for name in ("bytes", "ceiling", "lowest", "highest"):
         table.add_column(name, justify="right")
+    table.add_column("")
     for one in ceilings:
         numbers = (f"{number:,.0f}" for number in (one.rate, one.lowest, one.highest))
-        table.add_row(one.protocol, one.role, f"{one.size:,}", *numbers)
+        table.add_row(one.protocol, one.role, f"{one.size:,}", *numbers, "doubtful" if one.is_doubtful else "")
     Console(highlight=False).print(table)

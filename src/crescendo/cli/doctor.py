@@ -4,16 +4,18 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+import typer
 from msgspec import Struct
 
 from crescendo import __version__
 from crescendo.cli.options import Json
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.spark.java import find_java, java_version
-from crescendo.systems.registry import system_names
+from crescendo.systems.base import SystemKind
+from crescendo.systems.registry import all_kinds
 
 if TYPE_CHECKING:
     from crescendo.cli.installed_plugins import PluginState
@@ -29,6 +31,12 @@ class Diagnosis(Struct, frozen=True):
     detail: str
 
 
+class SystemDiagnosis(Diagnosis, frozen=True):
+    """Whether one kind of system is installed. None is needed: a run may use another, or a URL."""
+
+    kind: str
+
+
 class PluginDiagnosis(Diagnosis, frozen=True):
     """The result of loading one plugin."""
 
@@ -38,24 +46,68 @@ class PluginDiagnosis(Diagnosis, frozen=True):
     state: str
 
 
-def doctor(as_json: Json = False) -> int:
+def doctor(
+    as_json: Json = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="First end what killed labs left: their hosts and all that runs there.")
+    ] = False,
+) -> int:
     """Show what is installed, what is missing, and how to get it."""
     from rich.console import Console
 
     from crescendo.cli.installed_plugins import plugin_states
 
+    if clean:
+        _clean()
     diagnoses = [_guarded(name, check) for name, check in _CHECKS.items()]
+    diagnoses += map(_system, all_kinds())
     diagnoses += map(_diagnosed, plugin_states())
     if as_json:
         print(msgspec.json.encode(diagnoses).decode())
     else:
         console = Console(highlight=False, markup=False)
         for diagnosis in diagnoses:
-            console.print(" ✓ " if diagnosis.ok else " ✗ ", style="green" if diagnosis.ok else "red", end="")
+            mark, colour = _mark(diagnosis)
+            console.print(f" {mark} ", style=colour, end="")
             console.print(f"{diagnosis.name:10} {diagnosis.detail}", soft_wrap=True)
-        missing = sum(not diagnosis.ok for diagnosis in diagnoses)
-        console.print("everything is in place" if not missing else f"{missing} item(s) need your attention")
-    return 0 if all(diagnosis.ok for diagnosis in diagnoses) else 2
+        console.print(_conclusion(diagnoses))
+    return 2 if any(map(_needs_attention, diagnoses)) else 0
+
+
+def _clean() -> None:
+    from crescendo.lab.ownership import end_abandoned
+
+    for name, pid in end_abandoned():
+        print(f"ended {name} ({pid}), which a killed lab left", file=sys.stderr)
+
+
+def _needs_attention(diagnosis: Diagnosis) -> bool:
+    return not diagnosis.ok and not isinstance(diagnosis, SystemDiagnosis)
+
+
+def _mark(diagnosis: Diagnosis) -> tuple[str, str]:
+    if diagnosis.ok:
+        return "✓", "green"
+    return ("✗", "red") if _needs_attention(diagnosis) else ("–", "yellow")
+
+
+def _conclusion(diagnoses: list[Diagnosis]) -> str:
+    if needed := sum(map(_needs_attention, diagnoses)):
+        return f"{needed} item(s) need your attention"
+    absent = [found.kind for found in diagnoses if isinstance(found, SystemDiagnosis) and not found.ok]
+    return (
+        f"everything that Crescendo needs is in place; not installed: {', '.join(absent)}"
+        if absent
+        else ("everything is in place")
+    )
+
+
+def _system(kind: SystemKind) -> SystemDiagnosis:
+    try:
+        found = kind.find(None, None)
+    except ConfigError as err:
+        return SystemDiagnosis("system", False, f"{kind.name}: {err}", kind.name)
+    return SystemDiagnosis("system", True, f"{kind.name} {found.version} ({found.origin})", kind.name)
 
 
 def _guarded(name: str, check: Callable[[], str]) -> Diagnosis:
@@ -97,6 +149,13 @@ def _extras() -> str:
     return optional_libraries()
 
 
+def _lab() -> str:
+    from crescendo.lab.namespaces import is_rootless, why_not_permitted
+
+    reason = why_not_permitted()
+    return f"not available: {reason}" if reason else f"hosts as namespaces{', rootless' if is_rootless() else ''}"
+
+
 def _machine() -> str:
     import psutil
 
@@ -106,16 +165,12 @@ def _machine() -> str:
     return f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB of memory"
 
 
-def _systems() -> str:
-    return f"{', '.join(system_names())}; crescendo system list shows which are installed"
-
-
 _CHECKS: dict[str, Callable[[], str]] = {
     "crescendo": _crescendo,
     "python": _python,
     "java": _java,
     "libraries": _libraries,
     "extras": _extras,
+    "lab": _lab,
     "machine": _machine,
-    "systems": _systems,
 }

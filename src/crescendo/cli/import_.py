@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crescendo.cli.options import Json
+from crescendo.cli.options import Json, UnpackLimit
 from crescendo.cli.terminal import Progress
 from crescendo.importers.registry import import_formats
 from crescendo.model.errors import ConfigError
@@ -33,15 +33,17 @@ def import_(
     ] = None,
     master: Annotated[str | None, typer.Option("--master", help="A Spark master. Default: this machine.")] = None,
     as_json: Json = False,
+    limit: UnpackLimit = None,
 ) -> int:
     """Turn the files of another tool into a recording. Lines that cannot be parsed are set aside and counted."""
-    from crescendo.importers.format import ImportOptions
+    from crescendo.importers.format import ImportOptions, unpack_limits
     from crescendo.importers.job import plan_import, run_import, summary_json
     from crescendo.pipeline.spark.session import close_session, open_session
 
     options = ImportOptions(
         period_ns=_duration("--period", period, min_ns=1),
         clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, min_ns=0),
+        limits=unpack_limits(limit or []),
     )
     work = plan_import(form, paths, out)
     use_java()
@@ -77,6 +79,8 @@ def _print(account: "ImportSummary", out: Path) -> None:
         print(f"  {source.path}: {source.kind}, {source.records:,} read{aside}")
     if len(account.sources) > _SHOWN:
         print(f"  and {len(account.sources) - _SHOWN:,} more files")
+    for refused in account.refused:
+        print(f"  refused {refused}", file=sys.stderr)
     if account.skipped:
         print(f"  skipped {len(account.skipped):,} files of other kinds", file=sys.stderr)
     print("msgs   " + (", ".join(f"{what} {count:,}" for what, count in account.messages.items()) or "none"))

@@ -1,7 +1,8 @@
 """What does `crescendo run` show while a run is in progress?
 
 Two columns, senders and receivers, from the statistics that peers report every second. On a terminal the table is
-redrawn in place; in a log one line is printed every two seconds. Computes nothing else.
+redrawn in place; in a log one line is printed every two seconds. Peers report at different moments, so only rates are
+shown: totals of different moments would look like lost messages. Computes nothing else.
 """
 
 import sys
@@ -26,7 +27,6 @@ class RoleStatistics(NamedTuple):
     """The totals of all peers of one role; the p99 is the worst of theirs."""
 
     rate: float
-    total: int
     p99_ns: int | None
     cores: float
 
@@ -44,6 +44,8 @@ class LiveView:
         now_ns = time.monotonic_ns()
         if run.stage not in _SHOWN or run.t0_ns is None or now_ns < self._next_ns:
             return
+        if not all(_has_reported(run, role) for role in ("sender", "receiver")):
+            return  # a side that has not reported yet would look like one that does nothing
         if self._live is None:
             self._next_ns = now_ns + _LINE_NS
             print(f"  {_line(run, now_ns)}", file=sys.stderr, flush=True)
@@ -83,11 +85,16 @@ def _phase(run: RunState, now_ns: int) -> str:
     return f"measure {elapsed_ns / 1e9:.0f} of {run.plan.measure_ns / 1e9:.0f} s"
 
 
+def _has_reported(run: RunState, role: str) -> bool:
+    """Whether a peer of this role has reported; also true when there is none."""
+    peers = [peer for peer in run.peers.values() if peer.plan.role == role]
+    return not peers or any(peer.statistics is not None and peer.statistics.messages for peer in peers)
+
+
 def _role_statistics(run: RunState, role: str) -> RoleStatistics:
     reports = [peer.statistics for peer in run.peers.values() if peer.plan.role == role and peer.statistics]
     return RoleStatistics(
         sum(report.rate for report in reports),
-        sum(report.messages for report in reports),
         max((report.p99_ns for report in reports if report.p99_ns is not None), default=None),
         sum(report.cpu for report in reports),
     )
@@ -96,10 +103,9 @@ def _role_statistics(run: RunState, role: str) -> RoleStatistics:
 def _line(run: RunState, now_ns: int) -> str:
     senders, receivers = _role_statistics(run, "sender"), _role_statistics(run, "receiver")
     p99 = "" if receivers.p99_ns is None else f", p99 {format_ns(receivers.p99_ns)}"
-    return (
-        f"{_phase(run, now_ns)}: sent {senders.total:,} ({senders.rate:,.0f}/s), "
-        f"received {receivers.total:,} ({receivers.rate:,.0f}/s{p99})"
-    )
+    # Senders report no more when they are done: their last rate is not one of now.
+    sending = f"sending {senders.rate:,.0f} msg/s, " if run.stage is Stage.RUNNING else ""
+    return f"{_phase(run, now_ns)}: {sending}receiving {receivers.rate:,.0f} msg/s{p99}"
 
 
 def _table(run: RunState, now_ns: int) -> Table:
@@ -109,7 +115,6 @@ def _table(run: RunState, now_ns: int) -> Table:
         table.add_column(side, justify="right", min_width=18)
     senders, receivers = _role_statistics(run, "sender"), _role_statistics(run, "receiver")
     table.add_row("msg/s", f"{senders.rate:,.0f}", f"{receivers.rate:,.0f}")
-    table.add_row("total", f"{senders.total:,}", f"{receivers.total:,}")
     table.add_row("p99", _p99(senders, "late"), _p99(receivers, "response"))
     table.add_row("CPU", f"{senders.cores * 100:.0f} %", f"{receivers.cores * 100:.0f} %")
     return table

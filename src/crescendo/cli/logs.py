@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from crescendo.cli.options import UnpackLimit
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
@@ -19,7 +20,7 @@ from crescendo.pipeline.spark.java import use_java
 from crescendo.record.documents import write_atomically
 
 if TYPE_CHECKING:
-    from crescendo.importers.format import ImportResult, SourceFile, Workspace
+    from crescendo.importers.format import ImportResult, SourceFile, UnpackLimits, Workspace
     from crescendo.importers.sources import FoundFile
     from crescendo.pipeline.logs.job import UnreadableLines
     from crescendo.pipeline.logs.points import Bars, Centre, Show
@@ -62,6 +63,7 @@ def logs(
         typer.Option("--bars", help="The bars of a plot: percentile (2.5 % to 97.5 %) or stddev (plus and minus one)."),
     ] = "percentile",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: standard output.")] = None,
+    limit: UnpackLimit = None,
 ) -> int:
     """Analyse performance logs of MLMQ: the duration and number of actions, window by window.
 
@@ -71,7 +73,7 @@ def logs(
 
     Lines that cannot be parsed are counted and shown on stderr; the rest is still analysed.
     """
-    from crescendo.importers.format import LINE, REASON, SOURCE, Workspace
+    from crescendo.importers.format import LINE, REASON, SOURCE, Workspace, unpack_limits
     from crescendo.importers.formats.mlmq_log import MLMQ_LOG
     from crescendo.importers.sources import find_files
     from crescendo.pipeline.logs.job import LogQuery, actions, run_query, unreadable_lines
@@ -85,6 +87,7 @@ def logs(
     question = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
     if any(not name for name in types):
         raise ConfigError("--type: empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
+    limits = unpack_limits(limit or [])
     found, skipped = find_files([directory], MLMQ_LOG)
     use_java()
     with Progress() as progress:
@@ -93,7 +96,7 @@ def logs(
         try:
             with tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder, spark_errors(f"reading {directory}"):
                 workspace = Workspace(spark, Path(folder), progress)
-                sources, read = read_logs(workspace, found)
+                sources, read = read_logs(workspace, found, limits)
                 progress("computing")
                 if question.types:
                     content = _shown(run_query(read.frames[0][1], question), options)
@@ -136,14 +139,18 @@ def _duration(option: str, text: str, min_ns: int) -> int:
     return int(duration)
 
 
-def read_logs(workspace: "Workspace", found: "list[FoundFile]") -> "tuple[list[SourceFile], ImportResult]":
+def read_logs(
+    workspace: "Workspace", found: "list[FoundFile]", limits: "UnpackLimits"
+) -> "tuple[list[SourceFile], ImportResult]":
     from crescendo.importers.format import EMPTY, ImportOptions
     from crescendo.importers.formats.mlmq_log import MLMQ_LOG
     from crescendo.importers.sources import stage_files
 
     workspace.progress(f"reading {len(found):,} files")
-    sources = stage_files(found, workspace.folder / "sources")
-    filled = [source for source in sources if source.kind != EMPTY]
+    sources = stage_files(found, workspace.folder / "sources", limits)
+    filled = [source for source in sources if source.kind != EMPTY and not source.refused]
+    if refused := [f"{source.path}: {source.fault}" for source in sources if source.refused and not filled]:
+        raise ConfigError(refused[0])
     if not filled:
         raise ConfigError(f"{found[0].path.parent}: all its logs are empty; give a directory with logs of a run")
     return sources, MLMQ_LOG.read_sources(workspace, filled, ImportOptions())
@@ -175,7 +182,13 @@ def _report(sources: "list[SourceFile]", read: "ImportResult", aside: "Unreadabl
     lines += [f"  {paths[source]}:{line}: {reason}" for source, line, reason in aside.first]
     if aside.count > len(aside.first) > 0:
         lines.append(f"  and {aside.count - len(aside.first):,} more")
-    lines += [f"{source.path}: {source.fault}; everything before it was read" for source in sources if source.fault]
+    lines += [
+        f"refused {source.path}: {source.fault}"
+        if source.refused
+        else f"{source.path}: {source.fault}; everything before it was read"
+        for source in sources
+        if source.fault
+    ]
     for sentence in lines:
         print(f"  {sentence}", file=sys.stderr)
 

@@ -13,20 +13,28 @@ import typer
 
 from crescendo import __version__
 from crescendo.cli.analyze import analyze
+from crescendo.cli.baseline import BASELINE_HELP, BASELINE_VERBS
 from crescendo.cli.broker import broker
 from crescendo.cli.calibrate import calibrate
+from crescendo.cli.campaign import campaign
 from crescendo.cli.compare import compare
+from crescendo.cli.control import control
 from crescendo.cli.demo import demo
 from crescendo.cli.doctor import doctor
 from crescendo.cli.export import export
+from crescendo.cli.gate import gate
 from crescendo.cli.import_ import import_
+from crescendo.cli.init import init
 from crescendo.cli.logs import logs
+from crescendo.cli.mlmq import MLMQ_HELP, MLMQ_VERBS
 from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
 from crescendo.cli.run import run
 from crescendo.cli.schema import schema
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
+from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
+from crescendo.cli.try_ import try_
 from crescendo.cli.watch import watch
 
 EXIT_USAGE, EXIT_INVALID = 2, 3
@@ -34,9 +42,13 @@ _TYPER_INTERRUPTED = 130
 
 VERBS: dict[str, Callable[..., int]] = {
     "demo": demo,
+    "try": try_,
+    "init": init,
     "run": run,
+    "campaign": campaign,
     "analyze": analyze,
     "compare": compare,
+    "gate": gate,
     "report": report,
     "export": export,
     "doctor": doctor,
@@ -46,11 +58,10 @@ VERBS: dict[str, Callable[..., int]] = {
     "logs": logs,
     "schema": schema,
     "watch": watch,
+    "control": control,
     "peer": peer,
 }
 """In the order of the help. A verb is a function with typer's annotations that returns its exit code."""
-
-HIDDEN = ("peer",)
 
 app = typer.Typer(
     name="crescendo",
@@ -58,7 +69,8 @@ app = typer.Typer(
     help=(
         "A performance laboratory for message brokers and routers.\n\n"
         "Start with [bold]crescendo demo[/bold]: it needs no broker, takes half a minute, and ends with a verdict and "
-        "a report. Then copy an experiment file and point it at your own system."
+        "a report. Then measure your own system: [bold]crescendo try URL[/bold]; [bold]crescendo init[/bold] writes an "
+        "experiment file to go on with."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -91,11 +103,17 @@ def _exiting(verb: Callable[..., int]) -> Callable[..., None]:
 
 
 for name, verb in VERBS.items():
-    app.command(name, hidden=name in HIDDEN)(_exiting(verb))
-system = typer.Typer(help=SYSTEM_HELP, no_args_is_help=True)
-for name, verb in SYSTEM_VERBS.items():
-    system.command(name)(_exiting(verb))
-app.add_typer(system, name="system")
+    app.command(name)(_exiting(verb))
+for name, help_text, verbs in (
+    ("system", SYSTEM_HELP, SYSTEM_VERBS),
+    ("topology", TOPOLOGY_HELP, TOPOLOGY_VERBS),
+    ("mlmq", MLMQ_HELP, MLMQ_VERBS),
+    ("baseline", BASELINE_HELP, BASELINE_VERBS),
+):
+    group = typer.Typer(help=help_text, no_args_is_help=True)
+    for verb_name, verb in verbs.items():
+        group.command(verb_name)(_exiting(verb))
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

@@ -1,45 +1,100 @@
-"""The verb `peer`: one sender, receiver, inspector or MLMQ client process."""
+"""The verb `peer`: one sender, receiver, inspector or MLMQ client process, of one run or standing."""
 
 import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crescendo.cli.options import Control, ControlFile, TokenFile
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from crescendo.control.peer import Peer
+    from crescendo.control.peer_launch import PeerLaunch
     from crescendo.control.peer_loop import PeerLoop
 
 ROLES = ("sender", "receiver", "inspector", "client")
+STANDING_ROLES = ("sender", "receiver", "inspector")
 
 
 def peer(
-    role: Annotated[str, typer.Argument(help="sender, receiver, inspector or client.")],
-    control: Annotated[str, typer.Option("--control", metavar="URL", help="The MQTT broker of the run.")],
-    id: Annotated[str, typer.Option("--id", help="The name that the conductor planned for this peer.")],
+    role: Annotated[str, typer.Argument(help="sender, receiver or inspector. In a run also: client.")],
+    data: Annotated[Path, typer.Option("--data", help="The only directory that it writes to.")],
+    id: Annotated[str | None, typer.Option("--id", help="Its name. Default: role, host and process number.")] = None,
+    control: Control = None,
+    control_file: ControlFile = None,
+    token_file: TokenFile = None,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", metavar="ADDRESS", help="Where it answers. Default: the one towards the broker."),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", help="A word that runs can choose it by. Repeatable.")
+    ] = None,
+    launch: Annotated[bool, typer.Option("--launch", hidden=True, help="Read what `run` writes to its peers.")] = False,
 ) -> int:
-    """Take part in a run as one process. `crescendo run` starts these itself."""
+    """Wait for runs of the lab that holds the same token, as a sender, receiver or inspector.
+
+    `crescendo run --standing --control URL --token-file FILE` makes use of senders and receivers, `crescendo control`
+    of all three.
+    """
     if role not in ROLES:
         raise ConfigError(f"no role is called {role!r}; choose from {', '.join(ROLES)}")
-    from crescendo.control.peer import Peer, identity_of_this_process
+    if launch:
+        return _take_part(role, id or role, data)
+    from crescendo.cli.secret_options import read_token, secret_url
+    from crescendo.control.peer import identity_of_this_process
+    from crescendo.run.standing_peer import StandingPeer
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor, which then stops its peers
-    control_peer = Peer(control, identity_of_this_process(id, role))
-    _loop_of(role, control_peer).run()
+    if role not in STANDING_ROLES:
+        raise ConfigError(f"a standing peer is one of {', '.join(STANDING_ROLES)}; a run starts its own {role}s")
+    url = secret_url("--control", control, control_file)
+    lab = read_token(token_file)
+    if url is None or lab is None:
+        raise ConfigError("a standing peer needs --control URL (or --control-file) and --token-file FILE")
+    own = identity_of_this_process("", role)
+    name = id or f"{role}-{own.host}-{own.pid}"
+    standing = StandingPeer(url, lab, role, name, data, listen=listen, labels=label or ())
+    print(f"{name} waits for runs of {lab.scope.name}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # with its children
+    try:
+        standing.run()
+    except KeyboardInterrupt:
+        return 0
     return 0
 
 
-def _loop_of(role: str, control_peer: "Peer") -> "PeerLoop":
+def _take_part(role: str, peer_id: str, data: Path) -> int:
+    """One process of one run, which was started by its conductor or by a standing peer."""
+    from crescendo.control.peer import Peer, identity_of_this_process
+    from crescendo.control.peer_launch import read_launch
+
+    given = read_launch(sys.stdin.readline(2**20))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the conductor, which then stops its peers
+    control_peer = Peer(given.control, given.of_scope, identity_of_this_process(peer_id, role))
+    _loop_of(role, control_peer, data, given).run(given.by_hand)
+    return 0
+
+
+def _loop_of(role: str, control_peer: "Peer", data: Path, given: "PeerLaunch") -> "PeerLoop":
     """Imports only what the role needs."""
     if role == "inspector":
         from crescendo.inspectors.worker import InspectorWorker
 
-        return InspectorWorker(control_peer)
+        return InspectorWorker(control_peer, data, given.inputs)
     if role == "client":
         from crescendo.mlmq.workloads.worker import ClientWorker
 
-        return ClientWorker(control_peer)
+        return ClientWorker(control_peer, data)
     from crescendo.load.worker import Worker
 
-    return Worker(control_peer, role)
+    inputs = {name: Path(file) for name, file in given.inputs.items()}
+    return Worker(control_peer, role, data, inputs, _jms_command)
+
+
+def _jms_command() -> list[str]:
+    from crescendo.systems.install.jms_clients import jms_command
+
+    return jms_command()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crescendo.cli.options import Json, Out
+from crescendo.cli.options import Control, ControlFile, Json, NoFsync, Out, SetFile, TokenFile
 
 
 def run(
@@ -14,17 +14,26 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Change a key, e.g. --set workload.rate=5000. Repeatable."),
     ] = None,
+    files: SetFile = None,
     out: Out = Path("runs"),
-    control: Annotated[
-        str | None,
-        typer.Option("--control", metavar="URL", help="Use this MQTT broker for control instead of the embedded one."),
-    ] = None,
+    control: Control = None,
+    control_file: ControlFile = None,
+    token_file: TokenFile = None,
+    standing: Annotated[
+        bool, typer.Option("--standing", help="Use the lab's standing peers as senders and receivers.")
+    ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Show live tables: rates and percentiles of each second, by Spark.")
     ] = False,
     master: Annotated[
         str | None, typer.Option("--master", help="A Spark master for the analysis. Default: this machine.")
     ] = None,
+    no_fsync: NoFsync = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", metavar="PATH=A,B,C", help="Run once for each value, as a campaign. Repeatable."),
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run each of them this often, as a campaign.")] = 1,
     as_json: Json = False,
 ) -> int:
     """Run one experiment, analyse it, write the report, print the verdict.
@@ -33,22 +42,48 @@ def run(
     system needs your attention first. Ctrl-C stops everything and keeps the partial recording.
     """
     from crescendo.cli.run_view import run_and_show, search_and_show
+    from crescendo.cli.secret_options import read_set_file, read_token, secret_url, warn_of_secrets
     from crescendo.model.errors import ConfigError
-    from crescendo.model.experiment_file import load_experiment, redact_override
+    from crescendo.model.experiment_file import load_experiment, to_document
+    from crescendo.model.redaction import redact_override
     from crescendo.pipeline.spark.settings import check_master
+    from crescendo.run.control_access import ControlAccess
 
     if master is not None:
         check_master(master)
-    loaded = load_experiment(experiment, tuple(overrides or ()))
+    lab = read_token(token_file)
+    url = secret_url("--control", control, control_file)
+    access = ControlAccess(url, None if lab is None else lab.token, standing)
+    loaded = load_experiment(experiment, tuple(overrides or ()), dict(map(read_set_file, files or ())))
+    warn_of_secrets(overrides or ())
     command = ["crescendo", "run", str(experiment)]
     for override in overrides or ():
         command += ["--set", redact_override(override)]
+    for text in files or ():
+        command += ["--set-file", text]
+    if standing:
+        command.append("--standing")
     if live:
         command.append("--live")
     if master is not None:
         command += ["--master", master]
+    if no_fsync:
+        command.append("--no-fsync")
+    durable = not no_fsync
+    if sweep or repeat > 1:
+        from crescendo.cli.campaign import run_campaign_and_show
+        from crescendo.model.campaign_file import swept
+
+        if live or loaded.search is not None:
+            raise ConfigError("--sweep and --repeat: they are for single runs, neither for a search nor with --live")
+        plan = swept(to_document(loaded), sweep or (), repeat, source=str(experiment), name=loaded.name)
+        return run_campaign_and_show(
+            plan, command, out, control=access, master=master, durable=durable, as_json=as_json
+        )
     if loaded.search is None:
-        return run_and_show(loaded, command, out, control=control, master=master, live=live, as_json=as_json)
+        return run_and_show(
+            loaded, command, out, control=access, master=master, live=live, durable=durable, as_json=as_json
+        )
     if live:
         raise ConfigError(f"--live: it follows a single run, but {experiment} is a search over many; remove it")
-    return search_and_show(loaded, command, out, control=control, master=master, as_json=as_json)
+    return search_and_show(loaded, command, out, control=access, master=master, durable=durable, as_json=as_json)

@@ -19,11 +19,15 @@ from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
 from crescendo.cli.watch import lines_of
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.control.conductor.state import RunState
+from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
+from crescendo.model.leftovers import leftovers_sentence
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.live.snapshot import Snapshot
+from crescendo.record.manifest import read_manifest
 from crescendo.run import session
 from crescendo.run.analysis import Analyst
+from crescendo.run.control_access import ControlAccess
 from crescendo.run.interruption import Interruption
 from crescendo.run.observer import RunObserver
 from crescendo.run.result import RunResult
@@ -37,6 +41,7 @@ class TerminalObserver(RunObserver):
         self._trials = trials
         self._shown = ExitStack()  # what must be removed from the terminal again
         self._view: LiveView | None = None
+        self._warned = False
 
     def progress(self, step: str) -> None:
         self._progress(step)
@@ -49,6 +54,21 @@ class TerminalObserver(RunObserver):
 
     def on_statistics(self, state: RunState) -> None:
         self._live_view()(state)
+        self._warn_of_others(state)
+
+    def _warn_of_others(self, state: RunState) -> None:
+        """Say once that messages of others are in the way: the verdict cannot be a pass any more."""
+        if self._warned:
+            return
+        for peer in state.of("receiver"):
+            measured = None if peer.statistics is None else peer.statistics.values
+            if measured is not None and (measured.held_before or measured.strays):
+                self._warned = True
+                self.on_warning(
+                    f"{peer.plan.id}: messages of others are in the way, so rate, latency and losses cannot be judged; "
+                    "purge: true empties a destination first, {run} in its address gives each run its own"
+                )
+                return
 
     def on_live(self, snapshot: Snapshot) -> None:
         for line in lines_of(snapshot):
@@ -58,6 +78,7 @@ class TerminalObserver(RunObserver):
         self._live_view().say(sentence)
 
     def on_recorded(self, result: RunResult) -> None:
+        self._warned = False
         self._clear()
 
     def on_trial(self, sentence: str) -> None:
@@ -87,11 +108,14 @@ def run_and_show(
     command: list[str],
     out: Path,
     *,
-    control: str | None = None,
+    control: ControlAccess | None = None,
     master: str | None = None,
     live: bool = False,
+    start_spark_first: bool = True,
+    durable: bool = True,
     as_json: bool = False,
 ) -> int:
+    ask_before_purging(experiment)
     with Interruption() as interruption, Analyst(master) as analyst:
         with TerminalObserver() as observer:
             result = session.run(
@@ -100,7 +124,9 @@ def run_and_show(
                 control=control,
                 observer=observer,
                 live=live,
+                durable=durable,
                 analyst=analyst,
+                start_spark_first=start_spark_first,
                 interruption=interruption,
                 command=command,
             )
@@ -112,6 +138,7 @@ def run_and_show(
         else:
             print_verdict(result.summary)
             print(f"report  {result.report}", flush=True)
+        _print_leftovers(experiment, result)
         return EXIT_CODES[result.summary.verdict.outcome]
 
 
@@ -120,10 +147,12 @@ def search_and_show(
     command: list[str],
     out: Path,
     *,
-    control: str | None = None,
+    control: ControlAccess | None = None,
     master: str | None = None,
+    durable: bool = True,
     as_json: bool = False,
 ) -> int:
+    ask_before_purging(experiment)
     console = Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
     with Interruption() as interruption, Analyst(master) as analyst:
         with TerminalObserver(console) as observer:
@@ -131,6 +160,7 @@ def search_and_show(
                 experiment,
                 out=out,
                 control=control,
+                durable=durable,
                 observer=observer,
                 analyst=analyst,
                 interruption=interruption,
@@ -141,7 +171,36 @@ def search_and_show(
         else:
             print(search_line(found.result), flush=True)
             print(f"tries   {found.path}", flush=True)
+            if found.report is not None:
+                print(f"report  {found.report}", flush=True)
     return exit_code(found.result.answer)
+
+
+def ask_before_purging(experiment: Experiment) -> None:
+    """On a terminal, let the user confirm that messages are deleted from a system that Crescendo did not start."""
+    named = [
+        group.target.node
+        for group in experiment.workload
+        if group.purge and group.receivers and group.name in experiment.foreign_groups
+    ]
+    if not named or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    print(
+        f"purge: this deletes every message in {', '.join(dict.fromkeys(named))}. Continue? [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise ConfigError("nothing was purged or sent; remove purge: true, or answer y")
+
+
+def _print_leftovers(experiment: Experiment, result: RunResult) -> None:
+    """What the run leaves in a system that was running before."""
+    total = None if result.summary is None else result.summary.total
+    missing = 0 if total is None else total.undelivered + total.lost
+    if sentence := leftovers_sentence(experiment.for_run(f"{read_manifest(result.run_dir).tag:08x}"), missing):
+        print(f"  {sentence}", file=sys.stderr, flush=True)
 
 
 def _say_interrupted(run_dir: Path) -> int:

@@ -3,7 +3,7 @@
 from crescendo.cli.terminal import EXIT_CODES
 from crescendo.model.search import SearchAnswer
 from crescendo.model.verdict import Outcome
-from crescendo.run.search import SearchResult
+from crescendo.record.search_result import SearchResult
 
 
 def search_line(result: SearchResult) -> str:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from crescendo.cli.options import Json
+from crescendo.cli.options import Json, SetFile
+from crescendo.cli.secret_options import read_set_file, warn_of_secrets
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
-from crescendo.systems.base import SystemKind
+from crescendo.processes.logs import open_log
+from crescendo.systems.base import Installation, SystemKind
+from crescendo.systems.install import jms_clients
 from crescendo.systems.registry import all_kinds, system_of
 from crescendo.systems.settings import protocols_of
 
@@ -55,9 +58,12 @@ def install(
     version: Annotated[str | None, typer.Option("--version", help="A version other than the default.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Install a system: the distribution's package or a Maven artifact. Does nothing if it is already installed."""
+    """Install a system: the distribution's package or a Maven artifact. Does nothing if it is already installed.
+
+    `jms-clients` is not a system, but what `client: jms` in an experiment needs.
+    """
     with Progress() as progress:
-        found = system_of(kind).install(version, progress)
+        found = _install(kind, version, progress)
     if as_json:
         _print_json(
             {
@@ -73,6 +79,14 @@ def install(
     return 0
 
 
+def _install(kind: str, version: str | None, progress: Callable[[str], None]) -> Installation:
+    if kind != jms_clients.NAME:
+        return system_of(kind).install(version, progress)
+    if version is not None:
+        raise ConfigError(f"{kind} has one version, that of this Crescendo; leave --version out")
+    return jms_clients.install_jms_clients(progress)
+
+
 def up(
     kind: KindName,
     name: Annotated[
@@ -86,6 +100,7 @@ def up(
         list[str] | None,
         typer.Option("--port", metavar="NAME=NUMBER", help="A port, e.g. --port amqp=5672. Repeatable. Default: free."),
     ] = None,
+    files: SetFile = None,
     home: Annotated[Path | None, typer.Option("--home", help="The directory of your own installation.")] = None,
     version: Annotated[str | None, typer.Option("--version", help="Which installed version to use.")] = None,
     as_json: Json = False,
@@ -94,13 +109,14 @@ def up(
     from crescendo.systems import detached
 
     chosen = system_of(kind)
+    warn_of_secrets(settings or ())
     for number in (signal.SIGTERM, signal.SIGHUP):  # these signals too must shut the system down again
         signal.signal(number, _interrupt)
     with Progress() as progress:
         progress(f"starting {kind}")
         record = detached.up(
             chosen,
-            dict(_setting(text) for text in settings or ()),
+            dict(_setting(text) for text in settings or ()) | dict(map(read_set_file, files or ())),
             name=name,
             home=home,
             version=version,
@@ -110,6 +126,8 @@ def up(
         _print_json(_shown(record))
         return 0
     print(f"{record.name} is up: {record.facts['kind']} {record.facts['version']}, pid {record.facts['pid']}")
+    if because := record.facts.get("runs_as_root_because"):
+        print(f"it runs as root, because {because}", file=sys.stderr)
     for endpoint, url in record.endpoints.items():
         print(f"  {endpoint:11} {url}")
     print(f"to stop it: crescendo system down {record.name}", file=sys.stderr)
@@ -132,13 +150,13 @@ def down(
 
 def status(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all.")] = None,
+    credentials: Annotated[bool, typer.Option("--credentials", help="Show the passwords in the URLs.")] = False,
     as_json: Json = False,
 ) -> int:
     """Show the running systems. The exit code is 1 when a system that should be up is not."""
-    from crescendo.model.urls import redact_url_text
     from crescendo.systems import detached
 
-    records = detached.all_systems()
+    records = detached.all_systems() if credentials else [_redacted(record) for record in detached.all_systems()]
     if names:
         known = {record.name: record for record in records}
         for name in names:
@@ -153,7 +171,7 @@ def status(
     for record in records:
         print(f"{record.name:20} {record.kind:14} {record.state:10} pid {record.facts.get('pid', 'not known')}")
         for endpoint, url in record.endpoints.items():
-            print(f"  {endpoint:18} {redact_url_text(url)}")
+            print(f"  {endpoint:18} {url}")
     return _health(records)
 
 
@@ -200,7 +218,7 @@ def _print_logs(paths: Sequence[Path], follow: Callable[[], bool]) -> None:
 
 def _read_chunk(path: Path, start: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_log(path) as file:
             file.seek(start)
             return file.read(_CHUNK_BYTES)
     except FileNotFoundError:
@@ -226,6 +244,14 @@ def _guarded(find: Callable[[], str]) -> tuple[str | None, str | None]:
         return None, str(err)
 
 
+def _redacted(record: "DetachedSystem") -> "DetachedSystem":
+    """The record without passwords."""
+    from crescendo.model.urls import redact_url
+
+    endpoints = {name: redact_url(url) for name, url in record.endpoints.items()}
+    return msgspec.structs.replace(record, url=redact_url(record.url), endpoints=endpoints)
+
+
 def _shown(record: "DetachedSystem") -> dict[str, Any]:
     return {
         "name": record.name,
@@ -241,7 +267,9 @@ def _shown(record: "DetachedSystem") -> dict[str, Any]:
 def _setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"--set {text}: write key=value, e.g. --set persistence=false")
+        from crescendo.model.redaction import override_path
+
+        raise ConfigError(f"--set {override_path(text)}: write key=value, e.g. --set persistence=false")
     if key in _TEXTS:
         return key, value
     import yaml

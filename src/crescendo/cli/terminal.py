@@ -12,10 +12,15 @@ from crescendo.model.metrics import format_value
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import State
-from crescendo.record.summary import Latency, Summary
+from crescendo.record.summary import Latency, SliceResult, Summary
 
 _COLOURS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INVALID: "yellow"}
 EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INVALID: 3}
+_SHOWN = ("p50", "p99")
+"""The percentiles of the verdict line."""
+
+_MOST_SLICES = 10
+"""More of one scope would hide the verdict."""
 
 
 class Progress:
@@ -64,15 +69,65 @@ def print_verdict(summary: Summary) -> None:
         )
     for reason in summary.verdict.reasons:
         console.print(f"  [yellow]invalid[/yellow] {reason}")
+    for line in slice_lines(summary):
+        console.print(f"  {line}", markup=False)
+    if intervals := interval_line(summary):
+        console.print(f"  [dim]{intervals}[/dim]")
     colour = _COLOURS[summary.verdict.outcome]
     verdict, _, rest = verdict_line(summary).partition(" · ")
     console.print(f"[bold {colour}]{verdict}[/bold {colour}] · {rest}")
 
 
+def slice_lines(summary: Summary) -> list[str]:
+    """A table of every division of the run that says something new; the first slices of each."""
+    lines = []
+    for scope, slices in summary.divisions.items():
+        rows = [(scope, "msg/s", *_SHOWN, "lost"), *(_slice_cells(each) for each in slices[:_MOST_SLICES])]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        for name, *numbers in rows:
+            cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=True)]
+            lines.append("  ".join([f"{name:{widths[0]}}", *cells]))
+        if len(slices) > _MOST_SLICES:
+            lines.append(f"… {len(slices) - _MOST_SLICES} more in the report and in summary.json")
+    return lines
+
+
+def _slice_cells(found: SliceResult) -> tuple[str, ...]:
+    kind = "response" if found.latency_of("response") else "transfer"
+    latency = found.latency_of(kind)
+    values = [None if latency is None else latency.percentiles_ns.get(name) for name in _SHOWN]
+    if latency is not None:
+        shown = ["withheld" if value is None else format_ns(value) for value in values]
+    else:
+        shown = ["–"] * len(values)
+    if latency is not None and kind == "transfer":
+        shown[-1] += " transfer"
+    if found.shares_queue:
+        return found.name, "–", *shown, "–"
+    return found.name, f"{found.rate.sustained:,.0f}", *shown, f"{found.ledger.lost:,}"
+
+
+def interval_line(summary: Summary) -> str:
+    """The 95 % intervals of the percentiles that the verdict line shows, or why there is none; empty without any."""
+    latency = summary.latency_of("response") or summary.latency_of("transfer")
+    shown = []
+    if latency is None:
+        return ""
+    reasons = {latency.no_interval.get(name, "") for name in _SHOWN}
+    if len(reasons) == 1 and (only := reasons.pop()):
+        return f"no 95 % intervals: {only}"
+    for name in _SHOWN:
+        if ends := latency.intervals_ns.get(name):
+            shown.append(f"{name} {format_ns(ends[0])} to {format_ns(ends[1])}")
+        elif reason := latency.no_interval.get(name):
+            shown.append(f"{name} none, {reason}")
+    return f"95 % intervals: {'; '.join(shown)}" if shown else ""
+
+
 def verdict_line(summary: Summary) -> str:
-    """VERDICT outcome, sustained rate, latency, ledger, generator, clock: the run in one line."""
+    """VERDICT outcome, sustained rate, latency, remarks, ledger, generator, clock: the run in one line."""
     total = summary.total
-    parts = [f"VERDICT {summary.verdict.outcome.value}"]
+    parts = [f"VERDICT {summary.outcome_text}"]
     if summary.state != State.SEALED:
         parts.append(f"no headline: the recording is {summary.state}, and the counts cover only what was kept")
     elif total.lost_acknowledged:
@@ -81,10 +136,12 @@ def verdict_line(summary: Summary) -> str:
         parts.append(f"{summary.rate.sustained:,.0f} msg/s sustained")
         kind = "response" if summary.latency_of("response") else "transfer"
         parts.append(_latency_part(kind, summary.latency_of(kind)))
+    parts += summary.remarks
     parts.append(f"lost {total.lost:,} dup {total.duplicated:,} reordered {total.reordered:,}")
     ceiling = summary.ceiling_percent
     parts.append("generator not calibrated" if ceiling is None else f"generator at {ceiling:.0f} % of its ceiling")
-    parts.append(f"clock bound {format_ns(summary.clock_bound_ns)}")
+    if summary.clock_bound_ns:
+        parts.append(f"clock bound {format_ns(summary.clock_bound_ns)}")
     return " · ".join(parts)
 
 
@@ -92,7 +149,7 @@ def _latency_part(kind: str, latency: Latency | None) -> str:
     if latency is None:
         return "no latency measured"
     shown = []
-    for name in ("p50", "p99"):
+    for name in _SHOWN:
         value = latency.percentiles_ns.get(name)
-        shown.append(f"{name} {'withheld' if value is None else format_ns(value)}")
+        shown.append(f"{name} {'(too few samples)' if value is None else format_ns(value)}")
     return f"{' '.join(shown)} {kind}"

@@ -161,14 +161,16 @@ def _table(snapshot: Snapshot, periods: list[Period]) -> "Table":
         table.add_column(name, justify="right")
     for period in periods:
         spread = period.latency.get(kind)
+        # Parts of an open period may be missing: a low number would look like an outage.
+        least = "" if period.closed else "≥ "
         table.add_row(
             _clock(period.start_ns),
-            *(f"{period.rate(count):,.0f}" for count in (period.sent, period.received, period.settled)),
+            *(f"{least}{period.rate(count):,.0f}" for count in (period.sent, period.received, period.settled)),
             _percentile(period, kind, "p50"),
             _percentile(period, kind, "p99"),
             format_ns(spread.max_ns) if spread else "–",
             _percentile(period, "settle", "p99"),
-            "" if period.closed else "open",
+            "" if period.closed else "incomplete",
         )
     return table
 

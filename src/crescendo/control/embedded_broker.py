@@ -1,38 +1,88 @@
 """Where does the control broker come from when the user names none?
 
-From a child process: amqtt on a free loopback port, ready when the constructor returns. It does not run inside the
-conductor's process, because it costs 0.65 ms per note and would delay lease renewals. The child holds no state worth
-saving, so it is simply terminated, and it exits by itself when its parent dies. Knows no notes; serves this host only.
+From a child process: amqtt on a free port, ready when the constructor returns. It admits one account, which is made for
+the run and reaches the child over its pipe. It serves this host, or over TLS any other; without TLS it refuses to
+listen beyond the loopback interface. It does not run inside the conductor's process, because it costs 0.65 ms per note
+and would delay lease renewals. The child holds no state worth saving, so it is simply terminated, and it exits by
+itself when its parent dies. Knows no notes.
 """
 
+import contextlib
+import ipaddress
 import os
+import secrets
+import socket
+import ssl
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
+from urllib.parse import quote
 
-from crescendo.model.errors import LostError
-from crescendo.processes.child import end_child, first_line, launch_child
+import msgspec
+
+from crescendo.model.errors import ConfigError, LostError
+from crescendo.processes.child import OnFork, end_child, first_line, launch_child
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 20.0
 _TERMINATE_TIMEOUT_S = 2.0
+_USER = "crescendo"
+
+
+class BrokerCertificate(NamedTuple):
+    """What the broker presents, in PEM, and the file with the authority that its clients trust."""
+
+    certificate: bytes
+    key: bytes
+    ca: Path
+
+
+class _Settings(msgspec.Struct):
+    """What the child must know."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    certificate: str = ""
+    key: str = ""
 
 
 class EmbeddedBroker:
     """An MQTT broker for one run. Use as a context manager, or call close()."""
 
-    def __init__(self, preexec_fn: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        on_fork: OnFork | None = None,
+        *,
+        host: str = HOST,
+        port: int = 0,
+        certificate: BrokerCertificate | None = None,
+    ) -> None:
+        """`host` is the address to listen at; beyond the loopback interface it needs a certificate."""
+        if certificate is None and not _is_loopback(host):
+            raise ConfigError(
+                f"the control broker would listen at {host} without TLS, where others can read and change every note; "
+                "give it a certificate, or use a loopback address"
+            )
+        self._host, self._certificate = host, certificate
+        self._password = secrets.token_urlsafe(24)
         self._process = launch_child(
             [sys.executable, "-W", "ignore", "-m", "crescendo.control.embedded_broker"],
-            on_fork=preexec_fn,
+            on_fork=on_fork,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        settings = _Settings(host, port, _USER, self._password)
+        if certificate is not None:
+            settings.certificate, settings.key = certificate.certificate.decode(), certificate.key.decode()
         try:
+            self._configure(settings)
             self._port = self._reported_port()
         except BaseException:
             self.close()
@@ -40,7 +90,13 @@ class EmbeddedBroker:
 
     @property
     def url(self) -> str:
-        return f"mqtt://{HOST}:{self._port}"
+        """With the account, so not for argument lists and logs."""
+        account = f"{_USER}:{self._password}@{_in_url(self._host)}:{self._port}"
+        return (
+            f"mqtt://{account}"
+            if self._certificate is None
+            else f"mqtts://{account}?ca={quote(str(self._certificate.ca))}"
+        )
 
     @property
     def pid(self) -> int:
@@ -60,6 +116,13 @@ class EmbeddedBroker:
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def _configure(self, settings: _Settings) -> None:
+        """Over the pipe, which stays open: the child ends when it closes."""
+        with contextlib.suppress(OSError):  # a child that has ended reports no port
+            if self._process.stdin is not None:
+                self._process.stdin.write(msgspec.json.encode(settings) + b"\n")
+                self._process.stdin.flush()
+
     def _reported_port(self) -> int:
         line = first_line(self._process, START_TIMEOUT_S)
         if not line.isdigit():
@@ -73,15 +136,16 @@ def main() -> None:
     import logging
 
     logging.disable()  # amqtt logs every lost client as a warning; the conductor learns of it by the last will
+    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=_Settings)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        asyncio.run(_serve())
+        asyncio.run(_serve(settings))
     except Exception as err:
         _report(f"{type(err).__name__}: {err}")
         raise
 
 
-async def _serve() -> None:
+async def _serve(settings: _Settings) -> None:
     import asyncio
 
     from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
@@ -91,7 +155,12 @@ async def _serve() -> None:
     broker = Broker(
         {
             "listeners": {"default": {"type": "external"}},
-            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+            "plugins": {
+                "crescendo.control.broker_account.BrokerAccount": {
+                    "user": settings.user,
+                    "password": settings.password,
+                }
+            },
         }
     )
     await broker.start()
@@ -99,9 +168,34 @@ async def _serve() -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), "default")
 
-    server = await asyncio.start_server(connected, HOST, 0)
+    tls = _tls_context(settings) if settings.certificate else None
+    server = await asyncio.start_server(connected, settings.host, settings.port, ssl=tls)
     _report(str(server.sockets[0].getsockname()[1]))
     await server.serve_forever()
+
+
+def _tls_context(settings: _Settings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with tempfile.TemporaryDirectory() as directory:  # of mode 0700; Python's ssl reads certificates from files only
+        pair = Path(directory) / "pair.pem"
+        pair.write_text(settings.key + settings.certificate)
+        context.load_cert_chain(pair)
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return all(
+            ipaddress.ip_address(str(found[4][0]).partition("%")[0]).is_loopback
+            for found in socket.getaddrinfo(host, 0)
+        )
+    except OSError as err:
+        raise ConfigError(f"the control broker cannot listen at {host!r}: {err.strerror}") from err
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _report(line: str) -> None:
@@ -109,7 +203,7 @@ def _report(line: str) -> None:
 
 
 def _end_with_parent() -> None:
-    while os.read(0, 4096):
+    while sys.stdin.buffer.read(4096):
         pass
     os._exit(0)  # at once: a graceful exit would wait for clients that may be dead as well
 

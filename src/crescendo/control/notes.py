@@ -1,18 +1,22 @@
 """Which messages do the conductor and the peers exchange?
 
-A note is one MessagePack array: kind, command, correlation, sender, payload. The numbers of the commands are those of
-the Maestro protocol. Payloads are plain maps on the wire and frozen values in the code; a payload that does not fit is
-the other side's fault and raises a PeerError. Knows neither topics nor sockets, and reads no clock.
+A note is one MessagePack array: version, kind, command, correlation, counter, addressee, sender, payload. The numbers
+of the commands are those of the Maestro protocol. Payloads are plain maps on the wire and frozen values in the code; a
+payload that does not fit is the other side's fault and raises a PeerError. Knows neither topics nor sockets, reads no
+clock, and authenticates nothing.
 """
 
 from enum import IntEnum
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.peer_statistics import PeerStatistics
+
+PROTOCOL_VERSION = 2
+"""Version 1 had neither version, counter nor addressee, and nothing was authenticated."""
 
 MAX_NOTE_BYTES = 2**20
 """Enough for the assignment of thousands of connections; anything larger is not a note."""
@@ -28,32 +32,66 @@ class NoteKind(IntEnum):
 
 
 class Command(IntEnum):
+    """Up to 30 as in Appendix B of the thesis, from 40 on as in later Maestro."""
+
     START_RECEIVER = 0
     STOP_RECEIVER = 1
     START_SENDER = 2
     STOP_SENDER = 3
     START_INSPECTOR = 4
     STOP_INSPECTOR = 5
+    FLUSH = 6
     SET = 7
     STATS = 8
     HALT = 9
+    PING = 10
     OK = 11
     PROTOCOL_ERROR = 12
     INTERNAL_ERROR = 13
     ABNORMAL_DISCONNECT = 14
     NOTIFY_FAIL = 15
     NOTIFY_SUCCESS = 16
+    GET = 17
+    START_AGENT = 18
+    STOP_AGENT = 19
+    AGENT_SOURCE = 21
+    USER_COMMAND_1 = 30
+    LOG = 40
     DRAIN = 41
+    NOTIFY_DRAIN_COMPLETE = 42
     GROUP_JOIN = 50
+    GROUP_LEAVE = 51
+    ROLE_ASSIGN = 60
+    ROLE_UNASSIGN = 61
+    NOTIFY_TEST_STARTED = 70
+
+
+START_COMMANDS = frozenset((Command.START_RECEIVER, Command.START_SENDER, Command.START_INSPECTOR))
+STOP_COMMANDS = frozenset((Command.STOP_RECEIVER, Command.STOP_SENDER, Command.STOP_INSPECTOR))
+AGENT_COMMANDS = frozenset(
+    (Command.START_AGENT, Command.STOP_AGENT, Command.AGENT_SOURCE, Command.USER_COMMAND_1)
+)  # fmt: skip
+READING_COMMANDS = frozenset((Command.PING, Command.STATS, Command.GET, Command.LOG))
+"""They change nothing, so they may be addressed to every peer at once."""
+
+EVERYBODY = 0
+"""The addressee of notes that are not meant for one process."""
+
+_Name = Annotated[str, Meta(max_length=255)]
+_Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Identity(Struct, frozen=True, array_like=True):
-    """The sender of a note: the id that the conductor planned, and the process behind it."""
+    """The sender of a note: the id that the conductor planned, and the process behind it.
 
-    id: str
-    role: str
-    host: str
-    pid: int
+    `session` is a random number of this process, so that no note is mistaken for one of an earlier process.
+    """
+
+    id: _Name
+    role: _Name
+    host: _Name
+    pid: _Whole
+    session: _Whole = 0
 
 
 class Note(Struct, frozen=True, array_like=True):
@@ -64,19 +102,43 @@ class Note(Struct, frozen=True, array_like=True):
     correlation: int
     sender: Identity
     payload: dict[str, Any]
+    to: int = EVERYBODY  # the session of the process that it is meant for
+    scope: str = ""  # of a note that was received: the run or lab it belongs to; not on the wire
+
+
+class _WireNote(Struct, frozen=True, array_like=True):
+    version: _Whole
+    kind: _Whole
+    command: _Whole
+    correlation: _Whole
+    counter: _Whole
+    to: _Whole
+    sender: Identity
+    payload: dict[str, Any]
+
+
+class NotUnderstoodError(PeerError):
+    """A note of another version, or with a command or kind that does not exist."""
+
+    def __init__(self, reason: str, frame: _WireNote) -> None:
+        super().__init__(reason)
+        self.sender, self.correlation, self.counter, self.to = (
+            frame.sender, frame.correlation, frame.counter, frame.to
+        )  # fmt: skip
+        self.is_request = frame.kind == NoteKind.REQUEST
 
 
 class NotePayload(Struct, frozen=True):
     """A typed payload. Unknown keys are ignored, so that a newer peer may send more."""
 
     def to_payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = msgspec.to_builtins(self)
+        payload: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(bytes,))
         return payload
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
         try:
-            return msgspec.convert(payload, cls)
+            return msgspec.convert(payload, cls, builtin_types=(bytes,))
         except msgspec.ValidationError as err:
             raise PeerError(f"not a valid {cls.__name__} payload: {err}") from err
 
@@ -104,6 +166,11 @@ class Statistics(NotePayload, frozen=True):
     p99_ns: int | None = None
     cpu: float = 0.0  # cores used in the last second
     values: PeerStatistics = PeerStatistics()  # what the peer measured about itself
+    slices: dict[str, PeerStatistics] | UnsetType = UNSET  # slice that a limit is on -> its last second
+
+    @property
+    def by_slice(self) -> dict[str, PeerStatistics]:
+        return {} if isinstance(self.slices, UnsetType) else self.slices
 
 
 class Failure(NotePayload, frozen=True):
@@ -121,11 +188,16 @@ class FailureReport(NotePayload, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Note)
+_decoder = msgspec.msgpack.Decoder(_WireNote)
 
 
-def encode_note(note: Note) -> bytes:
-    content = _encoder.encode(note)
+def encode_note(note: Note, counter: int = 0) -> bytes:
+    """The body of a note, which its authentication code follows on the wire."""
+    content = _encoder.encode(
+        _WireNote(
+            PROTOCOL_VERSION, note.kind, note.command, note.correlation, counter, note.to, note.sender, note.payload
+        )
+    )
     if len(content) > MAX_NOTE_BYTES:
         raise ConfigError(
             f"{note.command.name} for {note.sender.id} needs {len(content)} bytes, but a note has at most "
@@ -134,10 +206,20 @@ def encode_note(note: Note) -> bytes:
     return content
 
 
-def decode_note(content: bytes) -> Note:
+def decode_note(content: bytes) -> tuple[Note, int]:
+    """A note and its counter. NotUnderstoodError if only its frame can be read, else PeerError."""
     if len(content) > MAX_NOTE_BYTES:
         raise PeerError(f"a note of {len(content)} bytes; at most {MAX_NOTE_BYTES} are allowed")
     try:
-        return _decoder.decode(content)
+        wire = _decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
         raise PeerError(f"not a note: {err}") from err
+    if wire.version != PROTOCOL_VERSION:
+        raise NotUnderstoodError(f"version {wire.version} is not spoken here, but {PROTOCOL_VERSION}", wire)
+    try:
+        note = Note(
+            NoteKind(wire.kind), Command(wire.command), wire.correlation, wire.sender, wire.payload, wire.to
+        )  # fmt: skip
+    except ValueError as err:
+        raise NotUnderstoodError(f"there is no such note: {err}", wire) from err
+    return note, wire.counter

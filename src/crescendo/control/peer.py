@@ -1,18 +1,23 @@
 """How does a sender or receiver process take part in a run?
 
-It joins, receives requests, answers each of them once, and reports. There is deliberately no heartbeat thread: reports
-come from the main loop, so a hanging main loop loses its lease. A peer that has lost its control connection is
-orphaned and must stop by itself. Decides nothing; knows neither load nor recording.
+It joins, receives requests, answers each of them once, and reports. What every peer answers alike is answered here.
+There is deliberately no heartbeat thread: reports come from the main loop, so a hanging main loop loses its lease. A
+peer that has lost its control connection, or its conductor, is orphaned and must stop by itself. Decides nothing; knows
+neither load nor recording.
 """
 
 import os
+import secrets
 import socket
 import time
+from collections import deque
+from typing import Any, get_args
 
 from crescendo import __version__
-from crescendo.control import topics
 from crescendo.control.bus import Bus
 from crescendo.control.notes import (
+    EVERYBODY,
+    READING_COMMANDS,
     Command,
     Failure,
     FailureReport,
@@ -21,51 +26,77 @@ from crescendo.control.notes import (
     Note,
     NoteKind,
     NotePayload,
+    NotUnderstoodError,
     Statistics,
-    encode_note,
 )
+from crescendo.control.peer_answers import PeerFacts, answer_to, is_command_for_peers
+from crescendo.control.request_payloads import GroupName, LogLevel, PeerOffer
+from crescendo.control.topics import Topics
+from crescendo.control.trust import NoteScope
+from crescendo.model.errors import CrescendoError
+
+CONDUCTOR = "conductor"
+"""The id and the role of a run's conductor."""
 
 HEARTBEAT_NS = 1_200_000_000
 """Slightly more than a second, so that a main loop that reports every second needs no extra heartbeat."""
 
+_REMEMBERED_REQUESTS = 4096
+_LOG_LINES = 100
+_MAX_GROUPS = 16
+
 
 def identity_of_this_process(peer_id: str, role: str) -> Identity:
-    return Identity(peer_id, role, socket.gethostname(), os.getpid())
+    return Identity(peer_id, role, socket.gethostname(), os.getpid(), secrets.randbits(63) | 1)
 
 
 class Peer:
     """One process with one role on the control plane. Used from one thread."""
 
-    def __init__(self, control_url: str, identity: Identity) -> None:
+    def __init__(self, control_url: str, scope: NoteScope, identity: Identity) -> None:
         self.identity = identity
+        self.scope = scope
+        self.state = "joined"  # what PING and GET say
+        self.run = ""
+        self.offer: PeerOffer | None = None  # of a standing peer
+        self.options: dict[str, Any] = {}
+        self.log_level: LogLevel = "info"
+        self.conductor_lost = False
+        self._topics = Topics(scope.name)
         will = self._note(
             NoteKind.NOTIFICATION, Command.ABNORMAL_DISCONNECT, Failure("its control connection broke", "lost")
         )
         self._bus = Bus(
             control_url,
-            # The pid makes it unique: a broker disconnects the older of two clients with the same id.
-            client_id=f"{identity.id}-{identity.pid}",
-            subscriptions=(topics.peer(identity.id), topics.PEERS),
-            will=(topics.NOTIFICATIONS, encode_note(will)),
+            scope,
+            identity,
+            (self._topics.peer(identity.id), self._topics.role(identity.role), self._topics.peers),
+            will=(self._topics.notifications, will),
         )
-        self._handled: set[tuple[str, int, int]] = set()
+        self._handled: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED_REQUESTS)
+        self._lines: deque[str] = deque(maxlen=_LOG_LINES)
+        self._groups: set[str] = set()
         self._statistics: Statistics | None = None
         self._reported_ns = 0
         self._joined = False
 
     @property
     def orphaned(self) -> bool:
-        """Whether the control connection was lost. No stop request can arrive any more, so the peer must stop."""
-        return self._joined and not self._bus.connected
+        """Whether nobody can ask this peer to stop any more, so that it must stop by itself."""
+        return self._joined and (self.conductor_lost or not self._bus.connected)
 
     def join(self, timeout_s: float = 10.0) -> None:
         self._bus.connect(timeout_s)
         self._joined = True
         self._reported_ns = time.monotonic_ns()
+        self.log("joined")
         self._notify(Command.GROUP_JOIN, Hello(time.time_ns() - time.monotonic_ns(), __version__))
 
     def next_request(self, timeout_s: float = 0.0) -> Note | None:
-        """The next request, each one only once. Renews the lease while it waits; returns early when orphaned."""
+        """The next request for the role, each one only once. Renews the lease while it waits.
+
+        Returns early when orphaned.
+        """
         deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             now_ns = time.monotonic_ns()
@@ -73,19 +104,23 @@ class Peer:
                 self.report(self._statistics or Statistics(t_ns=now_ns))
             until_ns = min(deadline_ns, self._reported_ns + HEARTBEAT_NS)
             note = self._bus.next(max(until_ns - now_ns, 0) / 1e9)
-            if note is not None and self._is_new_request(note):
-                return note
+            if note is not None and (request := self._request_for_role(note)) is not None:
+                return request
             if self.orphaned or (note is None and time.monotonic_ns() >= deadline_ns):
                 return None
 
-    def accept(self, request: Note, statistics: Statistics | None = None) -> None:
+    def accept(self, request: Note, payload: NotePayload | None = None) -> None:
         """Answer OK: the request has been carried out."""
-        self._reply(request, Command.OK, statistics)
+        self.reply(request, Command.OK, payload)
 
     def refuse(self, request: Note, failure: Failure) -> None:
         """Answer that the request cannot be carried out, and whose fault that is."""
         command = Command.INTERNAL_ERROR if failure.fault == "lost" else Command.PROTOCOL_ERROR
-        self._reply(request, command, failure)
+        self.reply(request, command, failure)
+
+    def reply(self, request: Note | NotUnderstoodError, command: Command, payload: NotePayload | None) -> None:
+        note = self._note(NoteKind.RESPONSE, command, payload, request.correlation, request.sender.session)
+        self._bus.publish(self._topics.replies, note, qos=1)
 
     def report(self, statistics: Statistics) -> None:
         """Report progress. This is also the heartbeat that renews the lease."""
@@ -94,33 +129,115 @@ class Peer:
         # QoS 0: the next report replaces this one, and repeating an old one would be useless.
         self._notify(Command.STATS, statistics, qos=0)
 
+    def started(self, payload: NotePayload) -> None:
+        """Announce that this peer has been given its start time."""
+        self._notify(Command.NOTIFY_TEST_STARTED, payload)
+
     def finish(self, statistics: Statistics) -> None:
         """Announce that this peer's part of the run is done. The peer stays connected until it is halted."""
         self._statistics = statistics
+        self.state = "finished"
+        self.log("finished")
         self._notify(Command.NOTIFY_SUCCESS, statistics)
 
     def fail(self, failure: Failure, statistics: Statistics) -> None:
         """Announce that this peer's part of the run has failed. No further work is expected from this peer."""
         self._statistics = statistics
+        self.log(f"failed: {failure.reason}", "error")
         self._notify(Command.NOTIFY_FAIL, FailureReport(failure, statistics))
 
-    def close(self) -> None:
-        """Flush pending notes and disconnect cleanly, so that no last will is published."""
+    def drained(self, statistics: Statistics) -> None:
+        """Announce that nothing arrives any more since sending is over."""
+        self.log("drained")
+        self._notify(Command.NOTIFY_DRAIN_COMPLETE, statistics)
+
+    def log(self, line: str, level: LogLevel = "info") -> None:
+        """Keep a line for LOG, unless the log level leaves it out."""
+        levels = get_args(LogLevel)
+        if levels.index(level) <= levels.index(self.log_level):
+            self._lines.append(f"{time.time():.3f} {line[:500]}")
+
+    def close(self, *, leaving: bool = True) -> None:
+        """Say that this process leaves, flush pending notes and disconnect cleanly: no last will is published."""
+        if leaving and self._joined and self._bus.connected:
+            self._notify(Command.GROUP_LEAVE, Failure("left", "lost"))
         self._joined = False
         self._bus.close()
 
-    def _is_new_request(self, note: Note) -> bool:
-        key = (note.sender.id, note.sender.pid, note.correlation)
-        if note.kind is not NoteKind.REQUEST or key in self._handled:
-            return False
-        self._handled.add(key)
-        return True
+    def _request_for_role(self, note: Note | NotUnderstoodError) -> Note | None:
+        """The note, if the role must act on it. Everything else is answered or ignored here."""
+        if isinstance(note, NotUnderstoodError):
+            if note.is_request:
+                self.reply(note, Command.PROTOCOL_ERROR, Failure(str(note), "peer"))
+            return None
+        if note.kind is not NoteKind.REQUEST:
+            if note.command is Command.ABNORMAL_DISCONNECT and note.sender.role == CONDUCTOR:
+                self.conductor_lost = True
+            return None
+        key = (note.sender.session, note.correlation)
+        if key in self._handled:
+            return None
+        self._handled.append(key)
+        self.log(f"{note.command.name} from {note.sender.id}", "debug")
+        if note.to == EVERYBODY and note.command not in READING_COMMANDS:
+            reason = f"{note.command.name} must be addressed to the session of one process"
+            self.reply(note, Command.PROTOCOL_ERROR, Failure(reason, "peer"))
+            return None
+        if not is_command_for_peers(note.command):
+            self.reply(note, Command.PROTOCOL_ERROR, Failure(f"{note.command.name} is not a request", "peer"))
+            return None
+        if note.command in {Command.GROUP_JOIN, Command.GROUP_LEAVE}:
+            self._change_group(note)
+            return None
+        if note.command is Command.GET and note.payload:
+            return note
+        answer = answer_to(note, self._facts())
+        if answer is None:
+            return note
+        self.reply(note, *answer)
+        return None
 
-    def _reply(self, request: Note, command: Command, payload: NotePayload | None) -> None:
-        self._bus.publish(topics.REPLIES, self._note(NoteKind.RESPONSE, command, payload, request.correlation), qos=1)
+    def _change_group(self, note: Note) -> None:
+        try:
+            name = GroupName.from_payload(note.payload).group
+            topic = self._topics.group(name)
+        except CrescendoError as err:
+            self.refuse(note, Failure(str(err), "peer"))
+            return
+        if note.command is Command.GROUP_LEAVE:
+            self._bus.unsubscribe(topic)
+            self._groups.discard(name)
+        elif len(self._groups) >= _MAX_GROUPS:
+            self.refuse(note, Failure(f"a peer is in at most {_MAX_GROUPS} groups", "config"))
+            return
+        else:
+            self._groups.add(name)
+            self._bus.subscribe(topic)
+        self.accept(note)
+
+    def _facts(self) -> PeerFacts:
+        return PeerFacts(
+            self.scope.name,
+            self.state,
+            time.monotonic_ns(),
+            time.time_ns(),
+            self._statistics,
+            self.options,
+            dict(self._bus.dropped),
+            tuple(self._lines),
+            self.run,
+            self.offer,
+        )
 
     def _notify(self, command: Command, payload: NotePayload, qos: int = 1) -> None:
-        self._bus.publish(topics.NOTIFICATIONS, self._note(NoteKind.NOTIFICATION, command, payload), qos)
+        self._bus.publish(self._topics.notifications, self._note(NoteKind.NOTIFICATION, command, payload), qos)
 
-    def _note(self, kind: NoteKind, command: Command, payload: NotePayload | None, correlation: int = 0) -> Note:
-        return Note(kind, command, correlation, self.identity, {} if payload is None else payload.to_payload())
+    def _note(
+        self,
+        kind: NoteKind,
+        command: Command,
+        payload: NotePayload | None,
+        correlation: int = 0,
+        to: int = EVERYBODY,
+    ) -> Note:
+        return Note(kind, command, correlation, self.identity, {} if payload is None else payload.to_payload(), to)

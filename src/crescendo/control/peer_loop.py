@@ -7,14 +7,19 @@ prepare, run and close is up to each role.
 
 import time
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
-from crescendo.control.notes import Command, Failure, Fault, Note, Start, Statistics
-from crescendo.control.peer import Peer
+from crescendo.control.notes import START_COMMANDS, STOP_COMMANDS, Command, Failure, Fault, Note, Start, Statistics
+from crescendo.control.peer import CONDUCTOR, Peer
+from crescendo.control.peer_launch import UnconductedTest
+from crescendo.control.request_payloads import SetOptions, SetRequest, options_from
 from crescendo.model.errors import ConfigError, CrescendoError, LostError
 
-_STARTS = {Command.START_SENDER, Command.START_RECEIVER, Command.START_INSPECTOR}
-_STOPS = {Command.STOP_SENDER, Command.STOP_RECEIVER, Command.STOP_INSPECTOR}
+UNCLAIMED_NS = 180 * 10**9
+"""A peer that is not asked for anything in this time leaves; while Spark starts, a conductor asks for nothing."""
+
+_BY_HAND_DELAY_NS = 50_000_000  # between ready and the first message
 
 
 class PeerLoop(ABC):
@@ -23,65 +28,155 @@ class PeerLoop(ABC):
     request_timeout_s = 1.0
     """How long to wait for a request before `_idle` is called."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, data: Path) -> None:
+        """`data` is the only directory that it writes to; no note can name another one."""
         self._peer = peer
+        self._data = data
         self._statistics = Statistics(t_ns=time.monotonic_ns())  # the latest progress
         self._stop_request: Note | None = None  # arrived while the role was working; answered when it has ended
+        self._alone = False  # in a test by hand, which nobody conducts
+        self._ends_ns: int | None = None  # when it ends by itself
 
-    def run(self) -> None:
-        """Run until halted or orphaned."""
+    def run(self, by_hand: UnconductedTest | None = None) -> None:
+        """Run until halted or orphaned. A test by hand begins by itself."""
         self._peer.join()
         try:
+            unclaimed_until_ns: int | None = time.monotonic_ns() + UNCLAIMED_NS
+            if by_hand is not None:
+                unclaimed_until_ns = None  # whoever started it ends it
+                self._begin_alone(by_hand)
             while not self._peer.orphaned:
                 note = self._stop_request or self._peer.next_request(self.request_timeout_s)
                 self._stop_request = None
+                if note is not None:
+                    unclaimed_until_ns = None
+                elif unclaimed_until_ns is not None and time.monotonic_ns() > unclaimed_until_ns:
+                    break  # its conductor was gone before it joined
                 if note is not None and not self._handle(note):
                     break
                 self._idle()
+                if self._is_over() and self._peer.state == "running":
+                    self._shut_down()
+                    self._peer.finish(self._statistics)
             self._shut_down()
-        finally:
-            self._peer.close()
+            self._peer.log("left")
+        except BaseException:
+            self._peer.close(leaving=False)  # whoever started this process sees how it ended
+            raise
+        self._peer.close()
 
     def should_stop(self) -> bool:
         """Whether to stop. A working role calls this a few times a second."""
-        if self._peer.orphaned:
+        if self._peer.orphaned or self._is_over():
             return True
         note = self._peer.next_request(0.0)
         if note is None:
             return False
-        if note.command in _STOPS or note.command is Command.HALT:
+        if note.command in STOP_COMMANDS or note.command is Command.HALT:
             self._stop_request = note
             return True
-        self._receive(note)
+        self._serve(note)
         return False
 
     def _handle(self, note: Note) -> bool:
         """Carry out one request; False when it was the last."""
         if note.command is Command.HALT:
-            return False
-        if note.command is Command.SET:
-            try:
-                self._prepare(note.payload)
-            except CrescendoError as err:
-                self._peer.refuse(note, _failure(err))
-            else:
-                self._peer.accept(note)
-        elif note.command in _STARTS:
+            self._peer.log("halted")
             self._peer.accept(note)
-            try:
-                self._start(Start.from_payload(note.payload).t0_ns)
-            except CrescendoError as err:
-                self._report_failure(err)
-        elif note.command in _STOPS:
+            return False
+        if note.command in START_COMMANDS:
+            self._begin(note)
+        elif note.command in STOP_COMMANDS:
             self._shut_down()
+            self._peer.state = "stopped"
             self._peer.accept(note, self._statistics)
         else:
-            self._receive(note)
+            self._serve(note)
         return True
+
+    def _begin(self, note: Note) -> None:
+        try:
+            start = Start.from_payload(note.payload)
+        except CrescendoError as err:
+            self._peer.refuse(note, failure_of(err))
+            return
+        self._peer.accept(note)
+        try:
+            self._start_at(start.t0_ns)
+        except CrescendoError as err:
+            self._peer.state = "failed"
+            self._report_failure(err)
+
+    def _begin_alone(self, test: UnconductedTest) -> None:
+        self._alone = True
+        self._peer.log_level = test.log_level
+        try:
+            self._prepare(test.assignment)
+            t0_ns = time.monotonic_ns() + _BY_HAND_DELAY_NS
+            self._ends_ns = None if test.ends_after_ns is None else t0_ns + test.ends_after_ns
+            self._start_at(t0_ns)
+        except CrescendoError as err:
+            self._peer.state = "failed"
+            self._report_failure(err)
+
+    def _start_at(self, t0_ns: int) -> None:
+        self._peer.state = "running"
+        self._peer.started(Start(t0_ns))
+        self._start(t0_ns)
+
+    def _is_over(self) -> bool:
+        """Whether a test by hand has lasted as long as it should."""
+        return self._ends_ns is not None and time.monotonic_ns() >= self._ends_ns
+
+    def _serve(self, note: Note) -> None:
+        """Carry out a request that may come at any time; a failure is an answer, and ends nothing."""
+        try:
+            match note.command:
+                case Command.SET:
+                    self._set(note)
+                case Command.FLUSH:
+                    self._flush()
+                case Command.DRAIN:
+                    self._begin_drain()
+                case _:
+                    raise ConfigError(f"{note.command.name} means nothing to a {self._peer.identity.role}")
+        except CrescendoError as err:
+            self._peer.refuse(note, failure_of(err))
+        else:
+            self._peer.accept(note)
+
+    def _set(self, note: Note) -> None:
+        request = SetRequest.from_payload(note.payload)
+        if request.assignment is not None:
+            if self._peer.state != "joined":
+                raise ConfigError(f"it has an assignment already, and is {self._peer.state}")
+            self._prepare(request.assignment)
+            self._peer.state = "ready"
+            return
+        self._set_options(note, options_from(request.options), request.from_ns)
+
+    def _set_options(self, note: Note, options: SetOptions, from_ns: int | None) -> None:
+        """Only what can change while a test is running; the rest is part of its assignment."""
+        fixed = [name for name in options.given if name not in {"rate", "log_level"}]
+        if fixed:
+            raise ConfigError(
+                f"{fixed[0]} cannot change in a running test; SET it on a standing peer before {self._start_name}"
+            )
+        if options.rate is not None:
+            if note.sender.role != CONDUCTOR and not self._alone:
+                raise ConfigError("the rate of a run is changed by its conductor; ask that")
+            self._change_rate(options.rate, from_ns)
+        if options.log_level is not None:
+            self._peer.log_level = options.log_level
+        self._peer.options |= options.given
+
+    @property
+    def _start_name(self) -> str:
+        return f"START_{self._peer.identity.role.upper()}"
 
     def _report_failure(self, err: CrescendoError) -> None:
         """Report that this peer's part of the run has failed."""
-        self._peer.fail(_failure(err), self._statistics)
+        self._peer.fail(failure_of(err), self._statistics)
 
     # -- what a role adds ----------------------------------------------------------------------------------------
 
@@ -97,15 +192,21 @@ class PeerLoop(ABC):
     def _shut_down(self) -> None:
         """Close connections and recording, if open: what is reported after this is on disk."""
 
-    def _receive(self, note: Note) -> None:
-        """Any other request."""
-        self._peer.accept(note)
+    def _change_rate(self, rate: float, from_ns: int | None) -> None:
+        """Send this many messages per second on each connection, from that instant on."""
+        raise ConfigError(f"a {self._peer.identity.role} has no rate")
+
+    def _flush(self) -> None:  # noqa: B027 - most roles write what they have within seconds anyway
+        """Start to write what is recorded so far."""
+
+    def _begin_drain(self) -> None:  # noqa: B027 - for receivers
+        """Sending is over."""
 
     def _idle(self) -> None:  # noqa: B027 - most roles have nothing to do between requests
         """Called after each request and each timeout."""
 
 
-def _failure(err: CrescendoError) -> Failure:
+def failure_of(err: CrescendoError) -> Failure:
     fault: Fault = "peer"
     if isinstance(err, ConfigError):
         fault = "config"

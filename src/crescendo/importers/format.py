@@ -4,13 +4,15 @@ The values that pass between the job and the formats. A format recognises its fi
 into frames with the columns of the recording's tables; lines that it cannot read become rejects. Reads nothing itself.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crescendo.record.manifest import ConnectionRecord, PeerRecord
+from crescendo.model.errors import ConfigError
+from crescendo.model.units import Size
+from crescendo.record.manifest import ConnectionRecord, ConnectionRole, PeerRecord, PeerRole
 
 HOST = "imported"
 """The host of every imported row: the files do not say more."""
@@ -18,6 +20,10 @@ HOST = "imported"
 GROUP = "imported"
 EMPTY = "empty"
 """The kind of an empty file: it is valid in every format and has no rows."""
+
+MAX_RATIO = 1e9
+ALWAYS_ALLOWED_BYTES = 16 * 2**20
+"""A file may expand to this, whatever its size: nobody is harmed, and an empty log compresses very well."""
 
 SOURCE, LINE, REASON, TEXT = "source", "line", "reason", "text"
 REJECT_DDL = f"{SOURCE} INT, {LINE} BIGINT, {REASON} STRING, {TEXT} STRING"
@@ -40,6 +46,46 @@ class SourceFile:
     sha256: str
     staged: Path
     fault: str = ""  # why its end is missing, when a compressed file is damaged
+    refused: bool = False  # it expands beyond the limits: there is no copy, and nothing is read
+
+
+@dataclass(frozen=True)
+class UnpackLimits:
+    """How far compressed files may expand: a small file could fill a disk."""
+
+    total_bytes: int = 20 * 2**30  # all files of an import together
+    ratio: float = 250.0  # of a file's size; logs of these tools are compressed 5 to 100 times
+
+    def excess(self, packed_bytes: int, unpacked_bytes: int, already_bytes: int) -> str:
+        """Which limit is exceeded by a file that has been expanded so far; empty if none is."""
+        if unpacked_bytes > max(self.ratio * packed_bytes, ALWAYS_ALLOWED_BYTES):
+            return (
+                f"it unpacks to more than {self.ratio:g} times its {packed_bytes:,} bytes; "
+                f"if it is genuine, allow more with --limit {self.ratio * 10:g}:1"
+            )
+        if already_bytes + unpacked_bytes > self.total_bytes:
+            return (
+                f"the files unpack to more than {self.total_bytes:,} bytes; "
+                f"import fewer at a time, or allow more with --limit {-(-self.total_bytes * 2 // 2**30)}GiB"
+            )
+        return ""
+
+
+def unpack_limits(texts: Sequence[str]) -> UnpackLimits:
+    """The limits that a user wrote: a size such as 20GiB, a ratio such as 250:1, or both."""
+    limits = UnpackLimits()
+    for text in texts:
+        try:
+            if text.endswith(":1"):
+                ratio = float(text.removesuffix(":1"))
+                if not 1 <= ratio <= MAX_RATIO:
+                    raise ValueError("it is out of range")
+                limits = replace(limits, ratio=ratio)
+            else:
+                limits = replace(limits, total_bytes=int(Size.parse(text)))
+        except ValueError as err:
+            raise ConfigError(f"--limit {text}: {err}; write a size such as 20GiB, or a ratio such as 250:1") from err
+    return limits
 
 
 @dataclass(frozen=True)
@@ -48,6 +94,7 @@ class ImportOptions:
 
     period_ns: int = 60 * 10**9  # length of the periods of sums over time, where a format has them
     clock_bound_ns: int | None = None  # how far apart the clocks were; None: the resolution of the stamps
+    limits: UnpackLimits = UnpackLimits()
 
 
 @dataclass(frozen=True)
@@ -100,10 +147,10 @@ def first_line(head: bytes) -> str:
 
 def peer_record(name: str, role: str) -> PeerRecord:
     """The record of a peer that is known only by its file."""
-    return PeerRecord(id=name, role=role, host=HOST, pid=0, ended="finished")
+    return PeerRecord(id=name, role=PeerRole(role), host=HOST, pid=0, ended="finished")
 
 
-def connection_record(number: int, role: str, name: str, destination: str) -> ConnectionRecord:
+def connection_record(number: int, role: ConnectionRole, name: str, destination: str) -> ConnectionRecord:
     # An address must not contain white space: the pipeline lists one address per line.
     destination = "".join("_" if character.isspace() else character for character in destination)
     address = f"queue://{destination}"

@@ -41,6 +41,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.workload import MAX_CONNECTIONS
 from crescendo.pipeline.spark.errors import spark_errors
+from crescendo.record.durable import sync, sync_tree
 from crescendo.record.manifest import Clock, Manifest, Phase, State, write_manifest
 from crescendo.record.schema import EVENTS, HISTOGRAMS, RATES, READINGS, RECEIVED, SENT, SETTLED, SPANS
 
@@ -71,6 +72,7 @@ class ImportSummary(Struct, frozen=True):
     tables: dict[str, int]  # table -> rows
     messages: dict[str, int]  # sent, received, settled, timed -> messages
     rejected: int
+    refused: list[str]  # files that expand too far, with the reason
     start_ns: int | None
     end_ns: int | None
     caveats: list[str]
@@ -112,6 +114,7 @@ def run_import(plan: ImportPlan, spark: SparkSession, options: ImportOptions, pr
         with spark_errors(f"the import into {plan.out}"):
             summary = _import(plan, draft, spark, options, progress)
         draft.rename(out)
+        sync(out.parent)
     except OSError as err:
         raise ConfigError(f"{plan.out}: cannot be written: {err.strerror or err}") from err
     finally:
@@ -124,7 +127,9 @@ def _import(
 ) -> ImportSummary:
     scratch = draft / ".workshop"
     progress(f"checking {len(plan.found):,} files")
-    sources = stage_files(plan.found, scratch / "sources")
+    sources = stage_files(plan.found, scratch / "sources", options.limits)
+    if all(source.refused for source in sources):
+        raise ConfigError(f"{sources[0].path}: {sources[0].fault}")
     progress(f"reading {sum(source.octets for source in sources):,} bytes")
     result = _read_all(plan.source_format, Workspace(spark, scratch, progress), sources, options)
     if any(item.id >= MAX_CONNECTIONS for item in result.connections):
@@ -163,11 +168,13 @@ def _import(
         tables=parts.rows(),
         messages=message_counts(draft, parts.parts),
         rejected=sum(rejected.values()),
+        refused=[f"{source.path}: {source.fault}" for source in sources if source.refused],
         start_ns=start_ns,
         end_ns=end_ns,
         caveats=result.caveats,
     )
     shutil.rmtree(scratch)
+    sync_tree(draft)
     write_manifest(draft, _manifest(plan, summary, result, parts, options))
     return summary
 
@@ -175,7 +182,7 @@ def _import(
 def _read_all(
     source_format: Format, workspace: Workspace, sources: list[SourceFile], options: ImportOptions
 ) -> ImportResult:
-    not_empty = [source for source in sources if source.kind != EMPTY]
+    not_empty = [source for source in sources if source.kind != EMPTY and not source.refused]
     result = (
         source_format.read_sources(workspace, not_empty, options)
         if not_empty
@@ -188,6 +195,7 @@ def _read_all(
     ]
     if damaged:
         result.rejects.append(small_frame(workspace.spark, REJECT_DDL, damaged))
+    result.caveats += [f"{source.path} was refused: {source.fault}" for source in sources if source.refused]
     return result
 
 

@@ -1,38 +1,25 @@
 """Which files does an import read, are they of the format, and where can Spark read them?
 
 Directories are searched; a file named by the user must be of the format, other files in a directory are skipped. Each
-file is hashed and staged: linked under a plain name, or decompressed there, so that Spark can split it and a damaged
-archive still yields its intact part. Recognises files by their first bytes only.
+file is hashed and staged: linked under a plain name, or decompressed there within limits, so that Spark can split it
+and a damaged archive still yields its intact part. Recognises files by their first bytes only.
 """
 
-import bz2
-import lzma
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
-import pyarrow as pa
-
-from crescendo.importers.format import EMPTY, Format, SourceFile
+from crescendo.importers.decompression import DamagedFile, is_compressed, pieces_of
+from crescendo.importers.format import EMPTY, Format, SourceFile, UnpackLimits
 from crescendo.model.errors import ConfigError
 from crescendo.record.manifest import sha256_of
 
 HEAD_BYTES = 64 * 1024
 MAX_FILES = 100_000
-_CHUNK_BYTES = 64 * 1024
-_DECOMPRESSORS: dict[bytes, Callable[[], Any]] = {
-    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
-    b"\xfd7zXZ\x00": lzma.LZMADecompressor,
-    b"BZh": bz2.BZ2Decompressor,
-}
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_ZSTD_READ_BYTES = 4 * 1024  # a damaged file loses its last read
 
 
-class DamagedFile(Exception):
-    """A compressed file is truncated or damaged; what came before is intact."""
+class ExcessiveFile(Exception):
+    """A compressed file expands beyond the limits."""
 
 
 @dataclass(frozen=True)
@@ -78,22 +65,26 @@ def find_files(paths: Iterable[Path], source_format: Format) -> tuple[list[Found
     return list(found.values()), skipped
 
 
-def stage_files(found: list[FoundFile], folder: Path) -> list[SourceFile]:
-    """Hash every file and link or decompress it under a plain name. Keeps the order of the list."""
+def stage_files(found: list[FoundFile], folder: Path, limits: UnpackLimits) -> list[SourceFile]:
+    """Hash every file and link or decompress it under a plain name, within the limits. Keeps the order of the list."""
     folder.mkdir(parents=True)
     paths = [item.path.resolve() for item in found]
     labels = _unique_suffixes(paths)
     folders = _unique_suffixes([path.parent for path in paths])
     sources = []
+    unpacked_bytes = 0
     for number, item in enumerate(found):
         staged = folder / f"{number:06d}.txt"
+        fault, refused = "", False
         try:
             octets, sha256 = item.path.stat().st_size, sha256_of(item.path)
-            fault = ""
-            if not _is_compressed(item.path):
+            if not is_compressed(item.path):
                 staged.symlink_to(paths[number])
             else:
-                fault = _decompress(item.path, staged)
+                fault = _decompress(item.path, staged, limits, unpacked_bytes)
+                unpacked_bytes += staged.stat().st_size
+        except ExcessiveFile as err:
+            fault, refused = str(err), True
         except OSError as err:
             raise ConfigError(f"{item.path}: cannot be read: {err.strerror or err}") from err
         sources.append(
@@ -108,6 +99,7 @@ def stage_files(found: list[FoundFile], folder: Path) -> list[SourceFile]:
                 sha256=sha256,
                 staged=staged,
                 fault=fault,
+                refused=refused,
             )
         )
     return sources
@@ -127,8 +119,8 @@ def _recognised(path: Path, source_format: Format) -> FoundFile | None:
 def _head(path: Path) -> bytes:
     head = b""
     try:
-        for chunk in _chunks(path):
-            head += chunk
+        for piece in pieces_of(path):
+            head += piece
             if len(head) >= HEAD_BYTES:
                 break
     except DamagedFile:
@@ -136,56 +128,17 @@ def _head(path: Path) -> bytes:
     return head[:HEAD_BYTES]
 
 
-def _magic(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(6)
-
-
-def _is_compressed(path: Path) -> bool:
-    return _magic(path).startswith((_ZSTD, *_DECOMPRESSORS))
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    """The content, decompressed if necessary. A file may hold several compressed streams in sequence."""
-    magic = _magic(path)
-    decompressor = next(
-        (decompressor for prefix, decompressor in _DECOMPRESSORS.items() if magic.startswith(prefix)), None
-    )
-    with path.open("rb") as file:
-        if magic.startswith(_ZSTD):
-            yield from _zstd_chunks(file)
-            return
-        stream = decompressor() if decompressor else None
-        while chunk := file.read(_CHUNK_BYTES):
-            if stream is None:
-                yield chunk
-                continue
-            while chunk and decompressor is not None:
-                stream = decompressor() if stream.eof else stream
-                try:
-                    yield stream.decompress(chunk)
-                except (zlib.error, lzma.LZMAError, OSError, EOFError) as err:
-                    raise DamagedFile(f"the compressed file is damaged: {err}") from err
-                chunk = stream.unused_data if stream.eof else b""
-        if stream is not None and not stream.eof:
-            raise DamagedFile("the compressed file is truncated")
-
-
-def _zstd_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    try:
-        with pa.CompressedInputStream(file, "zstd") as stream:
-            while chunk := stream.read(_ZSTD_READ_BYTES):
-                yield chunk
-    except OSError as err:
-        raise DamagedFile(f"the compressed file is damaged or truncated: {err}") from err
-
-
-def _decompress(path: Path, staged: Path) -> str:
-    """Decompress the intact part; returns what is wrong with the rest."""
+def _decompress(path: Path, staged: Path, limits: UnpackLimits, already_bytes: int) -> str:
+    """Decompress the intact part; returns what is wrong with the rest. Raises ExcessiveFile and leaves nothing then."""
+    packed_bytes, unpacked_bytes = path.stat().st_size, 0
     with staged.open("wb") as plain:
         try:
-            for chunk in _chunks(path):
-                plain.write(chunk)
+            for piece in pieces_of(path):
+                unpacked_bytes += len(piece)
+                if excess := limits.excess(packed_bytes, unpacked_bytes, already_bytes):
+                    staged.unlink()
+                    raise ExcessiveFile(excess)
+                plain.write(piece)
         except DamagedFile as err:
             return str(err)
     return ""

@@ -13,9 +13,8 @@ from crescendo.control.notes import NotePayload
 class InspectorAssignment(NotePayload, frozen=True):
     """What one inspector inspects, and how often."""
 
-    peer: str
-    run_dir: str
     kind: str
     every_ns: Annotated[int, Meta(gt=0)]
     endpoints: dict[str, str]
     pid: int | None = None
+    durable: bool = True  # whether the recording is synced to disk

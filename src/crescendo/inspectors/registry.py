@@ -6,6 +6,7 @@ from importlib import import_module
 from crescendo.inspectors.base import InspectionTarget, Inspector
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import closest
 
 Factory = Callable[[InspectionTarget], Inspector]
 
@@ -33,5 +34,9 @@ def inspector_of(kind: str) -> Factory:
         return own
     factory: Factory | None = plugins.load_plugin(plugins.INSPECTORS, kind, Callable)
     if factory is None:
-        raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; known: {', '.join(inspector_names())}")
+        close = closest(kind, inspector_names())
+        meant = "" if close is None else f"did you mean {close!r}? "
+        raise ConfigError(
+            f"inspect.kind: no inspector is called {kind!r}; {meant}known: {', '.join(inspector_names())}"
+        )
     return factory

@@ -85,7 +85,17 @@ class Watch:
         self._attempt.start()
 
     def close(self, timeout_s: float) -> None:
-        """Wait briefly for the inspection in progress, and close."""
+        """Inspect once more, or wait for the inspection in progress, both briefly, and close.
+
+        The last inspection shows what the run leaves behind. Its failure is not recorded: the system may have ended.
+        """
+        if self._attempt is None and self.inspections:
+            self._attempt = _Attempt(self._inspector)
+            self._attempt.start()
+            self._attempt.join(timeout_s)
+            if self._attempt.failure:
+                self._inspector.close()
+                return
         if self._attempt is not None:
             self._attempt.join(timeout_s)
             if not self._attempt.is_alive():

@@ -5,6 +5,7 @@ until it is stopped. Decides nothing.
 """
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from crescendo.inspectors.registry import inspector_of
 from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import LostError, PeerError
 from crescendo.model.peer_statistics import inspector_statistics
+from crescendo.model.url_files import url_with_given_files
 from crescendo.record.writer import Recorder
 
 FIRST_INSPECTION_S = 10.0
@@ -29,8 +31,10 @@ class InspectorWorker(PeerLoop):
 
     request_timeout_s = 0.02
 
-    def __init__(self, peer: Peer) -> None:
-        super().__init__(peer)
+    def __init__(self, peer: Peer, data: Path, inputs: Mapping[str, str]) -> None:
+        """`inputs`: the files that its URLs may name, and where they are."""
+        super().__init__(peer, data)
+        self._inputs = inputs
         self._recorder: Recorder | None = None
         self._watch: Watch | None = None
         self._t0_ns: int | None = None
@@ -38,12 +42,14 @@ class InspectorWorker(PeerLoop):
 
     def _prepare(self, assignment: dict[str, Any]) -> None:
         given = InspectorAssignment.from_payload(assignment)
-        inspector = inspector_of(given.kind)(InspectionTarget(given.endpoints, given.pid))
-        self._recorder = Recorder(Path(given.run_dir), given.peer)
-        self._watch = Watch(inspector, given.peer, given.every_ns, self._recorder)
+        endpoints = {name: url_with_given_files(url, self._inputs) for name, url in given.endpoints.items()}
+        inspector = inspector_of(given.kind)(InspectionTarget(endpoints, given.pid))
+        name = self._peer.identity.id
+        self._recorder = Recorder(self._data, name, durable=given.durable)
+        self._watch = Watch(inspector, name, given.every_ns, self._recorder)
         failure = self._watch.inspect_once(FIRST_INSPECTION_S)
         if failure:
-            raise PeerError(f"{given.peer}: {failure}")
+            raise PeerError(f"{name}: {failure}")
 
     def _start(self, t0_ns: int) -> None:
         self._t0_ns = t0_ns
@@ -72,6 +78,10 @@ class InspectorWorker(PeerLoop):
             cpu_seconds=time.process_time(),
         )
         self._statistics = Statistics(time.monotonic_ns(), values=measured)
+
+    def _flush(self) -> None:
+        if self._recorder is not None:
+            self._recorder.flush()
 
     def _shut_down(self) -> None:
         watch, self._watch = self._watch, None

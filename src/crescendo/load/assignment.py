@@ -1,7 +1,7 @@
 """What is one load peer asked to do?
 
-The payload of a SET note: everything a sender or receiver process needs, as one value that is validated on arrival. It
-is the same on one machine and on twenty.
+In a SET note: everything a sender or receiver process needs, as one value that is validated on arrival. It is the same
+on one machine and on twenty, and names no directory: a peer writes to its own, and reads what it was given.
 """
 
 from typing import Any
@@ -23,11 +23,16 @@ class ConnectionSlot(Struct, frozen=True):
     index: int = 0  # which sender or receiver of its group
 
 
+class SliceMembers(Struct, frozen=True):
+    """Whose messages belong to a slice: those of its senders, or if it has none, those that its receivers receive."""
+
+    senders: list[int] = field(default_factory=list)
+    receivers: list[int] = field(default_factory=list)
+
+
 class LoadAssignment(NotePayload, frozen=True):
     """A peer's share of a run."""
 
-    peer: str
-    run_dir: str
     tag: int
     urls: dict[str, str]  # protocol -> URL of the system's endpoint
     experiment: dict[str, Any]
@@ -35,18 +40,23 @@ class LoadAssignment(NotePayload, frozen=True):
     answered: dict[str, list[int]] = field(
         default_factory=dict
     )  # group -> the numbers of its senders, where receivers echo messages
+    look_at: list[str] = field(default_factory=list)  # groups whose destinations may hold messages before the run
+    limited: dict[str, SliceMembers] = field(default_factory=dict)  # slices that a limit of `stop_when` is on
+    durable: bool = True  # whether the recording is synced to disk
+    inputs: dict[str, bytes] = field(default_factory=dict)
+    """The files that the experiment names, for a peer that was not given them when it was started."""
 
 
 def load_assignment(
-    peer: str,
-    run_dir: str,
     tag: int,
     urls: dict[str, str],
     experiment: Experiment,
     places: list[ConnectionSlot],
     answered: dict[str, list[int]],
+    look_at: list[str],
+    limited: dict[str, SliceMembers] | None = None,
 ) -> LoadAssignment:
-    return LoadAssignment(peer, run_dir, tag, urls, to_document(experiment), places, answered)
+    return LoadAssignment(tag, urls, to_document(experiment), places, answered, look_at, limited or {})
 
 
 class Quota(Struct, frozen=True):

@@ -7,18 +7,23 @@ if one were silently ignored, the run would measure something other than what wa
 
 import re
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
 from msgspec import Meta, Struct
 
 from crescendo.model.protocols import TLS_OPTIONS, MessagingProtocol, known_protocols, protocol_of, protocol_of_scheme
+from crescendo.model.suggestions import choice, suggestion
 from crescendo.model.units import Duration, parse_unit
 from crescendo.model.urls import parse_url, redact_url_text
 
 _NODE = re.compile(r"(?:(queue|topic)://)?((?!\w+://)[^\s:/][^\s]*)")  # a misspelt scheme is not part of a name
 _NODE_KINDS = {"queue", "topic"}
+NODE_SCHEMES = ("queue://", "topic://")
+"""How an address begins that names no system."""
+
+MQTT_VERSIONS = ("3.1.1", "5")
 _BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -35,6 +40,8 @@ class AddressOptions(Struct, frozen=True, forbid_unknown_fields=True):
     qos: Annotated[int, Meta(ge=0, le=2)] | None = None
     retained: bool | None = None
     exchange: Annotated[str, Meta(max_length=255)] | None = None
+    temporary: bool | None = None  # the queue is deleted when its last receiver leaves
+    version: Literal["3.1.1", "5"] | None = None  # of MQTT; None: 5, and 3.1.1 with a system that refuses it
 
     @property
     def given(self) -> list[str]:
@@ -76,7 +83,11 @@ class Address(Struct, frozen=True):
             if not least <= self.options.priority <= most:
                 raise ValueError(f"address: {protocol.name} has priorities {least} to {most}")
         if self.options.ack not in {None, *protocol.acks}:
-            raise ValueError(f"address: ack {self.options.ack!r} is not one of {', '.join(protocol.acks)}")
+            raise ValueError(f"address: ack={self.options.ack}: {choice(self.options.ack, protocol.acks)}")
+        if self.options.temporary and self.is_topic:
+            raise ValueError("address: temporary=yes is for queues; receivers of a topic leave nothing behind")
+        if self.options.temporary and self.options.durable:
+            raise ValueError("address: a temporary queue does not survive a restart; leave out durable=yes")
         if self.options.subscription and not self.is_topic:
             raise ValueError("address: a durable subscription needs a topic; write topic://NAME?subscription=…")
 
@@ -92,6 +103,17 @@ def address_of(text: str) -> Address:
     if not match:
         raise ValueError(f"address {redact_url_text(text)!r} should read queue://NAME or topic://NAME")
     return Address(match[2], match[1] == "topic", _parse_options(dict(parse_qsl(query, keep_blank_values=True))))
+
+
+def located_address(text: str, url: str) -> str:
+    """The same queue or topic, with the same options, at the system that this URL names."""
+    address = address_of(text)
+    if address.url is not None:
+        return text
+    base, _, secure = url.partition("?")
+    options = "&".join(filter(None, (secure, text.partition("?")[2])))
+    kind = "topic" if address.is_topic else "queue"
+    return f"{base.rstrip('/')}/{kind}/{quote(address.destination)}" + (f"?{options}" if options else "")
 
 
 def _parse_url(text: str) -> Address:
@@ -117,8 +139,9 @@ def _parse_options(given: dict[str, str]) -> AddressOptions:
     except msgspec.ValidationError as err:
         unknown = re.search(r"unknown field `(.*)`", str(err))
         if unknown:
-            raise ValueError(
-                f"address: unknown option {unknown[1]!r}; known: {', '.join(AddressOptions.__struct_fields__)}"
-            ) from None
+            hint = suggestion(unknown[1], AddressOptions.__struct_fields__)
+            raise ValueError(f"address: unknown option {unknown[1]!r}; {hint}") from None
+        if wrong := re.search(r"Invalid enum value '(.*)' - at `\$\.version`", str(err)):
+            raise ValueError(f"address: version={wrong[1]}: {choice(wrong[1], MQTT_VERSIONS)}") from None
         reason, _, where = str(err).partition(" - at `$.")
         raise ValueError(f"address: {where.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None

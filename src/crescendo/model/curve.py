@@ -13,9 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from crescendo.model.arrays import Floats, Int64s
+from crescendo.model.pacer import MAX_RATE
 
 NEVER_NS = 2**62
 """The due time of messages after the rate has dropped to zero for good."""
+
+MAX_LENGTH_NS = 2**61
+"""73 years. Beyond this, due times would no longer fit their integers."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class Curve:
 
     def __init__(self, segments: Sequence[CurveSegment], *, repeats: bool = False, phase: float = 0.0) -> None:
         self._phase = phase  # how far into its interval the first message is due
+        if sum(segment.length_ns for segment in segments) > MAX_LENGTH_NS:
+            raise ValueError("the profile is longer than 73 years")
+        if max(max(segment.start, segment.end) for segment in segments) > MAX_RATE:
+            raise ValueError(f"the profile raises the rate above {MAX_RATE:g} per second")
         if not repeats:
             segments = [*segments, CurveSegment(NEVER_NS, segments[-1].end, segments[-1].end)]
         self._begins_ns = [0.0]
@@ -83,6 +91,16 @@ class Curve:
         while count and self._due(count - 1) > elapsed_ns:
             count -= 1
         return count
+
+    def expected(self, elapsed_ns: Floats) -> Floats:
+        """How many messages the curve asks for by each time: the area under it, in fractions of messages."""
+        rounds: Floats | float = 0.0
+        if self._period_ns != math.inf:
+            rounds, elapsed_ns = np.divmod(elapsed_ns, self._period_ns)
+        segment = np.minimum(np.searchsorted(self._begins, elapsed_ns, side="right") - 1, len(self._starts) - 1)
+        seconds = (elapsed_ns - self._begins[segment]) / 1e9
+        area: Floats = self._steps[segment] + self._starts[segment] * seconds + self._bends[segment] * seconds**2
+        return rounds * self._period_messages + area
 
     def _area(self, elapsed_ns: float) -> float:
         rounds = 0.0

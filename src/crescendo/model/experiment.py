@@ -5,26 +5,35 @@ what was asked for, is rejected here, so that later stages need not check again.
 file. Starts nothing.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from crescendo.model.metrics import STOP_METRICS
+from crescendo.model.address import MQTT_VERSIONS
+from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import ConstantProfile, Profile
 from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of_scheme
+from crescendo.model.redaction import redact_address, redact_value
 from crescendo.model.search import MIN_SECONDS, Search
+from crescendo.model.slices import slice_names
+from crescendo.model.suggestions import choice, suggestion
 from crescendo.model.units import Duration, Extent
-from crescendo.model.urls import HIDDEN, is_secret, parse_url, redact_url, redact_url_text
+from crescendo.model.urls import parse_url, redact_url, redact_url_text
 from crescendo.model.verdict import Bound, check_bound, check_metric, client_checks, default_checks
-from crescendo.model.workload import MAX_CONNECTIONS, Group
+from crescendo.model.workload import MAX_CONNECTIONS, RUN, Group
 
 PROCESS = "process"
+_DRAIN_FACTOR = 4
 MIN_EVERY_NS = 100_000_000
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+MAX_SCHEDULE_SEGMENTS = 5_000_000
+"""Steps of a profile, times the senders that follow it: more would take minutes to compute."""
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
 class System(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +72,11 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a process inspector needs a pid on this machine, not a url")
 
     @property
+    def has_target(self) -> bool:
+        """Whether it says itself what to inspect."""
+        return self.url is not None or self.pid is not None
+
+    @property
     def period_ns(self) -> int:
         return int(self.every or 0) or (10**9 if self.kind == PROCESS else 5 * 10**9)
 
@@ -73,24 +87,50 @@ class Phases(Struct, frozen=True, forbid_unknown_fields=True):
     warmup: Duration = Duration(2 * 10**9)
     measure: Extent = Extent("10s")
     drain: Duration = Duration(10 * 10**9)
+    drain_limit: Duration | None = None  # None: four times the drain
 
     def __post_init__(self) -> None:
         if self.measure.duration is not None and self.measure.duration <= 0:
             raise ValueError("measure must be longer than 0; write a duration such as 30s, or a count")
+        if self.drain_limit is not None and self.drain_limit < self.drain:
+            raise ValueError(f"drain_limit must be at least as long as drain, which is {self.drain}")
+
+    @property
+    def drain_limit_ns(self) -> int:
+        """How long the drain may last while messages arrive."""
+        return int(_DRAIN_FACTOR * self.drain if self.drain_limit is None else self.drain_limit)
+
+
+_ProcessCount = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class PeerPlace(Struct, frozen=True, forbid_unknown_fields=True):
+    """Some standing peers of one host, or with one name or label."""
+
+    on: Annotated[str, Meta(min_length=1, max_length=100)]
+    count: _ProcessCount = 1
 
 
 class Peers(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many processes share the connections of each role."""
+    """How many processes share the connections of each role, or how many where."""
 
-    senders: Annotated[int, Meta(ge=1, le=1000)] = 1
-    receivers: Annotated[int, Meta(ge=1, le=1000)] = 1
-    clients: Annotated[int, Meta(ge=1, le=1000)] = 1
+    senders: _ProcessCount | Annotated[list[PeerPlace], Meta(min_length=1, max_length=1000)] = 1
+    receivers: _ProcessCount | Annotated[list[PeerPlace], Meta(min_length=1, max_length=1000)] = 1
+    clients: _ProcessCount = 1
+
+    def places(self, role: str) -> list[str]:
+        """Where each process of senders or receivers runs; empty for anywhere."""
+        wanted = self.senders if role == "sender" else self.receivers
+        return [""] * wanted if isinstance(wanted, int) else [place.on for place in wanted for _ in range(place.count)]
+
+    def count(self, role: str) -> int:
+        return len(self.places(role))
 
 
 class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """One experiment. The same value and seed give the same schedule."""
 
-    name: Annotated[str, Meta(pattern=_NAME)]
+    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
     workload: list[Group] = field(default_factory=list)
     clients: list[Clients] = field(default_factory=list)  # MLMQ's own workloads, beside the load or instead of it
     system: System = System(kind="loopback")
@@ -99,9 +139,11 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     inspect: list[Inspect] = field(default_factory=list)
     checks: dict[str, Bound] | None = None
     peers: Peers = Peers()
-    seed: int = 1
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
     stop_when: dict[str, Duration] = field(default_factory=dict)  # a latency at which the whole run stops
     search: Search | None = None
+    accept_drift: bool = False  # of rate, latency or backlog while they are measured
+    topology: str | None = None  # the file of a network that is the system
 
     def __post_init__(self) -> None:
         for check in _RULES:
@@ -120,20 +162,33 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             return self.checks
         return default_checks(bounded=all(group.rate for group in self.workload if group.senders))
 
+    def for_run(self, run: str) -> "Experiment":
+        """This experiment as one run carries it out; `run` replaces {run} in addresses, in checks too."""
+        checks = self.checks and {metric.replace(RUN, run): bound for metric, bound in self.checks.items()}
+        return msgspec.structs.replace(self, workload=[group.for_run(run) for group in self.workload], checks=checks)
+
+    @property
+    def foreign_groups(self) -> frozenset[str]:
+        """The groups whose destinations others may have used: on a system that was running, under a fixed name."""
+        return frozenset(
+            group.name
+            for group in self.workload
+            if (self.system.url is not None or group.target.url is not None) and not group.is_unique
+        )
+
     def redacted(self) -> "Experiment":
         """The same experiment without secrets, for everything that is written or shown."""
         system = self.system
         url = system.url and redact_url(system.url)
-        settings = {key: HIDDEN if is_secret(key) else value for key, value in system.settings.items()}
         return msgspec.structs.replace(
             self,
-            system=msgspec.structs.replace(system, url=url, settings=settings),
+            system=msgspec.structs.replace(system, url=url, settings=redact_value(system.settings)),
             inspect=[msgspec.structs.replace(item, url=item.url and redact_url(item.url)) for item in self.inspect],
             workload=[
                 msgspec.structs.replace(
                     group,
-                    address=redact_url_text(group.address),
-                    failover=None if group.failover is None else [redact_url_text(text) for text in group.failover],
+                    address=redact_address(group.address),
+                    failover=None if group.failover is None else [redact_address(text) for text in group.failover],
                 )
                 for group in self.workload
             ],
@@ -142,7 +197,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _check_names(experiment: Experiment) -> None:
     names = [group.name for group in experiment.workload] + [group.name for group in experiment.clients]
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, times in Counter(names).items() if times > 1}
     if twice:
         raise ValueError(f"two groups are called {sorted(twice)[0]!r}; give each group its own name")
 
@@ -156,6 +211,11 @@ def _check_connections(experiment: Experiment) -> None:
         raise ValueError("no group has a sender, so there would be nothing to measure")
     if max(senders, receivers) + sum(group.count for group in experiment.clients) > MAX_CONNECTIONS:
         raise ValueError(f"a run has at most {MAX_CONNECTIONS} senders and {MAX_CONNECTIONS} receivers")
+    if senders * experiment.profile.segments > MAX_SCHEDULE_SEGMENTS:
+        raise ValueError(
+            f"{senders:,} senders with {experiment.profile.segments:,} steps each are too many; "
+            f"their product is at most {MAX_SCHEDULE_SEGMENTS:,}"
+        )
 
 
 def _check_addresses(experiment: Experiment) -> None:
@@ -172,12 +232,32 @@ def _check_groups(experiment: Experiment) -> None:
     scheme = "" if url is None else parse_url(url).scheme
     spoken = None if url is None else protocol_of_scheme(scheme)
     for group in experiment.workload:
-        experiment.pacer_of(group, 0)  # rejects what cannot be paced
+        experiment.profile.check(group.rate)
         if spoken is not None and spoken.name != group.protocol and group.needs_system:
             raise ValueError(
                 f"group {group.name!r} uses {group.protocol}, but the system's url begins with {scheme}://; "
                 f"set its protocol to {spoken.name}, or change the url"
             )
+
+
+def _check_topology(experiment: Experiment) -> None:
+    if experiment.topology is None:
+        placed = [group for group in experiment.workload if group.send_to or group.receive_from]
+        if placed:
+            raise ValueError(
+                f"group {placed[0].name!r}: send_to and receive_from name nodes of a network; give its file as topology"
+            )
+        return
+    if experiment.system != System(kind="loopback") or experiment.clients:
+        raise ValueError("topology: the network is the system; remove system and clients, or remove topology")
+    for group in experiment.workload:
+        missing = {
+            "send_to": group.senders and not group.send_to,
+            "receive_from": group.receivers and not group.receive_from,
+        }
+        for key, is_missing in missing.items():
+            if is_missing and group.needs_system:
+                raise ValueError(f"group {group.name!r}: name the node of the network that it uses: {key}: NODE")
 
 
 def _check_inspectors(experiment: Experiment) -> None:
@@ -188,28 +268,31 @@ def _check_inspectors(experiment: Experiment) -> None:
         if system.url is not None:
             needed = "pid" if inspect.kind == PROCESS else "url (of its management interface)"
             raise ValueError(f"inspect: {inspect.kind} needs a {needed}, because Crescendo does not start the system")
-        if inspect.kind not in {PROCESS, system.kind}:
-            raise ValueError(
-                f"inspect: {inspect.kind} does not fit the system {system.kind}; give it the url to inspect"
-            )
 
 
 def _check_checks(experiment: Experiment) -> None:
+    slices = slice_names(experiment.workload, experiment.clients)
     for metric, bound in (experiment.checks or {}).items():
-        check_metric(metric, has_clients=bool(experiment.clients))
+        check_metric(metric, slices, has_clients=bool(experiment.clients))
         check_bound(metric, bound)
 
 
 def _check_stop_when(experiment: Experiment) -> None:
-    for metric, limit in experiment.stop_when.items():
+    slices = slice_names(experiment.workload, experiment.clients)
+    for name, limit in experiment.stop_when.items():
+        _, metric = split_metric(name)
         if metric not in STOP_METRICS or limit <= 0:
-            raise ValueError(f"stop_when: {metric!r}: write one of {', '.join(STOP_METRICS)} with a duration above 0")
+            raise ValueError(f"stop_when: {name!r}: {choice(metric, STOP_METRICS)}, with a duration above 0")
+        check_metric(name, slices)
 
 
 def _check_search(experiment: Experiment) -> None:
     search = experiment.search
     if search is None:
         return
+    slices = slice_names(experiment.workload, experiment.clients)
+    for metric in search.bounds:
+        check_metric(metric, slices)
     if experiment.checks is not None:
         raise ValueError("search: a search judges search.limits; move the checks there")
     if not isinstance(experiment.profile, ConstantProfile):
@@ -244,6 +327,7 @@ _RULES: tuple[Callable[[Experiment], None], ...] = (
     _check_connections,
     _check_addresses,
     _check_groups,
+    _check_topology,
     _check_inspectors,
     _check_checks,
     _check_stop_when,
@@ -259,8 +343,16 @@ def _check_url(text: str) -> None:
     except ValueError:
         raise _malformed_url(text) from None
     protocol = protocol_of_scheme(url.scheme)
-    if protocol is None or not set(url.options) <= set(protocol.url_options) or not url.host or url.port == 0:
+    if protocol is None or not url.host or url.port == 0:
         raise _malformed_url(text)
+    for option in url.options:
+        if option not in protocol.url_options:
+            raise ValueError(
+                f"url: {url.scheme}:// has no option {option!r}; {suggestion(option, protocol.url_options)}; "
+                "options of a queue or topic belong in the address of a workload"
+            )
+    if (version := url.options.get("version")) not in {None, *MQTT_VERSIONS}:
+        raise ValueError(f"url: version={version}: {choice(version, MQTT_VERSIONS)}")
     if url.path.strip("/") and not protocol.has_virtual_hosts:
         able = [scheme for other in known_protocols().values() if other.has_virtual_hosts for scheme in other.schemes]
         raise ValueError(

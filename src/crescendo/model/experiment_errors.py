@@ -1,38 +1,134 @@
 """What is wrong with this experiment file, and what would be right?
 
-msgspec says what it expected; here its message gets the path first, and the closest known key or kind where one was
-misspelt. Reads the types of an experiment, never a file.
+msgspec says what it expected; here its message gets the path first, as it was written, and the closest known key or
+value where one was misspelt. Reads the types of an experiment and the content of a file, never a file.
 """
 
-import difflib
+import enum
 import re
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 
-from crescendo.model.experiment import Experiment
+from crescendo.model.experiment import NAME_PATTERN, Experiment
+from crescendo.model.redaction import is_secret
+from crescendo.model.suggestions import choice, suggestion
+from crescendo.model.units import parse_unit
+from crescendo.model.workload import GROUP_NAME_PATTERN
+
+_NUMBERS = {"float": "a number, such as 5000 or 0.5", "int": "a whole number, such as 3"}
+_SHAPES = {
+    **_NUMBERS,
+    "bool": "true or false",
+    "str": "text",
+    "array": "a list",
+    "object": "a mapping, such as {key: value}",
+}
+_NAMES = {
+    NAME_PATTERN: "letters, digits and . _ - (at most 100), beginning with a letter or digit",
+    GROUP_NAME_PATTERN: "letters, digits, _ and - (at most 63), beginning with a letter",
+}
+"""What the patterns of names say, in words."""
+
+_LONGEST_SHOWN = 60
+_ANY_KEY = "[...]"
+_TYPES = re.compile(r"Expected `(\w+)(?: \| null)?`, got `(\w+)`")
+_LIMIT = re.compile(r"Expected `(\w+)` (>=|<=|>|<) (\S+)")
 
 
-def explain(message: str) -> str:
-    """msgspec's message, with the path first and the closest known key where one was misspelt."""
+def explain(message: str, document: Mapping[str, Any], unlisted: frozenset[str] = frozenset()) -> str:
+    """msgspec's message about this document, with the path first and what would be right.
+
+    `unlisted` are keys that were written without the list around their one element.
+    """
     text, _, where = message.partition(" - at `$")
-    where = where.rstrip("`").lstrip(".") or "top level"
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
-    if unknown:
-        known = _keys_at(where)
-        close = difflib.get_close_matches(unknown[1], known, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
-        return f"{where}: unknown key {unknown[1]!r}; {hint}"
-    missing = re.fullmatch(r"Object missing required field `(.*)`", text)
-    if missing:
-        return f"{where}: {missing[1]!r} is missing"
-    wrong = re.fullmatch(r"Invalid value '(.*)'", text)
-    if wrong and (known := _kinds_at(where)):
-        close = difflib.get_close_matches(wrong[1], known, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-        return f"{where}: {wrong[1]!r} is not a valid value; {hint}"
-    return f"{where}: {text[:1].lower()}{text[1:]}"
+    where = where.rstrip("`").lstrip(".")
+    if _ANY_KEY in where:
+        where = _named_key(where, document)
+    shown = where or "top level"
+    for key in unlisted:
+        if where.startswith(f"{key}[0]"):
+            shown = key + where.removeprefix(f"{key}[0]")
+    return f"{shown}: {_sentence(text, where, document)}"
+
+
+def _sentence(text: str, where: str, document: Mapping[str, Any]) -> str:
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", text):
+        return f"unknown key {unknown[1]!r}; {suggestion(unknown[1], _keys_at(where), listed='known keys')}"
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
+        return f"{missing[1]!r} is missing"
+    if wrong := re.fullmatch(r"Invalid (?:enum )?value '(.*)'", text):
+        known = _values_at(where) or _kinds_at(where)
+        if known:
+            return f"{wrong[1]!r} is not a valid value; {choice(wrong[1], known)}"
+    if found := _TYPES.fullmatch(text):
+        return f"{_shown_value(where, document, found[2])} is not {_SHAPES.get(found[1], found[1])}"
+    if limit := _LIMIT.fullmatch(text):
+        return f"{_shown_value(where, document, limit[1])} is out of range; write a number {limit[2]} {limit[3]}"
+    for pattern, words in _NAMES.items():
+        if pattern in text:
+            return f"{_shown_value(where, document, 'this')} is not a valid name; use {words}"
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def _shown_value(where: str, document: Mapping[str, Any], otherwise: str) -> str:
+    """The value as it was written, if it is short and no secret."""
+    value = _value_at(where, document)
+    if isinstance(value, str) and "://" not in value and len(value) <= _LONGEST_SHOWN and not is_secret(where):
+        return repr(value)
+    if isinstance(value, int | float) and not is_secret(where):
+        return "true" if value is True else "false" if value is False else str(value)
+    if value is None:
+        return "nothing"
+    return {"str": "text", "array": "a list", "object": "a mapping"}.get(otherwise, otherwise)
+
+
+def _value_at(where: str, document: Any) -> Any:
+    for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", where):
+        if isinstance(document, dict):
+            document = document.get(key)
+        elif isinstance(document, list) and index and int(index) < len(document):
+            document = document[int(index)]
+        else:
+            return None
+    return document
+
+
+def _named_key(where: str, document: Mapping[str, Any]) -> str:
+    """The path with the key whose value is wrong: msgspec does not say which of a mapping it is."""
+    outer = where.partition(_ANY_KEY)[0]
+    mapping = _value_at(outer, document)
+    for key, value in mapping.items() if isinstance(mapping, dict) else ():
+        for kind in _value_types_at(outer):
+            try:
+                msgspec.convert(value, kind, dec_hook=parse_unit)
+            except msgspec.ValidationError:
+                return f"{outer}.{key}"
+    return outer
+
+
+def _value_types_at(where: str) -> list[Any]:
+    """The types of the values of the mapping at this path."""
+    return [
+        get_args(part)[1]
+        for annotation in _annotations_at(where)
+        for part in (annotation, *get_args(annotation))
+        if get_origin(part) is dict
+    ]
+
+
+def _values_at(where: str) -> list[str]:
+    """The values of an enumeration at this path."""
+    values: list[str] = []
+    for annotation in _annotations_at(where):
+        for part in (annotation, *get_args(annotation)):
+            if isinstance(part, type) and issubclass(part, enum.Enum):
+                values += [str(member.value) for member in part]
+            elif get_origin(part) is Literal:
+                values += [str(value) for value in get_args(part)]
+    return list(dict.fromkeys(values))
 
 
 def _kinds_at(where: str) -> list[str]:
@@ -45,6 +141,17 @@ def _kinds_at(where: str) -> list[str]:
 def _keys_at(where: str) -> list[str]:
     names = (item.encode_name for struct in _structs_at(where) for item in msgspec.structs.fields(struct))
     return list(dict.fromkeys(names))
+
+
+def _annotations_at(where: str) -> list[Any]:
+    """The types of the key at this path."""
+    parent, _, key = re.sub(r"\[[^\]]*\]", "", where).rpartition(".")
+    return [
+        item.type
+        for struct in _structs_at(parent)
+        for item in msgspec.structs.fields(struct)
+        if item.encode_name == key
+    ]
 
 
 def _structs_at(where: str) -> list[type[Struct]]:

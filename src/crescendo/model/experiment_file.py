@@ -6,25 +6,40 @@ values of `experiment.py`. A mistake is one sentence with the file, the path in 
 
 import copy
 import re
-from collections.abc import Hashable
+import unicodedata
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 import yaml
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
-from crescendo.model.experiment_errors import explain
-from crescendo.model.units import format_unit, parse_unit
-from crescendo.model.urls import HIDDEN, SECRET, is_secret, redact_url_text
+from crescendo.model.experiment_errors import explain, structs_in
+from crescendo.model.experiment_inputs import check_inputs
+from crescendo.model.measurable import check_measurable
+from crescendo.model.mlmq_clients import Clients
+from crescendo.model.payload import PayloadSize
+from crescendo.model.redaction import explain_yaml, override_path
+from crescendo.model.suggestions import suggestion
+from crescendo.model.units import Extent, format_unit, parse_unit
+from crescendo.model.workload import Group
 
 GROUP_LISTS = ("workload", "clients")
 """The keys whose list may be left out when it would have one element."""
 
-_SECRET_VALUE = re.compile(
-    rf"""((?:{SECRET})[\w."'-]*\s*[=:]\s*)("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,}}]+)""", re.IGNORECASE | re.DOTALL
+
+_MAPPINGS = frozenset(
+    key.encode_name
+    for kind in (Group, Clients)
+    for key in msgspec.structs.fields(kind)
+    if structs_in(key.type) or get_origin(key.type) is dict or key.type is PayloadSize
 )
+"""The keys of groups that hold a mapping, so that --set may lead into it."""
+
+
+_SYSTEMS = ("system.url", "system.kind")
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,8 +55,16 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
-    """Read one experiment file, with `--set path=value` applied before anything is checked."""
+def load_experiment(path: Path, overrides: tuple[str, ...] = (), values: Mapping[str, Any] | None = None) -> Experiment:
+    """Read one experiment file, with `--set path=value` and then other values applied before anything is checked."""
+    document = read_mapping(path, "name, workload and phases")
+    if isinstance(named := document.get("topology"), str):
+        document["topology"] = str(path.parent / named)  # it stands beside the experiment, wherever that is run from
+    return experiment_from(document, overrides, values, source=str(path), default_name=name_of(path))
+
+
+def read_mapping(path: Path, keys: str) -> dict[str, Any]:
+    """The content of a YAML file, which must be a mapping with keys such as these."""
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a subclass of SafeLoader
     except FileNotFoundError:
@@ -49,35 +72,77 @@ def load_experiment(path: Path, overrides: tuple[str, ...] = ()) -> Experiment:
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"{path}: cannot be read: {err}") from err
     except yaml.YAMLError as err:
-        raise ConfigError(f"{path}: this is not YAML: {_one_line(err)}") from err
+        raise ConfigError(f"{path}: this is not YAML: {explain_yaml(err)}") from None
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected a mapping with keys such as name, workload and phases")
-    return experiment_from(document, overrides, source=str(path), default_name=path.stem)
+        raise ConfigError(f"{path}: expected a mapping with keys such as {keys}")
+    return document
 
 
 def experiment_from(
-    document: dict[str, Any], overrides: tuple[str, ...] = (), *, source: str = "experiment", default_name: str = ""
+    document: dict[str, Any],
+    overrides: tuple[str, ...] = (),
+    values: Mapping[str, Any] | None = None,
+    *,
+    source: str = "experiment",
+    default_name: str = "",
 ) -> Experiment:
-    """Build an experiment from the content of a file."""
+    """Build an experiment from the content of a file, and check the files that it names."""
     document = copy.deepcopy({"name": default_name, "workload": [] if "clients" in document else {}, **document})
-    _list_groups(document)
+    unlisted = _list_groups(document)
     for override in overrides:
         _apply_override(document, override)
-        _list_groups(document)
+        unlisted |= _list_groups(document)
+    for path, value in (values or {}).items():
+        _set(document, path, value)
+        unlisted |= _list_groups(document)
+    _reject_ambiguous(document, source)
+    experiment = _converted(document, source, unlisted)
+    check_inputs(experiment, source)
+    check_measurable(experiment, source)
+    return experiment
+
+
+def name_of(path: Path) -> str:
+    """The name of an experiment that gives itself none: that of its file, in letters that a directory may have."""
+    plain = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).lstrip("._-")[:100] or "experiment"
+
+
+def _reject_ambiguous(document: dict[str, Any], source: str) -> None:
+    """A phase of `5` may mean seconds or messages. In recordings of earlier versions it means messages."""
+    phases = document.get("phases")
+    written = phases.get("measure") if isinstance(phases, dict) else None
+    if Extent.is_ambiguous(written) and written not in {0, "0"}:
+        raise ConfigError(
+            f"{source}: phases.measure: {written} needs a unit: write {written}s for seconds, or "
+            f"'{written} messages' for messages per connection"
+        )
+
+
+def recorded_experiment(document: dict[str, Any], source: str) -> Experiment:
+    """The experiment of a recording. Reads none of the files that it names: they may be gone, or be traps."""
+    return _converted(document, source)
+
+
+def _converted(document: dict[str, Any], source: str, unlisted: frozenset[str] = frozenset()) -> Experiment:
     try:
         return msgspec.convert(document, Experiment, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{source}: {explain(str(err))}") from err
+        raise ConfigError(f"{source}: {explain(str(err), document, unlisted)}") from err
 
 
-def _list_groups(document: dict[str, Any]) -> None:
-    """One group may be written without the list around it, and a list of addresses means failover."""
-    for key in GROUP_LISTS:
-        if isinstance(document.get(key), dict):
-            document[key] = [document[key]]
+def _list_groups(document: dict[str, Any]) -> frozenset[str]:
+    """One group may be written without the list around it, and a list of addresses means failover.
+
+    Returns the keys that got their list here.
+    """
+    unlisted = frozenset(key for key in GROUP_LISTS if isinstance(document.get(key), dict))
+    for key in unlisted:
+        document[key] = [document[key]]
     for group in document["workload"] if isinstance(document["workload"], list) else ():
         if isinstance(group, dict) and isinstance(group.get("address"), list) and group["address"]:
             group["address"], group["failover"] = group["address"][0], group["address"][1:]
+    return unlisted
 
 
 def to_document(experiment: Experiment) -> dict[str, Any]:
@@ -90,13 +155,20 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
 
 def _apply_override(document: dict[str, Any], override: str) -> None:
     path, equals, text = override.partition("=")
-    if not equals or not path:
-        raise ConfigError(f"--set {override}: write it as path=value, for example --set workload.rate=5000")
+    if not equals or not path or path != override_path(override):
+        wanted = "write it as path=value, for example --set workload.rate=5000"
+        raise ConfigError(f"--set {override_path(override)}: {wanted}")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as err:
-        raise ConfigError(f"--set {override}: the value is not YAML: {_one_line(err)}") from err
+        raise ConfigError(f"--set {path}: the value is not YAML: {explain_yaml(err)}") from None
+    _set(document, path, value)
+
+
+def _set(document: dict[str, Any], path: str, value: Any) -> None:
     keys = path.split(".")
+    if path in _SYSTEMS and value is not None:  # another system: what the file says about its own has no meaning
+        document["system"] = {}
     targets: list[Any] = [document]
     if keys[0] in GROUP_LISTS and len(keys) > 1:
         groups = document.get(keys[0])
@@ -105,22 +177,13 @@ def _apply_override(document: dict[str, Any], override: str) -> None:
         named = [group for group in targets if isinstance(group, dict) and group.get("name", "main") == keys[0]]
         if named and len(keys) > 1:
             targets, keys = named, keys[1:]
+        elif len(keys) > 1 and targets and keys[0] not in _MAPPINGS:
+            names = [str(group.get("name", "main")) for group in targets if isinstance(group, dict)]
+            raise ConfigError(f"--set {path}: no group is called {keys[0]!r}; {suggestion(keys[0], names)}")
     for target in targets:
         inner: Any = target
         for key in keys[:-1]:
             inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
         if not isinstance(inner, dict):
-            raise ConfigError(f"--set {override}: {path} does not lead into a mapping")
+            raise ConfigError(f"--set {path}: it does not lead into a mapping")
         inner[keys[-1]] = value
-
-
-def redact_override(override: str) -> str:
-    """An argument of `--set` without passwords: neither those of URLs, nor the values of keys that name a secret."""
-    path, equals, _ = override.partition("=")
-    if equals and is_secret(path):
-        return f"{path}={HIDDEN}"
-    return _SECRET_VALUE.sub(rf"\1{HIDDEN}", redact_url_text(override))
-
-
-def _one_line(err: Exception) -> str:
-    return " ".join(str(err).split())

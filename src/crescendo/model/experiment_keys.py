@@ -6,7 +6,7 @@ a test finds a key without a sentence. Links and code are written as in Markdown
 
 from msgspec import Struct
 
-from crescendo.model.experiment import Experiment, Inspect, Peers, Phases, System
+from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.mlmq_clients import Clients
 from crescendo.model.profile import Incremental, OnOff, Ramp, Replay, Sine, Spike, Step, Steps
 from crescendo.model.protocols import OWN
@@ -25,16 +25,26 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "phases": "how long to warm up, to measure and to drain",
         "inspect": "what is polled for its own figures during the run: see [inspectors.md](inspectors.md)",
         "checks": (
-            "bounds that decide the verdict, see [Checks](#checks); without them, nothing may be lost, and 99 % "
+            "bounds that decide the verdict, of the run or of a group: see [Checks](#checks); without them, "
+            "nothing may be lost, and 99 % "
             "of the offered rate must arrive"
         ),
         "peers": "how many processes share the connections of each role",
         "seed": "the same file and seed give the same schedule",
         "stop_when": (
-            "`{response_p90: 200ms}` or `{response_max: 2s}`: when a receiver exceeds this in one second of the "
-            "measure phase, all sending stops at once; the drain follows, and the verdict is fail"
+            "`{response_p90: 200ms}` or `{response_max: 2s}`, also of a group, a destination or a protocol, "
+            "`{orders.response_p90: 200ms}`: when a receiver exceeds this in one second of the measure phase, all "
+            "sending stops at once; the drain follows, and the verdict is fail, unless our own delay could explain it"
         ),
         "search": "find the highest rate within given limits: see [search.md](search.md)",
+        "accept_drift": (
+            "`true` where rate, latency or backlog are meant to change while they are measured, as with a ramp; "
+            "without it, checks on rate and latency are invalid when they drift"
+        ),
+        "topology": (
+            "instead of `system`: the file of a network that is started here, every node of it inspected, and stopped "
+            "again; see [topology.md](topology.md#in-an-experiment)"
+        ),
     },
     System: {
         "kind": (
@@ -42,10 +52,10 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "`system`, it is `loopback`"
         ),
         "url": (
-            "`amqp://[user:password@]host[:port]`, or `amqp091://`, `stomp://`, `mqtt://`, "
-            "`mlmq://host:port?brokers=host:port,…`; AMQP 0-9-1 and STOMP take a virtual host as path, "
-            "`amqp091://host/shop`; over TLS `amqps://`, `amqp091s://`, `stomp+ssl://`, `mqtts://`, see "
-            "[tls.md](tls.md)"
+            "`amqp://[user:password@]host[:port]`, or `amqp091://`, `stomp://`, `mqtt://`, `openwire://`, "
+            "`core://`, `mlmq://host:port?brokers=host:port,…`; AMQP 0-9-1 and STOMP take a virtual host as path, "
+            "`amqp091://host/shop`; over TLS `amqps://`, `amqp091s://`, `stomp+ssl://`, `mqtts://`, "
+            "`openwire+ssl://`, `core+ssl://`, see [tls.md](tls.md)"
         ),
         "version": "which version of the kind; without it, the installed one",
         "home": "the directory of an installation that Crescendo did not make",
@@ -58,7 +68,8 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "name": "unique among the groups",
         "address": (
             "`queue://NAME`: receivers share the messages; `topic://NAME`: each receiver is owed all of them; "
-            "with options, see [Addresses](#addresses); a list means failover"
+            "with options, see [Addresses](#addresses); `{run}` becomes a name that no other run has; a list means "
+            "failover"
         ),
         "failover": "further addresses, to which a lost connection reconnects in turn; the same as a list in `address`",
         "destinations": (
@@ -67,6 +78,9 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "protocol": (
             f"{', '.join(f'`{name}`' for name in OWN)} (queues only, see [mlmq.md](mlmq.md#under-load)): "
             "the protocol at the system's URL"
+        ),
+        "client": (
+            "`jms`: the vendor's own Java client sends and receives instead of our driver, see [jms.md](jms.md)"
         ),
         "senders": "connections that send, up to 32,767 in a run",
         "receivers": "connections that receive, up to 32,767 in a run",
@@ -95,6 +109,12 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "delay": "a slow receiver: its processing time per message; it settles messages when they are processed",
         "summarize": "each receiver publishes how many messages it received",
         "receive_rate": "a slow receiver: the messages per second that it processes",
+        "purge": (
+            "`true` deletes whatever the queue, or the durable subscription, holds before the run; on a terminal you "
+            "are asked first"
+        ),
+        "send_to": "with `topology`: the node that its senders connect to",
+        "receive_from": "with `topology`: the node that its receivers connect to",
     },
     WindowMode: {
         "size": "how many messages of a connection may be unsettled at a time",
@@ -109,8 +129,9 @@ KEYS: dict[type[Struct], dict[str, str]] = {
     },
     Phases: {
         "warmup": "a duration; not judged",
-        "measure": "a duration, or a number of messages per connection",
+        "measure": "a duration, or a number of messages per connection, such as `5000 messages`",
         "drain": "how long the last messages may take to arrive",
+        "drain_limit": "while messages still arrive, the drain goes on up to this; without it, four times the drain",
     },
     Inspect: {
         "kind": "a kind of system, or `process`",
@@ -119,9 +140,16 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "pid": "the process to watch, where Crescendo does not start the system",
     },
     Peers: {
-        "senders": "processes that share the sending connections",
-        "receivers": "processes that share the receiving connections",
+        "senders": (
+            "processes that share the sending connections; or standing peers, `[{on: hostA, count: 2}]`: by host, name "
+            "or label, see [control.md](control.md#standing-peers)"
+        ),
+        "receivers": "processes that share the receiving connections; or standing peers, as for senders",
         "clients": "processes that share the MLMQ clients",
+    },
+    PeerPlace: {
+        "on": "the host, the name or a label of standing peers",
+        "count": "how many of them",
     },
     Ramp: {
         "over": "how long the rate changes",
@@ -164,7 +192,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "to": "the highest rate to try",
         "resolution": "how wide the gap between the highest good and the lowest bad rate may be",
         "confirm": "how many of how many tries must agree on the answer",
-        "limits": "what a try must meet: bounds as in `checks`, or `backlog: steady`",
+        "limits": "what a try must meet: bounds as in `checks`, of a group too, or `backlog: steady`",
         "tries": "how many runs the search may take",
     },
     Clients: {

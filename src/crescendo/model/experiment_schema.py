@@ -41,10 +41,8 @@ _UNITS: dict[type, dict[str, Any]] = {
     Duration: _DURATION,
     Size: _SIZE,
     Extent: {
-        "anyOf": [
-            {"type": "integer", "minimum": 1},
-            {"type": "string", "pattern": f"^(?:{DURATION_PATTERN}|[0-9]+)$"},
-        ]
+        "type": "string",
+        "pattern": rf"^(?:{DURATION_PATTERN}|[0-9]+\s+messages?)$",
     },
     PayloadSize: {
         "anyOf": [

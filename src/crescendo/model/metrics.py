@@ -5,7 +5,7 @@ undermine it. Experiment files, verdicts, the terminal and the report read this 
 here, or one entry point of `crescendo.checks` in another package. Judges nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache, partial
@@ -13,6 +13,7 @@ from functools import cache, partial
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.plugins import CHECKS, loaded_plugins
 from crescendo.model.run_evidence import CountedMessages, MeasuredLatency, RunEvidence
+from crescendo.model.suggestions import closest
 from crescendo.model.units import format_count, format_ns, format_rate
 
 LATENCY_KINDS = RESPONSE, TRANSFER, SETTLE = "response", "transfer", "settle"
@@ -28,6 +29,11 @@ CONSERVATION = "conservation"
 GENERATOR_KEPT_UP = "generator kept up"
 CLOCK_BOUND = "clock bound"
 ENOUGH_SAMPLES = "enough samples"
+STEADY_STATE = "steady state"
+DRAIN_LONG_ENOUGH = "drain was long enough"
+DESTINATION_WAS_EMPTY = "destination was empty"
+RECEIVERS_GOT_COPIES = "every receiver of a topic got its own copy"
+EDGE_DID_NOT_DECIDE = "the end of the measure phase did not decide"
 CLIENTS_ACCOUNTED = "clients accounted for their messages"
 """Validity rules that undermine some metrics. The other rules undermine every check."""
 
@@ -147,11 +153,13 @@ def _latency(kind: str, statistic: str, in_second: Callable[[PeerStatistics], fl
     # Both ends of a settlement are read from the same clock.
     clocks = set() if kind == SETTLE else {CLOCK_BOUND}
     samples = set() if of.percent is None else {ENOUGH_SAMPLES}
+    # The fastest and the slowest message happened; all other statistics claim to describe the next run too.
+    lasting = set() if statistic in {"min", "max"} else {STEADY_STATE}
     return Metric(
         f"{kind}_{statistic}",
         DURATION,
         partial(_latency_value, of),
-        undermined_by=frozenset({GENERATOR_KEPT_UP} | clocks | samples),
+        undermined_by=frozenset({GENERATOR_KEPT_UP, DESTINATION_WAS_EMPTY} | clocks | samples | lasting),
         needs=Need.LATENCIES,
         latency=of,
         in_second=in_second,
@@ -163,13 +171,15 @@ _IN_SECOND: dict[tuple[str, str], Callable[[PeerStatistics], float | None]] = {
     (RESPONSE, "max"): lambda receiver: receiver.second_response_max_ns,
 }
 _BY_ACCOUNT = frozenset({CLIENTS_ACCOUNTED})
+_BY_OTHERS = frozenset({DESTINATION_WAS_EMPTY, RECEIVERS_GOT_COPIES})
+_LOSSES = _BY_ACCOUNT | _BY_OTHERS | {DRAIN_LONG_ENOUGH}
 
 _SINGLE_METRICS = (
     Metric(
         RATE,
         MESSAGES_PER_SECOND,
         lambda evidence: evidence.rate.sustained if evidence.rate.duration_ns else None,
-        undermined_by=frozenset({GENERATOR_KEPT_UP}),
+        undermined_by=_BY_OTHERS | {GENERATOR_KEPT_UP, STEADY_STATE, EDGE_DID_NOT_DECIDE},
         needs=Need.RATES,
     ),
     Metric(
@@ -181,14 +191,15 @@ _SINGLE_METRICS = (
         needs=Need.MESSAGES,
         of_clients=True,
     ),
-    _counted(LOST, lambda counts: counts.lost, undermined_by=_BY_ACCOUNT),
-    _counted(LOST_ACKNOWLEDGED, lambda counts: counts.lost_acknowledged, undermined_by=_BY_ACCOUNT),
-    _counted("lost_unacknowledged", lambda counts: counts.lost_unacknowledged, undermined_by=_BY_ACCOUNT),
+    _counted(LOST, lambda counts: counts.lost, undermined_by=_LOSSES),
+    _counted(LOST_ACKNOWLEDGED, lambda counts: counts.lost_acknowledged, undermined_by=_LOSSES),
+    _counted("lost_unacknowledged", lambda counts: counts.lost_unacknowledged, undermined_by=_LOSSES),
     _counted(DUPLICATED, lambda counts: counts.duplicated, additive=True),
     _counted("reordered", lambda counts: counts.reordered, additive=True),
     _counted("corrupt", lambda counts: counts.corrupt, additive=True),
     _counted("stray", lambda counts: counts.stray, additive=True),
     _counted("unrecorded", lambda counts: counts.unrecorded, additive=True),
+    _counted("undelivered", lambda counts: counts.undelivered),
 )
 _LATENCY_METRICS = tuple(
     _latency(kind, statistic, _IN_SECOND.get((kind, statistic)))
@@ -203,18 +214,50 @@ STOP_METRICS = tuple(metric.name for metric in METRICS.values() if metric.in_sec
 """Metrics that may stop a run."""
 
 
+def exceeded_in_second(
+    limits: Mapping[str, int], measured: PeerStatistics, by_slice: Mapping[str, PeerStatistics]
+) -> tuple[str, int, int] | None:
+    """The first metric of a receiver's second that exceeds its limit: name, value and limit in nanoseconds."""
+    for name, limit_ns in limits.items():
+        in_second, (slice_name, _) = metric_of(name).in_second, split_metric(name)
+        found = by_slice.get(slice_name) if slice_name else measured
+        value_ns = None if in_second is None or found is None else in_second(found)
+        if value_ns is not None and value_ns > limit_ns:
+            return name, int(value_ns), int(limit_ns)
+    return None
+
+
 def find_metric(name: str) -> Metric | None:
-    """The metric of this name, ours or another package's; None if there is none."""
+    """The metric of this name, ours or another package's; None if there is none. A slice may come before it."""
+    return _plain_metric(split_metric(name)[1])
+
+
+def split_metric(name: str) -> tuple[str, str]:
+    """The name of a slice, empty for the whole run, and that of a metric: `orders.response_p99`.
+
+    Names of destinations may contain dots, and so do those of percentiles: what follows the slice must be a metric.
+    """
+    at = name.find(".")
+    while at >= 0 and _plain_metric(name) is None:
+        if _plain_metric(name[at + 1 :]) is not None:
+            return name[:at], name[at + 1 :]
+        at = name.find(".", at + 1)
+    return "", name
+
+
+def _plain_metric(name: str) -> Metric | None:
     return METRICS.get(name) or plugin_metrics().get(name)
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of this name. Raises ValueError, which lists the known ones, when there is none."""
+    """The metric of this name, whatever the slice. Raises ValueError, which lists the known ones, if there is none."""
     metric = find_metric(name)
     if metric is None:
         single = ", ".join([each.name for each in _SINGLE_METRICS] + list(plugin_metrics()))
+        close = closest(name, [*METRICS, *plugin_metrics()])
+        meant = "" if close is None else f"did you mean {close!r}? "
         raise ValueError(
-            f"no metric is called {name!r}; use {single}, or KIND_STATISTIC such as response_p99 "
+            f"no metric is called {name!r}; {meant}use {single}, or KIND_STATISTIC such as response_p99 "
             f"(kinds {', '.join(LATENCY_KINDS)}; statistics {', '.join((*PERCENTILES, *_OTHER_STATISTICS))})"
         )
     return metric
@@ -240,4 +283,4 @@ def format_report_value(name: str, value: float) -> str:
 
 def metric_position(name: str) -> int:
     """Where a list that is sorted by metric puts this one."""
-    return list(METRICS).index(name)
+    return list(METRICS).index(split_metric(name)[1])

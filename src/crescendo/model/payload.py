@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crescendo.model.regular_file import read_regular
 from crescendo.model.units import SIZE_HINT, Size
 
 STAMP_BYTES = 32
 """Every payload begins with a stamp of this size, so no message is smaller."""
 
 MAX_PAYLOAD_BYTES = 64 * 2**20
+MAX_FILE_BYTES = 1 << 30
 MAX_CHOICES = 1000
+_MAX_SPREAD_SIZES = 100_000
 _SPREAD = 0.05
 _BLOCK = 4096
 
@@ -43,7 +46,8 @@ class PayloadSize(Size):
         if isinstance(text, str) and text.startswith("~"):
             middle = Size.parse(text[1:])
             reach = int(middle * _SPREAD)
-            sizes = range(middle - reach, middle + reach + 1)
+            step = 1 + 2 * reach // _MAX_SPREAD_SIZES  # of large messages, not every size
+            sizes = range(middle - reach, middle + reach + 1, step)
             return cls._of(text, tuple((size, 1.0) for size in sizes))
         return cls._of(text, ((Size.parse(text), 1.0),))
 
@@ -76,15 +80,16 @@ class PayloadSize(Size):
 
     @property
     def largest(self) -> int:
+        """The largest size; reads the file if there is one."""
         return max((size for size, _ in self.choices), default=STAMP_BYTES + max(map(len, self.lines), default=0))
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines of the file; each is sent after a stamp."""
+        """The lines of the file, read when they are first asked for; each is sent after a stamp."""
         if self.file is None:
             return []
         try:
-            lines = Path(self.file).read_bytes().splitlines()
+            lines = read_regular(Path(self.file), MAX_FILE_BYTES).splitlines()
         except OSError as err:
             raise ValueError(f"size: {self.file} cannot be read: {err.strerror}") from err
         if not lines:

@@ -18,12 +18,19 @@ class PeerStatistics(Struct, frozen=True, omit_defaults=True, kw_only=True):
     # receivers, about the messages of the last second
     second_response_p90_ns: float | None = None
     second_response_max_ns: float | None = None
+    # receivers, about the whole run
+    read_delay_max_ns: float | None = None
+    strays: float | None = None  # messages of other runs
+    held_before: float | None = None  # destinations that held messages before the run
     # senders
     blocked_share: float | None = None  # time blocked by credit or socket
-    lateness_p50_ns: float | None = None  # the generator's own
+    lateness_p50_ns: float | None = None  # the generator's own delay, of messages with a schedule
     lateness_p99_ns: float | None = None
+    own_delay_p99_ns: float | None = None
+    own_delay_max_ns: float | None = None
     last_sent_ns: float | None = None  # a clock reading
     unsent: float | None = None  # due, but never sent
+    unsent_own: float | None = None  # of these, what the other side did not hold back
     unsettled: float | None = None
     shed: float | None = None
     # client processes
@@ -45,6 +52,7 @@ class PeerStatistics(Struct, frozen=True, omit_defaults=True, kw_only=True):
     busy_share: float | None = None
     batch_share: float | None = None
     cpu_seconds: float | None = None
+    stalled_ns: float | None = None  # senders and receivers: time in which the loop did not turn without meaning to
     # inspectors
     looks: float | None = None
     failed_looks: float | None = None
@@ -60,23 +68,31 @@ def sender_statistics(
     blocked_share: float,
     lateness_p50_ns: int | None,
     lateness_p99_ns: int | None,
+    own_delay_p99_ns: int | None,
+    own_delay_max_ns: int | None,
     last_sent_ns: int | None,
     unsent: int,
+    unsent_own: int,
     unsettled: int,
     shed: int | None,
     batch_share: float | None,
     cpu_seconds: float,
+    stalled_ns: int,
 ) -> PeerStatistics:
     return PeerStatistics(
         blocked_share=_measured(blocked_share),
         lateness_p50_ns=_measured(lateness_p50_ns),
         lateness_p99_ns=_measured(lateness_p99_ns),
+        own_delay_p99_ns=_measured(own_delay_p99_ns),
+        own_delay_max_ns=_measured(own_delay_max_ns),
         last_sent_ns=_measured(last_sent_ns),
         unsent=_measured(unsent),
+        unsent_own=_measured(unsent_own),
         unsettled=_measured(unsettled),
         shed=_measured(shed),
         batch_share=_measured(batch_share),
         cpu_seconds=_measured(cpu_seconds),
+        stalled_ns=_measured(stalled_ns),
     )
 
 
@@ -87,6 +103,10 @@ def receiver_statistics(
     busy_share: float,
     batch_share: float | None,
     cpu_seconds: float,
+    read_delay_max_ns: int | None,
+    stalled_ns: int,
+    strays: int = 0,
+    held_before: int = 0,
 ) -> PeerStatistics:
     return PeerStatistics(
         second_response_p90_ns=_measured(second_response_p90_ns),
@@ -94,7 +114,16 @@ def receiver_statistics(
         busy_share=_measured(busy_share),
         batch_share=_measured(batch_share),
         cpu_seconds=_measured(cpu_seconds),
+        read_delay_max_ns=_measured(read_delay_max_ns),
+        strays=_measured(strays) if strays else None,
+        held_before=_measured(held_before) if held_before else None,
+        stalled_ns=_measured(stalled_ns),
     )
+
+
+def response_statistics(*, p90_ns: int | None, max_ns: int | None) -> PeerStatistics:
+    """What a receiver reports about one slice in the last second."""
+    return PeerStatistics(second_response_p90_ns=_measured(p90_ns), second_response_max_ns=_measured(max_ns))
 
 
 def inspector_statistics(*, looks: int, failed_looks: int, missed_looks: int, cpu_seconds: float) -> PeerStatistics:

@@ -6,18 +6,21 @@ nothing about connections or clocks.
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct, field
 
+from crescendo.model.arrays import Floats
 from crescendo.model.curve import Curve, CurveSegment
 from crescendo.model.pacer import Pacer, pacer_for
-from crescendo.model.trace import trace_of
+from crescendo.model.trace import TracePacer, trace_of
 from crescendo.model.units import Duration
 
 Factor = Annotated[float, Meta(ge=0, le=1e6)]
+MAX_STEPS = 10_000
 _SINE_SEGMENTS = 72
 _BLOCK = 4096
 _KEPT_BLOCKS = 8
@@ -36,12 +39,33 @@ def phase_of(sender: int) -> float:
 class _Profile(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     def pacer(self, rate: float, seed: int, sender: int) -> Pacer:
         """The pacer of one connection of rate `rate`; rate 0 (unbounded) cannot be shaped."""
-        if not rate:
-            raise ValueError("a profile other than constant needs a rate; 0 (unbounded) cannot be shaped")
-        pacer_for(rate)  # rejects a rate out of range
+        _check_rate(rate)
         return self._shape(rate, seed, sender)
 
+    @property
+    def segments(self) -> int:
+        """How many changes of the rate each sender computes."""
+        return 1
+
+    def check(self, rate: float) -> None:
+        """Reject a rate that this profile cannot shape. Reads no file."""
+        self.pacer(rate, 0, 0)
+
+    def expected(self, rate: float, senders: range, elapsed_ns: Floats) -> Floats:
+        """How many messages these connections should have sent by each time, on average; `rate` is that of each."""
+        return len(senders) * rate * elapsed_ns / 1e9
+
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        raise NotImplementedError
+
+
+class _CurveProfile(_Profile, frozen=True):
+    """A profile in which all connections follow one curve."""
+
+    def expected(self, rate: float, senders: range, elapsed_ns: Floats) -> Floats:
+        return len(senders) * self._shape(rate, 0, 0).expected(elapsed_ns)
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Curve:
         raise NotImplementedError
 
 
@@ -52,7 +76,7 @@ class ConstantProfile(_Profile, frozen=True, tag="constant"):
         return pacer_for(rate, phase_of(sender))
 
 
-class Ramp(_Profile, frozen=True, tag="ramp"):
+class Ramp(_CurveProfile, frozen=True, tag="ramp"):
     """Linearly from one fraction of the rate to another, then constant."""
 
     over: Duration
@@ -62,7 +86,7 @@ class Ramp(_Profile, frozen=True, tag="ramp"):
     def __post_init__(self) -> None:
         _positive("over", self.over)
 
-    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+    def _shape(self, rate: float, seed: int, sender: int) -> Curve:
         return Curve([CurveSegment(self.over, rate * self.start, rate * self.end)], phase=phase_of(sender))
 
 
@@ -76,17 +100,21 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True):
         _positive("lasts", self.lasts)
 
 
-class Steps(_Profile, frozen=True, tag="steps"):
+class Steps(_CurveProfile, frozen=True, tag="steps"):
     """One level after the other; the last one holds."""
 
-    steps: Annotated[list[Step], Meta(min_length=1, max_length=10_000)]
+    steps: Annotated[list[Step], Meta(min_length=1, max_length=MAX_STEPS)]
 
-    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+    @property
+    def segments(self) -> int:
+        return len(self.steps)
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Curve:
         segments = [CurveSegment(step.lasts, rate * step.factor, rate * step.factor) for step in self.steps]
         return Curve(segments, phase=phase_of(sender))
 
 
-class Spike(_Profile, frozen=True, tag="spike"):
+class Spike(_CurveProfile, frozen=True, tag="spike"):
     """The group's rate, and for a while `factor` times that rate."""
 
     at: Duration
@@ -97,7 +125,7 @@ class Spike(_Profile, frozen=True, tag="spike"):
         _positive("at", self.at)
         _positive("lasts", self.lasts)
 
-    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+    def _shape(self, rate: float, seed: int, sender: int) -> Curve:
         high = rate * self.factor
         segments = [
             CurveSegment(self.at, rate, rate),
@@ -107,7 +135,7 @@ class Spike(_Profile, frozen=True, tag="spike"):
         return Curve(segments, phase=phase_of(sender))
 
 
-class OnOff(_Profile, frozen=True, tag="on-off"):
+class OnOff(_CurveProfile, frozen=True, tag="on-off"):
     """Alternates between the group's rate and nothing. (Not `on` and `off`: YAML reads those keys as booleans.)"""
 
     active: Duration
@@ -117,12 +145,12 @@ class OnOff(_Profile, frozen=True, tag="on-off"):
         _positive("active", self.active)
         _positive("idle", self.idle)
 
-    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+    def _shape(self, rate: float, seed: int, sender: int) -> Curve:
         segments = [CurveSegment(self.active, rate, rate), CurveSegment(self.idle, 0.0, 0.0)]
         return Curve(segments, repeats=True, phase=phase_of(sender))
 
 
-class Sine(_Profile, frozen=True, tag="sine"):
+class Sine(_CurveProfile, frozen=True, tag="sine"):
     """Oscillates around the group's rate by the fraction `depth`. Approximated by linear segments of 5 degrees."""
 
     period: Duration
@@ -132,7 +160,7 @@ class Sine(_Profile, frozen=True, tag="sine"):
         if self.period < _SINE_SEGMENTS:
             raise ValueError("period must be longer than 0; write a duration such as 60s")
 
-    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+    def _shape(self, rate: float, seed: int, sender: int) -> Curve:
         marks = [round(self.period * index / _SINE_SEGMENTS) for index in range(_SINE_SEGMENTS + 1)]
         rates = [rate * (1 + self.depth * math.sin(2 * math.pi * mark / self.period)) for mark in marks]
         return Curve(
@@ -158,7 +186,18 @@ class Replay(_Profile, frozen=True, tag="replay"):
     file: str
     speed: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
 
+    def check(self, rate: float) -> None:
+        _check_rate(rate)
+
     def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+        return self.trace()
+
+    def expected(self, rate: float, senders: range, elapsed_ns: Floats) -> Floats:
+        due = [self.trace().due_count(int(each)) for each in elapsed_ns]
+        return len(senders) * np.array(due, np.float64)
+
+    def trace(self) -> TracePacer:
+        """The arrivals; reads the file. A ValueError names the file and the bad line."""
         return trace_of(self.file, self.speed)
 
 
@@ -178,15 +217,41 @@ class Incremental(_Profile, frozen=True, tag="incremental"):
         _positive("every", self.every)
         if not 0 < self.start <= 1:
             raise ValueError("from must be a fraction of the rate, above 0 and at most 1")
+        if (1 - self.start) / self.step > MAX_STEPS:
+            raise ValueError(f"step {self.step:g} is too small: the rate would grow in more than {MAX_STEPS:,} steps")
 
-    def _shape(self, rate: float, seed: int, sender: int) -> Pacer:
+    @property
+    def segments(self) -> int:
+        return 1 + math.ceil((1 - self.start) / self.step)
+
+    def expected(self, rate: float, senders: range, elapsed_ns: Floats) -> Floats:
+        """Connections that join together follow one curve; those that join after the last time add nothing."""
+        levels = len(self._levels())
+        last_of = {self._waits(sender, levels): sender for sender in senders}
+        joining = Counter(self._waits(sender, levels) for sender in senders)
+        total = np.zeros(elapsed_ns.shape)
+        for waits, sender in last_of.items():
+            if self.every * waits < elapsed_ns.max(initial=0.0):
+                total += joining[waits] * self._shape(rate, 0, sender).expected(elapsed_ns)
+        return total
+
+    def _levels(self) -> list[float]:
+        """The fractions of the rate, one for each step."""
         levels = [self.start]
         while levels[-1] < 1:
             levels.append(min(round(levels[-1] + self.step, 12), 1.0))
-        if sender < self.connections:
+        return levels
+
+    def _waits(self, sender: int, levels: int) -> int:
+        """For how many steps a connection sends nothing; 0 for those that are active from the start."""
+        return 0 if sender < self.connections else levels + (sender - self.connections) // self.join
+
+    def _shape(self, rate: float, seed: int, sender: int) -> Curve:
+        levels = self._levels()
+        waits = self._waits(sender, len(levels))
+        if not waits:
             segments = [CurveSegment(self.every, rate * level, rate * level) for level in levels]
             return Curve(segments, phase=phase_of(sender))
-        waits = len(levels) + (sender - self.connections) // self.join
         return Curve(
             [CurveSegment(self.every * waits, 0.0, 0.0), CurveSegment(self.every, rate, rate)], phase=phase_of(sender)
         )
@@ -248,6 +313,12 @@ class PoissonPacer:
             del self._kept[next(iter(self._kept))]
         self._kept[block] = rounded
         return rounded
+
+
+def _check_rate(rate: float) -> None:
+    if not rate:
+        raise ValueError("a profile other than constant needs a rate; 0 (unbounded) cannot be shaped")
+    pacer_for(rate)  # rejects a rate out of range
 
 
 def _positive(name: str, value: int) -> None:

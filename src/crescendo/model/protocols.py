@@ -16,6 +16,9 @@ TLS_OPTIONS = ("ca", "cert", "key", "verify", "server_name")
 
 AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "at-most-once", "at-least-once", "exactly-once"
 
+JMS = "jms"
+"""The name of the JMS clients of the vendors."""
+
 MLMQ_CONTENT_BYTES = 2_000
 MLMQ_NAME_CHARACTERS = 50
 """MLMQ's limits. Its codec imports them from here, because experiments are checked against them first."""
@@ -25,6 +28,7 @@ class MessagingProtocol(Struct, frozen=True, kw_only=True):
     """The facts about one protocol."""
 
     name: str  # in experiment files
+    title: str = ""  # as people write it; the name, if empty
     scheme: str  # of its URLs
     port: int
     secure_scheme: str | None = None  # over TLS; the name that other clients use
@@ -39,8 +43,12 @@ class MessagingProtocol(Struct, frozen=True, kw_only=True):
     has_virtual_hosts: bool = False  # the path of a URL is one
     has_topics: bool = True
     has_properties: bool = True
+    always_temporary: bool = False  # every system of this protocol deletes queues with temporary=yes
+    shares_subscriptions: bool = False  # there are no queues: receivers of a queue share one subscription to a topic
+    returns_unsettled: bool = False  # what a receiver has not settled when it closes is back in its queue at once
     max_payload_bytes: int | None = None
     max_name_characters: int | None = None  # of a queue
+    clients: tuple[str, ...] = ()  # foreign clients that speak it, besides our own driver
 
     @property
     def endpoint(self) -> str:
@@ -55,40 +63,70 @@ class MessagingProtocol(Struct, frozen=True, kw_only=True):
 
 
 AMQP10 = MessagingProtocol(
-    name="amqp10", scheme="amqp", port=5672, secure_scheme="amqps", secure_port=5671,
+    name="amqp10", title="AMQP 1.0", scheme="amqp", port=5672, secure_scheme="amqps", secure_port=5671,
     driver="crescendo.load.protocols.amqp10:Amqp10",
     null_server="crescendo.calibrate.null_servers:Amqp10NullServer",
     address_options=("durable", "ttl", "priority", "selector", "subscription", "prefetch"),
     priorities=(0, 255),
     settle=(AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE),
+    returns_unsettled=True,
+    clients=(JMS,),
 )  # fmt: skip
 AMQP091 = MessagingProtocol(
-    name="amqp091", scheme="amqp091", port=5672, secure_scheme="amqp091s", secure_port=5671,
+    name="amqp091", title="AMQP 0-9-1", scheme="amqp091", port=5672, secure_scheme="amqp091s", secure_port=5671,
     driver="crescendo.load.protocols.amqp091:Amqp091",
     null_server="crescendo.calibrate.null_servers:Amqp091NullServer",
-    address_options=("durable", "ttl", "priority", "prefetch", "ack", "exchange"),
+    address_options=("durable", "ttl", "priority", "prefetch", "ack", "exchange", "temporary"),
     acks=("none", "individual", "multiple"),
     priorities=(0, 255),
     has_virtual_hosts=True,
+    always_temporary=True,
+    returns_unsettled=True,
 )  # fmt: skip
 STOMP = MessagingProtocol(
-    name="stomp", scheme="stomp", port=61613, secure_scheme="stomp+ssl", secure_port=61612,
+    name="stomp", title="STOMP", scheme="stomp", port=61613, secure_scheme="stomp+ssl", secure_port=61612,
     driver="crescendo.load.protocols.stomp:Stomp",
     null_server="crescendo.calibrate.null_servers:StompNullServer",
-    address_options=("durable", "ttl", "priority", "selector", "subscription", "prefetch", "ack"),
+    address_options=("durable", "ttl", "priority", "selector", "subscription", "prefetch", "ack", "temporary"),
     acks=("auto", "client", "client-individual"),
     priorities=(0, 9),
     has_virtual_hosts=True,
+    returns_unsettled=True,
 )  # fmt: skip
 MQTT = MessagingProtocol(
-    name="mqtt", scheme="mqtt", port=1883, secure_scheme="mqtts", secure_port=8883,
+    name="mqtt", title="MQTT", scheme="mqtt", port=1883, secure_scheme="mqtts", secure_port=8883,
     driver="crescendo.load.protocols.mqtt:Mqtt",
     null_server="crescendo.calibrate.null_servers:MqttNullServer",
-    address_options=("ttl", "qos", "retained", "subscription", "prefetch"),
+    address_options=("ttl", "qos", "retained", "subscription", "prefetch", "temporary", "version"),
+    url_options=(*TLS_OPTIONS, "version"),
     settle=(AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE),
+    always_temporary=True,
+    shares_subscriptions=True,
+)  # fmt: skip
+OPENWIRE = MessagingProtocol(
+    name="openwire", title="OpenWire", scheme="openwire", port=61616, secure_scheme="openwire+ssl", secure_port=61617,
+    driver="crescendo.load.protocols.openwire:OpenWire",
+    null_server="crescendo.calibrate.null_servers:OpenWireNullServer",
+    address_options=("durable", "ttl", "priority", "selector", "subscription", "prefetch", "ack", "temporary"),
+    acks=("auto", "client", "individual"),
+    priorities=(0, 9),
+    always_temporary=True,
+    returns_unsettled=True,
+    clients=(JMS,),
+)  # fmt: skip
+CORE = MessagingProtocol(
+    name="core", title="Artemis Core", scheme="core", port=61616, secure_scheme="core+ssl", secure_port=61617,
+    driver="crescendo.load.protocols.artemis_core:ArtemisCore",
+    null_server="crescendo.calibrate.null_servers:ArtemisCoreNullServer",
+    address_options=("durable", "ttl", "priority", "selector", "subscription", "prefetch", "ack", "temporary"),
+    acks=("auto", "client", "individual"),
+    priorities=(0, 9),
+    always_temporary=True,
+    returns_unsettled=True,
+    clients=(JMS,),
 )  # fmt: skip
 MLMQ = MessagingProtocol(
-    name="mlmq", scheme="mlmq", port=8099,
+    name="mlmq", title="MLMQ", scheme="mlmq", port=8099,
     driver="crescendo.load.protocols.mlmq:Mlmq",
     address_options=("priority", "prefetch"),
     priorities=(1, 10),
@@ -99,7 +137,7 @@ MLMQ = MessagingProtocol(
     max_name_characters=MLMQ_NAME_CHARACTERS,
 )  # fmt: skip
 
-OWN = {protocol.name: protocol for protocol in (AMQP10, AMQP091, STOMP, MQTT, MLMQ)}
+OWN = {protocol.name: protocol for protocol in (AMQP10, AMQP091, STOMP, MQTT, OPENWIRE, CORE, MLMQ)}
 """Name -> protocol, of those that Crescendo comes with, in the order in which they are listed."""
 
 _OWN_SCHEMES = {scheme: protocol for protocol in OWN.values() for scheme in protocol.schemes}

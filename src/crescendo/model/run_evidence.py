@@ -50,6 +50,9 @@ class CountedMessages(Protocol):
     @property
     def unrecorded(self) -> int: ...
 
+    @property
+    def undelivered(self) -> int: ...
+
 
 class MeasuredRate(Protocol):
     """Messages per second in the measure phase; the offered rate is 0 when unbounded."""

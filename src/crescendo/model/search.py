@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
+from crescendo.model.metrics import split_metric
 from crescendo.model.pacer import MAX_RATE
 from crescendo.model.verdict import Bound, Outcome, check_bound, check_metric
 
@@ -99,7 +100,7 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"to ({self.end:g}) must not be below from ({self.start:g})")
         for metric, limit in self.limits.items():
             if metric != BACKLOG:
-                check_metric(metric)
+                check_metric(metric, {split_metric(metric)[0]})  # the experiment knows which slices there are
             if (metric == BACKLOG) != (limit == STEADY):
                 raise ValueError(f"limits.{metric}: {BACKLOG} takes only {STEADY}; the others take bounds")
         for metric, bound in self.bounds.items():
@@ -240,3 +241,11 @@ def backlog_growth(due: Sequence[float], received: Sequence[float]) -> float | N
         return None
     backlog = np.cumsum(np.asarray(due, float) - np.asarray(received, float))
     return float(np.polynomial.polynomial.polyfit(np.arange(len(backlog)), backlog, 1)[1])
+
+
+def growth_by_delay(rate: float, delay_s: float, seconds: int) -> float:
+    """The growth that delays of at most `delay_s` can cause in a regression over this many seconds.
+
+    At any time they keep between 0 and rate · delay messages away. The slope weighs the backlog of second i with
+    12 (i - (n - 1) / 2) / (n (n² - 1)); the positive weights add up to 1.5 n / (n² - 1) at most."""
+    return 1.5 * rate * delay_s * seconds / (seconds**2 - 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from crescendo.model.arrays import Int64s
+from crescendo.model.regular_file import read_regular
 
 NEVER_NS = 2**62
 MAX_BYTES = 1 << 30
@@ -21,6 +22,7 @@ class TracePacer:
     def __init__(self, times_ns: Int64s) -> None:
         self._times_ns = times_ns
         self.messages = len(times_ns)
+        self.span_ns = int(times_ns[-1])
 
     @property
     def bounded(self) -> bool:
@@ -38,10 +40,7 @@ class TracePacer:
 def trace_of(file: str, speed: float) -> TracePacer:
     """The pacer of a trace replayed at `speed` times its own rate. A ValueError names the file and the bad line."""
     try:
-        path = Path(file)
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"file: {file} is larger than {MAX_BYTES} bytes")
-        lines = path.read_text(encoding="ascii").splitlines()
+        lines = read_regular(Path(file), MAX_BYTES).decode("ascii").splitlines()
     except OSError as err:
         raise ValueError(f"file: {file} cannot be read: {err.strerror}") from err
     except UnicodeDecodeError as err:

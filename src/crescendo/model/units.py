@@ -9,13 +9,18 @@ from typing import Any
 
 _NS_PER_UNIT = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _BYTES_PER_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_COUNT = re.compile(r"-?[0-9]+")
+_COUNT = re.compile(r"(-?[0-9]+)(?:\s+messages?)?")
+_MESSAGES = " messages"
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]*)\s*")
 
 DURATION_PATTERN = rf"\s*\d+(?:\.\d+)?\s*(?:{'|'.join(_NS_PER_UNIT)})\s*"
 SIZE_PATTERN = rf"\s*\d+(?:\.\d+)?\s*(?:{'|'.join(_BYTES_PER_UNIT)})\s*"
 """For the schema of files, which other programs read."""
 
+MAX_DURATION_NS = 2**60
+"""36 years. Sums of a few such durations fit 64 bits."""
+
+MAX_COUNT = 10**15
 DURATION_HINT = "a duration such as 500ms, 30s, 15m or 2h"
 SIZE_HINT = "a size such as 256, 10KB or 1MiB"
 
@@ -30,7 +35,10 @@ class Duration(int):
         match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
         if match is None or match[2] not in _NS_PER_UNIT:
             raise ValueError(f"{text!r} is not {DURATION_HINT}")
-        return cls(_scaled(match[1], _NS_PER_UNIT[match[2]]))
+        duration = cls(_scaled(match[1], _NS_PER_UNIT[match[2]]))
+        if duration > MAX_DURATION_NS:
+            raise ValueError(f"{text!r} is longer than 36 years")
+        return duration
 
     def __str__(self) -> str:
         for unit in ("h", "m", "s", "ms", "us"):
@@ -54,29 +62,48 @@ class Size(int):
 
 
 class Extent(str):
-    """How long a phase lasts, as written: a duration, or a number of messages per connection."""
+    """How long a phase lasts, as written: a duration, or a number of messages per connection.
+
+    A count without its unit is read, because old recordings have it; files that people write must say which they mean.
+    """
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: object) -> "Extent":
-        if isinstance(text, int | str) and not isinstance(text, bool) and _COUNT.fullmatch(str(text)):
-            if int(text) < 1:
-                raise ValueError(f"{text!r} is not a valid extent; write a count of at least 1, or {DURATION_HINT}")
-            return cls(int(text))
+        counted = _COUNT.fullmatch(str(text)) if isinstance(text, int | str) and not isinstance(text, bool) else None
+        if counted is not None:
+            count = int(counted[1])
+            if not 1 <= count <= MAX_COUNT:
+                wanted = "at most 10^15" if count > 1 else "at least 1"
+                raise ValueError(f"{text!r} is not a valid extent; write a count of {wanted}, or {DURATION_HINT}")
+            return cls(f"{count}{_MESSAGES}")
         try:
             return cls(Duration.parse(text))
         except ValueError:
-            raise ValueError(f"{text!r} is neither {DURATION_HINT} nor a message count per connection") from None
+            wanted = f"{DURATION_HINT}, nor a count of messages per connection such as '5000 messages'"
+            raise ValueError(f"{text!r} is neither {wanted}") from None
+
+    @staticmethod
+    def is_ambiguous(written: object) -> bool:
+        """Whether this is a number without a unit, which could be seconds or messages."""
+        return (isinstance(written, int) and not isinstance(written, bool)) or (
+            isinstance(written, str) and written.strip().isdecimal()
+        )
 
     @property
     def messages(self) -> int | None:
         """Messages per connection, when the extent is a count."""
-        return int(self) if self.isdigit() else None
+        counted = _COUNT.fullmatch(self)
+        return None if counted is None else int(counted[1])
 
     @property
     def duration(self) -> Duration | None:
-        return None if self.isdigit() else Duration.parse(str(self))
+        return None if self.messages is not None else Duration.parse(str(self))
+
+    def plain(self) -> str:
+        """As it is written to a document, which says what a number counts."""
+        return str(self) if self.messages is None else f"{self.messages}{_MESSAGES}"
 
 
 def parse_unit(kind: type[Any], value: object) -> Any:

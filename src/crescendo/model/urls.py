@@ -14,11 +14,8 @@ HIDDEN = "***"
 # From the first colon after :// to the last @. Where an @ comes before that colon, a port may follow the colon:
 # amqp://user@host:5672/queue/a@b contains no password.
 _PASSWORD = re.compile(r"(://(?:[^:@]*:|[^:]*:(?!\d{1,5}(?:[/?#\s]|$)))).*@", re.DOTALL)
-_REMOVED = "\t\r\n"
-"""urlsplit removes these, so the password that it finds differs from the one in the text."""
-
-SECRET = r"password|passwd|secret|token|credential"  # noqa: S105 - names of secrets, not one of them
-"""A regular expression for the names of settings and properties whose values must not be shown."""
+_REMOVED = str.maketrans("", "", "\t\r\n")
+"""urlsplit removes these: the password that it finds may differ from the one in the text, and :/\\n/ is a :// to it."""
 
 
 class Url(NamedTuple):
@@ -66,23 +63,36 @@ def parse_url(text: str) -> Url:
     )
 
 
+def without_credentials(url: str) -> str:
+    """A URL without user and password. A ValueError, without any of the text, when it is not one."""
+    parse_url(url)
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 def redact_url(url: str) -> str:
     """A URL without its password. Text that is not a valid URL is redacted as such."""
+    url = url.translate(_REMOVED)
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
         return redact_url_text(url)
-    if "@" not in parts.netloc or any(character in url for character in _REMOVED):
+    if "@" not in parts.netloc:
         return redact_url_text(url)  # an @ further on may end a password that contains a slash
-    return url if parts.password is None else url.replace(f":{parts.password}@", f":{HIDDEN}@", 1)
+    return redact_authority(url)
+
+
+def redact_authority(url: str) -> str:
+    """A URL that is known to be valid, without its password. An @ after the host has no meaning."""
+    scheme, separator, rest = url.partition("://")
+    authority = re.match(r"[^/?#]*", rest)
+    length = 0 if authority is None else authority.end()
+    userinfo, at, server = rest[:length].rpartition("@")
+    user, colon, _ = userinfo.partition(":")
+    return f"{scheme}{separator}{user}:{HIDDEN}{at}{server}{rest[length:]}" if at and colon else url
 
 
 def redact_url_text(text: str) -> str:
     """The text without the passwords of the URLs in it, whether or not they are valid."""
     return _PASSWORD.sub(rf"\1{HIDDEN}@", text)
-
-
-def is_secret(name: str) -> bool:
-    """Whether the value of a setting or property of this name must not be shown."""
-    return re.search(SECRET, name, re.IGNORECASE) is not None

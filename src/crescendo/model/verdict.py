@@ -7,14 +7,17 @@ from the values it is given; never reads a recording.
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
+from difflib import get_close_matches
 from enum import StrEnum
+from typing import Annotated
 
 from msgspec import Struct
 
-from crescendo.model.metrics import CONSERVATION, DUPLICATED, LOST, LOST_ACKNOWLEDGED, RATE, metric_of
-from crescendo.model.units import Duration
+from crescendo.model.metrics import CONSERVATION, DUPLICATED, LOST, LOST_ACKNOWLEDGED, RATE, metric_of, split_metric
+from crescendo.model.own_delay import explains
+from crescendo.model.units import Duration, format_ns
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
@@ -80,31 +83,47 @@ class Bound(str):
 class Check(Struct, frozen=True):
     """One metric against its bound, with the reasons to doubt its evidence (none if it is sound)."""
 
-    metric: str
-    bound: str
-    value: float | None
-    limit: float
-    outcome: Outcome
-    reasons: list[str] = []
+    metric: Annotated[str, "what was checked; a slice is named before it: `orders.response_p99`"]
+    bound: Annotated[str, "the bound as written"]
+    value: Annotated[float | None, "measured value in base units; null if there is none"]
+    limit: Annotated[float, "the bound's value in base units"]
+    outcome: Annotated[Outcome, "`pass`, `fail` or `invalid`"]
+    reasons: Annotated[list[str], "doubts about its evidence"] = []
 
 
 class Verdict(Struct, frozen=True):
     """What may be claimed about the run, and why."""
 
-    outcome: Outcome
-    checks: list[Check]
-    reasons: list[str] = []
+    outcome: Annotated[Outcome, "`pass`, `fail` or `invalid`"]
+    checks: Annotated[list[Check], "in the order of the experiment file"]
+    reasons: Annotated[list[str], "doubts about the run as a whole"] = []
 
 
-def stopped_check(metric: str, value_ns: int, limit_ns: int, peer: str) -> Check:
-    """A run that was stopped by its own limit has failed, whatever else it measured."""
-    reason = f"the run was stopped: {peer} measured this in one second"
-    return Check(metric, f"<= {Duration(limit_ns)} in every second", value_ns, limit_ns, Outcome.FAIL, [reason])
+def stopped_check(metric: str, value_ns: int, limit_ns: int, peer: str, without_ns: float) -> Check:
+    """A run that was stopped by its own limit has failed, unless own delay could explain it.
+
+    `without_ns` is the value without own delay.
+    """
+    reasons = [f"the run was stopped: {peer} measured this in one second"]
+    outcome = Outcome.FAIL
+    if explains(lambda value: value > limit_ns, value_ns, without_ns):
+        outcome = Outcome.INVALID
+        reasons.append(
+            f"own delay could explain it: it would be {format_ns(without_ns)} without it and what overlaps it"
+        )
+    return Check(metric, f"<= {Duration(limit_ns)} in every second", value_ns, limit_ns, outcome, reasons)
 
 
-def check_metric(metric: str, *, has_clients: bool = False) -> None:
-    """Reject a metric that does not exist."""
-    if metric_of(metric).of_clients and not has_clients:
+def check_metric(metric: str, slices: Collection[str] = (), *, has_clients: bool = False) -> None:
+    """Reject a metric that does not exist, or one of a slice that does not."""
+    found, (slice_name, _) = metric_of(metric), split_metric(metric)
+    if slice_name and slice_name not in slices:
+        near = get_close_matches(slice_name, slices, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(slices) or 'none'}"
+        raise ValueError(f"{metric}: no group, destination or protocol is called {slice_name!r}; {hint}")
+    if found.of_clients and slice_name:
+        raise ValueError(f"{metric}: clients count it for all groups together; write {found.name}")
+    if found.of_clients and not has_clients:
         raise ValueError(f"{metric}: clients measure it, and this experiment has none")
 
 

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from crescendo.model import protocols
-from crescendo.model.address import Address, address_of
+from crescendo.model.address import Address, address_of, located_address
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, PayloadSize
 from crescendo.model.protocols import MessagingProtocol, find_protocol, known_protocols
+from crescendo.model.suggestions import choice
 from crescendo.model.units import Duration
 
 __all__ = [
@@ -26,7 +27,10 @@ __all__ = [
 MAX_CONNECTIONS = 32_767
 MAX_PROPERTIES = 32
 MAX_REPLY_LINKS = 1000
+GROUP_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
+_MAX_JMS_PRIORITY = 9
 _INDEX = "{n}"
+RUN = "{run}"
 ECHO_BYTES = STAMP_BYTES + 8
 """A message that is answered reserves space for the time of the answer after its stamp."""
 
@@ -80,13 +84,14 @@ Mode = OpenMode | WindowMode | PingPongMode | EchoMode
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
     """Senders and receivers that share an address. Rate and count are per connection."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")] = "main"
+    name: Annotated[str, Meta(pattern=GROUP_NAME_PATTERN)] = "main"
     address: str = "queue://perf"
     failover: list[str] | None = None  # further addresses; None: a lost connection stays lost
     destinations: Annotated[int, Meta(ge=1, le=MAX_CONNECTIONS)] = (
         1  # {n} in the address is replaced by 0 to destinations - 1
     )
     protocol: str = "amqp10"
+    client: Literal["jms"] | None = None  # None: our own driver
     senders: Annotated[int, Meta(ge=0, le=MAX_CONNECTIONS)] = 1
     receivers: Annotated[int, Meta(ge=0, le=MAX_CONNECTIONS)] = 1
     size: PayloadSize = PayloadSize.fixed(256)
@@ -98,36 +103,67 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     delay: Duration | None = None  # processing time of a receiver per message
     summarize: Summarize | None = None
     receive_rate: Annotated[float, Meta(gt=0)] | None = None  # the same, as messages per second
+    purge: bool = False  # empty the destination before the run
+    send_to: str | None = None  # a node of the topology
+    receive_from: str | None = None
 
     def __post_init__(self) -> None:
         protocol = find_protocol(self.protocol)
         if protocol is None:
-            raise ValueError(f"protocol {self.protocol!r} is not available; choose from {', '.join(known_protocols())}")
+            raise ValueError(f"protocol {self.protocol!r} is not available; {choice(self.protocol, known_protocols())}")
         self._check_addresses()
         self._check_delivery(protocol)
         pacer_for(self.rate)  # rejects a rate out of range
         if self.senders + self.receivers == 0:
             raise ValueError("a group needs at least one sender or one receiver")
-        if self.senders:
-            _ = self.size.lines  # rejects a file that cannot be read
         self._check_limits(protocol)
+        if self.client is not None:
+            self._check_client(self.client, protocol)
+        if self.size.file is None:
+            self._check_largest(protocol)
 
     def _check_limits(self, protocol: MessagingProtocol) -> None:
         """Reject what the protocol does not have, and what exceeds it."""
-        longest, largest = protocol.max_name_characters, protocol.max_payload_bytes
+        longest = protocol.max_name_characters
         for target in (self.target, *(() if self.summarize is None else (address_of(self.summarize.to),))):
             if target.is_topic and not protocol.has_topics:
                 raise ValueError(f"address: {protocol.name} has queues only; write queue://{target.destination}")
             if longest is not None and len(target.destination) > longest:
                 raise ValueError(f"address: a queue name of {protocol.name} has at most {longest} characters")
-        if largest is not None and self.senders and self.size.largest > largest:
-            raise ValueError(
-                f"size {self.size.largest} is more than {protocol.name} allows; write {STAMP_BYTES} to {largest} bytes"
-            )
         if self.properties and not protocol.has_properties:
             raise ValueError(f"properties: messages of {protocol.name} have none; remove them")
         if longest is not None and self.is_answered and len(self._reply_queue(MAX_CONNECTIONS)) > longest:
             raise ValueError(f"address: too long for {protocol.name}, because the reply queues append to this name")
+
+    def _check_client(self, client: str, protocol: MessagingProtocol) -> None:
+        """Reject what a foreign client does not do, or does by rules of its own."""
+        if client not in protocol.clients:
+            able = ", ".join(name for name, other in known_protocols().items() if client in other.clients)
+            raise ValueError(f"client {client} does not speak {protocol.name}; it speaks {able}")
+        for key, given, why in (
+            ("settle", self.settle is Settle.EXACTLY_ONCE, "has no exactly-once; use at-least-once"),
+            ("failover", self.failover is not None, "does not reconnect; a lost connection stays lost"),
+            ("buffer", self.buffer is not None, "sheds no messages; remove it"),
+            ("summarize", self.summarize is not None, "publishes no summaries; use another group for that"),
+            ("size", self.size.file is not None, "sends no lines of a file; give a size"),
+            ("temporary", bool(self.target.options.temporary), "deletes no queues; leave it out"),
+            ("priority", (self.target.options.priority or 0) > _MAX_JMS_PRIORITY, "has the priorities 0 to 9"),
+        ):
+            if given:
+                raise ValueError(f"{key}: client {client} {why}")
+
+    def check_file(self) -> None:
+        """Reject payload lines that cannot be read or sent. Reads the file, which building the group does not."""
+        if self.senders and self.size.file is not None:
+            _ = self.size.lines
+            self._check_largest(protocols.protocol_of(self.protocol))
+
+    def _check_largest(self, protocol: MessagingProtocol) -> None:
+        limit = protocol.max_payload_bytes
+        if limit is not None and self.senders and self.size.largest > limit:
+            raise ValueError(
+                f"size {self.size.largest} is more than {protocol.name} allows; write {STAMP_BYTES} to {limit} bytes"
+            )
 
     def _check_addresses(self) -> None:
         nodes = {address_of(text).node for text in self.addresses}
@@ -158,6 +194,8 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("buffer needs a rate: without one no message waits, so none can be shed")
         if self.delay is not None and self.receive_rate is not None:
             raise ValueError("delay and receive_rate set the same thing; give one of them")
+        if self.purge and self.is_topic and self.target.options.subscription is None:
+            raise ValueError("purge: a topic holds no messages; purge is for queues and durable subscriptions")
         if self.is_answered:
             self._check_answers()
         if len(self.properties) > MAX_PROPERTIES:
@@ -189,6 +227,21 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     def _reply_queue(self, sender: int) -> str:
         return f"{self.destination}.reply.{sender}"
 
+    def for_run(self, run: str) -> "Group":
+        """This group as one run carries it out: with addresses that no other run has, where they contain {run}."""
+        return msgspec.structs.replace(
+            self,
+            address=self.address.replace(RUN, run),
+            failover=None if self.failover is None else [text.replace(RUN, run) for text in self.failover],
+            summarize=self.summarize
+            and msgspec.structs.replace(self.summarize, to=self.summarize.to.replace(RUN, run)),
+        )
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether every run has a destination of its own."""
+        return RUN in self.address
+
     def member(self, index: int) -> "Group":
         """This group as its index-th sender or receiver sees it: with one destination."""
         if self.destinations == 1:
@@ -216,6 +269,20 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     def needs_system(self) -> bool:
         """Whether any of the addresses relies on the experiment to name the system."""
         return any(address_of(text).url is None for text in self.addresses)
+
+    def place_of(self, role: str) -> str | None:
+        """Where its senders, or its receivers, connect to; None: to the experiment's system."""
+        return self.send_to if role == "sender" else self.receive_from
+
+    def located_at(self, url: str) -> "Group":
+        """The same group with addresses at the system that this URL names."""
+        return msgspec.structs.replace(
+            self,
+            address=located_address(self.address, url),
+            failover=self.failover and [located_address(text, url) for text in self.failover],
+            send_to=None,
+            receive_from=None,
+        )
 
     @property
     def target(self) -> Address:

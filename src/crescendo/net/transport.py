@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from crescendo.model.errors import PeerError
-from crescendo.net import sockets
+from crescendo.net import arrival_time, sockets
 from crescendo.net.sockets import CONNECT_TIMEOUT_S, advance, close_socket, fill
 from crescendo.net.tls import Tls, client_context, tls_error_text
 
@@ -43,6 +43,18 @@ class Transport(Protocol):
 
     def recv_into(self, buffer: memoryview) -> int | None:
         """Read what is available: a number of bytes, 0 if the peer has closed, None if nothing is available."""
+        ...
+
+    def stamp_arrivals(self) -> None:
+        """Let the kernel stamp what arrives."""
+        ...
+
+    def recv_stamped(self, buffer: memoryview) -> tuple[int | None, int | None]:
+        """The same as `recv_into`; also returns when the newest of the bytes arrived, None if unknown."""
+        ...
+
+    def oldest_unread_ns(self) -> int | None:
+        """When the first byte that the next `recv_into` will read from the kernel arrived there; None if unknown."""
         ...
 
     def send(self, view: memoryview) -> int:
@@ -93,6 +105,15 @@ class PlainTransport:
     def recv_into(self, buffer: memoryview) -> int | None:
         return fill(self._socket, buffer)
 
+    def stamp_arrivals(self) -> None:
+        arrival_time.stamp_arrivals(self._socket)
+
+    def recv_stamped(self, buffer: memoryview) -> tuple[int | None, int | None]:
+        return arrival_time.fill_stamped(self._socket, buffer)
+
+    def oldest_unread_ns(self) -> int | None:
+        return arrival_time.oldest_unread_ns(self._socket)
+
     def send(self, view: memoryview) -> int:
         try:
             return self._socket.send(view)
@@ -129,6 +150,7 @@ class TlsTransport:
         self._ended = False  # the peer sent close_notify
         self._error: PeerError | None = None  # raised once all data before it has been returned
         self._write_failed = False  # writing has failed; reading will show the reason
+        self._arrived_ns: int | None = None  # of the newest bytes that were read from the socket
         self.established = False
         self.pending = False
 
@@ -167,6 +189,16 @@ class TlsTransport:
             count = self._decrypt(buffer)
         self._push()  # TLS itself may have an answer to send
         return count or (0 if self._ended else None)
+
+    def stamp_arrivals(self) -> None:
+        arrival_time.stamp_arrivals(self._socket)
+
+    def recv_stamped(self, buffer: memoryview) -> tuple[int | None, int | None]:
+        self._arrived_ns = None
+        return self.recv_into(buffer), self._arrived_ns
+
+    def oldest_unread_ns(self) -> int | None:
+        return arrival_time.oldest_unread_ns(self._socket)
 
     def send(self, view: memoryview) -> int:
         if not self.handshake_step() or not self._push():
@@ -232,7 +264,7 @@ class TlsTransport:
 
     def _feed(self) -> bool:
         """Read what the kernel has; False if it has nothing."""
-        count = fill(self._socket, self._scratch)
+        count, self._arrived_ns = arrival_time.fill_stamped(self._socket, self._scratch)
         if count is None:
             return False
         if count:

@@ -43,16 +43,25 @@ PHASE, KIND, BUCKET, COUNT, SUM_NS, MIN_NS, MAX_NS = (
     column_name(LatencyHistogramRow.min_ns),
     column_name(LatencyHistogramRow.max_ns),
 )
+SENDER_GROUP, DESTINATION, RECEIVER_GROUP = (
+    column_name(LatencyHistogramRow.sender_group),
+    column_name(LatencyHistogramRow.destination),
+    column_name(LatencyHistogramRow.receiver_group),
+)
 SCOPE, PARTY = column_name(LatencyRow.scope), column_name(LatencyRow.party)
 SUBSCRIPTION, ACKNOWLEDGED = column_name(LedgerRangeRow.subscription), column_name(LedgerRangeRow.acknowledged)
 START_NS, END_NS = column_name(OutageRow.start_ns), column_name(OutageRow.end_ns)
 NEGATIVE, INVERSIONS = column_name(SampleStatistics.negative), column_name(BurstRow.inversions)
 
 # Columns of intermediate results.
-VALUE_NS, WEIGHT, DESTINATION = "value_ns", "weight", "destination"
+VALUE_NS, WEIGHT = "value_ns", "weight"
 SIDE, BLOCK, LOW_SUM, HASH = "side", "block", "low_sum", "hash"
 FLOW, TICK, OFFSET_NS = "flow", "tick", "offset_ns"
 JITTER_NS, OUTAGE, FADED_NS = "jitter_ns", "outage", "faded_ns"
+DELAY_NS = "delay_ns"
+RUN_NUMBER = "run_number"  # the position of a run among those that are scanned together
 
 # Intermediate tables, removed when the tables made from them are written.
 BLOCK_SUMS, TICKS, CONNECTION_HISTOGRAM = ".block_sums", ".ticks", ".connection_histogram"
+OWN_RANGES, READ_RANGES, CORRECTIONS = ".own_ranges", ".read_ranges", ".corrections"
+LATE_SPANS, PATH_EPISODES, SENDER_EPISODES = ".late_spans", ".path_episodes", ".sender_episodes"

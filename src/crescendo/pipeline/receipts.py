@@ -6,9 +6,10 @@ has a different fingerprint; a copy has the same. Compares; computes no table.
 """
 
 import hashlib
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from crescendo.model.plugins import TABLES, plugins
 from crescendo.pipeline.source.ingest import LocatedRecording
@@ -25,7 +26,7 @@ class Receipt(Struct, frozen=True):
 
     fingerprint: str
     full: bool  # whether `--full` was given
-    tables: list[str]
+    tables: list[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")]]  # names, never paths
 
 
 def fingerprint(recording: LocatedRecording) -> str:

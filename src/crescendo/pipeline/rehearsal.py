@@ -1,19 +1,24 @@
 """How do later Spark sessions start faster than the first?
 
-Analyses a recording of a few messages with a JVM that dumps, on exit, every class it loaded. This takes a few seconds
-longer than a first analysis, once, during set-up: `python -m crescendo.pipeline.rehearsal`. `class_archive`
-describes the archive and where it is.
+Analyses a recording of a few messages with a JVM that dumps, on exit, every class it loaded, and keeps the command of
+that JVM. This takes a few seconds longer than a first analysis, once, during set-up:
+`python -m crescendo.pipeline.rehearsal`. `class_archive` says where the archive is, `kept_command` what
+the command is for.
 """
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pyspark import SparkContext
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.pipeline.job import analyze
 from crescendo.pipeline.spark.class_archive import archive_path
+from crescendo.pipeline.spark.jvm_start import prepare_jvm
+from crescendo.pipeline.spark.kept_command import keep_command
 from crescendo.pipeline.spark.session import close_session, open_session
 from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
@@ -34,8 +39,11 @@ def rehearse() -> Path:
     draft = path.with_suffix(".tmp")
     with tempfile.TemporaryDirectory(prefix="crescendo-rehearsal-") as directory:
         _record(Path(directory))
-        spark = open_session(java_options=(f"-XX:ArchiveClassesAtExit={draft}",))
+        jvm = prepare_jvm(java_options=(f"-XX:ArchiveClassesAtExit={draft}",), by_kept_command=False)
+        spark = open_session(jvm=jvm)
         try:
+            gateway: Any = SparkContext._gateway
+            keep_command(gateway.proc.pid, jvm.settings)
             analyze(Path(directory), spark, lambda _: None)
         finally:
             close_session(spark)
@@ -46,7 +54,7 @@ def rehearse() -> Path:
 
 def _record(run_dir: Path) -> None:
     """Three messages sent, one of them lost: the analysis then runs through every step of the ledger."""
-    recorder = Recorder(run_dir, "rehearsal")
+    recorder = Recorder(run_dir, "rehearsal", durable=False)
     numbers = np.arange(3)
     recorder.append(SENT, 3, 0, numbers, 1, numbers + 1, numbers + 1, 32)
     recorder.append(SETTLED, 1, 0, 0, 2, 1, 2, int(Settlement.ACCEPTED))

@@ -21,13 +21,13 @@ from crescendo.record.tables import TABLES
 
 def scans(context: AnalysisContext) -> dict[str, Callable[[], DataFrame | None]]:
     """Table -> function that builds its DataFrame, or returns None for a table that would be empty."""
-    frames, timeline, connections = context.frames, context.timeline, context.connections
+    timeline, connections = context.timeline, context.connections
     tables: dict[str, Callable[[], DataFrame | None]] = {
         table.name: partial(build, context) for table in TABLES if (build := table.builder()) is not None
     }
-    tables[c.BLOCK_SUMS] = lambda: block_sums(frames, timeline, connections)
+    tables[c.BLOCK_SUMS] = lambda: block_sums(context.frames, timeline, connections)
     if context.includes_behaviour:
-        tables[c.TICKS] = lambda: tick_counts(frames, ticks_for(timeline, connections), connections)
+        tables[c.TICKS] = lambda: tick_counts(context.frames, [ticks_for(timeline, connections)], connections)
     if context.full:
-        tables[c.CONNECTION_HISTOGRAM] = lambda: connection_histogram(frames, timeline, connections)
+        tables[c.CONNECTION_HISTOGRAM] = lambda: connection_histogram(context.frames, timeline, connections)
     return tables

@@ -1,24 +1,30 @@
 """How is a child process started, awaited and ended, so that it never outlives its parent?
 
 From a list of arguments, never by a shell, with nothing to read unless the caller writes to it, and in a session of its
-own, so that Ctrl-C reaches the parent only. `on_fork` makes it die with its parent (`die_with_parent`). Names no
-program: what to start, and when it is ready, is up to the caller.
+own, so that Ctrl-C reaches the parent only. `on_fork` makes it die with its parent (`die_with_parent`). No Python code
+runs between fork and exec, so other threads may run. Names no program: what to start, and when it is ready, is up to
+the caller.
 """
 
 import contextlib
+import os
 import selectors
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import IO
+
+from crescendo.processes.die_with_parent import DieWithParent
 
 ChildProcess = subprocess.Popen[bytes]
-OnFork = Callable[[], None]
-"""What a child runs between fork and exec."""
+OnFork = DieWithParent
+"""What a child does between fork and exec."""
 
 _POLL_S = 0.1
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Readiness(Enum):
@@ -48,23 +54,71 @@ def launch_child(
     With a user, it has the rights of that account alone, without further groups. Call from the main thread: to the
     kernel, the parent dies when the forking thread ends. Raises OSError if it cannot be started.
     """
-    output: contextlib.AbstractContextManager[IO[bytes] | None]
-    output = contextlib.nullcontext() if log is None else log.open("ab")
-    with output as file:
-        return subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=stdout if file is None else file,
-            stderr=stderr if file is None else file,
-            env=env,
-            cwd=cwd,
-            user=user,
-            group=group,
-            extra_groups=None if user is None else [],
-            umask=umask,
-            preexec_fn=on_fork,  # noqa: PLW1509 - one prctl, from the main thread; runs after the change of user
-            start_new_session=True,
-        )
+    with _opened(log) as file, contextlib.ExitStack() as pipe:
+        report, report_fd = None, None
+        if on_fork is not None and sys.platform == "linux":
+            report, report_fd = os.pipe()
+            pipe.callback(os.close, report)
+            command = on_fork.wrap(argv, user=user, group=group, report_fd=report_fd)
+            user = group = None
+        else:
+            command = list(argv)
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=stdout if file is None else file,
+                stderr=stderr if file is None else file,
+                env=env,
+                cwd=cwd,
+                user=user,
+                group=group,
+                extra_groups=None if user is None else [],
+                umask=umask,
+                pass_fds=() if report_fd is None else (report_fd,),
+                start_new_session=True,
+            )
+        finally:
+            if report_fd is not None:
+                os.close(report_fd)
+        if report is not None:
+            _await_exec(child, report, argv[0])
+        return child
+
+
+def _await_exec(child: ChildProcess, report: int, program: str) -> None:
+    """Wait until the child has become the program; raise if it could not."""
+    try:
+        error = os.read(report, 16)
+        if error:
+            raise OSError(int(error), os.strerror(int(error)), program)
+    except BaseException:
+        child.kill()
+        child.wait()
+        close_pipes(child)
+        raise
+
+
+@contextlib.contextmanager
+def _opened(log: Path | None) -> Iterator[int | None]:
+    """The log, for appending. Never through a symbolic link: the directory may belong to the account of the child."""
+    if log is None:
+        yield None
+        return
+    fd = os.open(log, _LOG_FLAGS, 0o644)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal. Real-time signals have no names in Python, except the first and the last."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    if signal.SIGRTMIN < number < signal.SIGRTMAX:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+    return f"signal {number}"
 
 
 def await_ready(
@@ -92,6 +146,14 @@ def first_line(child: ChildProcess, timeout_s: float) -> str:
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         return child.stdout.readline().decode(errors="replace").strip() if selector.select(timeout_s) else ""
+
+
+def write_line(child: ChildProcess, text: str) -> None:
+    """Write one line to a child with a pipe, and close the pipe. A child that has ended does not matter here."""
+    with contextlib.suppress(OSError):
+        if child.stdin is not None:
+            child.stdin.write(f"{text}\n".encode())
+            child.stdin.close()
 
 
 def end_child(child: ChildProcess, grace_s: float) -> None:

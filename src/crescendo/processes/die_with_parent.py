@@ -1,26 +1,36 @@
 """How does a child process end when its parent dies?
 
-It asks the kernel to kill it when its parent dies (PR_SET_PDEATHSIG). Starts nothing itself."""
+A small program runs in the child first, asks the kernel to kill it when its parent dies (PR_SET_PDEATHSIG), and then
+becomes the program that was wanted: `exec_with_pdeathsig.py`. Starts nothing itself."""
 
-import ctypes
 import os
-import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
 
-_PR_SET_PDEATHSIG = 1
+from crescendo.processes import exec_with_pdeathsig
+from crescendo.processes.exec_with_pdeathsig import NONE
 
 
-def die_with_parent() -> Callable[[], None] | None:
-    """A callable for the child to run between fork and exec. Resolved before the fork: few calls are safe after it."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
+class DieWithParent(NamedTuple):
+    """The process whose death ends the child."""
 
-    def ask_kernel() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # the parent died before the prctl
-            os._exit(1)
+    parent: int
 
-    return ask_kernel
+    def wrap(
+        self, argv: Sequence[str], *, user: int | None = None, group: int | None = None, report_fd: int | None = None
+    ) -> list[str]:
+        """The command that becomes this one, with the rights of that account alone.
+
+        With a file descriptor, it reports there why the program could not be executed: an errno as text.
+        """
+        if sys.platform != "linux":
+            return list(argv)
+        options = (report_fd, self.parent, user, group)
+        texts = [NONE if option is None else str(option) for option in options]
+        return [sys.executable, "-I", "-S", exec_with_pdeathsig.__file__, *texts, *argv]
+
+
+def die_with_parent() -> DieWithParent:
+    """Ends a child when this process dies. Start the child from the main thread: to the kernel, that is its parent."""
+    return DieWithParent(os.getpid())

@@ -1,9 +1,13 @@
 """What did a process log last?
 
-Reads the end of a log file and nothing else."""
+Reads the end of a log file and nothing else. Never through a symbolic link, and never a pipe: the directory may belong
+to the account of the process."""
 
+import os
 import re
+import stat
 from pathlib import Path
+from typing import IO
 
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARS = 8192, 6, 800
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -14,11 +18,20 @@ def last_log_lines(log: Path) -> str:
     return " | ".join(log_tail(log)[-_TAIL_LINES:])[-_TAIL_CHARS:]
 
 
+def open_log(log: Path) -> IO[bytes]:
+    """The log, for reading; OSError unless it is a regular file."""
+    file = os.fdopen(os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileNotFoundError(f"{log} is not a file")
+    return file
+
+
 def log_tail(log: Path) -> list[str]:
     """The lines at the end of a log, without empty ones; none when the log cannot be read."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        with open_log(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             text = _COLOURS.sub("", file.read(_TAIL_BYTES).decode(errors="replace"))
     except OSError:
         return []

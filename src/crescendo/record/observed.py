@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.record.documents import decode_or_none, write_document
+from crescendo.record.contained_files import read_contained
+from crescendo.record.documents import MAX_DOCUMENT_BYTES, decode_or_none, write_document
 from crescendo.record.manifest import Manifest, State
 
 OBSERVED = "observed"
@@ -55,7 +56,7 @@ def host_facts(manifest: Manifest, content: bytes | None) -> dict[str, Any]:
 
 def host_facts_of(run_dir: Path, manifest: Manifest) -> dict[str, Any]:
     try:
-        content = (run_dir / OBSERVED_FILE).read_bytes()
+        content = read_contained(run_dir, OBSERVED_FILE, MAX_DOCUMENT_BYTES)
     except OSError:
         content = None
     return host_facts(manifest, content)

@@ -1,16 +1,21 @@
 """Which parts of a recording are present and intact?
 
 A sealed recording lists its parts in the manifest; one that was cut off lists them in its journals. Either way every
-part is checked against its size and hash before it is used. Reads; never repairs.
+part is checked against its size and hash before it is used, and only regular files inside the recording are opened.
+Reads; never repairs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from crescendo.model.regular_file import read_regular
+from crescendo.record.contained_files import contained_files, file_fault
 from crescendo.record.manifest import JOURNAL, Manifest, PartRecord, State, read_manifest, sha256_of
+from crescendo.record.manifest_checks import MAX_MANIFEST_BYTES
+from crescendo.record.schema import RECEIVED, SENT
 
 
 @dataclass(frozen=True)
@@ -45,26 +50,34 @@ def open_recording(path: Path) -> Recording:
     return Recording(path, manifest, parts, damaged)
 
 
+def recorded_messages(manifests: Iterable[Manifest]) -> int | None:
+    """How many messages these recordings have, as far as their manifests say; None if one does not list its parts."""
+    total = 0
+    for manifest in manifests:
+        if not manifest.files:
+            return None
+        total += max(sum(part.rows for part in manifest.files if part.table == table) for table in (SENT, RECEIVED))
+    return total
+
+
 def journalled_parts(path: Path) -> Iterator[PartRecord]:
     """The parts that peers finished, from their journals. A truncated last line is a part that was never finished."""
     decoder = msgspec.json.Decoder(PartRecord)
-    for journal in sorted((path / JOURNAL).glob("*.jsonl")):
-        for line in journal.read_bytes().splitlines():
+    for journal in contained_files(path / JOURNAL, "*.jsonl", path):
+        for line in read_regular(journal, MAX_MANIFEST_BYTES).splitlines():
             try:
                 yield decoder.decode(line)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 continue
 
 
 def _fault(path: Path, part: PartRecord) -> str:
+    if fault := file_fault(path, part.path):
+        return fault
     file = path / part.path
-    if not file.resolve().is_relative_to(path.resolve()):
-        return "lies outside the recording"
     try:
         if file.stat().st_size != part.octets:
             return f"has {file.stat().st_size} bytes, not {part.octets}"
         return "" if sha256_of(file) == part.sha256 else "does not match its hash"
-    except FileNotFoundError:
-        return "is missing"
     except OSError as err:
         return f"cannot be read: {err.strerror}"

@@ -28,7 +28,11 @@ def _table(**columns: str) -> tuple[Column, ...]:
 
 
 SENT, SETTLED, RECEIVED, READINGS, EVENTS = "sent", "settled", "received", "readings", "events"
+OWN_DELAY, READ_DELAY = "own_delay", "read_delay"
 SPANS, RATES, HISTOGRAMS = "spans", "rates", "histograms"
+
+READ_DELAY_FLOOR_NS = 100_000
+"""Messages that are in no range of `read_delay` were read less than this long after they arrived."""
 
 TABLES: dict[str, tuple[Column, ...]] = {
     SENT: _table(sender=I16, seq=I64, attempt=I16, intended_ns=I64, sent_ns=I64, size=I32),
@@ -37,6 +41,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         receiver=I16, sender=I16, seq=I64, intended_ns=I64, sent_ns=I64, received_ns=I64,
         arrival=I64, size=I32, flags=I16,
     ),
+    # Where the delay that was ours is not sent_ns - intended_ns, because the other side held the sender back.
+    OWN_DELAY: _table(sender=I16, first_seq=I64, last_seq=I64, own_ns=I64),
+    READ_DELAY: _table(receiver=I16, first_arrival=I64, last_arrival=I64, late_ns=I64),
     READINGS: _table(t_ns=I64, source=TEXT, entity=TEXT, metric=TEXT, value=F64),
     EVENTS: _table(t_ns=I64, source=TEXT, kind=TEXT, detail=TEXT),
     SPANS: _table(t_ns=I64, source=TEXT, action=TEXT, duration_ns=I64, value=F64, outcome=TEXT, detail=TEXT),
@@ -63,6 +70,10 @@ class Flag(IntFlag):
     CORRUPT = 2
     STRAY = 4
     OUT_OF_ORDER = 8
+
+
+HELD_BEFORE, STRAYS = "held before", "strays"
+"""Events of receivers: a destination held messages before the run; messages of other runs arrived."""
 
 
 def column_names(table: str) -> tuple[str, ...]:

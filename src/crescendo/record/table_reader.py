@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.contained_files import contained_files
 from crescendo.record.summary import TABLES_DIR
 from crescendo.record.table_types import RowT, Table
 
@@ -37,7 +38,7 @@ def rows(run_dir: Path, table: Table[RowT]) -> list[RowT]:
 
 def table_dataset(run_dir: Path, table: Table[Any]) -> ds.Dataset | None:
     """The files of a table; None if it is missing. Spark's markers and checksums next to them are not data."""
-    files = sorted(table_dir(run_dir, table).glob("*.parquet"))
+    files = contained_files(table_dir(run_dir, table), "*.parquet", run_dir)
     return ds.dataset([str(file) for file in files], format="parquet") if files else None
 
 

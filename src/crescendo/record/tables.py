@@ -15,7 +15,7 @@ from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 from crescendo.record.table_types import Int32, Table
 
-TABLES_VERSION = 1
+TABLES_VERSION = 3
 """Increase it when a table is added or changed: every run is then computed again."""
 
 RESERVED = "runs"
@@ -34,8 +34,8 @@ SumNs = Annotated[int, "sum of the samples"]
 MinNs = Annotated[int, "smallest sample"]
 MaxNs = Annotated[int, "largest sample"]
 Percentile = Annotated[int | None, "percentile in nanoseconds; null with fewer than ten samples beyond it"]
-LowEnd = Annotated[int | None, "lower end of its 95 % confidence interval"]
-HighEnd = Annotated[int | None, "upper end of its 95 % confidence interval"]
+LowEnd = Annotated[int | None, "lower end of its 95 % confidence interval; null if there is none"]
+HighEnd = Annotated[int | None, "upper end of its 95 % confidence interval; null if there is none"]
 
 
 class SampleStatistics(Struct, frozen=True):
@@ -77,7 +77,7 @@ class ThroughputRow(Struct, frozen=True):
 
 
 class LatencyHistogramRow(Struct, frozen=True):
-    """The latencies of one kind in one second, phase and bucket."""
+    """The latencies of one kind in one second, phase, slice and bucket."""
 
     second: Second
     phase: PhaseName
@@ -87,6 +87,9 @@ class LatencyHistogramRow(Struct, frozen=True):
     sum_ns: SumNs
     min_ns: MinNs
     max_ns: MaxNs
+    sender_group: Annotated[str | None, "group of the sender; null if unknown, or with more than 32 groups"]
+    destination: Annotated[str | None, "queue or topic of the sender; null if unknown, or with more than 32 of them"]
+    receiver_group: Annotated[str | None, "group of the receiver; null for settle and lateness, or as above"]
 
 
 class LatencyRow(Struct, frozen=True):
@@ -122,12 +125,12 @@ class LedgerRow(Struct, frozen=True):
 class LedgerRangeRow(Struct, frozen=True):
     """Consecutive messages with the same discrepancy."""
 
-    kind: Annotated[str, "lost, duplicated, reordered or unrecorded"]
+    kind: Annotated[str, "lost, undelivered, duplicated, reordered or unrecorded"]
     subscription: Subscription
     sender: Sender
     first_seq: Annotated[int, "first sequence number"]
     last_seq: Annotated[int, "last sequence number"]
-    acknowledged: Annotated[bool | None, "whether the system accepted them; only for lost messages"]
+    acknowledged: Annotated[bool | None, "whether the system accepted them; only for messages that did not arrive"]
     count: Annotated[int, "surplus deliveries of duplicated messages; otherwise messages"]
 
 

@@ -1,11 +1,12 @@
 """How do rows reach the disk without slowing down the load?
 
 The caller's values are copied into blocks of fixed size; a background thread encodes full blocks and returns them for
-reuse, so memory stays flat. A part is written as `.tmp`, closed, hashed and renamed, and only then entered in the
-peer's journal: every part in a journal is complete. Nothing is rounded and nothing is dropped; after a write error,
-the next call raises LostError.
+reuse, so memory stays flat. A part is written as `.tmp`, closed, hashed, synced and renamed, and only then entered in
+the peer's journal: every part in a journal is complete, and stays so after a power cut. Nothing is rounded and nothing
+is dropped; after a write error, the next call raises LostError.
 """
 
+import os
 import queue
 import threading
 from array import array
@@ -17,6 +18,7 @@ import msgspec
 import numpy as np
 
 from crescendo.model.errors import LostError
+from crescendo.record.durable import make_directory, publish, sync
 from crescendo.record.encoding.column_buffer import Block, compact
 from crescendo.record.encoding.parquet import PartWriter
 from crescendo.record.manifest import JOURNAL, PartRecord, sha256_of
@@ -44,13 +46,14 @@ class RowSink(Protocol):
 class PartFile:
     """One part while it is being written."""
 
-    def __init__(self, run_dir: Path, peer: str, number: int, table: str) -> None:
+    def __init__(self, run_dir: Path, peer: str, number: int, table: str, *, durable: bool) -> None:
         self._run_dir = run_dir
+        self._durable = durable
         self._table = table
         self._peer = peer
         self._path = f"{table}/{peer}-{number:05d}.parquet"
         self._temporary = (run_dir / self._path).with_suffix(".tmp")
-        self._temporary.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self._temporary.parent, durable=durable)
         self._writer = PartWriter(self._temporary, table)
 
     @property
@@ -65,7 +68,7 @@ class PartFile:
         self._writer.abandon()
 
     def finish(self) -> PartRecord:
-        """Close, hash and rename; only now does the part exist."""
+        """Close, hash, sync and rename; only now does the part exist."""
         self._writer.close()
         part = PartRecord(
             path=self._path,
@@ -75,7 +78,7 @@ class PartFile:
             octets=self._temporary.stat().st_size,
             sha256=sha256_of(self._temporary),
         )
-        self._temporary.replace(self._run_dir / self._path)
+        publish(self._temporary, self._run_dir / self._path, durable=self._durable)
         return part
 
 
@@ -97,9 +100,11 @@ class Recorder(RowSink):
         part_rows: int = PART_ROWS,
         part_ns: int = PART_NS,
         block_rows: int = BLOCK_ROWS,
+        durable: bool = True,
     ) -> None:
         self._run_dir = run_dir
         self._peer = peer
+        self._durable = durable
         self._part_rows = part_rows
         self._part_ns = part_ns
         self._block_rows = min(block_rows, part_rows)
@@ -110,8 +115,10 @@ class Recorder(RowSink):
         self._jobs: queue.Queue[Block | _ClosePart | None] = queue.Queue(_QUEUED_BLOCKS)
         self._failure: BaseException | None = None
         try:
-            (run_dir / JOURNAL).mkdir(parents=True, exist_ok=True)
+            make_directory(run_dir / JOURNAL, durable=durable)
             self._journal = (run_dir / JOURNAL / f"{peer}.jsonl").open("ab")
+            if durable:
+                sync(run_dir / JOURNAL)
         except OSError as err:
             raise LostError(f"the recording in {run_dir} cannot be written: {err}") from err
         self._parts: dict[str, PartFile] = {}
@@ -158,6 +165,15 @@ class Recorder(RowSink):
                 del self._opened_ns[table]
                 self._enqueue_block(table)
                 self._jobs.put(_ClosePart(table))
+
+    def flush(self) -> None:
+        """Close every part that is open: what was recorded so far will soon be on disk."""
+        self._check()
+        self._flush_all_singles()
+        self._opened_ns.clear()
+        for table in list(self._blocks):
+            self._enqueue_block(table)
+            self._jobs.put(_ClosePart(table))
 
     def close(self) -> None:
         """Write the remaining rows and wait until they are on disk. Ends the thread even after a write error."""
@@ -212,7 +228,9 @@ class Recorder(RowSink):
             return
         part = self._parts.get(job.table)
         if part is None:
-            part = self._parts[job.table] = PartFile(self._run_dir, self._peer, self._numbers[job.table], job.table)
+            part = self._parts[job.table] = PartFile(
+                self._run_dir, self._peer, self._numbers[job.table], job.table, durable=self._durable
+            )
             self._numbers[job.table] += 1
         part.write(job)
         self._spare[job.table].put(job)
@@ -224,3 +242,5 @@ class Recorder(RowSink):
         if part is not None:
             self._journal.write(msgspec.json.encode(part.finish()) + b"\n")
             self._journal.flush()
+            if self._durable:
+                os.fsync(self._journal.fileno())

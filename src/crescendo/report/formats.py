@@ -11,10 +11,16 @@ from crescendo.model.metrics import format_report_value
 from crescendo.model.units import format_count, format_ns, format_rate
 
 NOTHING = "–"
+WITHHELD = "too few"
+"""Instead of a percentile with fewer than ten samples beyond it."""
+
 _DECIMAL_BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 count = format_count
 rate = format_rate
+
+
+_KNOWN_SINCE_NS = 10**18  # in 2001: earlier times are not dates
 
 
 def percent(share: float) -> str:
@@ -80,4 +86,6 @@ def fact(key: str, value: Any) -> str:
 
 
 def moment(realtime_ns: int) -> str:
+    if realtime_ns < _KNOWN_SINCE_NS:  # an import whose file counts from the start of its test
+        return "date unknown"
     return datetime.fromtimestamp(realtime_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

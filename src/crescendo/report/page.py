@@ -1,43 +1,41 @@
-"""How does a run become one page that needs nothing else?
+"""How does a run become a report?
 
-Reads manifest, summary and tables, and renders one HTML file that contains its style, its data and plotly. The template
-engine escapes all text and `script_json` all data; a content security policy forbids the page to load anything.
+Reads manifest, summary and tables, and puts what they say into the sections of the page, which `document` renders.
 Computes no results: the page shows only what the pipeline wrote.
 """
 
-import base64
-import gzip
-import json
 import os
 import shlex
-from functools import cache
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
+from crescendo.model.arrays import Floats
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import Experiment
 from crescendo.record.documents import write_atomically
-from crescendo.record.manifest import Phase, read_manifest
-from crescendo.record.summary import read_summary
+from crescendo.record.manifest import Manifest, read_manifest
+from crescendo.record.recorded_experiment import experiment_of, offered_messages
+from crescendo.record.summary import Ledger, read_summary
+from crescendo.record.tables import OUTAGES
 from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import RANGES_SHOWN, Tables, read_tables
 from crescendo.report.data.reading_tables import ReadingTables
 from crescendo.report.data.small_tables import SmallTables
+from crescendo.report.document import render
 from crescendo.report.plots import charts
-from crescendo.report.plots.time_axis import Chart
+from crescendo.report.plots.time_axis import Chart, TimeAxis, phase_spans, time_extent
 from crescendo.report.sections import environment, evidence, headline
 from crescendo.report.sections.backlog import backlog
 from crescendo.report.sections.inspectors import inspectors_section
+from crescendo.report.sections.network_traffic import network_section
 from crescendo.report.sections.outages import outages
 from crescendo.report.sections.section import Section
+from crescendo.report.sections.slice_tables import slices_section
 from crescendo.report.sections.spans import jitter, spans_section
+from crescendo.report.sections.subject import subject
 
 REPORT = "report.html"
-_MAX_UNFOLDED_ROWS = 8
-"""Longer tables are collapsed until the reader opens them."""
 
 
 def write_report(run: str | os.PathLike[str]) -> Path:
@@ -51,85 +49,81 @@ def write_report(run: str | os.PathLike[str]) -> Path:
 def render_report(run_dir: Path) -> str:
     """The report of an analysed run as one HTML document."""
     manifest, summary, tables = read_manifest(run_dir), read_summary(run_dir), read_tables(run_dir)
+    origin_ns = RunTimeline.of(manifest.phases).origin_ns
+    small = SmallTables(run_dir, origin_ns)
+    axis, checks = _time_axis(manifest, tables, small), summary.verdict.checks
+    experiment = _experiment(manifest)
     drawn: dict[str, Chart | None] = {
-        "rate": charts.rate_chart(tables, manifest.phases, summary.rate.offered),
-        "latency": charts.latency_chart(tables, manifest.phases),
-        "spectrum": charts.spectrum_chart(tables),
+        "rate": charts.rate_chart(
+            tables, axis, _offered(manifest, experiment, tables, axis), checks, _fan_out(summary.total)
+        ),
+        "latency": charts.latency_chart(tables, axis, checks),
+        "spectrum": charts.spectrum_chart(tables, checks),
         "histogram": charts.histogram_chart(tables),
     }
-    origin_ns = RunTimeline.of(manifest.phases).origin_ns
-    inspectors = inspectors_section(ReadingTables(run_dir, origin_ns), tables, manifest.phases)
+    readings = ReadingTables(run_dir, origin_ns)
+    inspectors = inspectors_section(readings, tables, axis)
     drawn |= inspectors.charts if inspectors else {}
-    sections = _optional_sections(SmallTables(run_dir, origin_ns), tables, manifest.phases)
+    first = [slices_section(summary), network_section(manifest, readings.summaries)]
+    sections = [*filter(None, first), *_optional_sections(small, tables, axis)]
     drawn |= {section.id: section.chart for section in sections if section.chart is not None}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
     scopes = ("total", "subscription", "sender")
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            name=str(manifest.experiment.get("name") or summary.run),
-            run=summary.run,
-            started=formats.moment(manifest.started_ns),
-            measured=formats.nanoseconds(summary.rate.duration_ns),
-            headline=headline.headline(summary),
-            checks=evidence.check_rows(summary.verdict.checks),
-            validity=summary.validity,
-            command=shlex.join(manifest.command),
-            charts=drawn,
-            inspectors=inspectors,
-            sections=sections,
-            kind=charts.judged_kind(tables) or "response",
-            latency=evidence.latency_grid(summary.latency),
-            withheld=evidence.WITHHELD,
-            ledger={scope: evidence.ledger_grid(summary.ledger, scope, names) for scope in scopes},
-            ranges=evidence.range_lists(tables.ranges, names),
-            ranges_shown=RANGES_SHOWN,
-            listed=_MAX_UNFOLDED_ROWS,
-            peers=evidence.peer_grid(manifest.peers),
-            ended_badly=[peer for peer in manifest.peers if peer.reason],
-            environment=environment.environment(run_dir, manifest, summary.total.sent),
-            style=_asset("report.css"),
-            script=_asset("report.js"),
-            figures=script_json({name: chart.figure for name, chart in drawn.items() if chart is not None}),
-            plotly=_packed_plotly() if any(drawn.values()) else "",
-        )
+    return render(
+        "report.html.j2",
+        drawn,
+        name=str(manifest.experiment.get("name") or summary.run),
+        run=summary.run,
+        started=formats.moment(manifest.started_ns),
+        measured=formats.nanoseconds(summary.rate.duration_ns),
+        subject=subject(manifest, experiment),
+        headline=headline.headline(summary),
+        checks=evidence.check_rows(checks),
+        validity=evidence.validity_rows(summary.validity),
+        generator=headline.generator_sentence(summary),
+        command=shlex.join(manifest.command),
+        inspectors=inspectors,
+        sections=sections,
+        kind=charts.judged_kind(tables) or "response",
+        latency=evidence.latency_grid(summary.latency, summary.without_own_delay),
+        intervals=evidence.interval_grid(summary.latency),
+        ledger={scope: evidence.ledger_grid(summary.ledger, scope, names) for scope in scopes},
+        ranges=evidence.range_lists(tables.ranges, names),
+        ranges_shown=RANGES_SHOWN,
+        peers=evidence.peer_grid(manifest.peers),
+        ended_badly=[peer for peer in manifest.peers if peer.reason],
+        environment=environment.environment(run_dir, manifest, summary.total.sent),
     )
 
 
-def _optional_sections(small: SmallTables, tables: Tables, phases: list[Phase]) -> list[Section]:
+def _experiment(manifest: Manifest) -> Experiment | None:
+    """None if this version, or this machine without a plugin, cannot read it: the page shows its text in any case."""
+    try:
+        return experiment_of(manifest)
+    except ConfigError:
+        return None
+
+
+def _time_axis(manifest: Manifest, tables: Tables, small: SmallTables) -> TimeAxis:
+    stopped = [
+        (small.second(outage.start_ns), small.second(outage.start_ns + outage.gap_ns)) for outage in small.rows(OUTAGES)
+    ]
+    bins = tables.time_bins
+    extent, bin_seconds = ((0.0, 1.0), 1) if bins is None else (time_extent(bins), bins.bin_seconds)
+    return TimeAxis(extent, phase_spans(manifest.phases), stopped, bin_seconds)
+
+
+def _offered(manifest: Manifest, experiment: Experiment | None, tables: Tables, axis: TimeAxis) -> Floats | None:
+    if experiment is None or tables.time_bins is None:
+        return None
+    return charts.offered_rate(tables.time_bins, axis, partial(offered_messages, manifest))
+
+
+def _fan_out(total: Ledger) -> float:
+    return total.owed / total.sent if total.owed and total.sent else 1.0
+
+
+def _optional_sections(small: SmallTables, tables: Tables, axis: TimeAxis) -> list[Section]:
     """The sections for which this run has data."""
-    found = [outages(small), backlog(small, tables.time_bins, phases), jitter(small), spans_section(small)]
+    found = [outages(small), backlog(small, tables.time_bins, axis), jitter(small), spans_section(small)]
     return [section for section in found if section is not None]
-
-
-def script_json(value: Any) -> Markup:
-    """JSON for a script element, without characters that an HTML parser could take for markup."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704 - the loop above escaped the markup
-
-
-@cache
-def _packed_plotly() -> str:
-    """The plotly library, compressed: two megabytes instead of five in a file that is sent by mail."""
-    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("crescendo.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _asset(name: str) -> Markup:
-    loader = _environment().loader
-    if loader is None:
-        raise LookupError(name)
-    return Markup(loader.get_source(_environment(), name)[0])  # noqa: S704 - a file of this package, not user input

@@ -9,15 +9,18 @@ is due: starting a JVM takes seconds of CPU time that must not disturb the measu
 import os
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from crescendo.model.errors import LostError
 from crescendo.pipeline.spark.java import use_java
+from crescendo.pipeline.spark.jvm_start import PreparedJvm, may_have_session, prepare_jvm
 from crescendo.pipeline.spark.settings import check_master
 from crescendo.pipeline.storage.locations import is_url
 from crescendo.record.manifest import read_manifest
+from crescendo.record.reader import recorded_messages
 from crescendo.record.summary import Summary
 from crescendo.run.ceiling import with_ceiling
 
@@ -40,6 +43,12 @@ class Analyst:
         self._owns_session = False
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
+        self._messages: int | None = None
+        self._jvm: PreparedJvm | None = None
+
+    def expect(self, messages: int | None) -> None:
+        """About how many messages will be analysed; None if nobody knows. Only before Spark has started."""
+        self._messages = messages
 
     def start(self) -> None:
         """Start Spark in the background."""
@@ -63,7 +72,10 @@ class Analyst:
 
             return analyze(run, self._started(progress), progress, full=full)
         run_dir = Path(run)
-        read_manifest(run_dir)  # reject a directory that is not a recording before Spark starts
+        manifest = read_manifest(run_dir)  # reject a directory that is not a recording before Spark starts
+        if self._thread is None:
+            self.expect(recorded_messages([manifest]))
+            self._prepare()
         from crescendo.pipeline.job import analyze
 
         return analyze(run_dir, self._started(progress), progress, full=full, finish=with_ceiling)
@@ -75,7 +87,10 @@ class Analyst:
             from crescendo.pipeline.spark.session import close_session
 
             close_session(self._session, at_once=at_once)
-        self._session = self._thread = self._failure = None
+        elif self._jvm is not None and self._jvm.process is not None:  # no session ever used it
+            self._jvm.process.kill()
+            self._jvm.process.wait()
+        self._session = self._thread = self._failure = self._messages = self._jvm = None
 
     def __enter__(self) -> Self:
         return self
@@ -84,19 +99,27 @@ class Analyst:
         self.close()
 
     def _started(self, progress: Progress) -> "SparkSession":
-        self.start()
         if self._session is None:
             progress("starting Spark")
+        self.start()
         self.wait(lambda: False)
         if self._session is None:
             raise LostError("Spark did not start")
         return self._session
 
+    def _prepare(self) -> None:
+        """Start the JVM, unless a session may be running; it boots while the rest is imported."""
+        if self._jvm is None and not may_have_session():
+            self._jvm = prepare_jvm(self._master, messages=self._messages)
+
     def _open(self) -> None:
         try:
+            self._prepare()
             from crescendo.pipeline.spark.session import open_session, running_session
 
             self._owns_session = running_session() is None
-            self._session = open_session(self._master)
+            self._session = open_session(self._master, messages=self._messages, jvm=self._jvm)
+            self._jvm = None
+            import_module("crescendo.pipeline.job")  # before the first message, not after the last
         except Exception as err:  # raised again in wait()
             self._failure = err

@@ -7,13 +7,13 @@ these is unknown: a run on another machine, by another version, or with a payloa
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from crescendo.calibrate.calibration_file import ROLES, machine_of, read_calibration
 from crescendo.calibrate.share import CarriedLoad, percent_of_ceiling
 from crescendo.record.manifest import Manifest, read_manifest
+from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.summary import Summary
-from crescendo.run.measured_throughput import measured_throughput
+from crescendo.run.measured_throughput import connection_throughput
 
 
 def with_ceiling(run_dir: Path, summary: Summary) -> Summary:
@@ -32,15 +32,15 @@ def ceiling_percent(run_dir: Path, manifest: Manifest) -> float | None:
 
 
 def _carried_loads(run_dir: Path, manifest: Manifest) -> list[CarriedLoad]:
-    protocols = {group["name"]: group["protocol"] for group in manifest.experiment["workload"]}
+    groups = experiment_of(manifest).workload
+    protocols = {group.name: group.protocol for group in groups if group.client is None}
     loads: list[CarriedLoad] = []
     for role in ROLES:
-        found = measured_throughput(run_dir, manifest, role)
-        messages, octets = np.sum(found.messages, axis=0), np.sum(found.octets, axis=0)
+        found = connection_throughput(run_dir, manifest, role)
         for connection in manifest.connections:
-            # Clients are not part of the calibrated load generator.
+            # Clients, MLMQ's and foreign ones, are not part of the calibrated load generator.
             known = connection.role == role and connection.group in protocols
-            if known and (count := int(messages[connection.id])):
-                size = int(octets[connection.id]) / count
+            if known and (count := found.messages.get(connection.id)):
+                size = found.octets[connection.id] / count
                 loads.append(CarriedLoad(protocols[connection.group], role, size, count / found.seconds))
     return loads

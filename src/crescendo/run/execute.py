@@ -8,41 +8,60 @@ import contextlib
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from crescendo.control import topics
-from crescendo.control.bus import Bus
-from crescendo.control.conductor.commands import RecordEvent, RunEnding
+from crescendo.control.conductor.commands import PeerEnding, RecordEvent, RunEnding
+from crescendo.control.conductor.plan import RunPlan
 from crescendo.control.embedded_broker import EmbeddedBroker
 from crescendo.control.notes import Statistics
-from crescendo.model.errors import ConfigError, LostError, PeerError
+from crescendo.control.peer import CONDUCTOR
+from crescendo.control.peer_launch import launch_into
+from crescendo.control.trust import Lab, NoteScope
+from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import to_document
+from crescendo.model.experiment_inputs import check_inputs, derived_values, input_files, with_inputs_at
+from crescendo.model.measurable import check_measurable
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.protocols import default_port, protocol_of_scheme
+from crescendo.model.schedule import offered
 from crescendo.model.urls import parse_url
 from crescendo.net.sockets import connect
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord, Phase, State, write_manifest
+from crescendo.record.durable import make_directory
+from crescendo.record.inputs import keep_inputs, kept_at, with_derived
+from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord, PeerRole, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
-from crescendo.run.conductor_loop import CONDUCTOR, ConductorLoop
+from crescendo.run.conductor_loop import ConductorLoop
+from crescendo.run.control_access import ControlAccess, control_access, new_run_of
 from crescendo.run.file_limits import allow_connections
+from crescendo.run.host_clocks import HostClocks
+from crescendo.run.lab_client import LabClient
+from crescendo.run.network_under_test import start_network
 from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
-from crescendo.run.planning import RunArrangement, SystemUnderTest, answered_senders, plan_run
+from crescendo.run.planning import SystemUnderTest, answered_senders, files_of_urls, plan_run
+from crescendo.run.recruiting import Recruits
 from crescendo.run.result import RunResult
+from crescendo.run.startable import check_startable
 from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
+STANDING = ("sender", "receiver")
+"""Roles that standing peers take; inspectors and clients are started by the run."""
+
+MAX_INPUT_BYTES = 512 * 1024  # of one file that travels in an assignment
 _PEER_EXIT_TIMEOUT_S = 2.0
+_ORPHAN_EXIT_TIMEOUT_S = 10.0
 _SYSTEM_STOP_GRACE_S = 1.5  # its data is deleted anyway, and after Ctrl-C everything must end within five seconds
 
 
@@ -60,13 +79,19 @@ def execute(
     out: Path,
     command: Sequence[str],
     observer: RunObserver,
-    control_url: str | None = None,
+    control: str | ControlAccess | None = None,
     preparations: Sequence[Preparation] = (),
+    durable: bool = True,
 ) -> RunResult:
     """Run one experiment. Raises if it fails before the barrier, when there is nothing to record yet."""
+    check_startable(experiment)
+    _check_places(experiment, control_access(control))
+    check_inputs(experiment, experiment.name)
+    check_measurable(experiment, experiment.name)
     run_dir = new_run_dir(out, experiment.name)
+    observer.on_started(run_dir)
     try:
-        result = _execute(experiment, run_dir, command, observer, control_url, preparations)
+        result = _execute(experiment, run_dir, command, observer, control_access(control), preparations, durable)
     except BaseException:
         if not (run_dir / "manifest.json").exists():
             # Nothing was measured, so leave nothing that looks like a recording.
@@ -80,19 +105,36 @@ def _execute(
     run_dir: Path,
     command: Sequence[str],
     observer: RunObserver,
-    control_url: str | None,
+    control: ControlAccess,
     preparations: Sequence[Preparation],
+    durable: bool,
 ) -> RunResult:
     with contextlib.ExitStack() as stack:
         allow_connections(sum(group.senders + group.receivers for group in experiment.workload))
-        observer.progress("starting the control broker")
-        if control_url is None:
-            control_url = stack.enter_context(EmbeddedBroker(preexec_fn=die_with_parent())).url
-        system, system_facts = _start_system(experiment, run_dir, stack, observer)
         for preparation in preparations:
-            preparation.start()
+            preparation.start()  # while the system starts, too
+        lab = control.lab
+        scope = new_run_of(lab)
+        control_url = control.url
+        if control_url is None:
+            observer.progress("starting the control broker")
+            control_url = stack.enter_context(EmbeddedBroker(on_fork=die_with_parent())).url
         tag = secrets.randbits(32)
-        arrangement = plan_run(experiment, run_dir=str(run_dir.resolve()), tag=tag, system=system)
+        carried_out = experiment.for_run(f"{tag:08x}")
+        system, system_facts = _start_system(carried_out, run_dir, stack, observer)
+        inputs = keep_inputs(run_dir, input_files(experiment), durable=durable)
+        # Peers read the copies, so that the recording holds what was sent even if somebody edits the files meanwhile.
+        self_contained = with_inputs_at(carried_out, kept_at(run_dir, inputs))
+        names = {file: f"input-{number}" for number, file in enumerate(input_files(self_contained))}
+        tls_names = {file: f"tls-{number}" for number, file in enumerate(files_of_urls(self_contained, system))}
+        arrangement = plan_run(
+            self_contained,
+            tag=tag,
+            system=system,
+            durable=durable,
+            input_names=names | tls_names,
+            look_at=experiment.foreign_groups,
+        )
         manifest = Manifest(
             run=run_dir.name,
             tag=tag,
@@ -104,49 +146,146 @@ def _execute(
             system=system_facts,
             clocks=[host_facts.clock()],
             connections=arrangement.connections,
+            offered_per_s=offered(self_contained),
+            inputs=with_derived(inputs, derived_values(self_contained), kept_at(run_dir, inputs)),
         )
-        bus = Bus(control_url, f"{CONDUCTOR}-{secrets.token_hex(4)}", (topics.REPLIES, topics.NOTIFICATIONS))
-        bus.connect()
-        stack.callback(bus.close)
+        recruits = _recruits(control, lab, scope, stack)
+        plan = arrangement.plan if recruits is None else with_contents(arrangement.plan, names, tls_names)
+        loop = ConductorLoop(control_url, scope, plan, system.exit)
+        loop.connect()
+        stack.callback(loop.close)
         roles = arrangement.roles
-        observer.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
-        peers = [PeerProcess(peer, role, control_url, run_dir / "logs") for peer, role in roles.items()]
+        if recruits is not None:
+            recruits.recruit(
+                {peer: role for peer, role in roles.items() if role in STANDING},
+                observer.progress,
+                observer.interrupted,
+                places={peer: _place(experiment, peer, role) for peer, role in roles.items() if role in STANDING},
+            )
+            roles = {peer: role for peer, role in roles.items() if role not in STANDING}
+            loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
+            stack.callback(loop.clocks.close)
+        if roles:
+            observer.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
+        launch = launch_into(scope, control_url, {name: file for file, name in (names | tls_names).items()})
+        data = run_dir.resolve()
+        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs") for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        return _conduct(run_dir, manifest, arrangement, bus, peers, observer)
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits)
 
 
 def _conduct(
     run_dir: Path,
     manifest: Manifest,
-    arrangement: RunArrangement,
-    bus: Bus,
+    loop: ConductorLoop,
     peers: list[PeerProcess],
     observer: RunObserver,
+    durable: bool,
+    experiment: Experiment,
+    recruits: Recruits | None,
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
-            write_manifest(run_dir, manifest)  # from here on there is something worth keeping
+            write_manifest(run_dir, manifest, durable=durable)  # from here on there is something worth keeping
         observer.on_event(event)
 
-    loop = ConductorLoop(bus, arrangement.plan, peers)
-    ending = loop.run(interrupted=observer.interrupted, watch=observer.on_statistics, on_event=on_event)
+    ending = loop.run(peers, interrupted=observer.interrupted, watch=observer.on_statistics, on_event=on_event)
+    # Without a control broker they notice by themselves that the run is over; their parts are not closed before.
+    exit_by_s = time.monotonic() + (_PEER_EXIT_TIMEOUT_S if loop.connected else _ORPHAN_EXIT_TIMEOUT_S)
     for peer in peers:
-        peer.wait(_PEER_EXIT_TIMEOUT_S)
+        peer.wait(max(exit_by_s - time.monotonic(), 0.1))
     if ending.t0_ns is None:
         raise _refusal(ending)
-    recorder = Recorder(run_dir, CONDUCTOR)
+    manifest = msgspec.structs.replace(manifest, clocks=[*manifest.clocks, *loop.clocks.finish()])
+    recorder = Recorder(run_dir, CONDUCTOR, durable=durable)
     loop.record_events(recorder)
     recorder.close()
-    return _seal(run_dir, manifest, ending)
+    if recruits is not None:
+        ending = _collected(ending, recruits, run_dir, observer)
+    if ending.rate_changes:
+        changes = tuple((change.offset_ns, change.rate) for change in ending.rate_changes)
+        manifest = msgspec.structs.replace(manifest, offered_per_s=offered(experiment, changes))
+    return _seal(run_dir, manifest, ending, durable)
+
+
+def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: contextlib.ExitStack) -> Recruits | None:
+    if not control.standing or control.url is None:
+        return None
+    client = LabClient(control.url, lab, f"run-{scope.name}")
+    client.connect()
+    stack.callback(client.close)
+    recruits = Recruits(client, scope)
+    stack.callback(recruits.release)
+    return recruits
+
+
+def _check_places(experiment: Experiment, control: ControlAccess) -> None:
+    placed = [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
+    if placed and not control.standing:
+        raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or give a number")
+
+
+def _place(experiment: Experiment, peer: str, role: str) -> str:
+    """Where this peer shall run: ids end with their number."""
+    return experiment.peers.places(role)[int(peer.rpartition("-")[2])]
+
+
+def _compared_clocks(recruits: Recruits, lab: Lab, experiment: Experiment, observer: RunObserver) -> HostClocks:
+    hosts = recruits.clocks()
+    observer.progress("comparing clocks")
+    clocks = HostClocks(hosts, lab.scope)
+    if clocks.differ and experiment.stop_when:
+        clocks.close()
+        raise ConfigError("stop_when: hosts with different clocks take part, so responses are known after the run only")
+    return clocks
+
+
+def _collected(ending: RunEnding, recruits: Recruits, run_dir: Path, observer: RunObserver) -> RunEnding:
+    """Fetch what standing peers recorded. What is missing makes the run incomplete."""
+    observer.progress("fetching the recording from the standing peers")
+    try:
+        recruits.collect(run_dir)
+    except (CrescendoError, OSError) as err:
+        observer.on_warning(f"the recording is not complete: {err}")
+        if ending.state == "sealed":
+            return replace(ending, state="incomplete", reason=f"a part of the recording is missing: {err}")
+    return ending
+
+
+def with_contents(plan: RunPlan, names: Mapping[str, str], tls_names: Mapping[str, str]) -> RunPlan:
+    """The plan for peers that cannot read our files: they are given what is in them, payloads only to senders."""
+    of_tls = {name: _content(file) for file, name in tls_names.items()}
+    of_sender = of_tls | {name: _content(file) for file, name in names.items()}
+    given = {"sender": of_sender, "receiver": of_tls}
+    peers = tuple(
+        replace(peer, assignment=peer.assignment | {"inputs": given[peer.role]}) if peer.role in given else peer
+        for peer in plan.peers
+    )
+    return replace(plan, peers=peers)
+
+
+def _content(file: str) -> bytes:
+    try:
+        content = Path(file).read_bytes()
+    except OSError as err:
+        raise ConfigError(f"{file}: cannot be read: {err.strerror}") from err
+    if len(content) > MAX_INPUT_BYTES:
+        raise ConfigError(
+            f"{file}: standing peers are given at most {MAX_INPUT_BYTES // 1024} KiB of a file, and this one has "
+            f"{len(content) // 1024} KiB; run without --standing, or shorten it"
+        )
+    return content
 
 
 def _start_system(
     experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, observer: RunObserver
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
+    if experiment.topology is not None:
+        return start_network(experiment.topology, run_dir, stack, observer.progress)
     if system.url is not None:
         _check_reachable(system.url)
         protocol = protocol_of_scheme(parse_url(system.url).scheme)
@@ -165,22 +304,15 @@ def _start_system(
         stop_grace_s=_SYSTEM_STOP_GRACE_S,
     )
     stack.callback(instance.stop)
-    return SystemUnderTest(instance.endpoints, instance.pid), instance.facts
+    return SystemUnderTest(instance.endpoints, instance.pid, instance.exit), instance.facts
 
 
 def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:
     """The settings of the file, plus the queues and topics of the load where the system must declare them at start."""
+    nodes = {address.partition("?")[0] for address in _shared_addresses(experiment)}  # without selectors
     names = {
-        "queues": sorted(
-            address.removeprefix("queue://")
-            for address in _shared_addresses(experiment)
-            if address.startswith("queue:")
-        ),
-        "topics": sorted(
-            address.removeprefix("topic://")
-            for address in _shared_addresses(experiment)
-            if address.startswith("topic:")
-        ),
+        "queues": sorted(node.removeprefix("queue://") for node in nodes if node.startswith("queue:")),
+        "topics": sorted(node.removeprefix("topic://") for node in nodes if node.startswith("topic:")),
     }
     return {**{key: names[key] for key in kind.declares}, **experiment.system.settings}
 
@@ -217,12 +349,12 @@ def _refusal(ending: RunEnding) -> Exception:
     return ConfigError(f"the run could not start: {ending.reason}")
 
 
-def _seal(run_dir: Path, manifest: Manifest, ending: RunEnding) -> RunResult:
+def _seal(run_dir: Path, manifest: Manifest, ending: RunEnding, durable: bool) -> RunResult:
     state = State(ending.state)
     peers = [
         PeerRecord(
             id=peer.id,
-            role=peer.identity.role if peer.identity else peer.role,
+            role=_role(peer),
             host=peer.identity.host if peer.identity else "",
             pid=peer.identity.pid if peer.identity else 0,
             ended=peer.ended,
@@ -243,8 +375,14 @@ def _seal(run_dir: Path, manifest: Manifest, ending: RunEnding) -> RunResult:
         phases=[Phase(name, start_ns, end_ns) for name, start_ns, end_ns in ending.phases],
         files=sorted(journalled_parts(run_dir), key=lambda part: part.path),
     )
-    write_manifest(run_dir, sealed)
+    write_manifest(run_dir, sealed, durable=durable)
     return RunResult(run_dir, state, ending.reason)
+
+
+def _role(peer: PeerEnding) -> PeerRole:
+    """As the peer says, because to the conductor clients are senders; as planned, if it says nonsense or nothing."""
+    said = peer.identity.role if peer.identity else ""
+    return PeerRole(said if said in list(PeerRole) else peer.role)
 
 
 def _statistics(reported: Statistics | None) -> PeerStatistics:
@@ -254,7 +392,7 @@ def _statistics(reported: Statistics | None) -> PeerStatistics:
 
 
 def _clocks(manifest: Manifest, ending: RunEnding) -> list[Clock]:
-    """Peers on this host share its clock; no other host may take part."""
+    """The clocks of all hosts that took part; one that was not compared may not."""
     hosts = {peer.identity.host for peer in ending.peers if peer.identity}
     unknown = hosts - {clock.host for clock in manifest.clocks}
     if unknown:
@@ -264,10 +402,14 @@ def _clocks(manifest: Manifest, ending: RunEnding) -> list[Clock]:
 
 def new_run_dir(out: Path, name: str) -> Path:
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    try:
+        make_directory(out)
+    except OSError as err:
+        raise ConfigError(f"--out {out}: cannot create it: {err.strerror}") from err
     for attempt in range(100):
         run_dir = out / (f"{name}-{stamp}" if attempt == 0 else f"{name}-{stamp}-{attempt}")
         try:
-            run_dir.mkdir(parents=True)
+            run_dir.mkdir()
         except FileExistsError:
             continue
         except OSError as err:

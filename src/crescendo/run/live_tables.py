@@ -25,6 +25,7 @@ class LiveTables:
     """The live tables of one run. Use as a context manager."""
 
     def __init__(self, observer: RunObserver) -> None:
+        self.run_dir: Path | None = None  # once it exists
         self._observer = observer
         self._watcher: WatcherProcess | None = WatcherProcess(die_with_parent())
 
@@ -40,8 +41,8 @@ class LiveTables:
 
     def follow(self, state: RunState) -> None:
         """Called repeatedly while the run is in progress."""
-        if self._watcher is not None and state.stage in _FOLLOWED:
-            self._watcher.send_run_dir(Path(state.plan.peers[0].assignment["run_dir"]))
+        if self._watcher is not None and self.run_dir is not None and state.stage in _FOLLOWED:
+            self._watcher.send_run_dir(self.run_dir)
             self._pass_on(0.0)
 
     def finish(self, interrupted: Callable[[], bool]) -> None:

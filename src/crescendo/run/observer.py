@@ -4,6 +4,7 @@ Derive from RunObserver and override what is of interest. The conductor calls th
 so they must return soon.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crescendo.control.conductor.commands import RecordEvent
@@ -19,6 +20,9 @@ class RunObserver:
 
     def progress(self, step: str) -> None:
         """A new step begins, in a few words: starting the broker, starting Spark, judging."""
+
+    def on_started(self, run_dir: Path) -> None:
+        """The directory of the recording exists."""
 
     def on_event(self, event: RecordEvent) -> None:
         """Something happened that the recording keeps, such as `start`, `lost` or `fault`."""

@@ -5,11 +5,12 @@ each child explicitly when the run is over.
 """
 
 import contextlib
-import signal
+import subprocess
 import sys
 from pathlib import Path
 
-from crescendo.processes.child import end_child, exits_within, launch_child
+from crescendo.control.peer_launch import PeerLaunch
+from crescendo.processes.child import end_child, exits_within, launch_child, signal_name, write_line
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.processes.logs import log_tail
 
@@ -19,15 +20,22 @@ _STOP_TIMEOUT_S = 2.0
 class PeerProcess:
     """One peer process on this machine, with its log."""
 
-    def __init__(self, peer: str, role: str, control_url: str, log_dir: Path) -> None:
+    def __init__(self, peer: str, role: str, launch: PeerLaunch, data: Path, log_dir: Path) -> None:
+        """It writes its part of the recording to `data`."""
         self.peer = peer
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log = log_dir / f"{peer}.log"
         self._process = launch_child(
-            [sys.executable, "-m", "crescendo.cli.main", "peer", role, "--id", peer, "--control", control_url],
+            [sys.executable, "-m", "crescendo.cli.main", "peer", role, "--id", peer, "--data", str(data), "--launch"],
             on_fork=die_with_parent(),
             log=self._log,
+            stdin=subprocess.PIPE,
         )
+        write_line(self._process, launch.to_line())  # secrets: arguments can be read by everybody
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def exit_reason(self) -> str | None:
@@ -36,7 +44,7 @@ class PeerProcess:
         if code is None:
             return None
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
+            return f"killed by {signal_name(-code)}"
         lines = log_tail(self._log)
         return f"exited with code {code}" + (f": {lines[-1]}" if lines else "")
 

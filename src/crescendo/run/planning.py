@@ -1,27 +1,38 @@
 """Which connection runs on which peer, and what is the conductor's plan?
 
 Pure: an experiment becomes numbered connections, their assignment to peers, and the conductor's plan. Connections are
-assigned round-robin, so that peers of one role carry the same load.
+assigned round-robin, so that peers of one role carry the same load; those of a foreign client have peers of their own.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from crescendo.client.mlmq import brokers_of
-from crescendo.control.conductor.plan import PeerPlan, RunPlan
+from crescendo.control.conductor.plan import PREPARE_NS, PeerPlan, RunPlan
 from crescendo.inspectors.assignment import InspectorAssignment
 from crescendo.inspectors.registry import inspector_of
-from crescendo.load.assignment import ConnectionSlot, load_assignment
+from crescendo.load.assignment import ConnectionSlot, SliceMembers, load_assignment
 from crescendo.mlmq.workloads.assignment import workload_assignment as assign_clients
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment
+from crescendo.model.experiment import PROCESS, Experiment, Inspect, System
+from crescendo.model.experiment_inputs import with_inputs_at
+from crescendo.model.metrics import split_metric
 from crescendo.model.mlmq_clients import CLIENT, ClientKind
 from crescendo.model.protocols import MLMQ, known_protocols, protocol_of
 from crescendo.model.schedule import measure_ns
+from crescendo.model.slices import SliceScope, destination_of, protocols_by_group, slice_names
+from crescendo.model.units import Duration
+from crescendo.model.url_files import files_of_addresses, files_of_url, with_address_files_at, with_files_at
 from crescendo.model.workload import MAX_CONNECTIONS, Group
-from crescendo.record.manifest import ConnectionRecord
+from crescendo.record.manifest import ConnectionRecord, ConnectionRole
 from crescendo.systems.base import MANAGEMENT
+from crescendo.systems.instance import ProcessExit
+
+_SOME_KIND = MLMQ.name  # for peers, which get the URLs of the system and never start one; clients need this one
+_NODE_PERIOD = Duration(10**9)
 
 
 @dataclass(frozen=True)
@@ -39,39 +50,130 @@ class RunArrangement:
 
 
 @dataclass(frozen=True)
+class SystemNode:
+    """One of several systems: its URLs by endpoint name, its process, and the inspector that fits it."""
+
+    endpoints: Mapping[str, str]
+    pid: int
+    inspector: str
+
+
+@dataclass(frozen=True)
 class SystemUnderTest:
-    """The URLs of the system by endpoint name, and the process that inspectors may watch."""
+    """The URLs of the system by endpoint name, the process that inspectors may watch, and how it ended, if it did."""
 
     endpoints: Mapping[str, str]
     pid: int | None = None
+    exit: Callable[[], ProcessExit | None] = lambda: None
+    nodes: Mapping[str, SystemNode] = field(default_factory=dict)  # of a network, by name
 
 
-def plan_run(experiment: Experiment, *, run_dir: str, tag: int, system: SystemUnderTest) -> RunArrangement:
+def plan_run(
+    experiment: Experiment,
+    *,
+    tag: int,
+    system: SystemUnderTest,
+    durable: bool = True,
+    input_names: Mapping[str, str] | None = None,
+    look_at: Collection[str] = (),
+) -> RunArrangement:
+    """`input_names`: file of the experiment or of a URL -> its name in assignments, which contain no paths.
+
+    `look_at`: the groups whose destinations may hold messages of others before the run.
+    """
+    names = input_names or {}
+    named = for_peers(experiment, names)
     senders = _connections(experiment, "sender")
     receivers = _connections(experiment, "receiver")
-    urls = {group.protocol: _url(system, group) for group in experiment.workload if group.needs_system}
+    system = replace(system, endpoints={name: with_files_at(url, names) for name, url in system.endpoints.items()})
+    limited = {
+        name: _members(experiment, name, senders, receivers)
+        for name in sorted({split_metric(metric)[0] for metric in experiment.stop_when} - {""})
+    }
     peers: list[PeerPlan] = []
     for role, connections in (("receiver", receivers), ("sender", senders)):
+        located = _located(named, role, system)
+        urls = {group.protocol: _url(system, group) for group in located.workload if group.needs_system}
         for peer in sorted({connection.peer for connection in connections}):
             slots = [slot for slot, c in zip(_slots(connections), connections, strict=True) if c.peer == peer]
-            assignment = load_assignment(peer, run_dir, tag, urls, experiment, slots, answered_senders(experiment))
+            assignment = load_assignment(
+                tag, urls, located, slots, answered_senders(experiment), sorted(look_at), limited
+            )
             peers.append(PeerPlan(peer, "sender" if role == "sender" else "receiver", assignment.to_payload()))
     clients = _client_connections(experiment, len(senders), len(receivers))
-    client_peers = _clients(experiment, run_dir, tag, system, (len(senders), len(receivers)))
+    client_peers = _clients(experiment, tag, system, (len(senders), len(receivers)))
     peers += client_peers
-    peers += _inspectors(experiment, run_dir, system)
+    peers += _inspectors(experiment, system, names)
     plan = RunPlan(
-        peers=tuple(peers),
+        peers=tuple(replace(peer, assignment=peer.assignment | {"durable": durable}) for peer in peers),
         warmup_ns=experiment.phases.warmup,
         measure_ns=measure_ns(experiment),
         drain_ns=experiment.phases.drain,
+        drain_limit_ns=experiment.phases.drain_limit_ns,
         fan_out=_fan_out(receivers),
+        fixed_rate=_fixed_rate(experiment),
+        outlives_system=any(group.failover for group in experiment.workload),
         stop_when={metric: int(limit) for metric, limit in experiment.stop_when.items()},
+        prepare_ns=2 * PREPARE_NS if any(group.client for group in experiment.workload) else PREPARE_NS,
     )
     return RunArrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in client_peers))
 
 
-def _url(system: SystemUnderTest, group: Group) -> str:
+def for_peers(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
+    """What senders and receivers must know of an experiment: neither paths nor the secrets of its system."""
+    named = with_address_files_at(with_inputs_at(experiment, names), names)
+    return msgspec.structs.replace(named, system=System(kind=experiment.system.kind or _SOME_KIND), inspect=[])
+
+
+def files_of_urls(experiment: Experiment, system: SystemUnderTest) -> list[str]:
+    """The certificates and keys that peers need, as URLs name them."""
+    urls = [*system.endpoints.values(), *(inspect.url for inspect in experiment.inspect if inspect.url is not None)]
+    return list(dict.fromkeys([*files_of_addresses(experiment), *(file for url in urls for file in files_of_url(url))]))
+
+
+def _members(
+    experiment: Experiment, name: str, senders: list[ConnectionRecord], receivers: list[ConnectionRecord]
+) -> SliceMembers:
+    """The connections of a slice that a limit of `stop_when` is on."""
+    scope = slice_names(experiment.workload, experiment.clients)[name]
+    protocols = protocols_by_group(experiment.workload, experiment.clients)
+
+    def is_member(connection: ConnectionRecord) -> bool:
+        match scope:
+            case SliceScope.GROUP:
+                return connection.group == name
+            case SliceScope.DESTINATION:
+                return destination_of(connection.address) == name
+            case SliceScope.PROTOCOL:
+                return protocols[connection.group] == name
+
+    sending = [connection.id for connection in senders if is_member(connection)]
+    return SliceMembers(sending, [] if sending else [one.id for one in receivers if is_member(one)])
+
+
+def _fixed_rate(experiment: Experiment) -> str:
+    """Why the rate cannot be changed during the run; empty if it can."""
+    if experiment.clients:
+        return "the clients of MLMQ have no rate"
+    if experiment.phases.measure.duration is None:
+        return "the measure phase is a number of messages, so its length would change"
+    if not all(group.rate for group in experiment.workload if group.senders):
+        return "it sends as fast as the system accepts"
+    return ""
+
+
+def _located(experiment: Experiment, role: str, system: SystemUnderTest) -> Experiment:
+    """The experiment as peers of one role see it: groups that name a node have the URL of that node."""
+
+    def located(group: Group) -> Group:
+        place = group.place_of(role) or group.send_to or group.receive_from
+        return group if place is None else group.located_at(_url(system.nodes[place], group))
+
+    workload = [located(group) for group in experiment.workload]
+    return msgspec.structs.replace(experiment, workload=workload, topology=None)
+
+
+def _url(system: SystemUnderTest | SystemNode, group: Group) -> str:
     protocol = protocol_of(group.protocol)
     # A system that offers TLS was configured for it, so measure it over TLS.
     url = system.endpoints.get(protocol.secure_scheme or "") or system.endpoints.get(protocol.endpoint)
@@ -84,9 +186,7 @@ def _url(system: SystemUnderTest, group: Group) -> str:
     return url
 
 
-def _clients(
-    experiment: Experiment, run_dir: str, tag: int, system: SystemUnderTest, first: tuple[int, int]
-) -> list[PeerPlan]:
+def _clients(experiment: Experiment, tag: int, system: SystemUnderTest, first: tuple[int, int]) -> list[PeerPlan]:
     if not experiment.clients:
         return []
     if MLMQ.endpoint not in system.endpoints:
@@ -95,7 +195,7 @@ def _clients(
     plans = []
     for process in range(experiment.peers.clients):
         peer = f"{CLIENT}-{process}"
-        assignment = assign_clients(peer, run_dir, tag, brokers, experiment, process, first)
+        assignment = assign_clients(tag, brokers, experiment, process, first)
         plans.append(PeerPlan(peer, "sender", assignment.to_payload()))
     return plans
 
@@ -119,24 +219,37 @@ def _client_connections(experiment: Experiment, first_sender: int, first_receive
     return connections
 
 
-def _inspectors(experiment: Experiment, run_dir: str, system: SystemUnderTest) -> list[PeerPlan]:
+def _inspectors(experiment: Experiment, system: SystemUnderTest, names: Mapping[str, str]) -> list[PeerPlan]:
     plans: list[PeerPlan] = []
+    for name, node in system.nodes.items():
+        for inspect in node_inspectors(experiment, node.inspector):
+            peer = f"inspector-{name}" if inspect.kind == node.inspector else f"inspector-{inspect.kind}-{name}"
+            assignment = InspectorAssignment(inspect.kind, inspect.period_ns, dict(node.endpoints), node.pid)
+            plans.append(PeerPlan(peer, "inspector", assignment.to_payload()))
     for inspect in experiment.inspect:
+        if system.nodes and not inspect.has_target:
+            continue
         inspector_of(inspect.kind)  # rejects an unknown kind before anything starts
         same = sum(plan.id.startswith(f"inspector-{inspect.kind}") for plan in plans)
         peer = f"inspector-{inspect.kind}" + (f"-{same + 1}" if same else "")
         # A URL given by the user is that of the management interface, whatever its protocol.
-        endpoints = system.endpoints if inspect.url is None else {MANAGEMENT: inspect.url}
+        endpoints = system.endpoints if inspect.url is None else {MANAGEMENT: with_files_at(inspect.url, names)}
         assignment = InspectorAssignment(
-            peer, run_dir, inspect.kind, inspect.period_ns, dict(endpoints), inspect.pid or system.pid
+            inspect.kind, inspect.period_ns, dict(endpoints), inspect.pid or system.pid
         )  # fmt: skip
         plans.append(PeerPlan(peer, "inspector", assignment.to_payload()))
     return plans
 
 
-def _connections(experiment: Experiment, role: str) -> list[ConnectionRecord]:
+def node_inspectors(experiment: Experiment, kind: str) -> list[Inspect]:
+    """What looks at one node of a network: what the file says of its kind and of processes, or else its own kind."""
+    asked = [each for each in experiment.inspect if not each.has_target]
+    return [each for each in asked if each.kind in {kind, PROCESS}] if asked else [Inspect(kind, _NODE_PERIOD)]
+
+
+def _connections(experiment: Experiment, role: ConnectionRole) -> list[ConnectionRecord]:
     sending = role == "sender"
-    peers = experiment.peers.senders if sending else experiment.peers.receivers
+    peers = experiment.peers.count(role)
     connections: list[ConnectionRecord] = []
     for group in experiment.workload:
         for index in range(group.senders if sending else group.receivers):
@@ -146,7 +259,9 @@ def _connections(experiment: Experiment, role: str) -> list[ConnectionRecord]:
                 ConnectionRecord(
                     id=number,
                     role=role,
-                    peer=f"{role}-{number % peers}",
+                    peer=f"{role}-{number % peers}"
+                    if group.client is None
+                    else f"{role}-{group.client}-{number % peers}",
                     group=group.name,
                     address=member.shared_address,
                     destination=member.destination,

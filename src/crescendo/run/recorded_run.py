@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.contained_files import contained_files
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.reader import Recording
 from crescendo.record.reader import open_recording as checked_recording
@@ -62,7 +63,7 @@ class RecordedRun(os.PathLike[str]):
             read_summary(self.path)  # a run without summary has no tables, and the message says so
             raise ConfigError(f"{self.path}: no table is called {name!r}; this run has {', '.join(known)}")
         try:
-            return _dataset(sorted((self.path / TABLES_DIR / name).glob("*.parquet"))).to_table()
+            return _dataset(self._table_files(name)).to_table()
         except (pa.ArrowException, OSError) as err:
             raise ConfigError(f"{self.path / TABLES_DIR / name}: cannot be read, analyse the run again: {err}") from err
 
@@ -95,7 +96,11 @@ class RecordedRun(os.PathLike[str]):
         if table not in self.tables:
             known = [*TABLES, *self.tables]
             raise ConfigError(f"{self.path}: no table is called {table!r}; it has {', '.join(known)}")
-        return computed_frame(session, self.path / TABLES_DIR / table)
+        return computed_frame(session, self._table_files(table))
+
+    def _table_files(self, name: str) -> list[Path]:
+        # Spark writes markers and checksums next to its parts; only the parts are data.
+        return contained_files(self.path / TABLES_DIR / name, "*.parquet", self.path)
 
     @cached_property
     def _checked(self) -> Recording:
@@ -109,5 +114,4 @@ def open_recording(run: str | os.PathLike[str]) -> RecordedRun:
 
 
 def _dataset(files: list[Path]) -> ds.Dataset:
-    # Spark writes markers and checksums next to its parts; only the parts are data.
     return ds.dataset([str(file) for file in files], format="parquet")

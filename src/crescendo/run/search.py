@@ -13,36 +13,26 @@ from msgspec import Struct
 
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment
-from crescendo.model.search import Search, SearchAnswer, SearchState, backlog_growth, begin, end_early, step
-from crescendo.model.verdict import Bound, Outcome
-from crescendo.record.documents import write_document
+from crescendo.model.metrics import RESPONSE, TRANSFER, format_value
+from crescendo.model.own_delay import explains
+from crescendo.model.search import (
+    Search,
+    SearchAnswer,
+    SearchState,
+    backlog_growth,
+    begin,
+    end_early,
+    growth_by_delay,
+    step,
+)
+from crescendo.model.verdict import Bound, Check, Outcome
 from crescendo.record.manifest import read_manifest
+from crescendo.record.search_result import SearchResult, Try, write_search_result
 from crescendo.record.summary import Summary
-from crescendo.run.measured_throughput import measured_throughput
+from crescendo.record.timeline import RunTimeline
+from crescendo.run.measured_throughput import messages_per_second
 
-SEARCH_FILE = "search.json"
 Report = Callable[[str], None]
-
-
-class Try(Struct, frozen=True):
-    """One run of a search, and what it says about its rate."""
-
-    rate: float
-    outcome: Outcome
-    run: str  # the directory of its recording, next to the result file; empty when there is none
-    reasons: list[str]
-    sustained: float | None = None
-    backlog_growth: float | None = None  # messages per second
-
-
-class SearchResult(Struct, frozen=True):
-    """Everything a search has found so far; the answer is None while it is in progress."""
-
-    name: str
-    limits: dict[str, str]
-    confirm: str
-    answer: SearchAnswer | None
-    tries: list[Try]
 
 
 class SearchTrial(Struct, frozen=True):
@@ -92,7 +82,7 @@ def judge_trial(trial: SearchTrial, search: Search, rate: float) -> Try:
     summary = trial.summary
     outcome = summary.verdict.outcome
     reasons = [
-        f"{check.metric}: {'; '.join(check.reasons) or f'wanted {check.bound}'}"
+        f"{check.metric}: {'; '.join(check.reasons) or _missed(check)}"
         for check in summary.verdict.checks
         if check.outcome is not Outcome.PASS
     ] + summary.verdict.reasons
@@ -102,7 +92,26 @@ def judge_trial(trial: SearchTrial, search: Search, rate: float) -> Try:
             outcome, reasons = Outcome.INVALID, ["backlog: too few seconds to judge"]
         elif growth > rate * search.tolerance:
             outcome, reasons = Outcome.FAIL, [f"backlog: it grows by {growth:,.0f} messages per second"]
-    return Try(rate, outcome, trial.run_dir.name, reasons, summary.rate.sustained, growth)
+            ours = _growth_by_own_delay(trial, rate)
+            if explains(lambda grown: grown > rate * search.tolerance, growth, growth - ours):
+                outcome = Outcome.INVALID
+                reasons.append(f"own delay could explain {ours:,.0f} of them")
+    latency = summary.latency_of(RESPONSE) or summary.latency_of(TRANSFER)
+    return Try(
+        rate,
+        outcome,
+        trial.run_dir.name,
+        reasons,
+        summary.rate.sustained,
+        growth,
+        "" if latency is None else latency.kind,
+        {} if latency is None else latency.percentiles_ns,
+    )
+
+
+def _missed(check: Check) -> str:
+    value = "not measured" if check.value is None else format_value(check.metric, check.value)
+    return f"{value}, wanted {check.bound}"
 
 
 def _try(experiment: Experiment, search: Search, rate: float, directory: Path, run_trial: RunTrial) -> Try | None:
@@ -117,10 +126,17 @@ def _backlog_growth(trial: SearchTrial, rate: float) -> float | None:
     """How fast the backlog of due messages that have not arrived grows; a fanned-out message counts once."""
     total = trial.summary.total
     fan_out = total.owed / total.sent if total.owed and total.sent else 1.0
-    received = (
-        measured_throughput(trial.run_dir, read_manifest(trial.run_dir), "receiver").messages.sum(axis=1) / fan_out
-    )
+    received = messages_per_second(trial.run_dir, read_manifest(trial.run_dir), "receiver") / fan_out
     return backlog_growth([rate] * len(received), received.tolist())
+
+
+def _growth_by_own_delay(trial: SearchTrial, rate: float) -> float:
+    """How fast the backlog may have grown because of senders that were late and receivers that read late."""
+    manifest = read_manifest(trial.run_dir)
+    senders = [peer.statistics.own_delay_max_ns or 0.0 for peer in manifest.peers if peer.role == "sender"]
+    receivers = [peer.statistics.read_delay_max_ns or 0.0 for peer in manifest.peers if peer.role == "receiver"]
+    delay_s = (max(senders, default=0.0) + max(receivers, default=0.0)) / 1e9
+    return growth_by_delay(rate, delay_s, len(RunTimeline.of(manifest.phases).whole_seconds))
 
 
 def _describe(number: int, tried: Try) -> str:
@@ -133,5 +149,5 @@ def _write(
 ) -> SearchResult:
     limits = {metric: str(limit) for metric, limit in search.limits.items()}
     result = SearchResult(experiment.name, limits, str(search.confirm), answer, tries)
-    write_document(directory / SEARCH_FILE, result)
+    write_search_result(directory, result)
     return result

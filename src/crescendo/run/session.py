@@ -5,9 +5,11 @@ signals unless it is given an `Interruption`, and leaves no process behind.
 """
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 from crescendo.control.conductor.commands import RecordEvent
@@ -15,15 +17,18 @@ from crescendo.control.conductor.state import RunState
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import load_experiment
+from crescendo.model.schedule import expected_messages
 from crescendo.record.manifest import State
+from crescendo.record.search_result import SEARCH_FILE, SearchResult
 from crescendo.record.summary import Summary
 from crescendo.run.analysis import Analyst
+from crescendo.run.control_access import ControlAccess
 from crescendo.run.execute import execute, new_run_dir
 from crescendo.run.interruption import Interruption
 from crescendo.run.live_tables import LiveTables
 from crescendo.run.observer import RunObserver
 from crescendo.run.result import RunResult
-from crescendo.run.search import SEARCH_FILE, SearchResult, SearchTrial, run_search
+from crescendo.run.search import SearchTrial, run_search
 
 StrPath = str | os.PathLike[str]
 
@@ -35,6 +40,9 @@ class FinishedSearch:
     directory: Path
     result: SearchResult
 
+    report: Path | None = None
+    """Its page; None when there is nothing to show."""
+
     @property
     def path(self) -> Path:
         """The result as a file."""
@@ -45,25 +53,29 @@ def run(
     experiment: Experiment | StrPath,
     *,
     out: StrPath = "runs",
-    control: str | None = None,
+    control: str | ControlAccess | None = None,
     observer: RunObserver | None = None,
     master: str | None = None,
     analyze: bool = True,
     report: bool = True,
     live: bool = False,
+    durable: bool = True,
     analyst: Analyst | None = None,
+    start_spark_first: bool = True,
     interruption: Interruption | None = None,
     command: Sequence[str] = (),
 ) -> RunResult:
     """Run an experiment, or the experiment in a file; analyse it; write the report.
 
     out: the recording goes to OUT/<name>-<time>/.
-    control: the URL of an MQTT broker for control, instead of the embedded one.
+    control: the URL of an MQTT broker for control, instead of the embedded one; a ControlAccess for a lab's token.
     observer: follows the run and may stop it; derive one from RunObserver.
     master: a Spark master for the analysis; this machine by default.
     analyze, report: False leaves out the analysis, which needs Java, or only the page.
     live: compute live tables during the run, for the observer.
+    durable: False does not wait for the disk: faster to seal, and not kept after a power cut.
     analyst: an Analyst to use and leave open, so that several runs share one Spark.
+    start_spark_first: False sends the first message seconds sooner, and the verdict comes as much later.
     interruption: an entered Interruption; without one, signals are left alone.
     command: what the recording says about how it was made.
 
@@ -79,11 +91,13 @@ def run(
         result = _record(
             experiment,
             out=Path(out),
-            control_url=control,
+            control=control,
             observer=observer,
             analyst=opened,
             interruption=interruption,
             live=live,
+            prepare=start_spark_first,
+            durable=durable,
             command=command,
         )
         if opened is None or result.state is State.INTERRUPTED:
@@ -103,9 +117,10 @@ def search(
     experiment: Experiment | StrPath,
     *,
     out: StrPath = "runs",
-    control: str | None = None,
+    control: str | ControlAccess | None = None,
     observer: RunObserver | None = None,
     master: str | None = None,
+    durable: bool = True,
     analyst: Analyst | None = None,
     interruption: Interruption | None = None,
     command: Sequence[str] = (),
@@ -121,11 +136,13 @@ def search(
             result = _record(
                 probe,
                 out=into,
-                control_url=control,
+                control=control,
                 observer=observer,
                 analyst=opened,
                 interruption=interruption,
                 live=False,
+                prepare=True,
+                durable=durable,
                 command=command,
             )
             if result.state is State.INTERRUPTED:
@@ -134,7 +151,8 @@ def search(
             return None if judged.summary is None else SearchTrial(result.run_dir, judged.summary)
 
         try:
-            return FinishedSearch(directory, run_search(experiment, directory, run_trial, observer.on_trial))
+            result = run_search(experiment, directory, run_trial, observer.on_trial)
+            return FinishedSearch(directory, result, _search_page(directory) if result.tries else None)
         finally:
             if not any(directory.iterdir()):
                 directory.rmdir()  # the first try could not even start
@@ -176,23 +194,28 @@ def _record(
     experiment: Experiment,
     *,
     out: Path,
-    control_url: str | None,
+    control: str | ControlAccess | None,
     observer: RunObserver,
     analyst: Analyst | None,
     interruption: Interruption | None,
     live: bool,
+    prepare: bool,
+    durable: bool,
     command: Sequence[str],
 ) -> RunResult:
     with ExitStack() as stack:
         tables = stack.enter_context(LiveTables(observer)) if live else None
+        if analyst is not None:
+            analyst.expect(expected_messages(experiment))
         following = _Following(observer, tables, interruption)
         result = execute(
             experiment,
             out=out,
             command=list(command) or ["crescendo.run", experiment.name],
             observer=following,
-            control_url=control_url,
-            preparations=[each for each in (analyst, tables) if each is not None],
+            control=control,
+            preparations=[each for each in (analyst if prepare else None, tables) if each is not None],
+            durable=durable,
         )
         if tables is not None:
             tables.finish(following.interrupted)
@@ -201,13 +224,22 @@ def _record(
 
 
 def _judge(result: RunResult, analyst: Analyst, observer: RunObserver, report: bool) -> RunResult:
-    summary = analyst.analyze(result.run_dir, observer.progress)
     if not report:
-        return replace(result, summary=summary)
-    from crescendo.report.page import write_report  # plotly
+        return replace(result, summary=analyst.analyze(result.run_dir, observer.progress))
+    importing = threading.Thread(target=import_module, args=("crescendo.report.page",), daemon=True)
+    importing.start()  # plotly and others, while the JVM computes
+    summary = analyst.analyze(result.run_dir, observer.progress)
+    importing.join()
+    from crescendo.report.page import write_report
 
     observer.progress("writing the report")
     return replace(result, summary=summary, report=write_report(result.run_dir))
+
+
+def _search_page(directory: Path) -> Path:
+    from crescendo.report.search_page import write_search_page  # plotly
+
+    return write_search_page(directory)
 
 
 class _Following(RunObserver):
@@ -218,6 +250,11 @@ class _Following(RunObserver):
 
     def progress(self, step: str) -> None:
         self._observer.progress(step)
+
+    def on_started(self, run_dir: Path) -> None:
+        self._observer.on_started(run_dir)
+        if self._tables is not None:
+            self._tables.run_dir = run_dir.resolve()
 
     def on_event(self, event: RecordEvent) -> None:
         self._observer.on_event(event)

@@ -15,8 +15,10 @@ from crescendo.model import protocols
 from crescendo.model.units import Size
 
 USER = "crescendo"
+LOOPBACK_ADDRESS = "127.0.0.1"
 AMQP, AMQP091, STOMP = protocols.AMQP10.endpoint, protocols.AMQP091.endpoint, protocols.STOMP.endpoint
 MQTT, MLMQ = protocols.MQTT.endpoint, protocols.MLMQ.endpoint
+OPENWIRE, CORE = protocols.OPENWIRE.endpoint, protocols.CORE.endpoint
 MANAGEMENT = "management"
 """Endpoint names. Management is HTTP, or AMQP for routers."""
 
@@ -51,6 +53,7 @@ class SystemSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     queues: list[str] = []
     tls: bool | TlsSettings = False
+    listen: str = LOOPBACK_ADDRESS  # one IPv4 address of this machine
 
     @property
     def secure(self) -> TlsSettings | None:
@@ -85,7 +88,6 @@ class Launch:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)  # added to a minimal environment
     cwd: str | None = None
-    user: str | None = None  # the unprivileged account to use when we are root and the program refuses root
     listens_on: int | None = None  # the next launch waits until this port accepts
 
 
@@ -98,7 +100,8 @@ class Blueprint:
     endpoints: Mapping[str, str]  # endpoint name -> URL with credentials
     secrets: frozenset[str] = frozenset()  # the files that the manifest must not show
     needs_keystore: bool = False  # whether TLS needs PKCS 12 stores for Java, besides the PEM files
-    external_dirs: tuple[str, ...] = ()  # directories elsewhere that it may create; removed together with it
+    account: str | None = None  # what it runs as when root starts it; None: an account that nobody else has
+    outside_dir_file: str | None = None  # as root: gets the path of a directory that other accounts can reach
     serving: int = -1  # index of the launch that is the system itself; inspectors watch its pid
 
 

@@ -36,6 +36,7 @@ class DetachedSystem(Struct, frozen=True):
     starter: ProcessRef
     token: str = ""
     processes: list[ProcessRef] = []
+    outside_dirs: list[str] = []  # directories of it elsewhere
     serving: bool = False
     url: str = ""
     endpoints: dict[str, str] = {}
@@ -71,7 +72,14 @@ def up(
     record = DetachedSystem(directory.name, kind.name, process_ref("starter", os.getpid()))
 
     def record_processes(instance: RunningInstance) -> None:
-        _write(directory, msgspec.structs.replace(record, token=instance.token, processes=list(instance.processes)))
+        nonlocal record
+        record = msgspec.structs.replace(
+            record,
+            token=instance.token,
+            processes=list(instance.processes),
+            outside_dirs=[str(path) for path in instance.outside_dirs],
+        )
+        _write(directory, record)
 
     try:
         _write(directory, record)
@@ -87,8 +95,6 @@ def up(
         try:
             record = msgspec.structs.replace(
                 record,
-                token=instance.token,
-                processes=list(instance.processes),
                 serving=True,
                 url=instance.url,
                 endpoints=dict(instance.endpoints),
@@ -135,6 +141,8 @@ def down(name: str) -> bool:
             raise ConfigError(f"{name} is being started by process {record.starter.pid}; wait for it, or interrupt it")
         if record.token:
             end_all(record.processes, record.token, STOP_GRACE_S)
+        for outside in record.outside_dirs:
+            remove_instance_dir(Path(outside))
     existed = directory.exists()
     remove_instance_dir(directory)
     return existed

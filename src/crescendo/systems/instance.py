@@ -12,26 +12,29 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.processes.child import ChildProcess, OnFork, Readiness, await_ready, launch_child
+from crescendo.processes.child import ChildProcess, OnFork, Readiness, await_ready, launch_child, signal_name
 from crescendo.processes.ending import TOKEN, end_all
 from crescendo.processes.logs import last_log_lines
 from crescendo.processes.ref import ProcessRef, process_ref
-from crescendo.systems import unix_account
 from crescendo.systems.base import Blueprint, Installation, Launch, SystemKind, SystemSettings
 from crescendo.systems.instance_dir import (
     MIN_FREE_BYTES,
     create_instance_dir,
+    create_outside_dir,
     free_bytes,
     log_of,
     move_logs,
     remove_instance_dir,
 )
+from crescendo.systems.least_privilege import ChosenAccount, choose_account
 from crescendo.systems.ports import accepts, choose_ports
+from crescendo.systems.secret_forms import hide_secrets, placeholder_settings, redact_text, secret_forms
 from crescendo.systems.settings import endpoint_names, redacted_settings, settings_of
 from crescendo.systems.tls import probe_tls, secure_files, secure_ports
+from crescendo.systems.unix_account import give_directory
 
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = 10.0
@@ -58,15 +61,18 @@ def start(
     """
     checked = settings_of(kind, settings)
     installation = kind.find(home, version)
-    chosen = choose_ports((*kind.ports, *checked.extra_ports, *secure_ports(kind, checked)), ports or {})
+    chosen = choose_ports(
+        (*kind.ports, *checked.extra_ports, *secure_ports(kind, checked)), ports or {}, checked.listen
+    )
     directory = directory.absolute()
     blueprint = kind.plan(checked, installation, directory, chosen)
+    instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s)
     create_instance_dir(
         directory, {**blueprint.files, **secure_files(checked, needs_keystore=blueprint.needs_keystore)}
     )
-    instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s)
     notify = on_launch or (lambda _: None)
     try:
+        instance.give_to_account()
         notify(instance)
         for launch in blueprint.launches:
             instance.launch(launch, on_fork)
@@ -77,6 +83,13 @@ def start(
         instance.stop()
         raise
     return instance
+
+
+class ProcessExit(NamedTuple):
+    """How a process ended, and what it logged last."""
+
+    how: str
+    log_lines: str
 
 
 class RunningInstance:
@@ -98,6 +111,10 @@ class RunningInstance:
         self._stop_grace_s = stop_grace_s
         self.directory = directory
         self.token = secrets.token_hex(8)
+        self._shown = self._plan(hide_secrets(settings))
+        self._secret_forms = secret_forms(settings, blueprint.files, self._plan(placeholder_settings(settings)).files)
+        self.outside_dirs: list[Path] = []
+        self._account = ChosenAccount(None)
         self._children: list[ChildProcess] = []
         self.processes: list[ProcessRef] = []
 
@@ -118,7 +135,7 @@ class RunningInstance:
 
     @property
     def facts(self) -> dict[str, Any]:
-        installation = self._installation
+        installation, shown = self._installation, self._shown
         facts: dict[str, Any] = {
             "kind": self._kind.name,
             "version": installation.version,
@@ -128,24 +145,30 @@ class RunningInstance:
             "java": str(installation.java) if installation.java else None,
             "java_version": installation.java_version,
             "pid": self.pid,
+            "uid": self._account.account.uid if self._account.account else os.geteuid(),
+            "runs_as_root_because": self._account.reason,
             "ports": dict(self._ports),
             "settings": redacted_settings(self._settings),
-            "commands": {launch.name: list(launch.argv) for launch in self._blueprint.launches},
-            "configuration": self._configuration(),
+            "commands": {launch.name: list(launch.argv) for launch in shown.launches},
+            "configuration": {
+                path: text for path, text in sorted(shown.files.items()) if path not in shown.secrets and text
+            },
         }
         return {key: value for key, value in facts.items() if value is not None}
 
-    def _configuration(self) -> dict[str, str]:
-        """The configuration files, without secrets."""
-        password = self._settings.password
-        return {
-            path: text.replace(password, "***") if password else text
-            for path, text in sorted(self._blueprint.files.items())
-            if path not in self._blueprint.secrets and text
-        }
+    def _plan(self, settings: SystemSettings) -> Blueprint:
+        return self._kind.plan(settings, self._installation, self.directory, self._ports)
+
+    def give_to_account(self) -> None:
+        """Decide which account it runs as, and give it the directory. Once: afterwards it may have put links there."""
+        self._account = choose_account(self._blueprint, self._installation, self.directory, self._ports)
+        if self._account.account is not None:
+            give_directory(self.directory, self._account.account)
+        elif self._blueprint.outside_dir_file is not None and os.geteuid() == 0:
+            self.outside_dirs.append(create_outside_dir(self.directory / self._blueprint.outside_dir_file))
 
     def launch(self, launch: Launch, on_fork: OnFork | None) -> None:
-        account = unix_account.unprivileged_account(launch.user, self.directory)
+        account = self._account.account
         try:
             process = launch_child(
                 launch.argv,
@@ -191,9 +214,17 @@ class RunningInstance:
         for child in self._children:
             child.wait()
         if self._keep_logs is not None:
-            move_logs(self.directory, self._keep_logs)
-        for directory in (*map(Path, self._blueprint.external_dirs), self.directory):
+            move_logs(self.directory, self._keep_logs, self._secret_forms)
+        for directory in (*self.outside_dirs, self.directory):
             remove_instance_dir(directory)
+
+    def exit(self) -> ProcessExit | None:
+        """How the first of its processes that has ended did so; None while all are running."""
+        for child, process in zip(self._children, self.processes, strict=True):
+            code = child.poll()
+            if code is not None:
+                return ProcessExit(f"{self._kind.name} ended {_how(code)}", self._log_lines(process.name))
+        return None
 
     def crash(self) -> None:
         """Kill the system without warning; its data on disk stays."""
@@ -235,14 +266,19 @@ class RunningInstance:
         for child, process in zip(self._children, self.processes, strict=True):
             code = child.poll()
             if code is not None:
-                how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-                raise self._failure(f"{process.name} ended with {how} before it served", process.name)
+                raise self._failure(f"{process.name} ended {_how(code)} before it served", process.name)
 
     def _failure(self, what: str, name: str) -> ConfigError:
         message = f"{self._kind.name} could not be started: {what}"
         if free_bytes(self.directory) < MIN_FREE_BYTES:
             message += f"; the disk of {self.directory} is full"
-        lines = last_log_lines(log_of(self.directory, name))
-        if self._settings.password:
-            lines = lines.replace(self._settings.password, "***")
+        message, lines = redact_text(message, self._secret_forms), self._log_lines(name)
         return ConfigError(f"{message}; last log lines: {lines}" if lines else f"{message}, and its log is empty")
+
+    def _log_lines(self, name: str) -> str:
+        """The last log lines of a process, without secrets."""
+        return redact_text(last_log_lines(log_of(self.directory, name)), self._secret_forms)
+
+
+def _how(code: int) -> str:
+    return f"with exit code {code}" if code >= 0 else f"by {signal_name(-code)}"

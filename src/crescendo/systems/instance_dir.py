@@ -7,10 +7,13 @@ has. It is created completely or not at all, and removed completely. Starts and 
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crescendo.model.errors import ConfigError
+from crescendo.systems.secret_forms import contains_secret, redact_file
 
 MIN_FREE_BYTES = 50 * 10**6
 """With less free space, a broker may block its senders or exit at any moment."""
@@ -42,18 +45,32 @@ def create_instance_dir(directory: Path, files: Mapping[str, str | bytes]) -> No
         raise
 
 
+def create_outside_dir(pointer: Path) -> Path:
+    """A new directory that other accounts can reach, but in which only we can create anything. Its path is noted."""
+    directory = Path(tempfile.mkdtemp(prefix="crescendo-"))
+    directory.chmod(0o711)
+    _write(pointer, str(directory))
+    return directory
+
+
 def log_of(directory: Path, launch: str) -> Path:
     """The log file of one process of the instance."""
     return directory / LOGS / f"{launch}.log"
 
 
-def move_logs(directory: Path, target: Path) -> None:
-    """Keep the logs that are not empty."""
+def move_logs(directory: Path, target: Path, forms: Sequence[str]) -> None:
+    """Keep the logs that are not empty, without secrets in any of these forms."""
     with contextlib.suppress(OSError):  # failing to keep a log must not fail a run that is over
         for log in sorted((directory / LOGS).iterdir()):
-            if log.is_file() and log.stat().st_size:
-                target.mkdir(parents=True, exist_ok=True)
+            status = log.lstat()
+            if not stat.S_ISREG(status.st_mode) or not status.st_size:
+                continue
+            target.mkdir(parents=True, exist_ok=True)
+            if contains_secret(log, forms):
+                redact_file(log, target / log.name, forms)
+            else:
                 shutil.move(log, target / log.name)
+                os.chown(target / log.name, os.geteuid(), os.getegid())  # not that of an account which may be reused
 
 
 def remove_instance_dir(directory: Path) -> None:

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import closest
 from crescendo.systems.base import SystemKind
 
 SYSTEMS: dict[str, str] = {
@@ -19,6 +20,7 @@ SYSTEMS: dict[str, str] = {
     "qpid-broker-j": "qpid_broker_j:QPID_BROKER_J",
     "qpid-dispatch": "qpid_dispatch:QPID_DISPATCH",
     "rabbitmq": "rabbitmq:RABBITMQ",
+    "relay": "relay:RELAY",
 }
 
 
@@ -33,8 +35,11 @@ def system_of(name: str) -> SystemKind:
         return own
     kind: SystemKind | None = plugins.load_plugin(plugins.SYSTEMS, name, SystemKind)
     if kind is None:
-        known = ", ".join(system_names())
-        raise ConfigError(f"system.kind: no system is called {name!r}; known: {known}, or give a url")
+        close = closest(name, system_names())
+        meant = "" if close is None else f"did you mean {close!r}? "
+        raise ConfigError(
+            f"system.kind: no system is called {name!r}; {meant}known: {', '.join(system_names())}, or give a url"
+        )
     return kind
 
 

@@ -4,7 +4,7 @@ The user's settings become the kind's own settings value, or an error that names
 ignored: a kind refuses what it cannot do.
 """
 
-import difflib
+import ipaddress
 import re
 import secrets
 from collections.abc import Mapping
@@ -15,9 +15,10 @@ import msgspec
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.protocols import known_protocols
+from crescendo.model.redaction import redact_value
+from crescendo.model.suggestions import closest
 from crescendo.model.units import format_unit, parse_unit
 from crescendo.systems.base import SystemKind, SystemSettings
-from crescendo.systems.ports import HOST
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 
@@ -37,8 +38,8 @@ def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:
     known = [field.name for field in msgspec.structs.fields(kind.settings)]
     for key in given:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            close = closest(key, known)
+            hint = "" if close is None else f"did you mean {close}? "
             raise ConfigError(
                 f"system.settings.{key}: {kind.name} has no such setting; {hint}known: {', '.join(known)}"
             )
@@ -47,8 +48,10 @@ def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:
     except msgspec.ValidationError as err:
         raise ConfigError(_error_message(str(err))) from err
     _check_protocols(kind, settings)
+    _check_listen(settings.listen)
     if settings.password is None and settings.user:
-        settings = msgspec.structs.replace(settings, password=secrets.token_urlsafe(12))
+        # Letters and digits: the command-line tools of brokers take a leading hyphen for an option.
+        settings = msgspec.structs.replace(settings, password=secrets.token_hex(12))
     return settings
 
 
@@ -72,13 +75,14 @@ def endpoint(scheme: str, settings: SystemSettings, port: int) -> str:
     userinfo = ""
     if settings.user:
         userinfo = f"{quote(settings.user, safe='')}:{quote(settings.password or '', safe='')}@"
-    return f"{scheme}://{userinfo}{HOST}:{port}"
+    return f"{scheme}://{userinfo}{settings.listen}:{port}"
 
 
 def redacted_settings(settings: SystemSettings) -> dict[str, Any]:
-    """The settings for the manifest: without the password."""
+    """The settings for the manifest: without the password, and with every other secret hidden."""
     document: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=format_unit)
-    return {key: value for key, value in document.items() if key != "password"}
+    shown: dict[str, Any] = redact_value({key: value for key, value in document.items() if key != "password"})
+    return shown
 
 
 def _check_protocols(kind: SystemKind, settings: SystemSettings) -> None:
@@ -92,6 +96,17 @@ def _check_protocols(kind: SystemKind, settings: SystemSettings) -> None:
             raise ConfigError(
                 f"system.settings.protocols: {kind.name} does not speak {protocol!r}; it speaks {', '.join(supported)}"
             )
+
+
+def _check_listen(address: str) -> None:
+    try:
+        usable = not ipaddress.IPv4Address(address).is_unspecified  # clients could not connect to all at once
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            f"system.settings.listen: {address!r} is not an IPv4 address of this machine; write one, such as 192.0.2.7"
+        )
 
 
 def _error_message(error: str) -> str:

@@ -52,7 +52,7 @@ def secure_files(settings: SystemSettings, *, needs_keystore: bool) -> dict[str,
     if tls is None:
         return {}
     if tls.certificate is not None and not needs_keystore:
-        return _given_files(tls)  # needs no library
+        return _given_files(tls, settings.listen)  # needs no library
     try:
         from crescendo.systems import certificates
     except ImportError as err:
@@ -61,10 +61,10 @@ def secure_files(settings: SystemSettings, *, needs_keystore: bool) -> dict[str,
             "pip install cryptography"
         ) from err
     if tls.certificate is not None:
-        files = _given_files(tls)
+        files = _given_files(tls, settings.listen)
     else:
         authority = certificates.Authority()
-        server, client = authority.server(HOST, "localhost"), authority.client()
+        server, client = authority.server(settings.listen, "localhost"), authority.client()
         files = {CA: authority.certificate, CERTIFICATE: server.certificate, KEY: server.key}
         if tls.client_certificates is not None:
             files |= {CLIENT_CERTIFICATE: client.certificate, CLIENT_KEY: client.key}
@@ -81,13 +81,14 @@ def probe_tls(endpoints: Mapping[str, str]) -> None:
     for scheme in secure_schemes().values():
         if scheme in endpoints:
             url = endpoints[scheme]
-            connect(HOST, parse_url(url).port or 0, tls=tls_of_url(url), timeout_s=_PROBE_TIMEOUT_S).close()
+            parts = parse_url(url)
+            connect(parts.host or HOST, parts.port or 0, tls=tls_of_url(url), timeout_s=_PROBE_TIMEOUT_S).close()
 
 
-def _given_files(tls: TlsSettings) -> dict[str, bytes]:
+def _given_files(tls: TlsSettings, host: str) -> dict[str, bytes]:
     certificate, key, ca = (Path(name or "") for name in (tls.certificate, tls.key, tls.ca))
     try:
-        check_handshake(server_context(certificate, key, ca, None), client_context(Tls(ca=ca)), HOST)
+        check_handshake(server_context(certificate, key, ca, None), client_context(Tls(ca=ca)), host)
     except (ConfigError, PeerError) as err:  # otherwise the system would start, and no client could connect
         raise ConfigError(f"system.settings.tls: {err}") from err
     return {CA: ca.read_bytes(), CERTIFICATE: certificate.read_bytes(), KEY: key.read_bytes()}

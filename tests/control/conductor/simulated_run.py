@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain, repeat
 
+from msgspec import UNSET
+
 from crescendo.control.conductor.commands import Conclude, RecordEvent, RunEnding, SendRequest
 from crescendo.control.conductor.events import (
     Event,
@@ -18,6 +20,7 @@ from crescendo.control.conductor.events import (
     PeerJoined,
     PeerLost,
     PeerReported,
+    SystemEnded,
     Tick,
 )
 from crescendo.control.conductor.plan import PeerPlan, RunPlan
@@ -54,6 +57,7 @@ class SimulatedRun:
         self.run = begin(plan, START)
         self.roles = {peer.id: peer.role for peer in plan.peers}
         self.last_second: dict[str, float] = {}  # values that receivers report for their last second
+        self.last_second_of: dict[str, dict[str, float]] = {}  # the same, by slice
         self.commands: list[tuple[int, SendRequest | RecordEvent | Conclude]] = []
         self.ending: RunEnding | None = None
         self.refusals: dict[tuple[str, Command], Failure] = {}
@@ -62,6 +66,7 @@ class SimulatedRun:
         self.dead: dict[str, int] = {}
         self.endless: set[str] = set()
         self.accepted: set[tuple[str, Command]] = set()  # answers that reached the conductor
+        self.more = 0  # arrivals that a test adds
         self._share = share  # the fraction of the owed messages that arrives
         self._deliveries = chain(deliveries, repeat(DELIVER))
         self._later: list[tuple[int, Event]] = []
@@ -102,6 +107,9 @@ class SimulatedRun:
     def fail(self, peer: str, fault: str) -> None:
         failure = Failure("the system closed the connection", fault)  # type: ignore[arg-type]
         self.feed(PeerFailed(peer, failure, self.statistics(peer), self.now_ns))
+
+    def end_system(self, how: str) -> None:
+        self.feed(SystemEnded(how, "", self.now_ns))
 
     def interrupt(self) -> None:
         self.feed(Interrupted(self.now_ns))
@@ -175,13 +183,14 @@ class SimulatedRun:
         last_sent_ns = float(self._t0_ns.get(peer, self.now_ns) + count * MS)
         last_second = self.last_second if self.roles[peer] == "receiver" else {}
         values = PeerStatistics(last_sent_ns=last_sent_ns, **last_second)
-        return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, values)
+        slices = {name: PeerStatistics(**measured) for name, measured in self.last_second_of.items()}
+        return Statistics(self.now_ns, {ADDRESS: count}, count, RATE, None, 0.1, values, slices or UNSET)
 
     def _count(self, peer: str) -> int:
         if self.roles[peer] == "receiver":
             receivers = [one for one, role in self.roles.items() if role == "receiver"]
             sent = sum(self._count(one) for one, role in self.roles.items() if role == "sender")
-            arrived = int(sent * self.plan.fan_out[ADDRESS] * self._share)
+            arrived = int(sent * self.plan.fan_out[ADDRESS] * self._share) + self.more
             return arrived // len(receivers) + (arrived % len(receivers) if peer == receivers[0] else 0)
         t0_ns = self._t0_ns.get(peer)
         if t0_ns is None:

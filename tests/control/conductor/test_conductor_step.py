@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.control.conductor.commands import SendRequest
-from crescendo.control.conductor.events import PeerAnswered, PeerJoined, PeerLost, PeerReported
+from crescendo.control.conductor.events import ControlLost, PeerAnswered, PeerJoined, PeerLost, PeerReported
 from crescendo.control.conductor.step import step
 from crescendo.control.notes import Command, Failure, Hello, Identity, Statistics
 from simulated_run import ADDRESS, DELIVER, DROP, LATE, MS, SECOND, START, TWICE, SimulatedRun, plan
@@ -39,6 +39,24 @@ def test_an_undisturbed_run_passes_every_stage_in_order_and_is_sealed() -> None:
         "HALT", "HALT", "HALT", "HALT",
     ]  # fmt: skip
     assert [peer.statistics.messages for peer in ending.peers if peer.statistics] == [3000, 3000, 3000, 3000]
+
+
+def test_without_a_control_broker_a_run_ends_at_once_with_what_it_has() -> None:
+    simulated = started()
+    simulated.feed(ControlLost("the broker is gone", simulated.now_ns))
+    ending = simulated.ending
+    assert ending is not None
+    assert (ending.state, ending.reason, ending.fault) == ("incomplete", "the broker is gone", "lost")
+    assert simulated.ended() == dict.fromkeys((*RECEIVERS, *SENDERS), "lost")
+    assert [name for name, _, _ in ending.phases][:2] == ["warmup", "measure"]
+    assert ending.phases[1][2] <= simulated.now_ns
+
+
+def test_without_a_control_broker_nothing_starts() -> None:
+    simulated = SimulatedRun(plan(2, 2))
+    simulated.feed(ControlLost("the broker is gone", simulated.now_ns))
+    assert simulated.ending is not None
+    assert (simulated.ending.fault, simulated.ending.t0_ns) == ("lost", None)
 
 
 def test_the_phases_follow_the_plan_and_end_with_the_run() -> None:
@@ -265,6 +283,39 @@ def test_an_interrupted_run_ends_within_the_stop_timeout(answers: bool) -> None:
     assert next(phase for phase in ending.phases if phase[0] == "measure")[2] == interrupted_ns
 
 
+@pytest.mark.parametrize(("seconds", "moment"), [(0.8, "0.5 s into warmup"), (2.3, "1.0 s into measure")])
+def test_a_run_ends_with_its_system_and_says_when(seconds: float, moment: str) -> None:
+    simulated = SimulatedRun(plan())
+    simulated.join_all()
+    simulated.advance(10, until="START_SENDER")
+    simulated.advance(seconds)
+    simulated.end_system("relay ended by signal 9")
+    ended_ns = simulated.now_ns
+    simulated.advance(60)
+    assert simulated.ending is not None
+    assert (simulated.ending.state, simulated.ending.reason) == ("incomplete", f"relay ended by signal 9, {moment}")
+    assert simulated.now_ns - ended_ns <= 0.2 * SECOND, "nothing more can arrive, so there is nothing to wait for"
+
+
+def test_a_system_that_ends_before_the_barrier_is_a_refusal() -> None:
+    simulated = SimulatedRun(plan())
+    simulated.end_system("relay ended with exit code 1")
+    assert simulated.ending is not None
+    assert (simulated.ending.state, simulated.ending.fault) == ("refused", "peer")
+    assert simulated.ending.reason == "relay ended with exit code 1 before the first message"
+
+
+def test_a_run_with_failover_outlives_its_system() -> None:
+    simulated = SimulatedRun(plan(outlives_system=True))
+    simulated.join_all()
+    simulated.advance(2)
+    simulated.end_system("relay ended by signal 9")
+    simulated.advance(20)
+    assert simulated.ending is not None
+    assert simulated.ending.state == "sealed"
+    assert len(simulated.events("system ended")) == 1
+
+
 def test_an_interruption_before_the_barrier_leaves_no_phases() -> None:
     simulated = SimulatedRun(plan())
     simulated.interrupt()
@@ -300,6 +351,32 @@ def test_the_drain_ends_in_time_when_messages_are_missing(fan_out: int) -> None:
     assert simulated.requested("STOP_RECEIVER")[0] - simulated.requested("DRAIN")[0] == 5 * SECOND
     assert simulated.ending is not None
     assert simulated.ending.state == "sealed"  # the recording is complete; the ledger will report the missing messages
+
+
+@pytest.mark.parametrize(("arrives_s", "drained_s"), [(0, 5), (3, 5), (7, 8), (60, 20)])
+def test_the_drain_goes_on_while_messages_arrive_up_to_its_limit(arrives_s: int, drained_s: int) -> None:
+    simulated = SimulatedRun(plan(drain_limit_ns=20 * SECOND), share=0.5)
+    simulated.join_all()
+    simulated.advance(60, until="DRAIN")
+    began_ns = simulated.now_ns
+    while simulated.ending is None:
+        if simulated.now_ns - began_ns < arrives_s * SECOND:
+            simulated.more += 1
+        simulated.advance(0.1)
+    drained_ns = simulated.requested("STOP_RECEIVER")[0] - simulated.requested("DRAIN")[0]
+    assert abs(drained_ns - drained_s * SECOND) <= 300 * MS
+
+
+def test_a_run_that_lost_a_peer_does_not_drain_longer_for_late_messages() -> None:
+    simulated = SimulatedRun(plan(2, 2, drain_limit_ns=60 * SECOND), share=0.5)
+    simulated.join_all()
+    simulated.advance(60, until="DRAIN")
+    simulated.kill("sender-0")
+    simulated.kill("receiver-1")
+    for _ in range(50):
+        simulated.more += 1
+        simulated.advance(0.1)
+    assert simulated.ending is not None
 
 
 def test_a_topic_owes_each_subscription_every_message() -> None:
@@ -460,7 +537,7 @@ def test_inspectors_are_ready_before_senders_connect_and_watch_until_everything_
     assert simulated.requested("STOP_INSPECTOR") >= simulated.requested("STOP_RECEIVER")
 
 
-def test_a_lost_inspector_does_not_affect_the_run() -> None:
+def test_a_lost_inspector_makes_the_run_incomplete_and_the_others_finish() -> None:
     simulated = SimulatedRun(plan(inspectors=1))
     simulated.join_all()
     simulated.advance(10, until="START_SENDER")
@@ -468,8 +545,12 @@ def test_a_lost_inspector_does_not_affect_the_run() -> None:
     simulated.kill("inspector-0")
     simulated.advance(60)
     assert simulated.ending is not None
-    assert (simulated.ending.state, simulated.ending.reason) == ("sealed", "")
-    assert simulated.ended() == {"receiver-0": "finished", "sender-0": "finished", "inspector-0": "lost"}
+    assert simulated.ending.state == "incomplete"
+    assert simulated.ending.reason == "lost inspector-0: its control connection broke"
+    assert simulated.ended() == {"receiver-0": "stopped", "sender-0": "finished", "inspector-0": "lost"}
+    assert not simulated.events("overrun")
+    (_, _, drain) = simulated.ending.phases
+    assert drain[1] - simulated.ending.phases[0][1] == 3 * SECOND, "nothing was cut short"
     (event,) = simulated.events("lost")
     assert event.detail["peer"] == "inspector-0"
 
@@ -482,8 +563,9 @@ def test_a_silent_inspector_is_lost_with_its_lease_and_the_run_continues() -> No
     simulated.dead["inspector-0"] = simulated.now_ns
     simulated.advance(60)
     assert simulated.ending is not None
-    assert simulated.ending.state == "sealed"
+    assert simulated.ending.state == "incomplete"
     assert simulated.ended()["inspector-0"] == "lost"
+    assert simulated.ended()["sender-0"] == "finished"
 
 
 def test_a_system_that_cannot_be_inspected_is_reported_before_anything_is_sent() -> None:
@@ -514,6 +596,22 @@ def test_a_latency_beyond_its_limit_ends_the_whole_run_at_once() -> None:
     assert ending is not None
     assert [event.detail for event in simulated.events("stopping")] == [{"everything_arrived": True}]
     assert (ending.state, ending.exceeded and ending.exceeded.metric) == ("sealed", "response_p90")
+
+
+def test_a_limit_on_a_slice_looks_at_that_slice_alone() -> None:
+    simulated = SimulatedRun(plan(2, 2, measure_ns=60 * SECOND, stop_when={"orders.response_p90": 200 * MS}))
+    simulated.join_all()
+    simulated.last_second = {"second_response_p90_ns": 900.0 * MS}
+    simulated.last_second_of = {
+        "orders": {"second_response_p90_ns": 200.0 * MS, "second_response_max_ns": 900.0 * MS},
+        "queue://orders": {"second_response_p90_ns": 900.0 * MS},
+    }
+    simulated.advance(5)
+    assert not simulated.events("limit exceeded")
+    simulated.last_second_of = {"orders": {"second_response_p90_ns": 201.0 * MS}}
+    simulated.advance(30)
+    (event,) = simulated.events("limit exceeded")
+    assert (event.detail["metric"], event.detail["value_ns"]) == ("orders.response_p90", 201 * MS)
 
 
 def test_after_a_limit_is_exceeded_messages_in_flight_have_the_drain_to_arrive() -> None:

@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 from crescendo.importers.format import ImportOptions
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.job import analyze
+from crescendo.pipeline.source.imported_counts import _source_latency
+from crescendo.report.formats import moment
 from imported_runs import SAMPLES, Run, rejected_lines, rows_of
 
 MS = 10**6
@@ -277,4 +279,9 @@ def test_perftest_rates_become_counts_per_period(importing: Run, tmp_path: Path)
     ]
     query = "SELECT t_ns, value FROM rows WHERE metric = '99th p. consumer latency (µs)' ORDER BY t_ns"
     assert rows_of(run, "readings", query) == [(10**9, 5.0), (2_500_000_000, 6.0)]
+    assert _source_latency([str(path) for path in (run / "readings").glob("*.parquet")]) == {
+        f"{which} consumer latency (µs)": value
+        for which, value in {"min": 1.0, "median": 2.0, "75th p.": 3.0, "95th p.": 4.0, "99th p.": 5.5}.items()
+    }
+    assert moment(0) == "date unknown"
     assert [row["line"] for row in rejected_lines(run)] == [4]

@@ -67,6 +67,15 @@ def test_a_system_with_a_small_window_is_not_kept_waiting() -> None:
     assert coalescer.pause_s(NOW_NS + 1_000_000, 20) == 0
 
 
+def test_a_read_that_left_something_is_followed_by_the_next_at_once() -> None:
+    """After a stall a receiver reads small pieces; with pauses between them it would never catch up."""
+    coalescer = with_rate(4000, PERIOD_NS)
+    coalescer.add(14, 10**9, drained=False)
+    assert coalescer.pause_s(NOW_NS + 50_000, AMPLE) == 0
+    coalescer.add(14, 10**9)
+    assert coalescer.pause_s(NOW_NS + 60_000, AMPLE) > 0
+
+
 def test_paced_load_never_pauses() -> None:
     coalescer = ReadCoalescer(unpaced=False)
     coalescer.add(1, 10**10)

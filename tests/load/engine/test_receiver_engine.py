@@ -3,15 +3,18 @@
 import struct
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crescendo.load.assignment import SliceMembers
 from crescendo.load.engine.received_rows import ReceivedRows, ReceiverCounts, order_flags
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
-from crescendo.load.engine.statistics import Distribution, Stopwatch
+from crescendo.load.engine.sliced_rows import SlicedRows
+from crescendo.load.engine.statistics import Distribution
 from crescendo.load.protocols.interfaces import ReceivedMessages
 from crescendo.model.units import Duration
 from crescendo.model.workload import Group
@@ -54,6 +57,38 @@ def receive(*batches: ReceivedMessages, number: int = 5) -> tuple[list[tuple[int
     assert len({row[5] for row in rows}) <= 1  # one read, one receive time
     assert all(before_ns <= row[5] <= after_ns for row in rows)
     return rows, engine
+
+
+class TricklingChannel(FakeReceiveChannel):
+    """One message per read, and always another one to read."""
+
+    def __init__(self, *, drained: bool) -> None:
+        super().__init__([])
+        self._leaves_nothing, self.reads = drained, 0
+
+    def pump(self) -> Iterator[ReceivedMessages]:
+        self.read_pending()
+        self.notify()
+        self.drained = self._leaves_nothing
+        self.reads += 1
+        yield batch([payload(3, self.reads)])
+
+
+@pytest.mark.parametrize("drained", [True, False])
+def test_at_full_speed_reading_pauses_only_when_the_socket_is_empty(
+    drained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a receiver that reads in pieces after a stall would sleep between them, with megabytes waiting."""
+    pauses: list[float] = []
+    monkeypatch.setattr("crescendo.load.engine.receiver_engine.time.sleep", pauses.append)
+    channel = TricklingChannel(drained=drained)
+    control = FakeControl(stop=lambda: channel.reads > 1500 and (bool(pauses) or not drained))
+    engine = ReceiverEngine([Receiver(5, Group(rate=0), channel)], FakeLog(), control, tag=TAG)
+    try:
+        engine.run()
+    finally:
+        engine.close()
+    assert bool(pauses) is drained
 
 
 def test_a_message_of_ours_becomes_its_row() -> None:
@@ -228,15 +263,24 @@ def check(found: int | None, samples: list[int], percent: float) -> None:
     assert exact <= found <= exact * 1.004 + 1
 
 
-def test_a_stopwatch_adds_up_and_may_be_stopped_twice() -> None:
-    watch = Stopwatch()
-    watch.start(10)
-    watch.start(20)
-    assert (watch.running, watch.elapsed_ns(30)) == (True, 20)
-    assert watch.stop(40)
-    assert not watch.stop(50)
-    watch.start(100)
-    assert (watch.total_ns, watch.elapsed_ns(105)) == (30, 35)
+@pytest.mark.parametrize("together", [True, False], ids=["in batches", "one by one"])
+def test_slices_have_the_responses_of_their_senders_or_receivers(together: bool) -> None:
+    limited = {
+        "orders": SliceMembers(senders=[1, 2]),
+        "readers": SliceMembers(receivers=[5]),
+        "idle": SliceMembers([9]),
+    }
+    rows = SlicedRows(FakeLog(), TAG, limited, unpaced=False)
+    mine, other = ReceiverCounts(5), ReceiverCounts(6)
+    due_ns = 1000  # of message 0
+    for counts, sender, waited_ns in ((mine, 1, 50), (other, 2, 60), (other, 3, 90), (mine, 3, 80)):
+        messages = [payload(sender, 0), payload(sender, 0), payload(sender, 0, tag=TAG + 1)][: 2 if together else 3]
+        rows.take(counts, batch(messages), due_ns + waited_ns)
+    measured = {
+        name: (each.second_response_p90_ns, each.second_response_max_ns) for name, each in rows.last_second().items()
+    }
+    assert measured == {"orders": (60, 60), "readers": (80, 80)}
+    assert rows.last_second() == {}
 
 
 def test_a_slow_receiver_settles_messages_when_it_has_consumed_them() -> None:

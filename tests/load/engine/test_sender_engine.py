@@ -309,10 +309,10 @@ def test_messages_that_were_due_but_not_sent_are_counted(harness: Harness) -> No
     ("rate", "phases", "expected"),
     [
         (1000, {"warmup": "2s", "measure": "3s"}, Quota(5000, 5 * 10**9)),
-        (1000, {"warmup": "2s", "measure": 77}, Quota(2077, UNLIMITED)),
+        (1000, {"warmup": "2s", "measure": "77 messages"}, Quota(2077, UNLIMITED)),
         (0.5, {"warmup": 0, "measure": "3s"}, Quota(2, 3 * 10**9)),
         (0, {"warmup": "2s", "measure": "3s"}, Quota(UNLIMITED, 5 * 10**9)),
-        (0, {"warmup": "2s", "measure": 77}, Quota(UNLIMITED, UNLIMITED, 77, 2 * 10**9)),
+        (0, {"warmup": "2s", "measure": "77 messages"}, Quota(UNLIMITED, UNLIMITED, 77, 2 * 10**9)),
     ],
 )
 def test_a_quota_is_what_the_phases_hold(rate: float, phases: dict[str, object], expected: Quota) -> None:
@@ -363,12 +363,12 @@ def test_a_full_buffer_sheds_and_reports_it(harness: Harness) -> None:
     channel = FakeSendChannel(allow=lambda taken: 10 if taken < 50 else 0)
     group = Group(rate=5000, settle=Settle.AT_MOST_ONCE, buffer=20)
     one = Sender(0, group, pacer_for(group.rate), Quota(500, UNLIMITED), channel, TAG)
-    harness.control = FakeControl(stop=lambda: one.shed + one.sent + 20 >= 500)
+    harness.control = FakeControl(stop=lambda: one.schedule.shed + one.window.sent + 20 >= 500)
     statistics = harness.engine(one).run(time.monotonic_ns())
     shed = [seq for row in harness.log.rows[SETTLED] for seq in range(row[1], row[2] + 1)]
     assert {row[5] for row in harness.log.rows[SETTLED]} == {int(Settlement.SHED)}
     sent = [row[1] for row in harness.log.rows[SENT]]
     assert not set(shed) & set(sent)
-    assert statistics.values.shed == len(shed) == one.shed
+    assert statistics.values.shed == len(shed) == one.schedule.shed
     assert sorted([*sent, *shed])[-1] >= 480
     assert len(shed) + len(sent) + 20 >= 500

@@ -144,7 +144,7 @@ def test_an_expired_dequeue_is_removed_once() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("wokers: 4", ["wokers", "did you mean workers?"]),
+        ("wokers: 4", ["wokers", "did you mean 'workers'?"]),
         ("workers: 0", ["workers", ">= 1"]),
         ("workers: many", ["workers"]),
         ("poll: 5", ["poll", "duration"]),

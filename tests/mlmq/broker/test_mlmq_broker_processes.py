@@ -173,12 +173,16 @@ def test_a_broker_waits_for_an_unavailable_database_at_startup_and_later(data: P
                 await meanwhile
                 got = await patient.dequeue_messages(Query(queue=patient.own_queue), 10)
                 assert [message.content for message in got] == [b"before", b"meanwhile"]
-                while await asyncio.to_thread(health, broker.http.address) != 200:
-                    await asyncio.sleep(0.05)
+                await until_healthy(broker.http.address)
         finally:
             server.stop()
 
     run_scenario(scenario())
+
+
+async def until_healthy(address: str) -> None:
+    while await asyncio.to_thread(health, address) != 200:
+        await asyncio.sleep(0.05)
 
 
 def health(address: str) -> int:
@@ -254,15 +258,15 @@ async def send_until_refused(one: AsyncClient, queues: list[int], acknowledged: 
 
 def test_a_full_disk_acknowledges_nothing_and_the_broker_recovers(data: Path) -> None:
     """Full for table files, which may not grow beyond a limit; write-ahead log files have a fixed size below it."""
-    max_bytes, die = 17 * 2**20, die_with_parent()
-
-    def limit_file_size() -> None:
-        if die is not None:
-            die()
-        resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
+    max_bytes = 17 * 2**20
 
     async def scenario() -> None:
-        server = embedded.start(data, on_fork=limit_file_size)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, before[1]))  # inherited by the server
+        try:
+            server = embedded.start(data, on_fork=die_with_parent())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
         try:
             await prepare(server.url(), BrokerSettings())
             async with serving(server.url()) as broker, client("c", broker.address, patient=False) as one:
@@ -272,13 +276,16 @@ def test_a_full_disk_acknowledges_nothing_and_the_broker_recovers(data: Path) ->
                     await send_until_refused(one, queues, acknowledged)
                 assert caught.value.reason is Refusal.UNAVAILABLE
                 assert "disk is full" in str(caught.value)
-                assert await asyncio.to_thread(health, broker.http.address) == 200  # it is available, and can be read
+                assert await asyncio.to_thread(health, broker.http.address) == 503
+                await asyncio.sleep(2.5)  # long enough for a check, which has room for its row
+                assert await asyncio.to_thread(health, broker.http.address) == 503
                 connection = await asyncpg.connect(server.url())
                 assert await connection.fetchval("SELECT count(*) FROM mlmq.message") == len(acknowledged) > 0
                 await connection.execute("DELETE FROM mlmq.message")
                 await connection.execute("VACUUM mlmq.message")
                 await connection.close()
                 assert len((await one.send_message(queues, b"x" * 2000)).messages) == 100
+                await until_healthy(broker.http.address)
         finally:
             server.stop()
 

@@ -86,7 +86,6 @@ def test_a_lone_broker_sends_no_notices_until_another_one_starts(database_url: s
             payloads.clear()
             lonely.notices.notify(7, 3)
             await asyncio.sleep(0.2)
-            assert payloads
             assert not [payload for payload in payloads if ":" in payload]
             async with listening(database_url) as newcomer:
                 async with asyncio.timeout(TIMEOUT_S):

@@ -280,9 +280,9 @@ def test_pauses_grow_to_a_limit_and_have_jitter() -> None:
 def test_a_slot_is_used_by_one_request_at_a_time_and_numbers_rise() -> None:
     async def scenario() -> None:
         slots = Slots(9)
-        acquired = [await slots.acquire() for _ in range(MAX_SLOTS)]
+        acquired = [await slots.acquire(1) for _ in range(MAX_SLOTS)]
         assert len({once.slot for once in acquired}) == MAX_SLOTS
-        waiting = asyncio.create_task(slots.acquire())
+        waiting = asyncio.create_task(slots.acquire(1))
         await asyncio.sleep(0)
         assert not waiting.done()
         slots.release(acquired[5])
@@ -294,21 +294,23 @@ def test_a_slot_is_used_by_one_request_at_a_time_and_numbers_rise() -> None:
         assert slots.reopen(key) == again
         assert slots.reopen(key) is None
 
+    run_scenario(scenario())
+
 
 def test_a_slot_for_a_cancelled_request_goes_to_the_next_one() -> None:
     async def scenario() -> None:
         slots = Slots(9)
-        acquired = [await slots.acquire() for _ in range(MAX_SLOTS)]
-        first, second = asyncio.create_task(slots.acquire()), asyncio.create_task(slots.acquire())
+        acquired = [await slots.acquire(1) for _ in range(MAX_SLOTS)]
+        first, second = asyncio.create_task(slots.acquire(1)), asyncio.create_task(slots.acquire(1))
         await asyncio.sleep(0)
         slots.release(acquired[5])
         first.cancel()
         assert (await second).slot == acquired[5].slot
-        third = asyncio.create_task(slots.acquire())
+        third = asyncio.create_task(slots.acquire(1))
         await asyncio.sleep(0)
         third.cancel()
         await asyncio.sleep(0)
         slots.release(acquired[6])
-        assert (await slots.acquire()).slot == acquired[6].slot
+        assert (await slots.acquire(1)).slot == acquired[6].slot
 
     run_scenario(scenario())

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -19,19 +18,11 @@ import pytest
 
 from crescendo.mlmq import postgres as embedded
 from crescendo.mlmq.postgres import binaries
+from crescendo.mlmq.postgres.cluster import remove_abandoned
 from crescendo.model.errors import ConfigError
 from crescendo.processes.die_with_parent import die_with_parent
 
 TIMEOUT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def reachable_dir() -> Iterator[Path]:
-    """A directory that every account can reach, unlike pytest's own."""
-    made = Path(tempfile.mkdtemp(prefix="crescendo-test-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +180,27 @@ def test_a_directory_with_foreign_files_is_refused_and_left_unchanged(reachable_
     assert [path.name for path in home.iterdir()] == ["letter"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+@pytest.mark.parametrize("trap", ["directory", "link"])
+def test_what_another_account_made_is_neither_believed_nor_given_away(
+    initialised: Path, reachable_dir: Path, trap: str
+) -> None:
+    """With the marker, a password and a configuration in it: PostgreSQL would run what that says."""
+    hostile = copy_of(initialised, f"hostile-{trap}")
+    for path in (hostile, *hostile.rglob("*")):
+        os.chown(path, 1, 1, follow_symlinks=False)
+    if trap == "link":
+        precious = reachable_dir / "precious"
+        precious.mkdir()
+        hostile = reachable_dir / "hostile-link-itself"
+        hostile.symlink_to(precious)
+        os.chown(hostile, 1, 1, follow_symlinks=False)
+    with pytest.raises(ConfigError, match=r"belongs to another account \(uid 1\)"):
+        embedded.start(hostile, on_fork=die_with_parent())
+    assert hostile.lstat().st_uid == 1
+    assert trap == "directory" or (precious.stat().st_uid, list(precious.iterdir())) == (0, [])
+
+
 def test_an_unusable_directory_is_named(reachable_dir: Path) -> None:
     (reachable_dir / "file").write_text("")
     with pytest.raises(ConfigError, match="file/data cannot hold a database: Not a directory"):
@@ -266,3 +278,31 @@ def test_the_wheels_own_launcher_is_never_loaded(initialised: Path) -> None:
     loaded = {name.partition(".")[0] for name in ended.stdout.split()}
     assert "crescendo" in loaded
     assert loaded.isdisjoint(binaries.PACKAGES)
+
+
+def test_what_a_killed_broker_left_is_removed_by_the_next_start(
+    reachable_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(reachable_dir))
+    command = [sys.executable, "-m", "crescendo.cli.main", "broker", "--listen", "127.0.0.1:0"]
+    broker = subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(reachable_dir)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert broker.stdout is not None
+    with broker, broker.stdout:
+        assert b"serving mlmq://" in broker.stdout.readline()
+        (left,) = reachable_dir.glob("crescendo-mlmq-*")
+        os.utime(left, (0, 0))
+        assert remove_abandoned() == []  # in use
+        broker.kill()
+        broker.wait()
+    foreign = reachable_dir / "crescendo-mlmq-foreign"  # without our marker
+    foreign.mkdir()
+    (reachable_dir / "crescendo-mlmq-link").symlink_to(left)
+    os.utime(foreign, (0, 0))
+    os.utime(left)
+    assert remove_abandoned() == []  # just made, perhaps not locked yet
+    os.utime(left, (0, 0))
+    assert remove_abandoned() == [left]
+    assert not left.exists()
+    assert foreign.exists()

@@ -122,6 +122,27 @@ def test_a_name_is_a_client_or_a_queue_never_half_of_both(database_url: str) -> 
     with_pool(database_url, work)
 
 
+def test_a_queue_is_not_deleted_while_it_is_answered_with(database_url: str) -> None:
+    """Otherwise the answer to its creation could be a queue without a number."""
+
+    async def work(pool: Any, database: Database) -> None:
+        (client,) = await registered(database, "a")
+        queue = await public(database, client.client, "q")
+        async with pool.acquire() as creator:
+            transaction = creator.transaction()
+            await transaction.start()
+            (found,) = await answer(creator, [CreateQueue(client.client, "q")])
+            assert isinstance(found, QueueFound)
+            assert found.queue == queue
+            deletion = asyncio.create_task(one(database, DeleteQueue(client.client, queue)))
+            done, _ = await asyncio.wait({deletion}, timeout=BLOCKED_S)
+            assert not done
+            await transaction.commit()
+        assert await deletion == Done()
+
+    with_pool(database_url, work)
+
+
 def test_a_queue_is_not_deleted_while_a_message_to_it_is_in_flight(database_url: str) -> None:
     async def work(pool: Any, database: Database) -> None:
         (client,) = await registered(database, "a")

@@ -46,8 +46,6 @@ from crescendo.wire.mlmq.operations import (
 HOUR_MS = 3_600_000
 NOBODY = 999_999
 BATCH = 12  # at least the largest number of requests at once
-USED_SLOTS = """INSERT INTO mlmq.receipt (client, session, slot, number, answered_at)
-                SELECT $1, s, n, 0, now() FROM unnest($2::bigint[]) s, generate_series(1, $3::integer) n"""
 NAMES = [f"name{n}" for n in range(6)]
 
 
@@ -178,7 +176,7 @@ class Clients(RuleBasedStateMachine):
         return NOBODY if at == MISS else sorted(self.oracle.queues)[at % len(self.oracle.queues)]
 
     def once(self, client: int) -> Once | None:
-        """A slot that was used before, and that no other request of the batch uses; NOBODY has none."""
+        """A slot that no other request of the batch uses; NOBODY has none."""
         if client not in self.sessions:
             return None
         self.number += 1
@@ -223,7 +221,6 @@ class Clients(RuleBasedStateMachine):
         assert first.session != second.session
         if first.client not in self.sessions:
             self.sessions[first.client] = first.session, second.session
-            self.sql(USED_SLOTS, first.client, self.sessions[first.client], BATCH // 2 - 1)
         if known is not None:
             assert self.oracle.clients[first.client] == first.queue == known
         else:

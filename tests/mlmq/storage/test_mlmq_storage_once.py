@@ -12,10 +12,13 @@ import pytest
 from crescendo.mlmq.storage import Database
 from crescendo.mlmq.storage.database import answer
 from crescendo.wire.mlmq.operations import (
+    Abandon,
     Acknowledge,
     Answer,
     Delivery,
     Dequeue,
+    Deregister,
+    Done,
     Extend,
     Message,
     Messages,
@@ -128,19 +131,55 @@ def test_a_lost_answer_to_a_dequeue_can_be_requested_again(database_url: str, le
 
 
 def test_a_late_copy_of_a_dequeue_takes_nothing_for_a_client_that_has_moved_on(database_url: str) -> None:
-    """The first copy waits at a slow broker; the second got an empty answer. Then the client sent its next request."""
+    """The first copy waits at a slow broker; the second got an empty answer. Then the client gives the request up."""
 
     async def work(_: Any, database: Database) -> None:
         first, second, queue = await filled(database, 0)
         slow = Dequeue(first.client, Query(queue), once=Once(first.session, 0, 1))
         assert contents(await one(database, slow)) == []
         assert contents(await one(database, slow)) == []  # an empty answer is not kept: it queries again
-        following = Dequeue(first.client, Query(queue), once=Once(first.session, 0, 2))
-        assert contents(await one(database, following)) == []
+        assert await one(database, Abandon(first.client, (Once(first.session, 0, 2),))) == Done()
         await database.send([Send(second.client, b"late", (queue,))])
         assert is_stale(await one(database, slow))
+        following = Dequeue(first.client, Query(queue), once=Once(first.session, 0, 3))
         assert contents(await one(database, following)) == [b"late"]
         assert contents(await one(database, following)) == [b"late"]
+
+    with_pool(database_url, work)
+
+
+@pytest.mark.parametrize("lease_ms", [0, HOUR_MS])
+def test_what_was_taken_by_an_abandoned_dequeue_goes_back(database_url: str, lease_ms: int) -> None:
+    async def work(_: Any, database: Database) -> None:
+        first, second, queue = await filled(database, 3)
+        lost = Dequeue(first.client, Query(queue), 2, lease_ms, once=Once(first.session, 3, 1))
+        assert contents(await one(database, lost)) == [b"0", b"1"]
+        abandon = Abandon(first.client, (Once(first.session, 3, 2), Once(first.session, 4, 1)))
+        assert (await database.serve([abandon, abandon])).answers == [Done(), Done()]
+        assert await one(database, abandon) == Done()
+        assert is_stale(await one(database, lost))
+        found = await one(database, Dequeue(second.client, Query(queue), 9))
+        assert contents(found) == [b"0", b"1", b"2"]
+        assert [message.redelivered for message in found.messages] == [True, True, False]
+        assert contents(await one(database, Dequeue(second.client, Query(queue), 9))) == []
+        unknown = await one(database, Abandon(999_999, (Once(first.session, 3, 2),)))
+        assert isinstance(unknown, Refused)
+        assert unknown.reason is Refusal.NO_SUCH_CLIENT
+
+    with_pool(database_url, work)
+
+
+def test_abandoning_gives_nothing_back_that_another_client_has_had(database_url: str) -> None:
+    async def work(_: Any, database: Database) -> None:
+        first, second, queue = await filled(database, 1)
+        lost = Dequeue(first.client, Query(queue), 1, 1, once=Once(first.session, 0, 1))
+        assert contents(await one(database, lost)) == [b"0"]
+        await asyncio.sleep(0.1)
+        again = only(await one(database, Dequeue(second.client, Query(queue), 1, HOUR_MS)))
+        await one(database, Abandon(first.client, (Once(first.session, 0, 2),)))
+        assert contents(await one(database, Dequeue(first.client, Query(queue)))) == []
+        assert await one(database, Acknowledge(second.client, (Delivery(again.id, again.delivery),))) == Settled()
+        assert contents(await one(database, Dequeue(first.client, Query(queue)))) == []
 
     with_pool(database_url, work)
 
@@ -166,15 +205,71 @@ def test_a_repetition_waits_for_the_original_in_flight(database_url: str, commit
     with_pool(database_url, work)
 
 
-def test_receipts_grow_with_slots_and_not_with_traffic(database_url: str) -> None:
+async def rotate(database: Database, forget_s: float = 3600.0) -> list[str]:
+    return [await database.rotate_receipts(0, forget_s) for _ in range(3)]
+
+
+def test_a_rotation_keeps_the_last_answer_of_every_slot(database_url: str) -> None:
+    """Repetitions are recognised before, during and after it."""
+
     async def work(pool: Any, database: Database) -> None:
         first, _, queue = await filled(database, 0)
         for number in range(1, 20):
             await database.send([Send(first.client, b"x", (queue,), once=Once(first.session, 0, number))])
             await database.dequeue([Dequeue(first.client, Query(queue), once=Once(first.session, 1, number))])
-        assert await pool.fetchval("SELECT count(*) FROM mlmq.receipt") == 3  # the other client's first slot
-        assert await database.forget_receipts(3600) == 0
-        assert await database.forget_receipts(0) == 3
+        last = Send(first.client, b"x", (queue,), once=Once(first.session, 0, 19))
+        taken = Dequeue(first.client, Query(queue), once=Once(first.session, 1, 19))
+        answers = [await one(database, last), await one(database, taken)]
+        assert await pool.fetchval("SELECT count(*) FROM mlmq.receipt") == 38
+        for step in ("switched", "copied", "truncated"):
+            assert await database.rotate_receipts(0, 3600) == step
+            assert [await one(database, last), await one(database, taken)] == answers
+            assert is_stale(await one(database, Send(first.client, b"x", (queue,), once=Once(first.session, 0, 18))))
+        assert await pool.fetchval("SELECT count(*) FROM mlmq.receipt") == 2
+        assert await database.rotate_receipts(10**9, 3600) == "idle"
+
+    with_pool(database_url, work)
+
+
+def test_receipts_grow_with_slots_and_not_with_traffic(database_url: str) -> None:
+    async def work(pool: Any, database: Database) -> None:
+        first, second, queue = await filled(database, 0)
+        for number in range(1, 6):
+            await database.send([Send(first.client, b"x", (queue,), once=Once(first.session, 0, number))])
+            await database.send([Send(second.client, b"x", (queue,), once=Once(second.session, 0, number))])
+            assert await rotate(database) == ["switched", "copied", "truncated"]
+            assert await pool.fetchval("SELECT count(*) FROM mlmq.receipt") == 2
+        await one(database, Deregister(second.client))
+        assert await rotate(database) == ["switched", "copied", "truncated"]
+        assert await pool.fetchval("SELECT count(*) FROM mlmq.receipt") == 1
+        assert await rotate(database, forget_s=0) == ["switched", "copied", "truncated"]
+        assert await pool.fetchval("SELECT count(*) FROM mlmq.receipt") == 0
+
+    with_pool(database_url, work)
+
+
+def test_a_rotation_waits_for_requests_in_flight_and_gives_way_to_readers(database_url: str) -> None:
+    """What is written into the old table must be there before it is copied; a backup that reads it delays the rest."""
+
+    async def work(pool: Any, database: Database) -> None:
+        first, _, queue = await filled(database, 0)
+        send = Send(first.client, b"x", (queue,), once=Once(first.session, 0, 1))
+        async with pool.acquire() as connection, pool.acquire() as backup:
+            transaction = connection.transaction()
+            await transaction.start()
+            await answer(connection, [send])
+            assert await database.rotate_receipts(0, 0) == "busy"
+            await transaction.commit()
+            assert await database.rotate_receipts(-1, 3600) == "switched"
+            assert await database.rotate_receipts(0, 3600) == "copied"
+            reading = backup.transaction(isolation="repeatable_read")
+            await reading.start()
+            await backup.fetchval("SELECT count(*) FROM mlmq.receipt")
+            assert await database.rotate_receipts(0, 3600) == "busy"
+            assert isinstance(await one(database, send), Sent)
+            await reading.commit()
+        assert await database.rotate_receipts(0, 3600) == "truncated"
+        assert await pool.fetchval("SELECT count(*) FROM mlmq.message") == 1
 
     with_pool(database_url, work)
 

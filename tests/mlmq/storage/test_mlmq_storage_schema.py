@@ -50,7 +50,7 @@ def test_all_tables_survive_a_crash(database_url: str) -> None:
         kinds = await connection.fetch(
             "SELECT relname, relpersistence FROM pg_class WHERE relnamespace = 'mlmq'::regnamespace AND relkind = 'r'"
         )
-        assert {row["relname"] for row in kinds} >= {"client", "queue", "message", "receipt"}
+        assert {row["relname"] for row in kinds} >= {"client", "queue", "message", "receipt_0", "receipt_1"}
         assert {row["relpersistence"] for row in kinds} == {b"p"}
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             assert await connection.fetchval(f"SHOW {setting}") == "on"

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.histogram import bucket_of
-from crescendo.model.metrics import PERCENTILES
 from crescendo.model.verdict import Outcome, Verdict
+from crescendo.pipeline.latency.table import latencies, latency_table
 from crescendo.record.manifest import Manifest, Phase, State, write_manifest
-from crescendo.record.summary import Latency, Ledger, Rate, Summary, Validity, write_summary
+from crescendo.record.summary import Ledger, Rate, Summary, Validity, write_summary
 
 SECOND_NS = 10**9
 SECONDS = 40
+_FILE = "part-00000.parquet"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class SyntheticRun:
     validity: tuple[Validity, ...] = ()
     settings: dict[str, Any] | None = None
     bound_ns: int = 0
+    own_delay_share: float | None = None  # of every latency; None: not recorded
+    undelivered: int = 0
 
     def write(self, run_dir: Path) -> Path:
         random = np.random.default_rng(self.seed)
@@ -49,28 +53,35 @@ class SyntheticRun:
         experiment = to_document(experiment_from(document))
         manifest = Manifest(run_dir.name, self.seed, experiment, [], 0, state=self.state, phases=[phase])
         write_manifest(run_dir, manifest)
-        write_summary(run_dir, self._summary(run_dir.name, np.sort(np.concatenate(samples)), per_second))
+        write_summary(run_dir, self._summary(run_dir, per_second))
         return run_dir
 
-    def _summary(self, run: str, ordered: np.ndarray, per_second: np.ndarray) -> Summary:
+    def _summary(self, run_dir: Path, per_second: np.ndarray) -> Summary:
         sent = int(per_second.sum()) + self.lost
         counts = dict.fromkeys(Ledger.__struct_fields__[3:], 0)
-        counts |= {"sent": sent, "owed": sent, "delivered": sent - self.lost, "lost_unacknowledged": self.lost}
-        percentiles = {
-            name: int(ordered[int(np.ceil(ordered.size * percent / 100)) - 1]) for name, percent in PERCENTILES.items()
+        counts |= {
+            "undelivered": self.undelivered,
+            "sent": sent,
+            "owed": sent,
+            "delivered": sent - self.lost,
+            "lost_unacknowledged": self.lost,
         }
+        histogram = run_dir / "tables" / "latency_histogram" / _FILE
+        (measured,) = latencies(latency_table([histogram]), ["measure"])
+        share = self.own_delay_share
+        less = (
+            {}
+            if share is None
+            else {name: int((value or 0) * (1 - share)) for name, value in measured.percentiles_ns.items()}
+        )
         return Summary(
-            run=run,
+            run=run_dir.name,
             state=self.state.value,
             verdict=Verdict(Outcome.PASS, []),
             validity=list(self.validity),
             rate=Rate(self.rate, float(per_second.mean()), float(per_second.mean()), SECONDS * SECOND_NS, 0.0),
-            latency=[
-                Latency(
-                    "measure", "response", ordered.size, int(ordered[0]), int(ordered[-1]), float(ordered.mean()), 0,
-                    percentiles,
-                )
-            ],
+            latency=[measured],
+            without_own_delay=[structs.replace(measured, percentiles_ns=less)] if less else [],
             ledger=[Ledger("total", None, None, **counts)],
             clock_bound_ns=self.bound_ns,
         )  # fmt: skip
@@ -110,4 +121,4 @@ def _throughput(per_second: np.ndarray) -> pa.Table:
 def _write(run_dir: Path, table: str, rows: pa.Table) -> None:
     folder = run_dir / "tables" / table
     folder.mkdir(parents=True)
-    pq.write_table(rows, folder / "part-00000.parquet")
+    pq.write_table(rows, folder / _FILE)

@@ -1,22 +1,24 @@
 """Better, worse, no difference or cannot say: each outcome appears when it should, with its reason. No Spark."""
 
 import json
+import re
 import subprocess
 import sys
 from fractions import Fraction
-from itertools import accumulate
 from math import comb, pi, sqrt, tan
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from compared_runs import SECONDS, SyntheticRun
+from compared_runs import SyntheticRun
 from crescendo.cli.compare import compare as verb
 from crescendo.model.errors import ConfigError
+from crescendo.pipeline.compare.changes import MeasuredValue, relative_change
 from crescendo.pipeline.compare.compare import Change, Compared, Comparison, compare
-from crescendo.pipeline.compare.intervals import difference, t_quantile
-from crescendo.pipeline.compare.loss_test import loss_test, two_sided
+from crescendo.pipeline.compare.intervals import difference, each_confidence, t_quantile
+from crescendo.pipeline.compare.loss_test import loss_ratio, loss_test, share_interval
+from crescendo.pipeline.compare.outcomes import format_change, outcome_of
 from crescendo.pipeline.compare.runs import run_group
 from crescendo.record.manifest import State
 from crescendo.record.summary import Validity
@@ -77,17 +79,20 @@ def test_a_single_value_is_judged_by_the_spread_of_the_others() -> None:
     assert difference([1.0], [2.0]) is None
 
 
-def test_the_binomial_test_is_the_sum_of_its_terms() -> None:
-    share = Fraction(1, 3)
-    terms = [comb(12, k) * share**k * (1 - share) ** (12 - k) for k in range(13)]
+def test_the_interval_of_a_share_has_the_exact_binomial_tails() -> None:
+    """At each end the outcome, or one further away, has a probability of 2.5 %: counted with whole numbers."""
     for seen in range(13):
-        exact = min(2 * min(sum(terms[: seen + 1]), sum(terms[seen:])), Fraction(1))
-        assert two_sided(seen, 12, 1 / 3) == pytest.approx(float(exact), rel=1e-9)
+        low, high = (Fraction(end).limit_denominator(10**12) for end in share_interval(seen, 12))
+        at_low = sum(comb(12, k) * low**k * (1 - low) ** (12 - k) for k in range(seen, 13))
+        at_high = sum(comb(12, k) * high**k * (1 - high) ** (12 - k) for k in range(seen + 1))
+        assert (seen == 0 and low == 0) or float(at_low) == pytest.approx(0.025, rel=1e-6)
+        assert (seen == 12 and high == 1) or float(at_high) == pytest.approx(0.025, rel=1e-6)
 
 
-def test_the_binomial_test_is_exact_for_many_losses() -> None:
-    below = sum(accumulate(range(1, 9_901), lambda term, k: term * (20_001 - k) // k, initial=1))
-    assert two_sided(9_900, 20_000, 0.5) == pytest.approx(float(Fraction(2 * below, 2**20_000)), rel=1e-9)
+def test_the_ratio_of_loss_rates_counts_what_was_owed() -> None:
+    ratio = loss_ratio(100, 10_000, 100, 5_000)
+    assert ratio.value == pytest.approx(2.0)
+    assert 1.4 < ratio.low < 2.0 < ratio.high < 2.8
 
 
 def test_scipy_is_loaded_only_for_an_interval_or_a_test() -> None:
@@ -96,15 +101,57 @@ def test_scipy_is_loaded_only_for_an_interval_or_a_test() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "worse"),
-    [((0, 1000), (0, 1000), None), ((0, 1000), (1, 1000), True), ((5, 1000), (0, 1000), False),
-     ((10, 1000), (12, 1000), None), ((10, 1000), (60, 1000), True), ((60, 1000), (10, 1000), False),
-     ((10_000, 10**6), (10_300, 10**6), None), ((10_000, 10**6), (20_000, 2 * 10**6), None)],
+    ("before", "after", "outcome"),
+    [((0, 1000), (0, 1000), "no difference"), ((0, 1000), (1, 1000), "worse"), ((5, 1000), (0, 1000), "better"),
+     ((10, 1000), (12, 1000), "cannot say"), ((10, 1000), (60, 1000), "worse"), ((60, 1000), (10, 1000), "better"),
+     ((10**5, 10**7), (103_000, 10**7), "no difference"), ((10**5, 10**7), (2 * 10**5, 2 * 10**7), "no difference")],
 )  # fmt: skip
-def test_the_loss_test_decides_by_counts_and_threshold(
-    before: tuple[int, int], after: tuple[int, int], worse: bool | None
+def test_losses_are_compared_by_counts_and_threshold(
+    before: tuple[int, int], after: tuple[int, int], outcome: str
 ) -> None:
-    assert loss_test(*before, *after, threshold=0.05)[0] is worse
+    assert loss_test(*before, *after, threshold=0.05)[0] == outcome
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(0.06, 0.2, "worse"), (-0.2, -0.06, "better"), (-0.05, 0.05, "no difference"), (0.01, 0.04, "no difference"),
+     (0.04, 0.2, "cannot say"), (-0.2, -0.04, "cannot say"), (-1.0, 776_123_570.0, "cannot say")],
+)  # fmt: skip
+def test_the_interval_alone_decides_and_both_ways_alike(low: float, high: float, outcome: str) -> None:
+    assert outcome_of(low, high, 0.05, more_is_better=False) == outcome
+    mirrored = {"worse": "better", "better": "worse"}.get(outcome, outcome)
+    assert outcome_of(low, high, 0.05, more_is_better=True) == mirrored
+
+
+def test_huge_changes_are_not_printed_in_digits() -> None:
+    assert format_change(776_123_570.213) == "over +999%"
+    assert format_change(-0.9999) == "under -99.9%"
+    assert format_change(0.1234) == "+12.3%"
+
+
+def test_twenty_comparisons_of_a_system_with_itself_claim_nothing() -> None:
+    """Two runs a side, seven metrics that move together. Twenty such series: 95 % each would allow one claim a series.
+
+    Intervals of 95 % each, as if every metric were the only one, claim something in more than one comparison in ten.
+    """
+    random = np.random.default_rng(7)
+    for variation in (0.02, 0.1, 0.3):
+        claims = 0
+        for _ in range(400):
+            logs = random.normal(0, variation, (2, 2, 1)) * 0.8 + random.normal(0, variation, (2, 2, 7)) * 0.6
+            outcomes = []
+            for metric in range(7):
+                sides = [
+                    [MeasuredValue(value, value * 0.99, value * 1.01) for value in np.exp(side[:, metric])]
+                    for side in logs
+                ]
+                change = relative_change(sides[0], sides[1], each_confidence(7))
+                assert change is not None
+                low, high = change.ratio.low - 1, change.ratio.high - 1
+                outcomes.append(outcome_of(low, high, 0.05, more_is_better=False))
+                assert outcomes[-1] != "no difference" or high - low <= 0.1
+            claims += "worse" in outcomes or "better" in outcomes
+        assert claims <= 0.02 * 400
 
 
 # -- runs -----------------------------------------------------------------------------------------------------------
@@ -116,7 +163,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_repeats_of_the_same_system_show_no_difference(base: str, tmp_path: Path) -> None:
-    answer = between(base, written(tmp_path, *(SyntheticRun(seed) for seed in range(10, 15))))
+    answer = between(base, written(tmp_path, *(SyntheticRun(seed) for seed in range(10, 15))), threshold=0.15)
     assert answer.outcome is Change.SAME
     assert {compared.metric for compared in answer.metrics} == {
         "rate", "response_p50", "response_p90", "response_p99", "response_p99.9", "lost"
@@ -135,8 +182,12 @@ def test_a_slower_system_is_worse_and_a_faster_one_better(base: str, tmp_path: P
     assert p99.change_high is not None
     assert p99.change_low < 0.2 < p99.change_high  # what was planted
     assert p99.change == pytest.approx(0.2, abs=0.05)
+    # What is shown and what is said come from one estimator.
+    assert p99.baseline.value is not None
+    assert p99.run.value == pytest.approx(p99.baseline.value * (1 + p99.change))
+    assert p99.baseline.value == pytest.approx(float(np.exp(np.mean(np.log(p99.baseline.runs)))))
     assert of(answer, "rate").outcome is Change.SAME
-    assert between(slow, base).outcome is Change.BETTER
+    assert of(between(slow, base), "response_p99").outcome is Change.BETTER
 
 
 def test_a_difference_below_the_threshold_does_not_count(base: str, tmp_path: Path) -> None:
@@ -147,47 +198,69 @@ def test_a_difference_below_the_threshold_does_not_count(base: str, tmp_path: Pa
     less = written(tmp_path, *runs)
     answer = between(base, less)
     assert of(answer, "rate").outcome is Change.SAME
-    assert "no more than 5%" in of(answer, "rate").reason
+    assert "within 5%" in of(answer, "rate").reason
     assert of(between(base, less, threshold=0.01), "rate").outcome is Change.WORSE
 
 
-def test_a_change_for_the_worse_that_may_be_chance_is_unclear(tmp_path: Path) -> None:
+def test_an_interval_wider_than_the_threshold_is_no_answer_either_way(tmp_path: Path) -> None:
     unsteady = [
         SyntheticRun(seed, variation=0.0, median_ns=median) for seed, median in ((1, 1e6), (2, 1.5e6), (3, 0.8e6))
     ]
     worse = [
         SyntheticRun(seed, variation=0.0, median_ns=median) for seed, median in ((4, 1.3e6), (5, 1.9e6), (6, 1.0e6))
     ]
-    answer = between(written(tmp_path / "a", *unsteady), written(tmp_path / "b", *worse))
-    assert answer.outcome is Change.UNCLEAR
-    assert "may be chance" in of(answer, "response_p50").reason
+    sides = written(tmp_path / "a", *unsteady), written(tmp_path / "b", *worse)
+    for before, after in (sides, sides[::-1], (sides[0], sides[0])):
+        answer = between(before, after)
+        assert answer.outcome is Change.UNCLEAR
+        assert "too wide for a threshold of 5%" in of(answer, "response_p50").reason
+        assert "repeats per side would be needed" in of(answer, "response_p50").reason
 
 
-def test_pooled_percentiles_come_from_all_samples_together(tmp_path: Path) -> None:
-    runs = [SyntheticRun(1, variation=0.0, median_ns=1e6), SyntheticRun(2, variation=0.0, median_ns=4e6)]
-    side = run_group(written(tmp_path, *runs), NO_LAKE)
-    ordered = []
-    for run in runs:  # the same draws as in SyntheticRun.write
-        random = np.random.default_rng(run.seed)
-        random.normal(0, 0.0), random.normal(0, run.rate_variation)
-        rate = run.rate * np.exp(np.random.default_rng(run.seed).normal(0, 1, 2)[1] * run.rate_variation)
-        per_second = random.normal(rate, rate * 0.005, SECONDS).round().astype(np.int64)
-        ordered += [random.lognormal(np.log(run.median_ns), 0.4, count) for count in per_second]
-    values = np.sort(np.concatenate(ordered).astype(np.int64))
-    for name, percent in (("p50", 50), ("p99", 99)):
-        true = int(values[int(np.ceil(values.size * percent / 100)) - 1])
-        assert side.pooled["response", name].value == pytest.approx(true, rel=1 / 200)
-        assert side.pooled["response", name].low <= true <= side.pooled["response", name].high
+def test_two_repeats_that_agree_by_chance_prove_nothing(tmp_path: Path) -> None:
+    """Their own intervals say how certain each of them is."""
+    before = written(tmp_path / "a", *(SyntheticRun(1, variation=0.0, rate=20) for _ in range(2)))
+    after = written(tmp_path / "b", *(SyntheticRun(2, variation=0.0, rate=20, median_ns=1.1e6) for _ in range(2)))
+    median = of(between(before, after), "response_p50")
+    assert median.baseline.runs[0] == median.baseline.runs[1]
+    assert median.outcome is Change.UNCLEAR
 
 
-def test_single_runs_are_compared_by_segments_with_a_note(tmp_path: Path) -> None:
-    before = written(tmp_path / "a", SyntheticRun(1, variation=0.0))
-    answer = between(before, written(tmp_path / "b", SyntheticRun(2, variation=0.0, median_ns=1.3e6)))
-    assert of(answer, "response_p50").basis == "segments"
-    assert of(answer, "response_p99.9").basis == "ranks"  # a segment has too few samples for it
+def test_fewer_metrics_need_fewer_repeats(base: str, tmp_path: Path) -> None:
+    after = written(tmp_path, *(SyntheticRun(seed) for seed in range(10, 15)))
+    groups = run_group(base, NO_LAKE), run_group(after, NO_LAKE)
+    (alone,), every = compare(*groups, 0.05, ["response_p99"]).metrics, compare(*groups, 0.05)
+    among = of(every, "response_p99")
+    assert None not in (alone.change_low, alone.change_high, among.change_low, among.change_high)
+    assert among.change_low < alone.change_low < alone.change_high < among.change_high  # type: ignore[operator]
+    assert every.confidence == pytest.approx(1 - 0.05 / 6)
+    with pytest.raises(ConfigError, match="no metric is called"):
+        compare(*groups, 0.05, ["response_p98"])
+    with pytest.raises(ConfigError, match="only rate, lost and percentiles"):
+        compare(*groups, 0.05, ["duplicated"])
+    assert compare(*groups, 0.05, ["settle_p99"]).outcome is Change.UNCLEAR  # not measured
+
+
+def test_single_runs_are_compared_by_their_intervals_with_a_note(tmp_path: Path) -> None:
+    before = written(tmp_path / "a", SyntheticRun(1, variation=0.0, rate=2000))
+    answer = between(before, written(tmp_path / "b", SyntheticRun(2, variation=0.0, rate=2000, median_ns=1.3e6)))
     assert answer.outcome is Change.WORSE
+    for metric in ("response_p50", "response_p99.9"):
+        found = of(answer, metric)
+        assert (found.outcome, found.basis) == (Change.WORSE, "runs")
+        assert found.change_low is not None
+        assert found.change_high is not None
+        assert found.change_low < 0.3 < found.change_high
+        assert found.change_high - found.change_low < 0.7
     assert any("one run per side" in note for note in answer.notes)
-    assert between(before, before).outcome is Change.SAME
+
+
+def test_a_percentile_without_an_interval_is_no_answer_either_way(tmp_path: Path) -> None:
+    runs = [written(tmp_path / str(seed), SyntheticRun(seed, rate=500, median_ns=1e6 * seed)) for seed in (1, 2)]
+    for before, after in (runs, runs[::-1], (runs[0], runs[0])):
+        tail = of(between(before, after), "response_p99.9")
+        assert (tail.outcome, tail.baseline.low) == (Change.UNCLEAR, None)
+        assert "too few independent samples" in tail.reason
 
 
 def test_a_loss_where_there_was_none_is_worse(base: str, tmp_path: Path) -> None:
@@ -211,6 +284,24 @@ def test_doubtful_evidence_is_never_better_or_worse(base: str, tmp_path: Path) -
     assert of(answer, "lost").outcome is Change.WORSE  # a slow generator does not lose messages that were sent
 
 
+def test_a_difference_that_our_own_delay_could_explain_is_unclear(base: str, tmp_path: Path) -> None:
+    def slower(folder: str, share: float | None, **more: int) -> Comparison:
+        runs = [SyntheticRun(seed, median_ns=1.5e6, own_delay_share=share, **more) for seed in range(10, 13)]
+        return between(base, written(tmp_path / folder, *runs))
+
+    assert of(slower("theirs", 0.02), "response_p99").outcome is Change.WORSE
+    ours = of(slower("ours", 0.4), "response_p99")
+    assert ours.outcome is Change.UNCLEAR
+    assert ours.reason.startswith("own delay could explain it: +")
+    # Half of each latency is ours on both sides: the other half is slower too.
+    both = [SyntheticRun(seed, own_delay_share=0.5) for seed in range(3)]
+    runs = [SyntheticRun(seed, median_ns=1.5e6, own_delay_share=0.5) for seed in range(10, 13)]
+    answer = between(written(tmp_path / "before", *both), written(tmp_path / "after", *runs))
+    assert of(answer, "response_p99").outcome is Change.WORSE
+    # What was still arriving may have been lost or not.
+    assert of(slower("arriving", None, undelivered=5), "lost").outcome is Change.UNCLEAR
+
+
 def test_a_difference_smaller_than_the_clock_error_is_unclear(base: str, tmp_path: Path) -> None:
     runs = [SyntheticRun(seed, median_ns=1.3e6, bound_ns=10**7) for seed in range(10, 13)]
     answer = between(base, written(tmp_path, *runs))
@@ -230,27 +321,29 @@ def test_different_settings_are_noted(base: str, tmp_path: Path) -> None:
 def test_the_command_takes_patterns_prints_reasons_and_exits_by_the_outcome(
     base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written(tmp_path / "slow", *(SyntheticRun(seed, median_ns=1.5e6) for seed in range(10, 13)))
-    assert verb(f"{base}/run-*", str(tmp_path / "slow" / "run-[01]"), NO_LAKE, 5.0, False) == 1
+    written(tmp_path / "slow", *(SyntheticRun(seed, median_ns=2.5e6) for seed in range(10, 14)))
+    assert verb(f"{base}/run-*", str(tmp_path / "slow" / "run-[0123]"), NO_LAKE, 5.0) == 1
     output = capsys.readouterr().out
     assert "5 repeats" in output
-    assert "response_p99" in output
     assert "COMPARISON worse" in output
-    assert verb(base, base, NO_LAKE, 5.0, True) == 0
-    answer = json.loads(capsys.readouterr().out)
+    rows = [line for line in output.splitlines() if line.lstrip().startswith(("rate", "response", "lost"))]
+    assert len({re.search("worse|better|no difference|cannot say", row).start() for row in rows}) == 1  # type: ignore[union-attr]
+    assert verb(base, f"{base}/run-[01]", NO_LAKE, 5.0) == 3
+    assert verb(base, base, NO_LAKE, 10.0, ["rate", "response_p99"], as_json=True) == 0
+    answer = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert answer["outcome"] == "no difference"
     assert len(answer["baseline"]) == 5
 
 
 def test_invalid_comparisons_are_refused_with_a_cure(base: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither a recording"):
-        verb("nothing-of-the-kind", base, NO_LAKE, 5.0, False)
+        verb("nothing-of-the-kind", base, NO_LAKE, 5.0)
     with pytest.raises(ConfigError, match="--threshold"):
-        verb(base, base, NO_LAKE, -1.0, False)
+        verb(base, base, NO_LAKE, -1.0)
     mixed = written(tmp_path / "mixed", SyntheticRun(1), SyntheticRun(2, name="other"))
     with pytest.raises(ConfigError, match="different experiments"):
-        verb(base, mixed, NO_LAKE, 5.0, False)
+        verb(base, mixed, NO_LAKE, 5.0)
     fresh = SyntheticRun(3).write(tmp_path / "fresh")
     (fresh / "summary.json").unlink()
     with pytest.raises(ConfigError, match="not analysed yet"):
-        verb(base, str(fresh), NO_LAKE, 5.0, False)
+        verb(base, str(fresh), NO_LAKE, 5.0)

@@ -13,6 +13,7 @@ from crescendo.cli.analyze import analyze as analyze_verb
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.lake.build import build_lake
 from crescendo.pipeline.lake.lake import escaped, unescaped
+from crescendo.pipeline.receipts import RECEIPT, Receipt, read_receipt
 from crescendo.pipeline.storage.locations import Directory
 from crescendo.record.manifest import read_manifest, write_manifest
 from many_runs import eventful, plain, write_run
@@ -46,6 +47,14 @@ def lake_hashes(lake: Path, run: str) -> dict[str, str]:
         if folder.parts[-3] != "runs":
             shutil.copytree(folder, view / folder.parts[-3])
     return hashes(view)
+
+
+def test_a_receipt_that_names_paths_is_ignored(tmp_path: Path) -> None:
+    """Its tables become folders of the lake, and a recording may come from anybody."""
+    (tmp_path / RECEIPT).write_text('{"fingerprint": "f", "full": false, "tables": ["latency", "../../evil"]}')
+    assert read_receipt(Directory(tmp_path)) is None
+    (tmp_path / RECEIPT).write_text('{"fingerprint": "f", "full": false, "tables": ["latency"]}')
+    assert read_receipt(Directory(tmp_path)) == Receipt("f", False, ["latency"])
 
 
 def test_the_lake_has_every_table_of_every_run(built: Lake) -> None:

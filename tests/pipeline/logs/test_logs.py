@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from crescendo.cli.logs import logs, read_logs
 from crescendo.cli.main import app
-from crescendo.importers.format import LINE, REASON, SOURCE, ImportResult, Workspace
+from crescendo.importers.format import LINE, REASON, SOURCE, ImportResult, UnpackLimits, Workspace
 from crescendo.importers.formats.mlmq_log import MLMQ_LOG
 from crescendo.importers.sources import find_files
 from crescendo.model.errors import ConfigError
@@ -82,7 +82,7 @@ def random_logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
 
 
 def read_all(spark: SparkSession, directory: Path, folder: Path) -> ImportResult:
-    return read_logs(Workspace(spark, folder, lambda _: None), find_files([directory], MLMQ_LOG)[0])[1]
+    return read_logs(Workspace(spark, folder, lambda _: None), find_files([directory], MLMQ_LOG)[0], UnpackLimits())[1]
 
 
 @pytest.fixture(scope="module")

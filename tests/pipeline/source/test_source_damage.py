@@ -1,5 +1,7 @@
 """Damaged parts are named and left out, and checks that need them are invalid."""
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +14,11 @@ from pyspark.sql import SparkSession
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.job import analyze
 from crescendo.pipeline.lake.build import LakeBuild, build_lake
-from crescendo.record.manifest import read_manifest, sha256_of, write_manifest
+from crescendo.record.manifest import MANIFEST, read_manifest, sha256_of, write_manifest
 from crescendo.record.schema import arrow_schema
 from many_runs import plain, write_run
 from table_hashes import hashes
-from tiny_recordings import START_NS, silent
+from tiny_recordings import START_NS, Tiny, silent
 
 
 def truncated(part: Path) -> None:
@@ -91,3 +93,16 @@ def test_damage_does_not_spread(results: list[LakeBuild], spark: SparkSession, t
     alone = write_run(tmp_path, "good", plain())
     assert analyze(alone, spark, silent) == results[1].summary
     assert hashes(alone / "tables") == hashes(good / "tables")
+
+
+def test_files_that_the_experiment_names_are_not_opened(spark: SparkSession, tmp_path: Path) -> None:
+    """They may be traps: opening a FIFO would never return."""
+    tiny = Tiny()
+    tiny.carry(20)
+    run_dir = tiny.write(tmp_path / "run")
+    os.mkfifo(tmp_path / "trap")
+    manifest = json.loads((run_dir / MANIFEST).read_text())
+    manifest["experiment"]["profile"] = {"kind": "replay", "file": str(tmp_path / "trap")}
+    manifest["experiment"]["workload"][0]["size"] = {"file": str(tmp_path / "trap")}
+    (run_dir / MANIFEST).write_text(json.dumps(manifest))
+    assert analyze(run_dir, spark, silent).total.delivered == 20

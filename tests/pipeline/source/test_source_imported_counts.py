@@ -119,7 +119,7 @@ def test_counts_years_apart_take_no_longer_than_others(tmp_path: Path) -> None:
     }
     times = {name: [1, 2] for name in ("sum_ns", "min_ns", "max_ns")}
     pq.write_table(pa.table(columns | times), tmp_path / "part.parquet")
-    rows = latency_table([tmp_path / "part.parquet"]).to_pylist()
+    rows = latency_table([tmp_path / "part.parquet"]).table.to_pylist()
     assert [(row["second"], row["count"]) for row in rows if row["scope"] == "second"] == [
         (each, 20) for each in seconds
     ]

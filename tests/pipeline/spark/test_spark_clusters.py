@@ -43,13 +43,12 @@ def analyse_separately(master: str, run: str, scratch: Path, **environment: str)
     """Analyse in another process; returns the peak memory of its driver."""
     scratch.mkdir()
     done = subprocess.run(
-        [sys.executable, SEPARATE_ANALYSIS, master, run],
+        die_with_parent().wrap([sys.executable, SEPARATE_ANALYSIS, master, run]),
         capture_output=True,
         text=True,
         check=False,
         timeout=TIMEOUT_S * 2,
         env=os.environ | {"TMPDIR": str(scratch)} | environment,
-        preexec_fn=die_with_parent(),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert list(scratch.iterdir()) == []  # driver, workers and executors leave no files
@@ -74,14 +73,13 @@ def standalone(tmp_path: Path) -> Iterator[str]:
     def start(name: str, *arguments: str) -> Path:
         log = tmp_path / f"{name}.log"
         with log.open("wb") as out:
-            command = [SPARK_CLASS, *arguments]
+            command = die_with_parent().wrap([SPARK_CLASS, *arguments])
             started.append(
                 subprocess.Popen(
                     command,
                     stdout=out,
                     stderr=out,
                     env=environment,
-                    preexec_fn=die_with_parent(),  # noqa: PLW1509 - one prctl, from the main thread
                 )
             )
         return log

@@ -13,7 +13,7 @@ import pyspark
 
 from crescendo.pipeline.spark.java import find_java
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.systems.install.maven import find_maven
+from crescendo.systems.install.maven_command import find_maven
 
 SERVER = "org.gaul:s3proxy:2.6.0"
 SDK = "2.35.4"  # required by hadoop-aws 3.5.0: 15 MB as modules, 686 MB as the bundle that it names
@@ -84,10 +84,8 @@ def s3_server(folder: Path) -> Iterator[str]:
         "jclouds.provider=transient\njclouds.identity=x\njclouds.credential=x\n"
     )
     java = [str(find_java()), "-Xmx512m", "-XX:-UsePerfData", f"-Dlogback.configurationFile={folder / 'logback.xml'}"]
-    process = subprocess.Popen(
-        [*java, "-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", str(folder / "server.conf")],
-        preexec_fn=die_with_parent(),  # noqa: PLW1509 - one prctl, from the main thread
-    )
+    command = [*java, "-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", str(folder / "server.conf")]
+    process = subprocess.Popen(die_with_parent().wrap(command))
     try:
         _await(endpoint, process)
         yield endpoint

@@ -27,12 +27,11 @@ TIMEOUT_S = 600.0
 def analyse(environment: dict[str, str], *, until: str = "") -> str:
     """Analyse both runs into a lake and return the output; with `until`, kill the command when that text appears."""
     process = subprocess.Popen(
-        [CRESCENDO, "analyze", *RUNS],
+        die_with_parent().wrap([CRESCENDO, "analyze", *RUNS]),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        preexec_fn=die_with_parent(),  # noqa: PLW1509 - one prctl, from the main thread
     )
     if not until:
         return "".join(process.communicate(timeout=TIMEOUT_S))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crescendo.model.experiment_file import experiment_from
+from crescendo.model.experiment_file import recorded_experiment
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.verdict import Verdict
 from crescendo.pipeline.verdict.evidence import Evidence
@@ -12,7 +12,12 @@ from crescendo.record.summary import Latency, Ledger, Rate, Validity
 MS = 1_000_000
 ORDER = [
     "load was sent", "recording complete", "every part intact", "every peer finished", "generator kept up",
-    "clock bound", "enough samples",
+    "clock bound", "enough samples", "destination was empty",
+]  # fmt: skip
+ONLY_WHERE_THEY_APPLY = [
+    "steady state", "every receiver of a topic got its own copy", "drain was long enough",
+    "the end of the measure phase did not decide",
+    "clients accounted for their messages",
 ]  # fmt: skip
 
 
@@ -41,10 +46,10 @@ def evidence(
     damaged: dict[str, str] | None = None,
     **manifest: Any,
 ) -> Evidence:
-    document: dict[str, Any] = {"name": "e", "workload": {"rate": rate}}
+    document: dict[str, Any] = {"name": "e", "workload": [{"rate": rate}]}
     if checks is not None:
         document["checks"] = checks
-    experiment = experiment_from(document)
+    experiment = recorded_experiment(document, "e")
     fields: dict[str, Any] = {"state": State.SEALED, "clocks": [Clock("here", 0)], "peers": [SENDER, RECEIVER]}
     return Evidence(
         manifest=Manifest(run="r", tag=1, experiment=document, command=[], started_ns=0, **(fields | manifest)),

@@ -12,13 +12,13 @@ from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.rules import ValidityRule, every_metric
 from crescendo.pipeline.verdict.validity import RULES, findings
 from crescendo.pipeline.verdict.verdicts import verdict_of
-from evidence_samples import MS, ORDER, evidence, item, peer
+from evidence_samples import MS, ONLY_WHERE_THEY_APPLY, ORDER, evidence, item, peer
 
 EVERY = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
 
 
 def test_the_rules_are_those_of_the_validity_list_in_their_order() -> None:
-    assert [rule.name for rule in RULES] == [*ORDER, "clients accounted for their messages"]
+    assert [rule.name for rule in RULES] == [*ORDER, *ONLY_WHERE_THEY_APPLY]
 
 
 @EVERY

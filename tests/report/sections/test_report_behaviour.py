@@ -12,6 +12,7 @@ from behaviour_samples import EVIL, GAP_NS, START_NS, write_behaviour
 from crescendo.model.errors import ConfigError
 from crescendo.record.summary import TABLES_DIR
 from crescendo.report.page import render_report, write_report
+from crescendo.report.plots.time_axis import merged
 from report_samples import ORIGIN_NS, RATE, SAMPLES, SECOND_NS, SENDERS, STALLED_SECOND, write_sample
 
 SECTIONS = ["outages", "backlog", "jitter", "tiers"]
@@ -51,7 +52,8 @@ def test_each_section_appears_with_its_table(tmp_path: Path) -> None:
 
 def test_the_outage_is_shown_with_its_recovery_and_its_fault(report: Path) -> None:
     page = report.read_text()
-    assert "1 unexpected gap in deliveries. Not steady in the measure phase: backlog rising." in page
+    lead = "1 unexpected gap in deliveries, the longest 1 s at 6.0 s (queue://perf). Not steady in the measure phase: "
+    assert f"{lead}backlog rising." in re.sub(r"</?abbr[^>]*>", "", page)
     assert rows(page, "outages", "Outages") == [
         ["queue://perf", "6.00 s", "1 s", "5,000 msg/s", "1 s", "5,002", "700 ms", "12,345 msg/s", "4,200", "34"]
     ]
@@ -65,19 +67,26 @@ def test_the_outage_is_shown_with_its_recovery_and_its_fault(report: Path) -> No
     ]
 
 
-def test_the_backlog_is_drawn_second_by_second_with_the_outage_tinted(report: Path) -> None:
+def test_the_backlog_is_drawn_second_by_second_and_the_outage_is_shaded_in_every_chart_over_time(report: Path) -> None:
     page = report.read_text()
     found = re.search(r'id="figures">(.*?)</script>', page)
     assert found
-    figure = json.loads(found[1])["backlog"]
+    figures = json.loads(found[1])
+    figure = figures["backlog"]
     points = dict(zip(figure["data"][0]["x"], figure["data"][0]["y"], strict=True))
     assert points[STALLED_SECOND + 0.5] == SENDERS * RATE
     assert points[0.5] == 7
-    (gap,) = [shape for shape in figure["layout"]["shapes"] if shape.get("name") == "gap"]
-    assert (gap["x0"], gap["x1"]) == pytest.approx(
-        ((START_NS - ORIGIN_NS) / SECOND_NS, (START_NS + GAP_NS - ORIGIN_NS) / SECOND_NS)
-    )
-    assert "Little&#39;s law holds in the measure phase: on average 2.14 messages" in page
+    for chart in ("rate", "latency", "backlog"):
+        (outage,) = [shape for shape in figures[chart]["layout"]["shapes"] if shape.get("name") == "outage"]
+        assert (outage["x0"], outage["x1"]) == pytest.approx(
+            ((START_NS - ORIGIN_NS) / SECOND_NS, (START_NS + GAP_NS - ORIGIN_NS) / SECOND_NS)
+        )
+    law = "Little&#39;s law holds in the measure phase: on average 2.14 messages"
+    assert law in re.sub(r"</?abbr[^>]*>", "", page)
+
+
+def test_outages_too_near_to_be_seen_apart_are_drawn_as_one() -> None:
+    assert merged([(5.0, 6.0), (1.0, 2.0), (1.5, 3.0), (6.05, 7.0)], 0.1) == [(1.0, 3.0), (5.0, 7.0)]
 
 
 def test_jitter_lists_the_worst_receivers_first_and_counts_the_rest(report: Path) -> None:

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page
 from crescendo.model.errors import ConfigError
 from crescendo.record.summary import TABLES_DIR
 from crescendo.report.page import render_report, write_report
+from crescendo.report.plots.gauges import is_clock, is_idle
 from inspector_samples import BROKER, GAP_S, QUEUES, curves, write_readings
 from report_samples import SAMPLES, write_sample
 
@@ -62,7 +63,24 @@ def test_a_run_without_readings_has_no_such_section(tmp_path: Path) -> None:
 
 def test_every_gauge_with_readings_has_a_chart(section: str, figures: dict[str, Any]) -> None:
     assert [name for name in figures if name.startswith("inside-")] == CHARTS
-    assert re.findall(r'data-chart="([^"]+)"', section) == ["rate", "latency", *CHARTS]
+    assert re.findall(r'data-chart="([^"]+)"', section) == [*CHARTS, "rate", "latency"]
+    assert section.index('<details class="copies">') < section.index('data-chart="rate"')
+
+
+def test_clocks_and_idle_queues_of_the_broker_tell_nothing() -> None:
+    clocks = ("CurrentTimeMillis", "Uptime", "UptimeMillis", "ProcessCpuTime", "cpu_seconds", "LastSampleTimestamp")
+    assert all(map(is_clock, clocks))
+    assert not any(map(is_clock, ("MessageCount", "rss_bytes", "cpu_cores", "timeouts", "used")))
+    own = (
+        "queue/DLQ",
+        "queue/ExpiryQueue",
+        "queue/ActiveMQ.DLQ",
+        "queue/$sys.mqtt.sessions",
+        "queue/orders.dead-letter",
+    )
+    assert all(is_idle(entity, 0.0) for entity in own)
+    assert not any(is_idle(entity, 3.0) for entity in own)
+    assert not is_idle("queue/orders", 0.0)
 
 
 def test_lines_follow_the_readings_and_break_at_gaps(figures: dict[str, Any]) -> None:
@@ -143,6 +161,9 @@ def opened(report: Path, chromium: Browser) -> Iterator[Page]:
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto(report.as_uri())
     page.wait_for_selector("html[data-ready]")
+    assert page.evaluate("document.querySelectorAll('.copies .js-plotly-plot').length") == 0  # drawn when unfolded
+    page.evaluate("document.querySelector('.copies').open = true")
+    page.wait_for_function("() => [...document.querySelectorAll('.copies .chart')].every((plot) => plot.layout)")
     yield page
     page.close()
     assert troubles == []
@@ -203,6 +224,7 @@ def test_a_queue_may_have_any_name(tmp_path: Path, chromium: Browser) -> None:
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     page.goto(write_report(run_dir).as_uri())
     page.wait_for_selector("html[data-ready]")
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert evil in page.locator("#inside table").inner_text()
     legend = page.locator("[data-chart=inside-depth] .legendtext").text_content()
     assert legend is not None

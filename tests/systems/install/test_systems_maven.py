@@ -1,8 +1,11 @@
 """Is a release either installed completely, with its record, or not at all?"""
 
+import hashlib
 import io
+import re
 import subprocess
 import tarfile
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -11,6 +14,8 @@ import pytest
 from crescendo.model.errors import ConfigError
 from crescendo.systems.install import maven
 from crescendo.systems.install.maven import RECORD, InstallRecord, data_directory, unpack
+from crescendo.systems.install.maven_project import CHECKSUMS, check_jars, java_project
+from crescendo.systems.kinds.artemis import RELEASE as ARTEMIS_RELEASE
 from crescendo.systems.kinds.qpid_broker_j import RELEASE
 
 
@@ -68,6 +73,43 @@ def test_maven_fetches_a_release_and_its_checksum_is_kept(data: Path, monkeypatc
     assert len(steps) == 2
 
 
+def fetched(data: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """Maven delivers an archive of our own making."""
+
+    def deliver(*_: object, **__: object) -> Path:
+        (partial,) = data.rglob(".partial-*")
+        name = f"lib/qpid-broker-core-{version}.jar"
+        return archive(partial / "x.tar.gz", **{name: b"", "top/a": b"", "top/b": b""})
+
+    monkeypatch.setattr(maven, "fetch", deliver)
+
+
+def test_an_archive_with_another_checksum_is_refused_and_leaves_nothing(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched(data, monkeypatch, RELEASE.default)
+    with pytest.raises(
+        ConfigError, match=rf"has the SHA-256 [0-9a-f]{{64}}, but qpid-broker-j {RELEASE.default} has bf"
+    ):
+        RELEASE.install(None, print)
+    assert [path.name for path in data.rglob("qpid-broker-j/*")] == [".lock"]
+
+
+def test_a_version_whose_checksum_is_not_known_is_installed_and_said_to_be_so(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched(data, monkeypatch, "8.8.8")
+    steps: list[str] = []
+    found = RELEASE.install("8.8.8", steps.append)
+    assert f"the SHA-256 of apache-qpid-broker-j 8.8.8 is not known here; this archive has {found.sha256}" in steps
+
+
+@pytest.mark.parametrize("kind", ["activemq", "artemis", "qpid_broker_j"])
+def test_the_checksum_of_every_default_version_is_known(kind: str) -> None:
+    release = import_module(f"crescendo.systems.kinds.{kind}").RELEASE
+    assert re.fullmatch(r"[0-9a-f]{64}", release.sha256[release.default])
+
+
 def test_an_unpublished_version_is_refused_and_leaves_nothing(data: Path) -> None:
     with pytest.raises(ConfigError, match=r"no Maven repository has .*:0\.0\.1 as tar\.gz; request another version"):
         RELEASE.install("0.0.1", print)
@@ -89,7 +131,7 @@ def test_a_failure_while_unpacking_leaves_nothing(data: Path, monkeypatch: pytes
 
     monkeypatch.setattr(maven, "fetch", broken)
     with pytest.raises(ConfigError, match="cannot be unpacked"):
-        RELEASE.install(None, print)
+        RELEASE.install("8.8.8", print)  # whose checksum is not known
     assert [path.name for path in data.rglob("qpid-broker-j/*")] == [".lock"]
 
 
@@ -158,3 +200,40 @@ def test_releases_are_in_the_xdg_data_directory(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert data_directory() == tmp_path / ".local" / "share" / "crescendo"
+
+
+# -- jars that belong together ---------------------------------------------------------------------------------------
+
+
+def test_jars_that_differ_from_their_list_are_refused(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"jar").hexdigest()
+    (tmp_path / "a-1.jar").write_bytes(b"jar")
+    check_jars(tmp_path, f"{digest}  a-1.jar\n", "project")
+    for checksums, name in (
+        (f"{'0' * 64}  a-1.jar\n", "a-1.jar"),  # other bytes
+        ("", "a-1.jar"),  # one too many
+        (f"{digest}  a-1.jar\n{digest}  b-1.jar\n", "b-1.jar"),  # one is missing
+    ):
+        with pytest.raises(ConfigError, match=rf"project: {name} has the SHA-256 .* do not use it"):
+            check_jars(tmp_path, checksums, "project")
+
+
+@pytest.mark.parametrize("project", ["jms-clients", "activemq-6.1.7"])
+def test_every_jar_of_a_project_is_pinned(project: str) -> None:
+    lines = (java_project(project) / CHECKSUMS).read_text(encoding="ascii").splitlines()
+    assert len(lines) >= 20
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
+
+
+def test_a_release_that_moved_is_fetched_from_its_new_group(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def deliver(group: str, artifact: str, version: str, directory: Path, **_: object) -> Path:
+        asked.append(group)
+        raise ConfigError("not here")
+
+    monkeypatch.setattr(maven, "fetch", deliver)
+    for version in ("2.44.0", "2.49.1", "2.50.0", "2.56.0", "3.0.0"):
+        with pytest.raises(ConfigError, match="not here"):
+            ARTEMIS_RELEASE.install(version, print)
+    assert asked == ["org.apache.activemq"] * 2 + ["org.apache.artemis"] * 3

@@ -13,7 +13,7 @@ from crescendo.systems.kinds.artemis import ARTEMIS
 from crescendo.systems.settings import settings_of
 
 CORE = "{urn:activemq:core}"
-PORTS = {"amqp": 7001, "stomp": 7002, "mqtt": 7003, "management": 7004}
+PORTS = {"amqp": 7001, "stomp": 7002, "mqtt": 7003, "openwire": 7005, "core": 7006, "management": 7004}
 SOMEWHERE = Installation("2.44.0", Path("/opt/artemis"), "given", java=Path("/opt/java"), java_version="17")
 
 

@@ -5,22 +5,31 @@ listeners: with `threads` that broker sometimes loses the first bytes of a TLS c
 its TLS. The files and commands are tested without starting the brokers, in the test file of each kind.
 """
 
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from proton import ConnectionException
 
-from broker_traces import AWKWARD_PASSWORD, get_json, listening_addresses, traces_of
+from broker_traces import AWKWARD_PASSWORD, PASSWORD_MARK, get_json, listening_addresses, traces_of
 from certified import OPTIONAL, REQUIRED, check_who_may_connect
+from crescendo.load.engine.graceful_close import close_gracefully
+from crescendo.load.protocols.registry import driver_of
+from crescendo.model.payload import PayloadSize
+from crescendo.model.workload import Group
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.registry import system_of
 from foreign_clients import send_amqp10, through_amqp091, through_amqp10, through_mqtt, through_stomp
+from pumping import ready, receive_all, send_all
 from secure_clients import tls_listeners
 
 BODIES = [f"message {number}" for number in range(20)]
@@ -63,6 +72,25 @@ def _by_amqp091(broker: RunningInstance) -> list[str]:
     return through_amqp091(broker.endpoints["amqp091"], "orders", BODIES)
 
 
+def _over_tls(protocol: str) -> Callable[[RunningInstance], list[str]]:
+    """Through our own driver: no client for Python exists."""
+
+    def through(broker: RunningInstance) -> list[str]:
+        group = Group(address=f"queue://by-{protocol}", protocol=protocol, size=PayloadSize.fixed(40))
+        url = broker.endpoints[f"{protocol}+ssl"]
+        with (
+            closing(ready(driver_of(protocol, "receiver")(url, group))) as receiver,
+            closing(ready(driver_of(protocol, "sender")(url, group))) as sender,
+        ):
+            receiver.begin()
+            send_all(sender, [body.ljust(40).encode() for body in BODIES], settled=False)
+            received = [body.decode().rstrip() for body in receive_all(receiver, len(BODIES))]
+            close_gracefully([receiver, sender])
+        return received
+
+    return through
+
+
 CASES = [
     Case(
         "activemq",
@@ -83,8 +111,8 @@ CASES = [
         {"threads": 2},
         OPTIONAL,
         "news",
-        {"amqps", "stomp+ssl", "mqtts"},
-        {"stomp": _by_stomp, "mqtt": _by_mqtt},
+        {"amqps", "stomp+ssl", "mqtts", "openwire+ssl", "core+ssl"},
+        {"stomp": _by_stomp, "mqtt": _by_mqtt, "openwire+ssl": _over_tls("openwire"), "core+ssl": _over_tls("core")},
         f"/read/{ARTEMIS_ORDERS}/MessageCount",
         lambda answer: [value["MessageCount"] for value in answer["value"].values() if "MessageCount" in value],
         "/version",
@@ -175,10 +203,28 @@ def test_it_listens_on_the_loopback_interface_only(broker: RunningInstance) -> N
 def test_the_facts_name_the_release_and_no_secret(broker: RunningInstance, case: Case) -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", broker.facts["sha256"])
     assert broker.facts["origin"] == f"maven {case.release}:{broker.facts['version']}"
-    assert AWKWARD_PASSWORD not in repr(broker.facts)
+    assert PASSWORD_MARK not in repr(broker.facts)
+    assert PASSWORD_MARK not in (broker.directory / "logs" / f"{case.kind}.log").read_text(errors="replace")
+    assert PASSWORD_MARK not in " ".join(psutil.Process(broker.pid).cmdline())
 
 
 def test_a_stopped_broker_leaves_nothing(broker: RunningInstance) -> None:
     pid, directory = broker.pid, broker.directory
     broker.stop()
     assert traces_of(pid, directory) == []
+
+
+@pytest.mark.soak  # three more starts; the installation of a test machine is usually in root's home
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change accounts")
+def test_a_broker_whose_files_every_account_can_read_does_not_run_as_root(case: Case, reachable_dir: Path) -> None:
+    kind = system_of(case.kind)
+    home = shutil.copytree(kind.install(None, print).home, reachable_dir / f"{case.kind}-home")
+    settings = {"password": AWKWARD_PASSWORD, "memory": "256MiB"}
+    directory, logs = reachable_dir / case.kind, reachable_dir / f"{case.kind}-logs"
+    instance = start(kind, settings, directory=directory, home=home, on_fork=die_with_parent(), keep_logs=logs)
+    try:
+        assert psutil.Process(instance.pid).uids().real == instance.facts["uid"] != 0
+        assert through_amqp10(instance.endpoints["amqp"], "shared", BODIES, capability="queue") == [BODIES]
+    finally:
+        instance.stop()
+    assert PASSWORD_MARK not in (logs / f"{case.kind}.log").read_text(errors="replace")

@@ -58,5 +58,5 @@ def test_wrong_settings_are_refused_before_anything_starts(
 
 
 def test_an_unknown_system_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'artemiss'; known: .*loopback"):
+    with pytest.raises(ConfigError, match=r"'artemiss'; did you mean 'artemis'\? known: .*loopback"):
         system_of("artemiss")

@@ -1,15 +1,20 @@
 """Does MLMQ honour its settings, keep its messages when it is killed, and leave neither files nor secrets behind?"""
 
+import asyncio
 import json
+import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import asyncpg
 import psutil
 import pytest
 
+from broker_traces import AWKWARD_PASSWORD, PASSWORD_MARK
 from crescendo.client.mlmq import brokers_of, pass_a_message
 from crescendo.load.protocols.mlmq import MlmqReceiver
 from crescendo.mlmq import postgres
@@ -54,12 +59,16 @@ def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstan
     logs = directory.parent / "logs"
     instance = start(MLMQ_SYSTEM, settings, directory=directory, on_fork=die_with_parent(), keep_logs=logs)
     processes = family(instance)
-    data_dirs = [Path(path) for path in json.loads((directory / "mlmq.json").read_text())["data"]]
-    assert any(path.exists() for path in data_dirs)
+    data_dirs = [directory / "data" / "postgres", *(outside / "postgres" for outside in instance.outside_dirs)]
+    assert data_dirs[-1].exists()
+    if instance.outside_dirs:  # as root: nobody else can enter pytest's directories
+        outside = data_dirs[-1].parent
+        assert (stat.S_IMODE(outside.stat().st_mode), outside.stat().st_uid) == (0o711, os.geteuid())
+        assert stat.S_IMODE(data_dirs[-1].stat().st_mode) == 0o700
     yield instance
     instance.stop()
     assert not directory.exists()
-    assert not any(path.exists() for path in data_dirs)
+    assert not any(path.exists() or path.parent.exists() for path in data_dirs)
     assert not [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     assert [path.read_text().split()[0] for path in logs.glob("broker_*.log")] == ["BrokerConfiguration"] * 2
 
@@ -106,6 +115,13 @@ def test_stored_messages_survive_a_crash_and_one_broker_survives_the_other(killa
     assert psutil.pid_exists(killable.pid)
 
 
+async def change_password(url: str, password: str) -> None:
+    connection = await asyncpg.connect(url)
+    quoted = password.replace("'", "''")
+    await connection.execute(f"ALTER ROLE CURRENT_USER PASSWORD '{quoted}'")
+    await connection.close()
+
+
 def test_a_given_database_is_used_and_left_alone_and_its_password_is_not_exposed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -113,8 +129,8 @@ def test_a_given_database_is_used_and_left_alone_and_its_password_is_not_exposed
     try:
         parts = urlsplit(server.url())
         database = f"postgresql://{parts.username}@{parts.path}?{parts.query}"
-        password = (server.directory / "password").read_text().strip()
-        settings = {"database": database, "password": password}
+        asyncio.run(change_password(server.url(), AWKWARD_PASSWORD))
+        settings = {"database": database, "password": AWKWARD_PASSWORD}
         directory = tmp_path_factory.mktemp("own") / "instance"
         with pytest.raises(ConfigError) as error:
             start(
@@ -122,14 +138,17 @@ def test_a_given_database_is_used_and_left_alone_and_its_password_is_not_exposed
             )  # fmt: skip
         assert "check the user and the password" in str(error.value)
         assert PASSWORD not in str(error.value)
-        instance = start(MLMQ_SYSTEM, settings, directory=directory, on_fork=die_with_parent())
+        instance = start(
+            MLMQ_SYSTEM, settings, directory=directory, on_fork=die_with_parent(), keep_logs=directory.parent / "logs"
+        )
         try:
             pass_a_message(instance.url, TIMEOUT_S)
-            assert password not in json.dumps(instance.facts)
-            assert all(password not in " ".join(process.cmdline()) for process in family(instance))
+            assert PASSWORD_MARK not in json.dumps(instance.facts)
+            assert all(PASSWORD_MARK not in " ".join(process.cmdline()) for process in family(instance))
             assert not any("postgres" in process.name() for process in family(instance))
         finally:
             instance.stop()
+        assert PASSWORD_MARK not in (directory.parent / "logs" / "mlmq.log").read_text()
         assert server.is_alive
     finally:
         server.stop()

@@ -11,22 +11,29 @@ import psutil
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from broker_traces import PASSWORD_MARK
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.mosquitto import MOSQUITTO
 
-PASSWORD = " ü:#$ word "
+PASSWORD = f" ü:#$ \\'\"%@/{PASSWORD_MARK} word "
 
 
 @pytest.fixture(scope="module")
-def special(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+def special(reachable_dir: Path) -> Iterator[RunningInstance]:
     """An instance with as many settings as possible changed from their defaults."""
     settings = {"user": "ada", "password": PASSWORD, "persistence": False, "memory": "2MB"}
-    directory = tmp_path_factory.mktemp("a place with spaces") / "instance"
-    instance = start(MOSQUITTO, settings, directory=directory, on_fork=die_with_parent())
+    directory, logs = reachable_dir / "a place with spaces", reachable_dir / "logs"
+    instance = start(MOSQUITTO, settings, directory=directory, on_fork=die_with_parent(), keep_logs=logs)
     yield instance
     instance.stop()
     assert not directory.exists()
+    assert PASSWORD_MARK not in (logs / "mosquitto.log").read_text()
+
+
+def test_it_does_not_run_as_root_and_shows_no_secret(special: RunningInstance) -> None:
+    assert psutil.Process(special.pid).uids().real == special.facts["uid"] != 0
+    assert PASSWORD_MARK not in str(special.facts) + " ".join(psutil.Process(special.pid).cmdline())
 
 
 def first_answer(instance: RunningInstance, topic: str, *, user: str, password: str) -> str:

@@ -22,17 +22,18 @@ from proton import Message
 from proton.utils import BlockingConnection
 
 import stomp
+from broker_traces import PASSWORD_MARK
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.rabbitmq import RABBITMQ
 
 pytestmark = pytest.mark.shares("rabbitmq")  # all in one worker: two RabbitMQ at a time are enough
 
-PASSWORD = " ü#'\"%{}\\ word"
+PASSWORD = f" ü#'\"%{{}}\\$@/{PASSWORD_MARK} word"
 
 
 @pytest.fixture(scope="module")
-def special(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+def special(reachable_dir: Path) -> Iterator[RunningInstance]:
     """An instance with as many settings as possible changed from their defaults, besides the shared one."""
     settings = {
         "user": "ada lovelace",
@@ -43,11 +44,12 @@ def special(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstanc
         "threads": 1,
         "queues": ["perf", "a/b c"],
     }
-    directory = tmp_path_factory.mktemp("special") / "instance"
-    instance = start(RABBITMQ, settings, directory=directory, on_fork=die_with_parent())
+    directory, logs = reachable_dir / "instance", reachable_dir / "logs"
+    instance = start(RABBITMQ, settings, directory=directory, on_fork=die_with_parent(), keep_logs=logs)
     yield instance
     instance.stop()
     assert not directory.exists()
+    assert PASSWORD_MARK not in "".join(path.read_text() for path in logs.iterdir())
     assert not any(_runs(process.pid) for process in instance.processes)
 
 
@@ -167,9 +169,12 @@ def test_its_facts_describe_what_was_started_without_secrets(special: RunningIns
     assert facts["origin"].startswith("package rabbitmq-server ")
     assert facts["settings"]["memory"] == "300000000"
     assert "password" not in facts["settings"]
-    assert PASSWORD.strip() not in str(facts)
-    commands = " ".join(part for process in special.processes for part in psutil.Process(process.pid).cmdline())
-    assert PASSWORD.strip() not in commands
+    assert PASSWORD_MARK not in str(facts)
+    started = [psutil.Process(process.pid) for process in special.processes]
+    every = [*started, *(child for process in started for child in process.children(recursive=True))]
+    assert PASSWORD_MARK not in " ".join(part for process in every for part in process.cmdline())
+    assert {process.uids().real for process in every} == {facts["uid"]}
+    assert facts["uid"] != 0
 
 
 LAB = """

@@ -98,7 +98,7 @@ def read(stream: bytes, cuts: list[int]) -> list[Frame | Unreadable]:
 
 
 def test_the_layout_is_the_documented_one() -> None:
-    body = msgspec.msgpack.encode([3, b"hi", [4, 5], 9, None, None, False, [6, 0, 1]])
+    body = msgspec.msgpack.encode([3, b"hi", [4, 5], 9, None, None, False, [6, 0, 1], 0, None])
     frame = by_hand(7, body, request=2**64 - 1, flags=1)
     value = Send(3, b"hi", (4, 5), 9, once=Once(6, 0, 1))
     assert Codec(TYPES).encode(2**64 - 1, value, wants_times=True) == frame

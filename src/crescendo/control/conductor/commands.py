@@ -37,6 +37,23 @@ class SendRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """Answer a request that was made to the conductor; a reason says why it cannot be carried out."""
+
+    requester: Identity
+    correlation: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange:
+    """From this time after the start on, each connection sends this many messages per second."""
+
+    offset_ns: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class RecordEvent:
     """Write this to the events of the recording."""
 
@@ -70,6 +87,7 @@ class RunEnding:
     phases: tuple[tuple[str, int, int], ...] = ()
     peers: tuple[PeerEnding, ...] = field(default=())
     exceeded: LimitExceeded | None = None
+    rate_changes: tuple[RateChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +97,4 @@ class Conclude:
     ending: RunEnding
 
 
-Command = SendRequest | RecordEvent | Conclude
+Command = SendRequest | AnswerRequest | RecordEvent | Conclude

@@ -37,7 +37,7 @@ def fail_peer(run: RunState, peer: PeerState, failure: Failure, now_ns: int) -> 
 
 
 def lose_peer(run: RunState, peer: PeerState, reason: str, now_ns: int) -> Step:
-    """The peer's work is unknown. After the barrier that voids the run for good, unless the peer is an inspector."""
+    """The peer's work is unknown. After the barrier that voids the run for good."""
     if peer.stopped:
         return run, ()  # its recording is closed and its final statistics have arrived; it may exit
     lost = f"lost {peer.plan.id}: {reason}"
@@ -45,10 +45,10 @@ def lose_peer(run: RunState, peer: PeerState, reason: str, now_ns: int) -> Step:
     if run.stage in BEFORE_BARRIER:
         return refuse(run, lost, "lost", now_ns)
     record = RecordEvent(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
-    if peer.plan.role == "inspector":
-        return run, (record,)  # it carried no messages: the measurement stands
     if run.state == "sealed":
         run = replace(run, state="incomplete", reason=lost)
+    if peer.plan.role == "inspector":
+        return run, (record,)  # it carried no messages: the others finish, and only its own figures are missing
     short_ns = now_ns + min(run.plan.drain_ns, SHORT_DRAIN_NS)
     if run.stage is Stage.DRAINING:
         return replace(run, drain_until_ns=min(run.drain_until_ns, short_ns)), (record,)
@@ -67,6 +67,47 @@ def lose_peers(run: RunState, peers: list[PeerState], reason: str, now_ns: int) 
             run, more = lose_peer(run, run.peers[peer.plan.id], reason, now_ns)
             commands += more
     return run, commands
+
+
+def end_with_system(run: RunState, how: str, log_lines: str, now_ns: int) -> Step:
+    """The system has ended: there is nothing left to measure, and nothing more will arrive."""
+    reason = f"{how}{_moment(run, now_ns)}" + (f"; last log lines: {log_lines}" if log_lines else "")
+    record = RecordEvent(now_ns, "system ended", {"reason": reason})
+    if run.stage in BEFORE_BARRIER:
+        run, end = refuse(run, reason, "peer", now_ns)
+        return run, (record, *end)
+    if run.plan.outlives_system or run.stage is Stage.STOPPING:
+        return run, (record,)
+    if run.state == "sealed":
+        run = replace(run, state="incomplete", reason=reason)
+    if run.stage is Stage.RUNNING:
+        run = replace(run, cut_ns=now_ns)
+    run, stops = stop_all(run, now_ns)
+    return run, (record, *stops)
+
+
+def _moment(run: RunState, now_ns: int) -> str:
+    """When this is, as text: how long after the begin of the current phase."""
+    phases = [(name, now_ns - start_ns) for name, start_ns, _ in run.phases(now_ns) if start_ns <= now_ns]
+    if run.stage in BEFORE_BARRIER or not phases:
+        return " before the first message"
+    name, elapsed_ns = phases[-1]
+    return f", {elapsed_ns / 1e9:.1f} s into {name}"
+
+
+def lose_control(run: RunState, reason: str, now_ns: int) -> Step:
+    """No peer can be asked to stop, or say how it ended. Peers stop by themselves; what they recorded counts."""
+    if run.stage in BEFORE_BARRIER:
+        return refuse(run, reason, "lost", now_ns)
+    for peer in run.present:
+        if not peer.stopped:
+            run = run.with_peer(replace(peer, gone="lost", reason=reason))
+    if run.state == "sealed":
+        run = replace(run, state="incomplete", reason=reason)
+    if run.stage is Stage.RUNNING:
+        run = replace(run, cut_ns=now_ns)
+    run, end = conclude(run, "lost", now_ns)
+    return run, (RecordEvent(now_ns, "control lost", {"reason": reason}), *end)
 
 
 def interrupt(run: RunState, now_ns: int) -> Step:
@@ -131,6 +172,9 @@ def refuse(run: RunState, reason: str, fault: Fault, now_ns: int) -> Step:
 
 def conclude(run: RunState, fault: Fault | None, now_ns: int) -> Step:
     """Halt every peer, including those presumed dead: one that is still alive must not continue on its own."""
+    unconfirmed = [peer for peer in run.present if peer.unconfirmed is not None]
+    if run.state == "sealed" and unconfirmed:
+        run = replace(run, state="incomplete", reason=f"{unconfirmed[0].plan.id} did not confirm the change of rate")
     if run.state == "incomplete":
         fault = "lost"
     ending = RunEnding(
@@ -142,6 +186,7 @@ def conclude(run: RunState, fault: Fault | None, now_ns: int) -> Step:
         phases=run.phases(now_ns),
         peers=tuple(peer.ending(run.state) for peer in run.peers.values()),
         exceeded=run.exceeded,
+        rate_changes=run.rate_changes,
     )
     record = RecordEvent(now_ns, "concluded", {"state": run.state, "reason": run.reason})
     run, halts = run.entering(Stage.DONE, now_ns).with_requests(run.peers.values(), notes.Command.HALT)

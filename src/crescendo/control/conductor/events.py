@@ -70,6 +70,15 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class SystemEnded:
+    """A process of the system that this run started has ended; how, and what it logged last."""
+
+    how: str
+    log_lines: str
+    now_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed. A few ticks per second enforce every deadline."""
 
@@ -83,4 +92,34 @@ class Interrupted:
     now_ns: int
 
 
-Event = PeerJoined | PeerAnswered | PeerReported | PeerFinished | PeerFailed | PeerLost | Tick | Interrupted
+@dataclass(frozen=True, slots=True)
+class RateRequested:
+    """Somebody who holds the key of the run asks for another rate: messages per second of each connection."""
+
+    rate: float
+    requester: Identity
+    correlation: int
+    now_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlLost:
+    """The conductor lost its connection to the control broker: it can neither ask nor hear any peer."""
+
+    reason: str
+    now_ns: int
+
+
+Event = (
+    PeerJoined
+    | PeerAnswered
+    | PeerReported
+    | PeerFinished
+    | PeerFailed
+    | PeerLost
+    | SystemEnded
+    | Tick
+    | Interrupted
+    | RateRequested
+    | ControlLost
+)

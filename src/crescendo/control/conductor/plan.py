@@ -9,6 +9,8 @@ from typing import Any, Literal
 Role = Literal["sender", "receiver", "inspector"]
 
 SECOND_NS = 1_000_000_000
+PREPARE_NS = 20 * SECOND_NS
+"""How long peers may take to connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,13 @@ class RunPlan:
     drain_ns: int
     fan_out: dict[str, int]  # address -> how many subscriptions owe each message
     stop_when: dict[str, int] = field(default_factory=dict)  # metric of a receiver's second -> its limit in ns
+    fixed_rate: str = ""  # why the rate cannot be changed during the run; empty if it can
+    outlives_system: bool = False  # connections go elsewhere when the system that the run started has ended
+    drain_limit_ns: int = 0  # while messages arrive, the drain goes on up to this
     lease_ns: int = 6 * SECOND_NS
     gather_ns: int = 20 * SECOND_NS
-    prepare_ns: int = 20 * SECOND_NS
+    prepare_ns: int = PREPARE_NS
     start_delay_ns: int = 300_000_000
     stop_ns: int = 3 * SECOND_NS
     grace_ns: int = 300_000_000
+    rate_lead_ns: int = SECOND_NS  # how far ahead a change of rate is agreed

@@ -11,7 +11,14 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from crescendo.control import notes
-from crescendo.control.conductor.commands import Ended, EndState, LimitExceeded, PeerEnding, SendRequest
+from crescendo.control.conductor.commands import (
+    Ended,
+    EndState,
+    LimitExceeded,
+    PeerEnding,
+    RateChange,
+    SendRequest,
+)
 from crescendo.control.conductor.plan import PeerPlan, Role, RunPlan
 from crescendo.control.notes import Hello, Identity, Statistics
 
@@ -47,6 +54,7 @@ class PeerState:
     gone: Literal["failed", "lost"] | None = None
     reason: str = ""
     statistics: Statistics | None = None
+    unconfirmed: tuple[int, int] | None = None  # a change of rate: its correlation, and when it takes effect
 
     @property
     def joined(self) -> bool:
@@ -59,7 +67,7 @@ class PeerState:
 
     @property
     def preparing(self) -> bool:
-        return self.pending is not None and self.pending[0] is notes.Command.SET
+        return self.pending is not None and self.pending[0] is notes.Command.SET and not self.ready
 
     @property
     def present(self) -> bool:
@@ -106,6 +114,7 @@ class RunState:
     drain_until_ns: int = 0
     exceeded: LimitExceeded | None = None  # the limit that stopped it
     complete_ns: int | None = None  # since when everything owed has arrived
+    rate_changes: tuple[RateChange, ...] = ()
     progress: tuple[int, int] = field(default=(0, 0))  # messages so far, and when the count last grew
 
     def of(self, *roles: Role) -> list[PeerState]:

@@ -7,7 +7,7 @@ silent. The caller executes the commands; nothing here does.
 """
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from crescendo.control import notes
 from crescendo.control.conductor.commands import Command, LimitExceeded, RecordEvent
@@ -15,8 +15,10 @@ from crescendo.control.conductor.endings import (
     Step,
     conclude,
     drain,
+    end_with_system,
     fail_peer,
     interrupt,
+    lose_control,
     lose_peer,
     lose_peers,
     refuse,
@@ -25,6 +27,7 @@ from crescendo.control.conductor.endings import (
     stop_on_limit,
 )
 from crescendo.control.conductor.events import (
+    ControlLost,
     Event,
     Interrupted,
     PeerAnswered,
@@ -33,12 +36,15 @@ from crescendo.control.conductor.events import (
     PeerJoined,
     PeerLost,
     PeerReported,
+    RateRequested,
+    SystemEnded,
     Tick,
 )
 from crescendo.control.conductor.plan import SECOND_NS, Role, RunPlan
+from crescendo.control.conductor.rate_changes import change_rate, confirm_rate, rate_is_overdue
 from crescendo.control.conductor.state import BEFORE_BARRIER, PeerState, RunState, Stage
 from crescendo.control.notes import Failure, Fault, Start
-from crescendo.model.metrics import metric_of
+from crescendo.model.metrics import exceeded_in_second
 
 STARTS: dict[Role, notes.Command] = {
     "inspector": notes.Command.START_INSPECTOR,
@@ -48,6 +54,9 @@ STARTS: dict[Role, notes.Command] = {
 
 STALL_NS = 10 * SECOND_NS
 """A run of unknown length ends after this long without a message."""
+
+ARRIVING_NS = SECOND_NS
+"""Messages still arrive if the last ones came within this time."""
 
 SLACK_NS = SECOND_NS
 """A sender may always finish this late, however short the drain: its last note takes time to arrive."""
@@ -73,6 +82,12 @@ def _apply_event(run: RunState, event: Event) -> Step:
             return _check_deadlines(run, now_ns)
         case Interrupted(now_ns):
             return interrupt(run, now_ns)
+        case SystemEnded(how, log_lines, now_ns):
+            return end_with_system(run, how, log_lines, now_ns)
+        case ControlLost(reason, now_ns):
+            return lose_control(run, reason, now_ns)
+        case RateRequested():
+            return change_rate(run, event)
         case PeerJoined() | PeerAnswered() | PeerReported() | PeerFinished() | PeerFailed() | PeerLost():
             peer = run.peers.get(event.peer)
             if peer is None or peer.gone is not None:
@@ -125,15 +140,15 @@ def _exceeded_limit(run: RunState, peer: PeerState, statistics: notes.Statistics
         return None
     if statistics.t_ns < (run.t0_ns or 0) + run.plan.warmup_ns + SECOND_NS:
         return None
-    for name, limit_ns in run.plan.stop_when.items():
-        in_second = metric_of(name).in_second
-        value_ns = None if in_second is None else in_second(statistics.values)
-        if peer.plan.role == "receiver" and value_ns is not None and value_ns > limit_ns:
-            return LimitExceeded(name, int(value_ns), limit_ns, peer.plan.id)
-    return None
+    if peer.plan.role != "receiver":
+        return None
+    found = exceeded_in_second(run.plan.stop_when, statistics.values, statistics.by_slice)
+    return None if found is None else LimitExceeded(*found, peer.plan.id)
 
 
 def _apply_answer(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
+    if peer.unconfirmed is not None and peer.unconfirmed[0] == event.correlation:
+        return confirm_rate(run, peer, event)
     if peer.pending is None or peer.pending[1] != event.correlation:
         return run, ()  # an answer to a superseded request
     command = peer.pending[0]
@@ -162,12 +177,15 @@ def _check_deadlines(run: RunState, now_ns: int) -> Step:
             return _refuse_missing(
                 run, missing, f"did not get ready within {plan.prepare_ns / 1e9:g} s", "peer", now_ns
             )
-        case Stage.DRAINING if now_ns >= run.drain_until_ns or _grace_is_over(run, now_ns):
+        case Stage.DRAINING if _drain_is_over(run, now_ns) or _grace_is_over(run, now_ns):
             return stop_all(run, now_ns)
     # A peer that was asked to stop has stop_ns to do so; every other peer has its lease.
     unresponsive = [peer for peer in run.present if peer.ignores_stop(now_ns, plan.stop_ns)]
     if unresponsive:
         return lose_peers(run, unresponsive, f"did not stop within {plan.stop_ns / 1e9:g} s", now_ns)
+    late = [peer for peer in run.present if rate_is_overdue(peer, now_ns)]
+    if late:
+        return lose_peers(run, late, "did not confirm the change of rate", now_ns)
     silent = [peer for peer in run.present if peer.lease_ended(now_ns, plan.lease_ns)]
     if silent:
         return lose_peers(run, silent, f"no report for {plan.lease_ns / 1e9:g} s", now_ns)
@@ -178,6 +196,12 @@ def _refuse_missing(run: RunState, peers: list[PeerState], reason: str, fault: F
     for peer in peers:
         run = run.with_peer(replace(peer, gone="lost" if fault == "lost" else "failed", reason=reason))
     return refuse(run, f"{', '.join(peer.plan.id for peer in peers)} {reason}", fault, now_ns)
+
+
+def _drain_is_over(run: RunState, now_ns: int) -> bool:
+    """At its end, unless messages still arrive and the run can still be judged."""
+    arriving = run.state == "sealed" and now_ns - run.progress[1] < ARRIVING_NS
+    return now_ns >= run.drain_until_ns and not (arriving and now_ns < run.entered_ns + run.plan.drain_limit_ns)
 
 
 def _grace_is_over(run: RunState, now_ns: int) -> bool:
@@ -220,12 +244,10 @@ def _advance_once(run: RunState, now_ns: int) -> Step:
     match run.stage:
         case Stage.GATHERING if all(peer.joined for peer in run.peers.values()):
             run = run.entering(Stage.PREPARING_RECEIVERS, now_ns)
-            return run.with_requests(
-                run.of("receiver", "inspector"), notes.Command.SET, lambda peer: peer.plan.assignment
-            )
+            return run.with_requests(run.of("receiver", "inspector"), notes.Command.SET, _assignment)
         case Stage.PREPARING_RECEIVERS if all(peer.ready for peer in run.of("receiver", "inspector")):
             run = run.entering(Stage.PREPARING_SENDERS, now_ns)
-            return run.with_requests(run.of("sender"), notes.Command.SET, lambda peer: peer.plan.assignment)
+            return run.with_requests(run.of("sender"), notes.Command.SET, _assignment)
         case Stage.PREPARING_SENDERS if all(peer.ready for peer in run.of("sender")):
             return _start(run, now_ns)
         case Stage.RUNNING if all(peer.done_sending for peer in run.of("sender")):
@@ -240,6 +262,10 @@ def _advance_once(run: RunState, now_ns: int) -> Step:
             return conclude(run, None, now_ns)
         case _:
             return run, ()
+
+
+def _assignment(peer: PeerState) -> dict[str, Any]:
+    return {"assignment": peer.plan.assignment}
 
 
 def _start(run: RunState, now_ns: int) -> Step:

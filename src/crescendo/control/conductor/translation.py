@@ -8,14 +8,18 @@ from crescendo.control import notes
 from crescendo.control.conductor.commands import SendRequest
 from crescendo.control.conductor.events import (
     Event,
+    Interrupted,
     PeerAnswered,
     PeerFailed,
     PeerFinished,
     PeerJoined,
     PeerLost,
     PeerReported,
+    RateRequested,
 )
-from crescendo.control.notes import Failure, FailureReport, Hello, Identity, Note, NoteKind, Statistics
+from crescendo.control.conductor.state import RunState
+from crescendo.control.notes import EVERYBODY, Failure, FailureReport, Hello, Identity, Note, NoteKind, Statistics
+from crescendo.control.request_payloads import SetOptions, SetRequest, options_from
 from crescendo.model.errors import PeerError
 
 
@@ -41,11 +45,26 @@ def event_from_note(note: Note, now_ns: int) -> Event | None:
                 return PeerFailed(peer, report.failure, report.statistics, now_ns)
             case NoteKind.NOTIFICATION, notes.Command.ABNORMAL_DISCONNECT:
                 return PeerLost(peer, Failure.from_payload(payload).reason, now_ns)
+            case NoteKind.NOTIFICATION, notes.Command.GROUP_LEAVE:
+                return PeerLost(peer, "it left the run", now_ns)
+            case NoteKind.REQUEST, notes.Command.HALT:
+                return Interrupted(now_ns)
+            case NoteKind.REQUEST, notes.Command.SET:
+                options = options_from(SetRequest.from_payload(payload).options)
+                if options.rate is not None and options == SetOptions(rate=options.rate):
+                    return RateRequested(options.rate, note.sender, note.correlation, now_ns)
     except PeerError:
         return None
     return None
 
 
-def note_for(request: SendRequest, sender: Identity) -> Note:
-    """The note that carries a request."""
-    return Note(NoteKind.REQUEST, request.command, request.correlation, sender, request.payload)
+def is_bound(run: RunState, note: Note) -> bool:
+    """Whether a note of a peer comes from the very process that joined under its id; before that, anything may come."""
+    peer = run.peers.get(note.sender.id)
+    return note.kind is NoteKind.REQUEST or (peer is not None and peer.identity in {None, note.sender})
+
+
+def note_for(request: SendRequest, sender: Identity, to: Identity | None = None) -> Note:
+    """The note that carries a request to the process that joined."""
+    session = EVERYBODY if to is None else to.session
+    return Note(NoteKind.REQUEST, request.command, request.correlation, sender, request.payload, session)

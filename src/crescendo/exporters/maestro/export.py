@@ -8,7 +8,7 @@ invalid run is a failure. Computes no results: counts are those of the raw parts
 import csv
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
@@ -16,19 +16,20 @@ from pathlib import Path
 from crescendo.exporters.maestro.export_window import ExportWindow, window_of
 from crescendo.exporters.maestro.latency import write_latency
 from crescendo.exporters.maestro.properties import inspector_properties, load_properties, write_properties
-from crescendo.exporters.maestro.rates import RECEIVER, TABLES, write_rates
+from crescendo.exporters.maestro.rates import RECEIVER, TABLES, check_length, write_rates
 from crescendo.exporters.maestro.readings import Attributes, entity_readings, last_texts
 from crescendo.exporters.maestro.sheets import SHEETS
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
-from crescendo.model.experiment_file import experiment_from
 from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import PeerRecord
 from crescendo.record.reader import Recording, open_recording
+from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED
 from crescendo.record.summary import read_summary
 
 INSPECTOR = "inspector"
+_MAX_NAME_CHARS = 200
 _NUMBER = "0"  # of the test: an export holds one test
 
 
@@ -38,7 +39,9 @@ def export_maestro(run_dir: Path, out: Path) -> list[Path]:
     if recording.damaged:
         path, fault = next(iter(recording.damaged.items()))
         raise ConfigError(f"{run_dir}: {path} {fault}; an export would not match the run")
-    experiment = experiment_from(recording.manifest.experiment, source=f"{run_dir}: experiment")
+    experiment = experiment_of(recording.manifest)
+    peers = recording.manifest.peers
+    check_length([window_of(recording, peer) for peer in peers if peer.role in TABLES])
     outcome = "success" if summary.verdict.outcome is Outcome.PASS else "failed"
     draft = out.parent / f".{out.name}.tmp"
     try:
@@ -46,8 +49,8 @@ def export_maestro(run_dir: Path, out: Path) -> list[Path]:
             raise ConfigError(f"{out}: exists and is not empty; choose another --out")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        for peer in recording.manifest.peers:
-            folder = draft / peer.role / outcome / _NUMBER / re.sub(r"[^A-Za-z0-9._-]", "_", peer.id)
+        for peer, name in zip(peers, _folder_names(peers), strict=True):
+            folder = draft / peer.role.value / outcome / _NUMBER / name
             folder.mkdir(parents=True)
             _export_peer(recording, experiment, peer, folder)
         draft.rename(out)
@@ -56,6 +59,16 @@ def export_maestro(run_dir: Path, out: Path) -> list[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return sorted(path for path in out.rglob("*") if path.is_file())
+
+
+def _folder_names(peers: Sequence[PeerRecord]) -> list[str]:
+    """A folder for each peer. Peers of imports are named after files, and a recording may come from anybody."""
+    names: dict[str, None] = {}
+    for number, peer in enumerate(peers):
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", peer.id)[:_MAX_NAME_CHARS]
+        name = name if name.strip(".") else f"_{name}"  # . and .. are not names
+        names[name if name not in names else f"{name}-{number}"] = None
+    return list(names)
 
 
 def _export_peer(recording: Recording, experiment: Experiment, peer: PeerRecord, folder: Path) -> None:

@@ -5,7 +5,7 @@ Then 20 bytes per second: metadata as a 32-bit integer, messages and microsecond
 counts records, not times, so a second without messages is a record too. Interprets nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,15 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from crescendo.exporters.maestro.export_window import ExportWindow
+from crescendo.model.errors import ConfigError
 from crescendo.record.schema import RECEIVED, SENT, Flag
 from crescendo.record.timeline import SECOND_NS
 
 SENDER, RECEIVER = "sender", "receiver"
 TABLES = {SENDER: SENT, RECEIVER: RECEIVED}
 
+MAX_RECORDS = 20_000_000
+_CHUNK_RECORDS = 1_000_000
 _NAME = b" maestro"
 _FILE_VERSION = 1
 _PRODUCT_VERSION = 138  # 1.3.8: the version whose files have this layout
@@ -30,17 +33,30 @@ _TIMES = {SENDER: "sent_ns", RECEIVER: "received_ns"}
 def write_rates(path: Path, role: str, files: Iterable[str], window: ExportWindow) -> None:
     """Write `sender.dat` or `receiver.dat` of one peer from its parts."""
     messages = _messages(role, files, window)
-    records = np.zeros(messages.size, _RECORD)
-    records["messages"] = messages
     first_us = window.epoch_us(window.start_ns)
-    records["epoch_us"] = first_us + np.arange(messages.size, dtype=np.int64) * (SECOND_NS // 1000)
-    header = _NAME + np.array([_FILE_VERSION, _PRODUCT_VERSION, _ROLES[role]], ">i4").tobytes()
-    path.write_bytes(header + records.tobytes())
+    with path.open("wb") as file:
+        file.write(_NAME + np.array([_FILE_VERSION, _PRODUCT_VERSION, _ROLES[role]], ">i4").tobytes())
+        for first in range(0, messages.size, _CHUNK_RECORDS):
+            counts = messages[first : first + _CHUNK_RECORDS]
+            records = np.zeros(counts.size, _RECORD)
+            records["messages"] = counts
+            records["epoch_us"] = first_us + (first + np.arange(counts.size, dtype=np.int64)) * (SECOND_NS // 1000)
+            file.write(records.tobytes())
+
+
+def check_length(windows: Sequence[ExportWindow]) -> None:
+    """Refuse an export that would write a record for every second of months, whoever claims that they passed."""
+    records = sum(_seconds(window) for window in windows)
+    if records > MAX_RECORDS:
+        raise ConfigError(f"{records:,} seconds of all peers are too many for Maestro's files, at most {MAX_RECORDS:,}")
+
+
+def _seconds(window: ExportWindow) -> int:
+    return -(-(window.end_ns - window.start_ns) // SECOND_NS)
 
 
 def _messages(role: str, files: Iterable[str], window: ExportWindow) -> npt.NDArray[np.int64]:
-    seconds = -(-(window.end_ns - window.start_ns) // SECOND_NS)
-    messages = np.zeros(seconds, np.int64)
+    messages = np.zeros(_seconds(window), np.int64)
     columns = [_TIMES[role], *(["flags"] if role == RECEIVER else [])]
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches(columns=columns):
@@ -48,5 +64,6 @@ def _messages(role: str, files: Iterable[str], window: ExportWindow) -> npt.NDAr
             counts = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
             if role == RECEIVER:
                 counts &= (batch.column(1).to_numpy() & int(Flag.CORRUPT | Flag.STRAY)) == 0
-            messages += np.bincount((t_ns[counts] - window.start_ns) // SECOND_NS, minlength=seconds)
+            found = np.bincount((t_ns[counts] - window.start_ns) // SECOND_NS)
+            messages[: found.size] += found
     return messages

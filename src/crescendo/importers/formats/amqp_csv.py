@@ -30,6 +30,7 @@ from crescendo.importers.messages import inferred_sent, with_order_flags
 from crescendo.importers.times import MS_NS, epoch_ms, whole_number
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import MAX_CONNECTIONS
+from crescendo.record.manifest import ConnectionRole
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 
 CSV = "acknowledgements"
@@ -115,7 +116,7 @@ def _settled(rows: DataFrame) -> DataFrame:
 
 
 def _connection_numbers(
-    result: ImportResult, rows: DataFrame, sources: list[SourceFile], key: str, role: str
+    result: ImportResult, rows: DataFrame, sources: list[SourceFile], key: str, role: ConnectionRole
 ) -> DataFrame:
     """Number the ids, which are unique only within a file, and list their connections."""
     labels = {source.number: source.label for source in sources}

@@ -9,6 +9,7 @@ ones.
 
 import re
 from functools import reduce
+from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -36,9 +37,12 @@ from crescendo.importers.messages import (
 )
 from crescendo.importers.times import MS_NS, epoch_by_digits, whole_number
 from crescendo.model.errors import ConfigError
+from crescendo.record.manifest import ConnectionRole
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, Settlement
 
-SENDER, RECEIVER, SUMMARY = "sender", "receiver", "summary"
+SENDER: Final = "sender"
+RECEIVER: Final = "receiver"
+SUMMARY = "summary"
 COUNTED_SENDER, COUNTED_RECEIVER = _COUNTED = ("sender without numbers", "receiver without numbers")
 _SENT = re.compile(r"S?[0-9]{1,9},[0-9]{10,19}")  # ids start at 1: a first field with more digits is a time
 _RECEIVED = re.compile(r"[0-9]+,[0-9]{10,19},[0-9]{10,19}")
@@ -211,7 +215,8 @@ def _size(pair: Pair) -> int:
 
 def _describe(result: ImportResult, folder: str, pair: Pair, numbers: dict[int, int]) -> None:
     number = numbers[next(iter(pair.values())).number]
-    for role in (SENDER, RECEIVER):
+    roles: tuple[ConnectionRole, ...] = (SENDER, RECEIVER)
+    for role in roles:
         # A sender without a file still has a number; a receiver without a file is left out.
         if role in pair or role == SENDER:
             name = f"{role}-{folder}"

@@ -5,6 +5,7 @@ inspection is the latest state. When the broker has stopped publishing, the insp
 """
 
 import contextlib
+import math
 import re
 import threading
 import time
@@ -77,8 +78,8 @@ class _Subscription:
         self._changed = threading.Condition()
         self._last_payloads: dict[str, bytes] = {}
         self._last_uptime_s: float | None = None  # when the broker last reported its uptime
-        self._last_published_s: float | None = None  # the same, without retained messages
-        self._interval_s = _INTERVAL_S
+        self._last_published_uptime_s: float | None = None  # the uptime itself, without retained messages
+        self._interval_s: float | None = None  # the shortest between two publications, by the broker's own clock
         self._fault = ""
         self._last_request: int | None = None
         self._complete = False
@@ -106,7 +107,7 @@ class _Subscription:
             if self._fault:
                 raise PeerError(self._fault)
             silent_s = time.monotonic() - (self._last_uptime_s or 0.0)
-            if silent_s > _MAX_SILENT_INTERVALS * self._interval_s + 1:
+            if silent_s > _MAX_SILENT_INTERVALS * (self._interval_s or _INTERVAL_S) + 1:
                 raise PeerError(f"has published nothing under $SYS for {silent_s:.1f} s")
             return _inspection_of(dict(self._last_payloads))
 
@@ -151,10 +152,18 @@ class _Subscription:
             if message.topic == _UPTIME:
                 self._last_uptime_s = now_s
                 if not message.retain:
-                    if self._last_published_s is not None:
-                        self._interval_s = now_s - self._last_published_s
-                    self._last_published_s = now_s
+                    self._measure_interval(bytes(message.payload))
                 self._changed.notify_all()
+
+    def _measure_interval(self, uptime: bytes) -> None:
+        # Not by our clock: publications that were read late, or together, say nothing about the interval.
+        number = _NUMBER.match(uptime.decode("utf-8", errors="replace"))
+        if number is None:
+            return
+        uptime_s, last_s = float(number[1]), self._last_published_uptime_s
+        self._last_published_uptime_s = uptime_s
+        if last_s is not None and uptime_s > last_s:
+            self._interval_s = min(self._interval_s or math.inf, uptime_s - last_s)
 
 
 def _inspection_of(payloads: dict[str, bytes]) -> Inspection:

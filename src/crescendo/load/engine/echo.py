@@ -14,8 +14,11 @@ import numpy as np
 from crescendo.load.protocols.interfaces import Octets, ReceiveChannel, SendChannel
 from crescendo.model.arrays import Int64s
 from crescendo.model.workload import ECHO_BYTES, STAMP_BYTES
+from crescendo.record.schema import SPANS
+from crescendo.record.writer import RowSink
 from crescendo.wire.stamp import MAGIC, stamps_of
 
+ROUND_TRIP, ONE_WAY = "round trip", "one way"
 _ECHOED = struct.Struct(">q")
 _ECHOED_AT = slice(STAMP_BYTES, ECHO_BYTES)
 
@@ -66,9 +69,9 @@ class EchoResponder:
 
 
 class EchoedStamps(NamedTuple):
-    """Replies that arrived in one read."""
+    """Replies that arrived in one read, or each at its own time."""
 
-    received_ns: int
+    received_ns: int | Int64s
     seq: Int64s
     intended_ns: Int64s
     sent_ns: Int64s
@@ -102,3 +105,12 @@ class EchoReplies:
             self.count += len(rows)
         self.channel.settle()
         return found
+
+
+def record_round_trips(log: RowSink, sender: int, answers: list[EchoedStamps], *, scheduled: bool) -> None:
+    """Record round trips and one-way times: from the intended time, or from the send time if there is none."""
+    for answer in answers:
+        begun_ns = answer.intended_ns if scheduled else answer.sent_ns
+        source, count, numbers = f"sender/{sender}", len(answer.seq), answer.seq.astype(np.float64)
+        for action, end_ns in ((ROUND_TRIP, answer.received_ns), (ONE_WAY, answer.echoed_ns)):
+            log.append(SPANS, count, end_ns, source, action, end_ns - begun_ns, numbers, "ok", "")

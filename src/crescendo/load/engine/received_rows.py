@@ -6,18 +6,27 @@ system allows few in flight, and the fixed cost of a batch would be paid for eac
 are collected, each with the time of its read, and become rows together. Reads no socket and settles nothing.
 """
 
+from collections import Counter
+
 import numpy as np
 import numpy.typing as npt
 
 from crescendo.load.engine.statistics import Distribution
 from crescendo.load.protocols.interfaces import Octets, ReceivedMessages
 from crescendo.model.arrays import Int64s
+from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.workload import MAX_CONNECTIONS, STAMP_BYTES
 from crescendo.record.schema import RECEIVED, Flag
 from crescendo.record.writer import RowSink
 from crescendo.wire.stamp import MAGIC, ONE_STAMP, heads_of, stamp_words
 
 UNKNOWN = -1
+UNSTAMPED = -1
+"""Instead of the tag of a run: the message has no stamp, so another program sent it, or the system changed it."""
+
+Tags = Counter[int]
+"""How many messages of each run."""
+
 MAX_SEQUENCE = 2**62
 _MAX_DEFERRED = 2048
 """Messages of several reads that become rows together; larger batches save nothing more."""
@@ -30,6 +39,8 @@ class ReceiverCounts:
         self.number = number
         self.arrivals = 0
         self.batched = 0
+        self.strays = 0  # of the arrivals, those of other runs
+        self.foreign: Tags = Counter()  # what is not of this run, by the tag of its run
         self.highest: dict[int, int] = {}
         self.deferred = 0
         self._words = np.empty((_MAX_DEFERRED, 4), np.int64)
@@ -72,6 +83,10 @@ class ReceivedRows:
         self._tag = tag
         self._unpaced = unpaced
 
+    def last_second(self) -> dict[str, PeerStatistics]:
+        """Slice -> its responses in the last second, where limits are on slices."""
+        return {}
+
     def take(self, counts: ReceiverCounts, arrived: ReceivedMessages, received_ns: int) -> None:
         """Record these messages. At full speed they may be deferred until `flush_deferred`."""
         payloads = arrived.payloads
@@ -96,6 +111,13 @@ class ReceivedRows:
         for index, payload in enumerate(payloads):
             stamp = ONE_STAMP.unpack_from(payload.data) if stamped else (0, 0, 0, 0, 0, 0)
             self._take_one(counts, stamp, received_ns, arrival + index, size, flags)
+
+    def take_stamps(
+        self, counts: ReceiverCounts, words: Int64s, received_ns: Int64s, sizes: Int64s, flags: Int64s
+    ) -> None:
+        """Record messages that another process received: their stamps, and when each was received."""
+        arrival, counts.arrivals = counts.arrivals, counts.arrivals + len(words)
+        self._take_words(counts, words, received_ns, arrival, sizes, flags)
 
     def flush_deferred(self, counts: ReceiverCounts, newer: int = 0) -> None:
         """Turn deferred messages into rows; `newer` messages arrived after them."""
@@ -179,6 +201,8 @@ class ReceivedRows:
             self.response.add_one(self.response_ns)
         else:
             flags |= Flag.STRAY if valid else Flag.CORRUPT
+            counts.strays += valid
+            counts.foreign[tag if valid else UNSTAMPED] += 1
             sender, sequence, intended_ns, sent_ns = UNKNOWN, UNKNOWN, received_ns, received_ns
         self._log.append_one(
             RECEIVED, counts.number, sender, sequence, intended_ns, sent_ns, received_ns, arrival, size, int(flags)

@@ -5,6 +5,7 @@ generator or the system was the limit. They control nothing; results come from t
 """
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -67,45 +68,21 @@ def _in_64_bits(samples_ns: list[int]) -> Int64s:
         return np.array([min(max(sample, -(2**63)), 2**63 - 1) for sample in samples_ns], np.int64)
 
 
-class Stopwatch:
-    """Time spent in one state: blocked, or busy."""
-
-    def __init__(self) -> None:
-        self.total_ns = 0
-        self._since_ns: int | None = None
-
-    def start(self, now_ns: int) -> None:
-        if self._since_ns is None:
-            self._since_ns = now_ns
-
-    def stop(self, now_ns: int) -> bool:
-        """Stop; returns whether it was running."""
-        if self._since_ns is None:
-            return False
-        self.total_ns += now_ns - self._since_ns
-        self._since_ns = None
-        return True
-
-    @property
-    def running(self) -> bool:
-        return self._since_ns is not None
-
-    def elapsed_ns(self, now_ns: int) -> int:
-        return self.total_ns + (now_ns - self._since_ns if self._since_ns is not None else 0)
-
-
 class RateMeter:
     """Rates between two samples: messages per second, and cores used."""
 
-    def __init__(self, now_ns: int) -> None:
+    def __init__(self, now_ns: int, cpu_seconds: Callable[[], float] = time.process_time) -> None:
         self._last_ns = now_ns
         self._messages = 0
-        self._cpu_s = time.process_time()
+        self._cpu_seconds = cpu_seconds
+        self._cpu_s = cpu_seconds()
 
     def sample(self, now_ns: int, messages: int) -> tuple[float, float]:
-        """Messages per second and cores since the last sample."""
+        """Messages per second and cores since the last sample; zero before the first one is due."""
+        if now_ns < self._last_ns:
+            return 0.0, 0.0
         seconds = max((now_ns - self._last_ns) / 1e9, 1e-9)
-        cpu_s = time.process_time()
+        cpu_s = self._cpu_seconds()
         rate, cores = (messages - self._messages) / seconds, (cpu_s - self._cpu_s) / seconds
         self._last_ns, self._messages, self._cpu_s = now_ns, messages, cpu_s
         return rate, cores

@@ -141,12 +141,16 @@ class _Link(BaseChannel):
             self._connection.send(_CHANNEL, self._setup_steps[0])
 
     def _declare(self) -> QueueDeclare:
-        """Use the queue as it is; declare it durable if it does not exist."""
+        """Use the queue as it is; declare it durable if it does not exist.
+
+        A temporary one is declared at once: Broker-J may create a lasting queue when it is only asked for one.
+        """
         queue, options = self._group.destination, self._group.target.options
-        if not self._queue_missing:
+        if not self._queue_missing and not options.temporary:
             return QueueDeclare(queue=queue, passive=True)
         arguments = {} if options.priority is None else {"x-max-priority": options.priority}
-        return QueueDeclare(queue=queue, durable=options.durable is not False, arguments=arguments)
+        durable = options.durable is not False and not options.temporary
+        return QueueDeclare(queue=queue, durable=durable, auto_delete=bool(options.temporary), arguments=arguments)
 
     @abstractmethod
     def _setup_methods(self) -> list[Method]:

@@ -47,6 +47,9 @@ class BaseChannel(ABC):
 
     _transport: Transport
     _connection: Any  # a ConnectionCodec; each protocol narrows the type
+    _close_reply: type | None = None
+    """The event that answers our close frame, if it is enough: everything before it is processed, and a sender has no
+    last acknowledgement to deliver. None: wait until the system closes the socket."""
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
         parts = parse_url(url)
@@ -63,10 +66,15 @@ class BaseChannel(ABC):
         self._close_sent = False
         self.ready = False
         self.closed: str | None = None
+        self.read_limit: int | None = None
+        self.stamps_reads = False
+        self.arrived_ns: int | None = None
+        self.drained = True
 
     def _dial(self, codec: ConnectionCodec) -> None:
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
+        self._transport.stamp_arrivals()
         self._direct_send = self._transport.socket_send
         self._write_error = None
         self.read_ns = self._written_ns = time.monotonic_ns()
@@ -77,6 +85,9 @@ class BaseChannel(ABC):
 
     def fileno(self) -> int:
         return self._transport.fileno()
+
+    def oldest_unread_ns(self) -> int | None:
+        return self._transport.oldest_unread_ns() if self.closed is None else None
 
     def flush(self) -> bool:
         outgoing = self._connection.outgoing
@@ -118,10 +129,21 @@ class BaseChannel(ABC):
             return True
         try:
             self.flush()
+            if self._close_reply is not None:
+                return self._is_close_answered(self._close_reply)
             while count := self._transport.recv_into(_DISCARD_BUFFER):
                 pass
         except PeerError:
             return True
+        return count == 0
+
+    def _is_close_answered(self, reply: type) -> bool:
+        """Some systems answer and then wait for the client to close the socket."""
+        while count := self._transport.recv_into(self._connection.receive_buffer()):
+            self._connection.received(count)
+            while (event := self._connection.next_event()) is not None:
+                if isinstance(event, reply):
+                    return True
         return count == 0
 
     def close(self) -> None:
@@ -132,14 +154,22 @@ class BaseChannel(ABC):
 
     def _events(self, limit: int | None = None) -> Iterator[Any]:
         """Read once, at most `limit` bytes; yield the events that `_handle` left."""
+        self.drained = True
         if self.closed is not None:
             return
+        if limit is None:
+            limit = self.read_limit
         try:
             more = True
             while more:
-                count = self._transport.recv_into(self._connection.receive_buffer()[:limit])
+                buffer = self._connection.receive_buffer()[:limit]
+                if self.stamps_reads:
+                    count, self.arrived_ns = self._transport.recv_stamped(buffer)
+                else:
+                    count = self._transport.recv_into(buffer)
                 if count is None:
                     break
+                self.drained = count < len(buffer)
                 if count == 0:
                     raise PeerError(self._end_of_stream_reason())
                 self.read_ns = time.monotonic_ns()
@@ -223,7 +253,6 @@ class BaseSendChannel(BaseChannel):
     """What sending channels share: batches by size, and the position of each message on this connection."""
 
     _batch: Any  # a Batch; each protocol narrows the type
-    _close_reply: type | None = None  # the event that answers our close frame, in protocols that have one
 
     def __init__(self, url: str, group: Group, **options: Any) -> None:
         super().__init__(url, group, **options)
@@ -235,24 +264,6 @@ class BaseSendChannel(BaseChannel):
     @property
     def _subscription_name(self) -> str | None:
         return None  # a sender subscribes to nothing
-
-    def peer_closed(self) -> bool:
-        """A sender has no last acknowledgement to deliver, so the reply to its close frame is enough.
-
-        Some systems send that reply and then wait for the client to close the socket.
-        """
-        if self._close_reply is None or self.closed is not None:
-            return super().peer_closed()
-        try:
-            self.flush()
-            while count := self._transport.recv_into(self._connection.receive_buffer()):
-                self._connection.received(count)
-                while (event := self._connection.next_event()) is not None:
-                    if isinstance(event, self._close_reply):
-                        return True
-        except PeerError:
-            return True
-        return count == 0
 
     def resize(self, size: int) -> None:
         """From here on messages have this many bytes."""

@@ -36,6 +36,10 @@ class LoadChannel(Protocol):
     ready: bool  # connected, signed in, attached
     closed: str | None  # why the connection ended; None while it is open
     read_ns: int  # when the last read returned
+    drained: bool  # whether the last read left nothing in the socket
+    read_limit: int | None  # bytes per read; None: as many as there are
+    stamps_reads: bool  # whether a read asks the kernel when its bytes arrived
+    arrived_ns: int | None  # when the newest bytes of the last such read did, on the monotonic clock; None if unknown
 
     @property
     def pending(self) -> bool:
@@ -43,6 +47,10 @@ class LoadChannel(Protocol):
         ...
 
     def fileno(self) -> int: ...
+
+    def oldest_unread_ns(self) -> int | None:
+        """When the first unread byte arrived here, on the monotonic clock; None if the kernel does not tell."""
+        ...
 
     def flush(self) -> bool:
         """Write buffered output; True when nothing is left."""

@@ -1,6 +1,7 @@
 """How does the load engine speak MQTT?
 
-A socket and a sans-IO connection make a channel. It tries MQTT 5 first, and MQTT 3.1.1 with a system that refuses it.
+A socket and a sans-IO connection make a channel. It tries MQTT 5 first, and MQTT 3.1.1 with a system that refuses it,
+unless the address or the URL of the system chooses the version.
 At-most-once is QoS 0, at-least-once is QoS 1. MQTT has only topics: `topic://x` is a subscription for each receiver,
 `queue://x` one that all receivers share, if the system supports that. A protocol violation by the system closes this
 channel, with its reason, and no other one.
@@ -18,6 +19,7 @@ import numpy as np
 from crescendo.load.protocols.base_channel import UNLIMITED, BaseChannel, BaseSendChannel, prefetch_of
 from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.urls import parse_url
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
 from crescendo.wire.mqtt.batch import Ids, PublishBatch
@@ -34,6 +36,7 @@ RECEIVE_MAXIMUM = 4000
 SHARE_NAME = "crescendo"
 SESSION_EXPIRY_S = 86_400
 _MAX_HELD_BYTES = 128 * 1024
+_VERSIONS = {"3.1.1": V3, "5": V5}
 _NO_RETAINED = 2  # retained messages are older than the run
 _NS_PER_S = 10**9
 
@@ -46,6 +49,8 @@ class _Client(BaseChannel):
     def __init__(self, url: str, group: Group, *, batching: bool, version: int | None) -> None:
         super().__init__(url, group, batching=batching)
         self._qos = list(Settle).index(group.settle)
+        chosen = group.target.options.version or parse_url(url).options.get("version")
+        version = version or _VERSIONS.get(chosen or "")
         self._may_fall_back = version is None
         self._version = version or V5
 
@@ -129,10 +134,15 @@ class _Client(BaseChannel):
             case Refused(reason=reason):
                 self._fail(f"the system refused the connection: {reason}")
             case Closed(error=error):
-                self._fail(f"the system closed the connection: {error or 'no reason given'}")
+                self._fail(f"the system closed the connection{self._last_request}: {error or 'no reason given'}")
             case _:
                 return False
         return True
+
+    @property
+    def _last_request(self) -> str:
+        """What the system may have closed the connection for, as a part of a sentence."""
+        return ""
 
     @abstractmethod
     def _on_connected(self) -> None:
@@ -269,6 +279,10 @@ class MqttReceiver(_Client):
     @property
     def _is_paused(self) -> bool:
         return self.ready and not self._begun
+
+    @property
+    def _last_request(self) -> str:
+        return "" if self.ready else f" after SUBSCRIBE {self._filter}"
 
     def _on_connected(self) -> None:
         connection, group = self._connection, self._group

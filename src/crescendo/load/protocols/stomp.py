@@ -29,6 +29,8 @@ MAX_UNSETTLED = 65_536
 """STOMP has no credit. Without this bound a broker that reads fast and stores slowly would fill our memory."""
 
 QUEUE_PREFIX, TOPIC_PREFIX = "/queue/", "/topic/"
+DECLARED_PREFIX = "/amq/queue/"
+"""RabbitMQ's prefix of queues that a sender uses as they are, instead of declaring them."""
 _MISSED_HEARTBEATS = 3  # a heart-beat may be late, and ActiveMQ sends its first two intervals after CONNECTED
 _SUBSCRIPTION = "0"
 _SUBSCRIBED = "subscribed"
@@ -159,6 +161,8 @@ class StompSender(BaseSendChannel, _Channel):
             match event:
                 case Connected(agreement=agreement, server=server):
                     self._version, self._server = agreement.version, server
+                    if self._group.target.options.temporary and self._is_rabbitmq:
+                        self._destination = DECLARED_PREFIX + self._group.destination  # receivers declared it
                     self._batches.clear()  # this version may escape the destination differently, or need other headers
                     self.resize(self._size)
                     self.ready = True
@@ -256,6 +260,13 @@ class StompReceiver(_Channel):
         if options.selector is not None and server.startswith("RabbitMQ"):
             self._fail("RabbitMQ has no selectors over STOMP: it would send everything; leave the selector out")
             return
+        if options.temporary:
+            if not server.startswith("RabbitMQ"):
+                self._fail(
+                    f"temporary queues over STOMP are not supported with {server or 'this system'}; leave it out"
+                )
+                return
+            more |= {"auto-delete": "true", "durable": "false", "exclusive": "false"}
         if options.subscription is not None:
             dialect = next((dialect for name, dialect in _DIALECTS.items() if name in server.lower()), None)
             if dialect is None:

@@ -10,12 +10,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import asyncpg
 
 from crescendo.mlmq.storage.failures import StorageUnavailable, translated_errors
+from crescendo.mlmq.storage.health import SESSION_SETTINGS
 from crescendo.model.errors import ConfigError
+from crescendo.model.urls import parse_url, redact_url_text
 
 _CONNECT_TIMEOUT_S = 5.0
 _RETRY_S = 0.25
@@ -27,14 +28,19 @@ T = TypeVar("T")
 
 
 def describe(url: str) -> str:
-    """The URL without credentials, for messages."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    """The URL without credentials and options, for messages."""
+    try:
+        parts = parse_url(url)
+    except ValueError:
+        return redact_url_text(url)
+    if "@" in parts.path:  # perhaps the end of a password that contains a slash
+        return redact_url_text(url)
+    return f"{parts.scheme}://{parts.server}{parts.path}"
 
 
 async def connect(url: str) -> Any:
     """One connection outside the pool."""
-    return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S)
+    return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S, server_settings=SESSION_SETTINGS)
 
 
 async def open_pool(url: str, connections: int, statement_timeout_s: float, wait_timeout_s: float) -> Any:
@@ -49,6 +55,7 @@ async def open_pool(url: str, connections: int, statement_timeout_s: float, wait
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=statement_timeout_s,
             reset=_no_reset,
+            server_settings=SESSION_SETTINGS,
         )
 
     return await retry_until_available(attempt, url, wait_timeout_s)
@@ -81,6 +88,9 @@ async def _with_config_errors(attempt: Callable[[], Awaitable[T]], url: str) -> 
         raise ConfigError(f"{describe(url)}: {err}; create it first, for example with createdb") from err
     except asyncpg.ClientConfigurationError as err:
         raise ConfigError(f"{describe(url)}: {err}; write postgresql://user:password@host:5432/name") from err
+    except ValueError:  # asyncpg's message quotes parts of the URL
+        cure = "write postgresql://user:password@host:5432/name, with %2F for a / in the password, %23 for a #"
+        raise ConfigError(f"{describe(url)} is not a valid URL of a database; {cure}") from None
 
 
 async def _no_reset(_connection: Any) -> None:

@@ -21,6 +21,9 @@ REQUESTS: Final[dict[type, str]] = {
     op.Acknowledge: "AcknowledgeMessageRequest",
     op.Extend: "ExtendLeaseRequest",
     op.Pending: "QueuesWithPendingMessagesRequest",
+    op.Abandon: "AbandonRequest",
+    op.SendMany: "SendMessagesRequest",
+    op.ConfigureQueue: "ConfigureQueueRequest",
 }
 ANSWERS: Final[dict[type, str]] = {
     op.Registered: "RegistrationResponse",
@@ -46,4 +49,7 @@ STATEMENTS: Final[dict[type, str]] = {
     op.Acknowledge: "acknowledgeMessage",
     op.Extend: "extendLease",
     op.Pending: "getPubQueues",
+    op.Abandon: "abandonAnswer",
+    op.SendMany: "insertMessages",
+    op.ConfigureQueue: "configureQueue",
 }

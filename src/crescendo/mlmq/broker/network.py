@@ -93,6 +93,12 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # --- called by the broker
 
+    def park(self, call: Call) -> None:
+        """It waits for a message, so its client may send further requests."""
+        self.parked.add(call)
+        if not self._reading:
+            self._resume_reading()
+
     def answer(self, call: Call, answer: Answer) -> None:
         """Send it, now or when the socket takes it. A disconnected client gets nothing."""
         if self.closing:
@@ -130,7 +136,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _take_frames(self, now_ns: int) -> None:
         broker, codec = self._broker, self._codec
         while not self.closing:
-            if self._unanswered >= broker.pipeline:
+            if self._has_enough:
                 self._pause_reading()
                 return
             try:
@@ -144,6 +150,14 @@ class ClientConnection(asyncio.BufferedProtocol):
                 return
             self._take(frame, now_ns)
             self._first_byte_ns = now_ns  # further frames of this chunk arrived with it
+
+    @property
+    def _has_enough(self) -> bool:
+        """Whether too many requests are unanswered. As many again may wait for a message: they keep nobody busy."""
+        limit = self._broker.pipeline
+        return self._unanswered >= limit and (
+            self._unanswered >= 2 * limit or self._unanswered - len(self.parked) >= limit
+        )
 
     def _take(self, frame: Frame | Unreadable, now_ns: int) -> None:
         if isinstance(frame, Unreadable):
@@ -177,7 +191,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._reading or self.closing or self._unanswered >= self._broker.pipeline:
+        if self._reading or self.closing or self._has_enough:
             return
         self._reading = True
         self._take_frames(monotonic_ns())  # frames that were read before the pause

@@ -26,6 +26,10 @@ _RECONNECT_S = 0.5
 _HEARTBEAT_S = 1.0
 _ALONE_AFTER_S = 3.5
 _HELLO = "?"
+_HEARTBEAT_ALONE_S = 10.0  # nobody is there to hear it, except a broker that was suspended
+_INTERRUPTED = (
+    OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError,
+)  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +63,7 @@ class Notices:
         while True:
             try:
                 await self._session()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as err:
+            except _INTERRUPTED as err:
                 log.debug("notices between brokers are interrupted: %s", err)
             await asyncio.sleep(_RECONNECT_S)
 
@@ -80,12 +84,12 @@ class Notices:
         content = _HELLO
         while True:
             await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{self._name} {content}")
-            if monotonic() - last_sent_s > _ALONE_AFTER_S:
+            if monotonic() - last_sent_s > _ALONE_AFTER_S + (_HEARTBEAT_ALONE_S if self._alone else 0.0):
                 self._on_gap()  # we stalled, and others may have stopped notifying us
             last_sent_s = monotonic()
             await asyncio.sleep(_PAUSE_S)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_HEARTBEAT_S):
+                async with asyncio.timeout(_HEARTBEAT_ALONE_S if self._alone else _HEARTBEAT_S):
                     await self._wake_up.wait()
             self._wake_up.clear()
             self._alone = monotonic() - self._last_heard_s > _ALONE_AFTER_S

@@ -11,6 +11,7 @@ import logging
 from time import monotonic
 
 from crescendo.mlmq.broker import database_pool
+from crescendo.mlmq.broker.background_tasks import BackgroundTasks
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.http_endpoints import HttpEndpoints, json_page
 from crescendo.mlmq.broker.network import ClientConnection
@@ -38,9 +39,10 @@ class Broker:
         self.settings = settings
         self.metrics = Metrics()
         self.request_log = RequestLog(self.metrics)
-        self.queue: RequestQueue[Call] = RequestQueue(settings.request_queue, settings.batch)
+        max_queued, max_waiting = settings.request_limits
+        self.queue: RequestQueue[Call] = RequestQueue(max_queued, settings.batch)
         self.store = Store(database_url, settings)
-        self.workers = Workers(self.queue, settings.waiting, self.store, self.request_log)
+        self.workers = Workers(self.queue, max_waiting, self.store, self.request_log)
         self.connections: set[ClientConnection] = set()
         self.port = 0
         self.http = HttpEndpoints({"/health": self._health, "/metrics": self._metrics})
@@ -50,7 +52,7 @@ class Broker:
         self.send_timeout_s = settings.send_timeout / 1e9
         self._database_url = database_url
         self._server: asyncio.Server | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = BackgroundTasks()
         self.unsent = 0  # answers that wait for slow sockets
         self._draining = False
 
@@ -66,14 +68,13 @@ class Broker:
             lambda: database_pool.connect(self._database_url), self.workers.wake, self.workers.forget_empty_queues
         )
         self.workers.notify_others = notices.notify
-        loop = asyncio.get_running_loop()
-        self._tasks += [loop.create_task(self.workers.work()) for _ in range(self.settings.workers)]
-        self._tasks += [
-            loop.create_task(self.workers.poll(self.settings.poll / 1e9)),
-            loop.create_task(notices.run()),
-            loop.create_task(self.store.watch()),
-            loop.create_task(self.store.forget_receipts()),
-        ]
+        start = self._background.start
+        for _ in range(self.settings.workers):
+            start("worker", self.workers.work)
+        start("poll", lambda: self.workers.poll(self.settings.poll / 1e9))
+        start("notices", notices.run)
+        start("health check", self.store.watch)
+        start("housekeeping", self.store.housekeeping)
         self._register_gauges()
 
     @property
@@ -98,9 +99,7 @@ class Broker:
         self._draining = True
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close()
         for connection in list(self.connections):
             connection.close() if connection.idle else connection.abort()
         await self.http.close()
@@ -175,13 +174,26 @@ class Broker:
         gauge("workers_busy", "Workers that serve requests now.", lambda: self.workers.busy)
         gauge("pool", "Connections to the database.", lambda: self.settings.connections)
         gauge("pool_in_use", "Connections to the database in use now.", lambda: self.store.in_use)
-        gauge("database_up", "1 when the last statement reached the database.", lambda: int(self.store.reached))
+        gauge("database_up", "1 while the database stores messages.", lambda: int(self.store.failure is None))
+        gauge("tasks_down", "Background tasks that have failed.", lambda: len(self._background.down))
+        gauge("leases", "Messages that are leased, counted up to 100,000.", lambda: self.store.statistics.leases)
+        gauge("dead_rows", "Rows that wait for vacuum.", lambda: self.store.statistics.dead_rows)
+        gauge(
+            "oldest_snapshot_seconds",
+            "Age of the oldest transaction that keeps dead rows from being removed.",
+            lambda: self.store.statistics.oldest_snapshot_s,
+        )
+        gauge("message_bytes", "Size of the table of messages.", lambda: self.store.statistics.message_bytes)
+        gauge("index_bytes", "Size of its indices.", lambda: self.store.statistics.index_bytes)
+        gauge("receipt_bytes", "Size of the receipts.", lambda: self.store.statistics.receipt_bytes)
 
     def _health(self) -> tuple[int, str, str]:
         if self._draining:
             return json_page(503, {"state": "draining"})
-        if not self.store.reached:
-            return json_page(503, {"state": "database away"})
+        if self.store.failure is not None:
+            return json_page(503, {"state": "database away", "reason": self.store.failure})
+        if self._background.down:
+            return json_page(503, {"state": "failing", "tasks": self._background.down})
         return json_page(200, {"state": "serving", "address": self.address, "clients": len(self.connections)})
 
     def _metrics(self) -> tuple[int, str, str]:

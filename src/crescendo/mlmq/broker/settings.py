@@ -4,7 +4,6 @@ The settings of the original middleware and the limits it lacked, read from one 
 unknown key is an error that names the file, the field and the cure. Starts nothing, connects to nothing.
 """
 
-import difflib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +13,8 @@ import yaml
 from msgspec import Meta, Struct
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.redaction import explain_yaml
+from crescendo.model.suggestions import suggestion
 from crescendo.model.units import Duration, Size, parse_unit
 
 HOST = "127.0.0.1"
@@ -31,12 +32,16 @@ class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     database: str = ""  # postgresql://…; empty: an embedded server
     data: str = ""  # data directory of the embedded server; empty: a temporary one
 
+    require_durable: bool = True  # refuse a database that would lose acknowledged messages in a crash
+
     # Few, because requests that wait while they are busy share the next statement: more workers make smaller batches.
     workers: Annotated[int, Meta(ge=1, le=1000)] = 2
     connections: Annotated[int, Meta(ge=1, le=1000)] = 2  # to the database
     request_queue: Count = 1000  # requests that may wait for a worker; more are answered "overloaded"
     response_queue: Count = 10_000  # answers that may wait for slow sockets, all clients together
     batch: Annotated[int, Meta(ge=1, le=4096)] = 128  # requests a worker takes at once; 1: no batching
+    load_shedding: bool = True  # False: nothing is answered "overloaded"; requests wait as long as it takes
+    indices: bool = True  # False: without the indices of messages, to measure what they are worth
     clients: Count = 1000  # connections from clients
     pipeline: Count = 64  # unanswered requests of one client before we stop reading from it
     waiting: Count = 10_000  # dequeues that may wait for a message
@@ -66,6 +71,14 @@ class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.database and self.data:
             raise ValueError("data: an external database keeps its own data; leave out either database or data")
 
+    @property
+    def request_limits(self) -> tuple[int, int]:
+        """How many requests may wait for a worker, and how many for a message."""
+        if self.load_shedding:
+            return self.request_queue, self.waiting
+        most = 2 * self.clients * self.pipeline  # no client has more unanswered requests
+        return most, most
+
 
 def address_of(field: str, text: str) -> tuple[str, int]:
     """The host and port of an address on this machine."""
@@ -86,7 +99,7 @@ def load_settings(path: Path | None, overrides: dict[str, Any]) -> BrokerSetting
         except OSError as err:
             raise ConfigError(f"{path}: cannot be read: {err.strerror}") from err
         except yaml.YAMLError as err:
-            raise ConfigError(f"{path}: not YAML: {' '.join(str(err).split())}") from err
+            raise ConfigError(f"{path}: not YAML: {explain_yaml(err)}") from None
         if not isinstance(document, dict):
             raise ConfigError(f"{path}: a configuration is a mapping, such as `workers: 4`")
         _check(document, str(path))
@@ -106,8 +119,6 @@ def _readable(message: str) -> str:
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
     if unknown:
         known = [field.name for field in msgspec.structs.fields(BrokerSettings)]
-        near = difflib.get_close_matches(unknown[1], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-        return f"{unknown[1]}: no such key; {hint}"
+        return f"{unknown[1]}: no such key; {suggestion(unknown[1], known)}"
     field = path.strip("`.")
     return f"{field}: {text[:1].lower()}{text[1:]}" if field else text

@@ -1,28 +1,42 @@
 """How does a broker reach its database, and how does it know whether the database is available?
 
-A pool of D connections and MLMQ's storage on it. The schema is checked before the first request; afterwards one check
-per second tells whether the database answers, so that the health page recovers without traffic. Retries no request:
-the client does, because only the client knows whether it still wants the answer.
+A pool of D connections and MLMQ's storage on it. Schema and durability are checked before the first request. Afterwards
+any failed statement means that the database is not available, until a check has written to it; checks run every second,
+without traffic too. Retries no request: the client does, because only the client knows whether it still wants the
+answer.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
-from crescendo.mlmq.broker.database_pool import connect, open_pool, retry_until_available
+from crescendo.mlmq.broker.database_pool import connect, describe, open_pool, retry_until_available
 from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.storage import Database, Served, StorageUnavailable, check_schema, initialise
 from crescendo.mlmq.storage.failures import translated_errors
-from crescendo.model.errors import CrescendoError
-from crescendo.wire.mlmq.operations import Request
+from crescendo.mlmq.storage.health import (
+    DatabaseStatistics,
+    asynchronous_standbys,
+    durability_problems,
+    statistics,
+    write_check,
+)
+from crescendo.mlmq.storage.indices import use_indices
+from crescendo.model.errors import ConfigError, CrescendoError
+from crescendo.wire.mlmq.operations import Query, Request, Send, SendMany
 
 log = logging.getLogger(__name__)
 
 _CHECK_S = 1.0
+_CHECK_TIMEOUT_S = 5.0
+_WRITE_S = 10.0  # how often a check writes while all is well
+_DOUBT_S = 5.0  # so long a check alone does not refute a rejected request: a full disk may have room for one more row
 _CLOSE_S = 5.0
-_HOUSEKEEPING_S = 3600.0
+_HOUSEKEEPING_S = 1.0
+_RECEIPT_BYTES = 16 * 2**20  # so that a rotation copies and reads little
 
 
 class Store:
@@ -33,7 +47,11 @@ class Store:
         self._settings = settings
         self.pool: Any = None
         self._database: Database | None = None
-        self.reached = False
+        self.failure: str | None = "the database was never reached"  # why nothing can be stored; None: it can
+        self.statistics = DatabaseStatistics()
+        self._written_s = -_WRITE_S  # when a check last wrote
+        self._doubted_s = -_DOUBT_S  # when a request was rejected although the database answers
+        self._warned = False
 
     @property
     def in_use(self) -> int:
@@ -46,8 +64,17 @@ class Store:
         self.pool = await open_pool(self._url, self._settings.connections, timeout_s, timeout_s)
         async with self.pool.acquire() as connection:
             await check_schema(connection)
+            await self._check_durability(connection)
+            if await use_indices(connection, self._settings.indices) and not self._settings.indices:
+                log.warning("the indices of messages were dropped: every dequeue reads the whole table")
+            if standbys := await asynchronous_standbys(connection):
+                log.warning(
+                    "%d standbys are asynchronous: promoting one loses what was acknowledged last; name them in "
+                    "synchronous_standby_names to avoid that",
+                    standbys,
+                )
         self._database = Database(self.pool)
-        self.reached = True
+        self.failure = None
 
     async def close(self) -> None:
         if self.pool is not None:
@@ -62,46 +89,84 @@ class Store:
             raise StorageUnavailable("the database was never reached")
         try:
             served = await self._database.serve(requests)
-        except StorageUnavailable as err:
-            self._set_reached(False, str(err))
+        except Exception as err:
+            self._fail(err)
+            if not isinstance(err, StorageUnavailable):
+                self._doubted_s = monotonic()
             raise
-        self._set_reached(True)
+        if isinstance(requests[0], (Send, SendMany)):
+            self._doubted_s = -_DOUBT_S
         return served
 
+    async def count_available(self, queries: Sequence[Query], most: int) -> list[int]:
+        """How many messages match each query now, up to `most`."""
+        if self._database is None:
+            raise StorageUnavailable("the database was never reached")
+        try:
+            return await self._database.count_available(queries, most)
+        except Exception as err:
+            self._fail(err)
+            raise
+
     async def watch(self) -> None:
-        """Check whether the database answers, even without traffic."""
+        """Check whether the database can store messages, even without traffic."""
         while True:
             await asyncio.sleep(_CHECK_S)
             try:
                 with translated_errors():
                     connection = await connect(self._url)
-                    try:
-                        while True:
-                            await connection.fetchval("SELECT 1", timeout=self._settings.database_timeout / 1e9)
-                            self._set_reached(True)
-                            await asyncio.sleep(_CHECK_S)
-                    finally:
-                        connection.terminate()
-            except StorageUnavailable as err:
-                self._set_reached(False, str(err))
+                try:
+                    while True:
+                        await self._check(connection)
+                        await asyncio.sleep(_CHECK_S)
+                finally:
+                    connection.terminate()
+            except Exception as err:  # whatever it is: nothing can be stored until a check succeeds
+                self._fail(err)
 
-    async def forget_receipts(self) -> None:
-        """Periodically drop the receipts of idle clients."""
+    async def _check(self, connection: Any) -> None:
+        timeout_s = min(self._settings.database_timeout / 1e9, _CHECK_TIMEOUT_S)
+        async with asyncio.timeout(timeout_s):
+            await self._check_durability(connection)
+        now_s = monotonic()
+        if self.failure is not None or now_s - self._written_s >= _WRITE_S:
+            await write_check(connection, timeout_s)
+            self.statistics = await statistics(connection, timeout_s)
+            self._written_s = now_s
+            if now_s - self._doubted_s >= _DOUBT_S:
+                self._recover()
+
+    async def _check_durability(self, connection: Any) -> None:
+        problems = await durability_problems(connection)
+        if problems and self._settings.require_durable:
+            raise ConfigError(
+                f"{describe(self._url)}: a crash would lose acknowledged messages: {'; '.join(problems)}; change that, "
+                f"or accept it with require_durable: false"
+            )
+        if problems and not self._warned:
+            self._warned = True
+            log.warning("a crash of the database will lose acknowledged messages: %s", "; ".join(problems))
+
+    async def housekeeping(self) -> None:
+        """Rotate the receipts when they have grown."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             if self._database is not None:
                 try:
-                    await self._database.forget_receipts(self._settings.forget_after / 1e9)
+                    await self._database.rotate_receipts(_RECEIPT_BYTES, self._settings.forget_after / 1e9)
                 except CrescendoError as err:
-                    log.warning("old receipts were not deleted: %s", err)
+                    log.debug("receipts were not rotated: %s", err)  # the health check tells the reason
 
-    def _set_reached(self, reached: bool, why: str = "") -> None:
-        if reached != self.reached:
-            self.reached = reached
-            if reached:
-                log.info("the database answers again")
-            else:
-                log.warning("%s", why)
+    def _fail(self, err: Exception) -> None:
+        text = str(err) or type(err).__name__
+        if self.failure is None:
+            log.warning("%s", text)
+        self.failure = text
+
+    def _recover(self) -> None:
+        if self.failure is not None:
+            self.failure = None
+            log.info("the database stores again")
 
 
 async def prepare(url: str, settings: BrokerSettings) -> int:

@@ -2,13 +2,15 @@
 
 A dequeue that found nothing may stay here until its wait time is over; it holds no worker. It waits under one or more
 keys (a queue, a client). Messages wake as many plain dequeues under their key as there are messages, longest waiting
-first, and every selective one, because only the database knows whether the message matches it. Queries no database and
-sends no answer.
+first, and every selective one, because only the database knows whether the message matches it. Items that want the same
+share a wish, so that one query can tell whether there is something for any of them. Queries no database and sends no
+answer.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -23,7 +25,8 @@ class WaitingRoom(Generic[T]):
         self.limit = limit
         self._expired = expired
         self._by_key: dict[int, dict[T, bool]] = {}  # in order of arrival; True: selective
-        self._parked: dict[T, tuple[Mapping[int, bool], asyncio.TimerHandle]] = {}
+        self._by_wish: dict[Hashable, dict[T, None]] = {}  # in order of arrival
+        self._parked: dict[T, tuple[Mapping[int, bool], Hashable, asyncio.TimerHandle]] = {}
         self._arrivals: Counter[int] = Counter()
         self._forgotten_arrivals = 0
 
@@ -42,12 +45,13 @@ class WaitingRoom(Generic[T]):
         """
         return self._forgotten_arrivals + self._arrivals.get(key, 0)
 
-    def park(self, item: T, keys: Mapping[int, bool], wait_s: float) -> None:
+    def park(self, item: T, keys: Mapping[int, bool], wait_s: float, wish: Hashable = None) -> None:
         """Let it wait under these keys, each with whether it is selective there. The caller has checked `full`."""
         for key, selective in keys.items():
             self._by_key.setdefault(key, {})[item] = selective
+        self._by_wish.setdefault(wish, {})[item] = None
         timer = asyncio.get_running_loop().call_later(max(wait_s, 0.0), self._expire, item)
-        self._parked[item] = keys, timer
+        self._parked[item] = keys, wish, timer
 
     def wake(self, key: int, messages: int, unclaimed: int | None = None) -> tuple[list[T], int]:
         """Messages have arrived. Returns the items to wake, and how many messages no plain dequeue here waited for.
@@ -77,9 +81,21 @@ class WaitingRoom(Generic[T]):
             self.remove(item)
         return claimed
 
+    @property
+    def wishes(self) -> list[Hashable]:
+        """What the items wait for, each once."""
+        return list(self._by_wish)
+
+    def take_wishing(self, wish: Hashable, count: int) -> list[T]:
+        """Remove those that have waited longest for this, so that they query again."""
+        return self._take(self._by_wish.get(wish, {}), count)
+
     def take_oldest(self, count: int) -> list[T]:
-        """Remove the items that have waited longest since their last query, so that they query again."""
-        chosen = [item for _, item in zip(range(count), self._parked, strict=False)]
+        """Remove those that have waited longest."""
+        return self._take(self._parked, count)
+
+    def _take(self, waiting: Iterable[T], count: int) -> list[T]:
+        chosen = list(islice(waiting, count))
         for item in chosen:
             self.remove(item)
         return chosen
@@ -89,13 +105,17 @@ class WaitingRoom(Generic[T]):
         parked = self._parked.pop(item, None)
         if parked is None:
             return False
-        keys, timer = parked
+        keys, wish, timer = parked
         timer.cancel()
         for key in keys:
             waiting = self._by_key[key]
             del waiting[item]
             if not waiting:
                 del self._by_key[key]
+        wishing = self._by_wish[wish]
+        del wishing[item]
+        if not wishing:
+            del self._by_wish[wish]
         return True
 
     def _expire(self, item: T) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from time import monotonic_ns
+from typing import Any, Final
 
 from crescendo.mlmq.broker.call import ANY_QUEUE, Call, client_key
 from crescendo.mlmq.broker.empty_queues import EmptyQueues
@@ -18,11 +19,12 @@ from crescendo.mlmq.broker.request_queue import RequestQueue
 from crescendo.mlmq.broker.store import Store
 from crescendo.mlmq.broker.waiting_room import WaitingRoom
 from crescendo.model.errors import CrescendoError
-from crescendo.wire.mlmq.operations import Answer, Dequeue, Extend, Messages, Refusal, Refused, Send
+from crescendo.wire.mlmq.operations import Abandon, Answer, Dequeue, Extend, Messages, Refusal, Refused, Send, SendMany
 
 log = logging.getLogger(__name__)
 
 NO_MESSAGES = Messages()
+_WISHES_PER_LOOK: Final = 1_000
 Notify = Callable[[int, int], None]
 
 
@@ -50,6 +52,8 @@ class Workers:
         ):
             self._park(call, monotonic_ns())
             return True
+        if isinstance(call.request, Abandon):
+            self._abandon(call, call.request)
         return self._enqueue(call)
 
     def _enqueue(self, call: Call) -> bool:
@@ -57,8 +61,8 @@ class Workers:
         return self.queue.put(call, Send if kind is Dequeue else kind)  # these two share a statement
 
     def _park(self, call: Call, now_ns: int) -> None:
-        self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9)
-        call.connection.parked.add(call)
+        self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9, call.wish)
+        call.connection.park(call)
 
     async def work(self) -> None:
         """One worker. Ends only by cancellation."""
@@ -74,10 +78,23 @@ class Workers:
                 self.queue.done(lane)
 
     async def poll(self, every_s: float) -> None:
-        """Periodically requeue waiting dequeues: they find messages whose leases ended or whose notices were lost."""
+        """Periodically look for messages whose leases ended or whose notices were lost, and wake dequeues for them."""
         while True:
             await asyncio.sleep(every_s)
-            self._requeue(self.room.take_oldest(self.queue.limit - len(self.queue)))
+            wishes = self.room.wishes
+            for first in range(0, len(wishes), _WISHES_PER_LOOK):
+                await self._look(wishes[first : first + _WISHES_PER_LOOK])
+
+    async def _look(self, wishes: list[Any]) -> None:
+        """One query for all waiting dequeues, and it writes nothing: waiting must stay cheap for any number."""
+        try:
+            available = await self._store.count_available(wishes, self.queue.batch)
+        except CrescendoError:
+            return  # the health page tells; the next look tries again
+        for wish, messages in zip(wishes, available, strict=True):
+            if messages:
+                room = self.queue.limit - len(self.queue)  # new requests come first
+                self._requeue(self.room.take_wishing(wish, min(messages, room)))
 
     def wake(self, key: int, messages: int) -> None:
         """Messages have arrived through another broker."""
@@ -96,6 +113,16 @@ class Workers:
         for call in self.room.take_oldest(len(self.room)):
             call.waited(monotonic_ns())
             call.connection.answer(call, Refused(Refusal.CLOSING, "this broker is shutting down; ask another one"))
+
+    def _abandon(self, call: Call, abandon: Abandon) -> None:
+        """Its client no longer wants these answers: let the dequeues that wait for a message go."""
+        slots = {(once.session, once.slot) for once in abandon.onces}
+        for waiting in list(call.connection.parked):
+            once = getattr(waiting.request, "once", None)
+            if once is not None and (once.session, once.slot) in slots and self.room.remove(waiting):
+                call.connection.parked.discard(waiting)
+                waiting.waited(monotonic_ns())
+                call.connection.answer(waiting, Refused(Refusal.STALE, "the client has abandoned this request"))
 
     def forget(self, calls: Iterable[Call]) -> None:
         """Their client has disconnected: take no message for it, and spend no wake-up on it."""
@@ -131,7 +158,7 @@ class Workers:
                     call.arrivals_before[1] + arrivals.get(client, 0),
                 )
                 self._empty_queues.record_result(call.request, answer, call.arrivals_before)
-            elif isinstance(call.request, Extend):
+            elif isinstance(call.request, (Extend, Abandon)):
                 self.forget_empty_queues()  # some messages may have been released
             if call.deadline_ns and answer == NO_MESSAGES:
                 self._park_or_answer(call)
@@ -217,7 +244,7 @@ class Workers:
 
         Returns the arrivals by key.
         """
-        if not isinstance(group[0].request, Send):  # sends come first
+        if not isinstance(group[0].request, (Send, SendMany)):  # sends come first
             return {}
         stored = (call.request for call, answer in zip(group, answers, strict=True) if not isinstance(answer, Refused))
         arrivals = _arrivals_of(stored)
@@ -241,9 +268,12 @@ def _arrivals_of(requests: Iterable[object]) -> dict[int, int]:
     """How many messages these requests store, by key."""
     arrivals: dict[int, int] = {}
     for request in requests:
-        if not isinstance(request, Send):
-            continue
-        if request.receiver is not None:
+        if not isinstance(request, (Send, SendMany)) or request.delay_ms:
+            continue  # the poll finds delayed ones when they are due
+        if isinstance(request, SendMany):
+            for key in (request.queue, ANY_QUEUE):
+                arrivals[key] = arrivals.get(key, 0) + len(request.contents)
+        elif request.receiver is not None:
             key = client_key(request.receiver)
             arrivals[key] = arrivals.get(key, 0) + 1
         else:

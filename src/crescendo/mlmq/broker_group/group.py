@@ -28,7 +28,7 @@ from crescendo.mlmq.postgres.cluster import UNPRIVILEGED
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.processes.child import ChildProcess, OnFork, launch_child, wait_or_kill
 from crescendo.systems.instance_dir import remove_instance_dir
-from crescendo.systems.unix_account import unprivileged_account
+from crescendo.systems.unix_account import named_account, unreachable_parent
 
 _CONNECTIONS_BESIDE_THE_POOL = 3  # per broker: one for notices, one for health checks, one spare
 _SPARE_CONNECTIONS = 16
@@ -46,7 +46,8 @@ class BrokerGroupPlan(Struct, frozen=True, forbid_unknown_fields=True):
     scratch: str  # a directory of ours for private files
     database: str = ""  # the URL of an external PostgreSQL; empty: an embedded one
     password_file: str = ""  # of that database
-    data: list[str] = []  # candidate data directories of the embedded one: the first that its account can reach is used
+    data: str = ""  # the data directory of the embedded one
+    outside_dir_file: str = ""  # names the directory for its data when its account cannot reach `data`
 
 
 def read_plan(path: Path) -> BrokerGroupPlan:
@@ -80,7 +81,7 @@ def _database(
     if plan.database:
         yield _with_password(plan.database, plan.password_file), lambda: True
         return
-    directory = _reachable_directory(plan.data)
+    directory = _data_directory(plan)
     max_connections = (
         sum(settings.connections + _CONNECTIONS_BESIDE_THE_POOL for settings in brokers) + _SPARE_CONNECTIONS
     )
@@ -95,22 +96,12 @@ def _database(
         remove_instance_dir(directory)
 
 
-def _reachable_directory(candidates: list[str]) -> Path:
-    """Started by root, PostgreSQL runs as another account, which may not enter directories of root."""
-    error = ConfigError("data: no directory for a database is given")
-    for text in candidates:
-        directory = Path(text)
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            unprivileged_account(UNPRIVILEGED if os.geteuid() == 0 else None, directory)
-        except OSError as err:
-            error = ConfigError(f"{directory} cannot hold a database: {err.strerror}")
-        except ConfigError as err:
-            error = err
-            directory.rmdir()
-        else:
-            return directory
-    raise error
+def _data_directory(plan: BrokerGroupPlan) -> Path:
+    """Where the database is. Nobody but us can have created it: both are in directories that belong to us."""
+    directory = Path(plan.data)
+    if os.geteuid() == 0 and unreachable_parent(named_account(UNPRIVILEGED), directory) is not None:
+        directory = Path(Path(plan.outside_dir_file).read_text(encoding="utf-8")) / directory.name
+    return directory
 
 
 def _with_password(url: str, password_file: str) -> str:

@@ -6,15 +6,14 @@ so a timeout neither loses nor duplicates a message. Pull only: the client recei
 """
 
 from collections.abc import Callable, Collection, Sequence
-from time import monotonic_ns
+from time import monotonic
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.caller import Caller
 from crescendo.mlmq.client.errors import RefusedError
-from crescendo.mlmq.client.exchange import Exchange
-from crescendo.mlmq.client.link import Reply
+from crescendo.mlmq.client.requests import Observer, Requests
 from crescendo.mlmq.client.slots import Slots
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.mlmq.operations import (
@@ -22,6 +21,7 @@ from crescendo.wire.mlmq.operations import (
     Acknowledge,
     Answer,
     ClientFound,
+    ConfigureQueue,
     CreateQueue,
     DeleteQueue,
     Delivery,
@@ -33,23 +33,23 @@ from crescendo.wire.mlmq.operations import (
     LookupQueue,
     Message,
     Messages,
+    Once,
     Peek,
     Pending,
     PendingFound,
     Query,
     QueueFound,
     Refusal,
-    Refused,
     Register,
     Registered,
     Request,
     Send,
+    SendMany,
     Sent,
     Settled,
 )
 
 A = TypeVar("A", bound=Answer)
-Observer = Callable[[Exchange], None]
 DEFAULT_PRIORITY = 5
 
 
@@ -76,7 +76,6 @@ class AsyncClient:
         """
         self.name = name
         self.timeout_s = timeout_s
-        self._observer = observer
         self._caller = Caller(
             brokers,
             first=first_broker,
@@ -86,6 +85,7 @@ class AsyncClient:
             patient=patient,
             impatient_of=impatient_of,
         )
+        self._requests = Requests(self._caller, observer)
         self._registered: Registered | None = None
         self._slots: Slots | None = None
 
@@ -150,13 +150,41 @@ class AsyncClient:
             return await self._find(LookupQueue(name=client), QueueFound, Refusal.NO_SUCH_QUEUE)
         return await self._find(LookupQueue(client=client), QueueFound, Refusal.NO_SUCH_QUEUE, Refusal.NO_SUCH_CLIENT)
 
-    async def send_message(self, queues: int | Sequence[int], content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
-        """Store a message in one queue or in each of several."""
-        chosen = (queues,) if isinstance(queues, int) else tuple(queues)
-        return await self._send(content, chosen, priority)
+    async def configure_queue(
+        self, queue: int, *, max_deliveries: int | None = None, dead_letters: int | None = None,
+        retention_s: float | None = None,
+    ) -> None:  # fmt: skip
+        """Set all limits of a queue that we own. None: no such limit.
 
-    async def send_message_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
-        return await self._send(content, (), priority, client)
+        A message that was delivered `max_deliveries` times on a lease and never acknowledged moves to `dead_letters`;
+        one that is older than `retention_s` is deleted.
+        """
+        await self._ask(ConfigureQueue(self.id, queue, max_deliveries, dead_letters, _ms(retention_s)), Done)
+
+    async def send_message(
+        self, queues: int | Sequence[int], content: bytes, priority: int = DEFAULT_PRIORITY, *,
+        delay_s: float = 0.0, expires_s: float | None = None,
+    ) -> Sent:  # fmt: skip
+        """Store a message in one queue or in each of several. It is handed out after `delay_s`, before `expires_s`."""
+        chosen = (queues,) if isinstance(queues, int) else tuple(queues)
+        return await self._send(content, chosen, priority, delay_s=delay_s, expires_s=expires_s)
+
+    async def send_messages(
+        self, queue: int, contents: Sequence[bytes], priority: int = DEFAULT_PRIORITY, *,
+        delay_s: float = 0.0, expires_s: float | None = None,
+    ) -> Sent:  # fmt: skip
+        """Store up to 100 messages in one round trip: all of them or none."""
+        return await self._store(
+            lambda once: SendMany(
+                self.id, queue, tuple(contents), priority, once, round(delay_s * 1000), _ms(expires_s)
+            )
+        )
+
+    async def send_message_to_client(
+        self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY, *,
+        delay_s: float = 0.0, expires_s: float | None = None,
+    ) -> Sent:  # fmt: skip
+        return await self._send(content, (), priority, client, delay_s=delay_s, expires_s=expires_s)
 
     async def send_request_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> int:
         """Send a request and return the context that identifies its response."""
@@ -195,17 +223,22 @@ class AsyncClient:
         wait_ms = min(round(wait_s * 1000), MAX_WAIT_MS)
         lease_ms, slots = round(lease_s * 1000), self._session
         key = query, most, lease_ms
-        once = slots.reopen(key) or await slots.acquire()
+        deadline_s = monotonic() + self.timeout_s
+        reopened = slots.reopen(key)
+        once = reopened or await self._requests.acquire(slots, self.id, "Dequeue", deadline_s)
         try:
             request = Dequeue(self.id, query, most, lease_ms, wait_ms, once)
-            answer = await self._ask(request, Messages, wait_s=wait_ms / 1000)
+            answer, called = await self._requests.exchange(request, Messages, deadline_s - monotonic(), wait_ms / 1000)
         except BaseException as err:  # also cancellation: the messages may already be ours
             if isinstance(err, RefusedError) and not err.outcome_unknown:
                 slots.release(once)
             else:
                 slots.keep_open(key, once)
             raise
-        slots.release(once)
+        if not answer.messages and (called.has_copies or reopened is not None):
+            slots.keep_open(key, once)  # a copy of it may still take a message, for the next equal dequeue to fetch
+        else:
+            slots.release(once)
         return answer.messages
 
     async def acknowledge(self, *messages: Message) -> Settled:
@@ -239,12 +272,20 @@ class AsyncClient:
 
     async def _send(
         self, content: bytes, queues: tuple[int, ...], priority: int, receiver: int | None = None,
-        context: int | None = None, new_context: bool = False,
+        context: int | None = None, new_context: bool = False, delay_s: float = 0.0, expires_s: float | None = None,
     ) -> Sent:  # fmt: skip
-        slots = self._session
-        once = await slots.acquire()
+        delay_ms, expiry_ms = round(delay_s * 1000), _ms(expires_s)
+        return await self._store(
+            lambda once: Send(
+                self.id, content, queues, priority, receiver, context, new_context, once, delay_ms, expiry_ms
+            )
+        )
+
+    async def _store(self, request: Callable[[Once], Send | SendMany]) -> Sent:
+        slots, deadline_s = self._session, monotonic() + self.timeout_s
+        once = await self._requests.acquire(slots, self.id, "Send", deadline_s)
         try:
-            return await self._ask(Send(self.id, content, queues, priority, receiver, context, new_context, once), Sent)
+            return (await self._requests.exchange(request(once), Sent, deadline_s - monotonic()))[0]
         finally:
             slots.release(once)  # also without an answer: the next number makes the old request stale
 
@@ -256,38 +297,12 @@ class AsyncClient:
                 return None
             raise
 
-    async def _ask(
-        self, request: Request, expected: type[A], *, wait_s: float = 0.0, done_if_refused: Refusal | None = None
-    ) -> A:
-        """`done_if_refused` is the refusal that a retry gets when a lost attempt has already done the work."""
-        started_ns = monotonic_ns()
-        reply: Reply | None = None
-        attempts = 0
-        outcome = "unanswered"
-        try:
-            reply, attempts = await self._caller.call(request, self.timeout_s + wait_s, wait_s)
-            if isinstance(reply.answer, Refused):
-                outcome = reply.answer.reason.name.lower()
-                if attempts > 1 and done_if_refused is reply.answer.reason and expected is Done:
-                    return _expect(expected, Done())
-                raise RefusedError(reply.answer)
-            outcome = "empty" if reply.answer == _NO_MESSAGES else "ok"
-            return _expect(expected, reply.answer)
-        finally:
-            if self._observer is not None:
-                ended_ns = reply.answered_ns if reply else monotonic_ns()
-                asked_ns = reply.asked_ns if reply and attempts == 1 else started_ns
-                times = reply.times if reply else None
-                self._observer(Exchange(type(request).__name__, outcome, asked_ns, ended_ns, attempts, times))
+    async def _ask(self, request: Request, expected: type[A], *, done_if_refused: Refusal | None = None) -> A:
+        return (await self._requests.exchange(request, expected, self.timeout_s, done_if_refused=done_if_refused))[0]
 
 
-_NO_MESSAGES = Messages()
-
-
-def _expect(expected: type[A], answer: Any) -> A:
-    if not isinstance(answer, expected):
-        raise PeerError(f"the broker answered {type(answer).__name__} instead of {expected.__name__}")
-    return answer
+def _ms(duration_s: float | None) -> int | None:
+    return None if duration_s is None else max(round(duration_s * 1000), 1)
 
 
 def _deliveries(messages: Sequence[Message]) -> tuple[Delivery, ...]:

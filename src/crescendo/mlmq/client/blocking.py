@@ -11,8 +11,9 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
-from crescendo.mlmq.client.async_client import DEFAULT_PRIORITY, AsyncClient, Observer
+from crescendo.mlmq.client.async_client import DEFAULT_PRIORITY, AsyncClient
 from crescendo.mlmq.client.backoff import Backoff
+from crescendo.mlmq.client.requests import Observer
 from crescendo.wire.mlmq.operations import ClientFound, Message, Query, QueueFound, Registered, Sent, Settled
 
 R = TypeVar("R")
@@ -82,11 +83,32 @@ class Client:
     def lookup_client_queue(self, client: int | str) -> QueueFound | None:
         return self._wait(self._client.lookup_client_queue(client))
 
-    def send_message(self, queues: int | Sequence[int], content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
-        return self._wait(self._client.send_message(queues, content, priority))
+    def configure_queue(
+        self, queue: int, *, max_deliveries: int | None = None, dead_letters: int | None = None,
+        retention_s: float | None = None,
+    ) -> None:  # fmt: skip
+        limits = {"max_deliveries": max_deliveries, "dead_letters": dead_letters}
+        self._wait(self._client.configure_queue(queue, **limits, retention_s=retention_s))
 
-    def send_message_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> Sent:
-        return self._wait(self._client.send_message_to_client(client, content, priority))
+    def send_message(
+        self, queues: int | Sequence[int], content: bytes, priority: int = DEFAULT_PRIORITY, *,
+        delay_s: float = 0.0, expires_s: float | None = None,
+    ) -> Sent:  # fmt: skip
+        return self._wait(self._client.send_message(queues, content, priority, delay_s=delay_s, expires_s=expires_s))
+
+    def send_messages(
+        self, queue: int, contents: Sequence[bytes], priority: int = DEFAULT_PRIORITY, *,
+        delay_s: float = 0.0, expires_s: float | None = None,
+    ) -> Sent:  # fmt: skip
+        return self._wait(self._client.send_messages(queue, contents, priority, delay_s=delay_s, expires_s=expires_s))
+
+    def send_message_to_client(
+        self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY, *,
+        delay_s: float = 0.0, expires_s: float | None = None,
+    ) -> Sent:  # fmt: skip
+        return self._wait(
+            self._client.send_message_to_client(client, content, priority, delay_s=delay_s, expires_s=expires_s)
+        )
 
     def send_request_to_client(self, client: int, content: bytes, priority: int = DEFAULT_PRIORITY) -> int:
         return self._wait(self._client.send_request_to_client(client, content, priority))

@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Collection, Sequence
 from time import monotonic
+from typing import NamedTuple
 
 from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.errors import OUTCOME_UNKNOWN, UnansweredError
@@ -18,6 +19,14 @@ from crescendo.wire.mlmq.operations import Refusal, Refused, Request
 # A retry may succeed, on another broker or a little later.
 TRANSIENT = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.CLOSING, Refusal.INTERNAL})
 _CONNECT_TIMEOUT_S = 2.0
+
+
+class Called(NamedTuple):
+    """An answer and how it was reached."""
+
+    reply: Reply
+    attempts: int
+    has_copies: bool  # an earlier attempt got no answer: a broker may still serve it
 
 
 class Caller:
@@ -60,8 +69,8 @@ class Caller:
         """The broker we are connected to."""
         return self._link.broker if self._link is not None and self._link.open else None
 
-    async def call(self, request: Request, timeout_s: float, wait_s: float = 0.0) -> tuple[Reply, int]:
-        """The answer, and how many attempts it took. `wait_s` is how long the broker may wait before it answers.
+    async def call(self, request: Request, timeout_s: float, wait_s: float = 0.0) -> Called:
+        """The answer, and what it took. `wait_s` is how long the broker may wait before it answers.
 
         A transient refusal is retried; a permanent one is the answer. UnansweredError when the time is over.
         """
@@ -80,7 +89,7 @@ class Caller:
                 reply = await link.ask(request, min(self._attempt_timeout_s + wait_s, max(left_s, 0.0)))
                 refused = reply.answer if isinstance(reply.answer, Refused) else None
                 if refused is None or refused.reason not in (TRANSIENT if lost else self._retried):
-                    return reply, attempts
+                    return Called(reply, attempts, lost)
                 maybe_served = lost or refused.reason in OUTCOME_UNKNOWN
                 last_failure = f"{link.broker}: {refused.reason.name.lower()}: {refused.text}"
                 if refused.reason is Refusal.CLOSING:

@@ -16,8 +16,10 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -26,7 +28,7 @@ from crescendo.mlmq.postgres.binaries import find
 from crescendo.model.errors import ConfigError
 from crescendo.processes.logs import last_log_lines
 from crescendo.systems.instance_dir import MIN_FREE_BYTES, free_bytes
-from crescendo.systems.unix_account import UnixAccount, unprivileged_account, unreachable_parent
+from crescendo.systems.unix_account import UnixAccount, give_directory, named_account, unreachable_parent
 
 USER: Final = "mlmq"
 UNPRIVILEGED: Final = "nobody"  # PostgreSQL refuses to run as root
@@ -35,6 +37,8 @@ _MAX_SOCKET_PATH_BYTES = 107
 _INIT_TIMEOUT_S = 120.0
 _OWNER, _LOCK, _PASSWORD, _LOG, _DATA, _SOCKET = "owner", "lock", "password", "log", "data", "socket"
 _PROGRAMS = "programs"
+_PREFIX = "crescendo-mlmq-"
+_ABANDONED_AFTER_S = 30.0  # a directory that is younger may be about to get its lock
 
 
 class Cluster:
@@ -96,9 +100,15 @@ class Cluster:
         return socket
 
     def _give_to_account(self) -> UnixAccount | None:
-        if self._outside_socket_dir is not None:
-            unprivileged_account(_account_for_root(), self._outside_socket_dir)
-        return unprivileged_account(_account_for_root(), self.directory)
+        account = _account_for_root()
+        if account is not None:
+            unreachable = unreachable_parent(account, self.directory)
+            if unreachable is not None:
+                cure = "choose a directory that every account can reach"
+                raise ConfigError(f"{UNPRIVILEGED} may not enter {unreachable}; {cure}")
+            for directory in filter(None, (self._outside_socket_dir, self.directory)):
+                give_directory(directory, account)
+        return account
 
     def _reachable_binaries(self, binaries: Path) -> Path:
         if self.account is None or unreachable_parent(self.account, binaries / "postgres") is None:
@@ -124,7 +134,7 @@ class Cluster:
         _write_private(password, secrets.token_urlsafe(24), self.account)
         command = [
             str(self.binaries / "initdb"), f"--pgdata={unfinished}", f"--username={USER}", f"--pwfile={password}",
-            "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-instructions",
+            "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale",
         ]  # fmt: skip
         if self.temporary:
             command.append("--no-sync")  # not needed after a power failure
@@ -159,12 +169,14 @@ class Cluster:
 def _create_directory(directory: Path | None) -> Path:
     """The directory, readable by us alone."""
     if directory is None:
-        path = Path(tempfile.mkdtemp(prefix="crescendo-mlmq-"))
+        remove_abandoned()
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         (path / _OWNER).touch(mode=0o600)
         return path
     path = directory.absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_others(path)
         if not (path / _OWNER).exists():
             if any(path.iterdir()):
                 raise ConfigError(
@@ -177,8 +189,37 @@ def _create_directory(directory: Path | None) -> Path:
     return path
 
 
-def _lock(directory: Path) -> int:
-    fd = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def remove_abandoned() -> list[Path]:
+    """Remove temporary directories whose broker was killed: of our account, with our marker, and locked by nobody."""
+    removed = []
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            status = path.lstat()
+            young = time.time() - status.st_mtime < _ABANDONED_AFTER_S
+            if not stat.S_ISDIR(status.st_mode) or young or not (path / _OWNER).exists():
+                continue
+            _refuse_others(path)
+            fd = _lock(path, create=False)
+        except (OSError, ConfigError):
+            continue  # in use, of another account, or without a lock: not ours to remove
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(fd)
+        removed.append(path)
+    return removed
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse a directory or a link that another account made: its files would be believed, and run."""
+    account = _account_for_root()
+    ours = {os.geteuid(), *(() if account is None else (account.uid,))}
+    for status in (path.lstat(), path.stat()):
+        if status.st_uid not in ours:
+            raise ConfigError(f"{path} belongs to another account (uid {status.st_uid}); choose another directory")
+
+
+def _lock(directory: Path, *, create: bool = True) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+    fd = os.open(directory / _LOCK, flags, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as err:
@@ -187,8 +228,8 @@ def _lock(directory: Path) -> int:
     return fd
 
 
-def _account_for_root() -> str | None:
-    return UNPRIVILEGED if os.geteuid() == 0 else None
+def _account_for_root() -> UnixAccount | None:
+    return named_account(UNPRIVILEGED) if os.geteuid() == 0 else None
 
 
 def _access_hint(account: UnixAccount | None) -> str:

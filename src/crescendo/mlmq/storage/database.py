@@ -13,8 +13,10 @@ from crescendo.mlmq.storage import messages, registrations, send_and_dequeue
 from crescendo.mlmq.storage.failures import translated_errors
 from crescendo.wire.mlmq.operations import (
     MAX_BATCH,
+    Abandon,
     Acknowledge,
     Answer,
+    ConfigureQueue,
     CreateQueue,
     DeleteQueue,
     Dequeue,
@@ -24,9 +26,11 @@ from crescendo.wire.mlmq.operations import (
     LookupQueue,
     Peek,
     Pending,
+    Query,
     Register,
     Request,
     Send,
+    SendMany,
 )
 
 MAX_ROWS: Final = 1_024  # messages that one statement may store, hand out or settle
@@ -44,6 +48,9 @@ _SERVE: dict[type, _Serve] = {
     Acknowledge: messages.acknowledge,
     Extend: messages.extend,
     Pending: messages.pending,
+    Abandon: messages.abandon,
+    SendMany: messages.send,
+    ConfigureQueue: registrations.configure_queue,
 }
 
 
@@ -122,10 +129,20 @@ class Database:
             rows = await self._pool.fetch("SELECT * FROM mlmq.queue_lengths($1)", max_queues)
         return [QueueLength(*row) for row in rows]
 
-    async def forget_receipts(self, older_than_s: float) -> int:
-        """Drop the receipts of idle sessions. A repetition that arrives later than this is served as a new request."""
+    async def count_available(self, queries: Sequence[Query], most: int) -> list[int]:
+        """How many messages match each query now, whoever may see them, counted up to `most`. Takes none."""
+        columns = zip(*((query.queue, query.sender, query.context) for query in queries), strict=True)
         with translated_errors():
-            return int(await self._pool.fetchval("SELECT mlmq.forget_receipts($1)", older_than_s))
+            rows = await self._pool.fetch("SELECT * FROM mlmq.count_available($1, $2, $3, $4)", *columns, most)
+        return [available for _, available in sorted(map(tuple, rows))]
+
+    async def rotate_receipts(self, max_bytes: int, forget_s: float) -> str:
+        """One step of the rotation of receipts, if one is due; see the procedure.
+
+        Receipts older than `forget_s` are dropped: a repetition that arrives later is served as a new request.
+        """
+        with translated_errors():
+            return str(await self._pool.fetchval("SELECT mlmq.rotate_receipts($1, $2)", max_bytes, forget_s))
 
 
 async def answer(connection: Any, requests: Sequence[Request]) -> list[Answer]:
@@ -159,10 +176,14 @@ def _rows_of(request: Request) -> int:
     match request:
         case Send():
             return max(1, len(request.queues))
+        case SendMany():
+            return len(request.contents)
         case Dequeue() | Peek():
             return request.count
         case Acknowledge() | Extend():
             return len(request.deliveries)
+        case Abandon():
+            return len(request.onces)
         case Pending():
             return max(1, request.max_queues)
         case _:

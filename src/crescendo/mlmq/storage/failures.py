@@ -44,6 +44,10 @@ _REJECTED: tuple[tuple[type[Exception], str], ...] = (
     ),
     (asyncpg.DiskFullError, _DISK_FULL),
     (asyncpg.OutOfMemoryError, "the database is out of memory: raise max_locks_per_transaction or give it more"),
+    (
+        asyncpg.InvalidAuthorizationSpecificationError,
+        "the database refuses the account: check the user and the password",
+    ),
     (asyncpg.InsufficientPrivilegeError, f"the account may not use schema mlmq: grant it, or {INIT_HINT} as its owner"),
 )
 _SCHEMA_MISSING = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedTableError)

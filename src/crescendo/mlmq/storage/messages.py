@@ -10,10 +10,12 @@ from typing import Any
 
 from crescendo.mlmq.storage.registrations import no_such_client, refused_reader
 from crescendo.wire.mlmq.operations import (
+    Abandon,
     Acknowledge,
     Answer,
     Delivery,
     Dequeue,
+    Done,
     Extend,
     Message,
     Messages,
@@ -25,6 +27,7 @@ from crescendo.wire.mlmq.operations import (
     Refusal,
     Refused,
     Send,
+    SendMany,
     Sent,
     Settled,
 )
@@ -32,12 +35,13 @@ from crescendo.wire.mlmq.operations import (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_MESSAGES = Messages()
 _ALL_HELD = Settled()
+_DONE = Done()
 _STALE = Refused(Refusal.STALE, "a later request has used this slot")
 
 
-async def send(connection: Any, requests: Sequence[Send]) -> list[Answer]:
+async def send(connection: Any, requests: Sequence[Send | SendMany]) -> list[Answer]:
     rows = await connection.fetch(
-        "SELECT * FROM mlmq.send_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", *send_columns(requests)
+        "SELECT * FROM mlmq.send_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)", *send_columns(requests)
     )
     return sent(requests, rows)
 
@@ -49,20 +53,27 @@ async def dequeue(connection: Any, requests: Sequence[Dequeue]) -> list[Answer]:
     return answers(requests, rows)
 
 
-def send_columns(requests: Sequence[Send]) -> Iterator[tuple[Any, ...]]:
+def send_columns(requests: Sequence[Send | SendMany]) -> Iterator[tuple[Any, ...]]:
     """The arguments of `send_many`: one row per message."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for ord_, request in enumerate(requests):
         once = request.once
         slot = (once.session, once.slot, once.number) if once else (None, None, None)
         # fmt: off
-        rows += [
-            (
-                ord_, queue, request.client, request.content, request.priority, request.receiver, request.context,
-                request.new_context, *slot,
-            )
-            for queue in request.queues or (None,)
-        ]
+        last = (*slot, request.delay_ms, request.expiry_ms)
+        if isinstance(request, SendMany):
+            rows += [
+                (ord_, request.queue, request.client, content, request.priority, None, None, False, *last)
+                for content in request.contents
+            ]
+        else:
+            rows += [
+                (
+                    ord_, queue, request.client, request.content, request.priority, request.receiver, request.context,
+                    request.new_context, *last,
+                )
+                for queue in request.queues or (None,)
+            ]
         # fmt: on
     return zip(*rows, strict=True)
 
@@ -99,6 +110,13 @@ async def extend(connection: Any, requests: Sequence[Extend]) -> list[Answer]:
     return _settled(requests, rows)
 
 
+async def abandon(connection: Any, requests: Sequence[Abandon]) -> list[Answer]:
+    asked = [(request.client, once.session, once.slot, once.number) for request in requests for once in request.onces]
+    rows = await connection.fetch("SELECT * FROM mlmq.abandon_many($1, $2, $3, $4)", *zip(*asked, strict=True))
+    unknown = {asked[ord_ - 1][0] for ord_, status in rows if status}
+    return [no_such_client(request.client) if request.client in unknown else _DONE for request in requests]
+
+
 async def pending(connection: Any, requests: Sequence[Pending]) -> list[Answer]:
     rows = await connection.fetch(
         "SELECT * FROM mlmq.pending_many($1, $2)",
@@ -123,7 +141,7 @@ def _query_of(request: Peek | Dequeue) -> tuple[Any, ...]:
     return request.client, query.queue, query.sender, query.context, query.order is Order.AGE
 
 
-def sent(requests: Sequence[Send], rows: Sequence[Any]) -> list[Answer]:
+def sent(requests: Sequence[Send | SendMany], rows: Sequence[Any]) -> list[Answer]:
     """Answers from the rows of `send_many`."""
     found: list[Answer | None] = [None] * len(requests)
     for ord_, status, ids, context in rows:
@@ -177,9 +195,11 @@ def _settled(requests: Sequence[Acknowledge | Extend], rows: Sequence[Any]) -> l
     return answers
 
 
-def _refused_send(status: int, request: Send) -> Refused:
+def _refused_send(status: int, request: Send | SendMany) -> Refused:
     if status == Refusal.STALE:
         return _STALE
+    if isinstance(request, SendMany):
+        return refused_reader(status, request.client, request.queue)
     if status == Refusal.NO_SUCH_CLIENT:
         clients = f"{request.client} or its receiver {request.receiver}" if request.receiver else f"{request.client}"
         return Refused(Refusal.NO_SUCH_CLIENT, f"there is no client {clients}; nothing was sent")

@@ -9,6 +9,7 @@ from typing import Any
 from crescendo.wire.mlmq.operations import (
     Answer,
     ClientFound,
+    ConfigureQueue,
     CreateQueue,
     DeleteQueue,
     Deregister,
@@ -26,7 +27,7 @@ _DONE = Done()
 
 
 async def register(connection: Any, requests: Sequence[Register]) -> list[Answer]:
-    rows = await connection.fetch("SELECT * FROM mlmq.begin_sessions($1)", [request.name for request in requests])
+    rows = await connection.fetch("SELECT * FROM mlmq.register_many($1)", [request.name for request in requests])
     answers: dict[int, Answer] = {}
     for ord_, status, client, queue, session in rows:
         answers[ord_] = _name_taken(requests[ord_ - 1].name) if status else Registered(client, queue, session)
@@ -52,6 +53,16 @@ async def create_queue(connection: Any, requests: Sequence[CreateQueue]) -> list
             answers[ord_] = no_such_client(requests[ord_ - 1].client)
         else:
             answers[ord_] = _name_taken(name) if status else QueueFound(queue, name, client, owner)
+    return _in_order(answers, len(requests))
+
+
+async def configure_queue(connection: Any, requests: Sequence[ConfigureQueue]) -> list[Answer]:
+    asked = [(one.client, one.queue, one.max_deliveries, one.dead_letters, one.retention_ms) for one in requests]
+    rows = await connection.fetch("SELECT * FROM mlmq.configure_queues($1, $2, $3, $4, $5)", *zip(*asked, strict=True))
+    answers: dict[int, Answer] = {}
+    for ord_, status in rows:
+        request = requests[ord_ - 1]
+        answers[ord_] = refused_reader(status, request.client, request.queue) if status else _DONE
     return _in_order(answers, len(requests))
 
 

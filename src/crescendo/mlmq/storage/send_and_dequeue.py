@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from crescendo.mlmq.storage import messages
-from crescendo.wire.mlmq.operations import MAX_SLOTS, Answer, Dequeue, Message, Messages, Order, Send, Sent
+from crescendo.wire.mlmq.operations import MAX_SLOTS, Answer, Dequeue, Message, Messages, Once, Order, Send, Sent
 
 _NOT_PLAIN: Final = "MQ001"
 _PLAIN: Final = """SELECT * FROM mlmq.exchange_plain(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)"""
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"""
 _GENERAL: Final = """SELECT * FROM mlmq.exchange_many(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"""
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)"""
 _CONTEXT = 5  # its column in the rows of the general procedure, after the common ones
 _NO_MESSAGES = Messages()
 _NO_SENDS: Final = ((),) * 11
-_NO_DEQUEUES: Final = ((),) * 8
+_NO_DEQUEUES: Final = ((),) * 7
 
 
 async def exchange(connection: Any, requests: Sequence[Send | Dequeue]) -> list[Answer]:
@@ -39,10 +39,15 @@ async def exchange(connection: Any, requests: Sequence[Send | Dequeue]) -> list[
 
 def match_dequeues(sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[int | None]:
     """For each send, the position of the dequeue that is handed it; each dequeue gets the message it would choose."""
+    queue_of: dict[int, int | None] = {}  # of a client; None: of several queues, and which is its own is not known here
+    for request in dequeues:
+        queue = request.query.queue
+        queue_of[request.client] = queue if queue_of.setdefault(request.client, queue) == queue else None
     waiting: dict[int, list[int]] = defaultdict(list)  # queue, or minus the client for its own queue
     for at, request in enumerate(dequeues):
         waiting[request.query.queue or 0].append(at)
-        waiting[-request.client].append(at)
+        if queue_of[request.client] is not None:
+            waiting[-request.client].append(at)
     takers: list[int | None] = [None] * len(sends)
     served: set[int] = set()
     # Highest priority first; within one priority, in order of arrival.
@@ -58,8 +63,13 @@ def match_dequeues(sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[i
 
 
 def _is_plain_send(request: Send) -> bool:
-    """To one queue or to one client."""
-    return request.once is not None and len(request.queues) + (request.receiver is not None) == 1
+    """To one queue or to one client, neither delayed nor expiring by itself."""
+    return (
+        request.once is not None
+        and len(request.queues) + (request.receiver is not None) == 1
+        and not request.delay_ms
+        and request.expiry_ms is None
+    )
 
 
 def _is_plain_dequeue(request: Dequeue) -> bool:
@@ -78,9 +88,9 @@ def _is_plain_dequeue(request: Dequeue) -> bool:
 async def _plain(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[Answer]:
     takers = match_dequeues(sends, dequeues)
     onces = [one.once for one in sends] + [one.once for one in dequeues]
-    keys = sorted(once.session * MAX_SLOTS + once.slot for once in onces if once is not None)
+    keys = sorted(_key_of(once) for once in onces if once is not None)
     moment, send_positions, sent, contexts, handed_over, found_positions, found = await connection.fetchrow(
-        _PLAIN, keys, *_send_columns(sends, takers), *_dequeue_columns(dequeues)
+        _PLAIN, keys, *_send_columns(sends, takers, dequeues), *_dequeue_columns(dequeues)
     )
     answers: list[Any] = [_NO_MESSAGES] * (len(sends) + len(dequeues))
     for position, id_, context in zip(send_positions or (), sent or (), contexts or (), strict=True):
@@ -101,15 +111,21 @@ async def _plain(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequ
     return answers
 
 
-def _send_columns(sends: Sequence[Send], takers: Sequence[int | None]) -> Any:
+def _key_of(once: Once) -> int:
+    return once.session * MAX_SLOTS + once.slot
+
+
+def _send_columns(sends: Sequence[Send], takers: Sequence[int | None], dequeues: Sequence[Dequeue]) -> Any:
     if not sends:
         return _NO_SENDS
+    without_context = {request.query.queue for request in dequeues if request.query.context is None}
     return zip(
         *(
             (
-                send.client, send.once.session, send.once.slot, send.once.number,
-                send.queues[0] if send.queues else None, send.receiver, send.context, send.new_context, send.priority,
-                send.content, None if taker is None else taker + 1,
+                send.client, _key_of(send.once), send.once.number, send.queues[0] if send.queues else None,
+                send.receiver, send.context, send.new_context, send.priority, send.content,
+                None if taker is None else taker + 1,
+                taker is not None and dequeues[taker].query.queue not in without_context,
             )
             for send, taker in zip(sends, takers, strict=True)
             if send.once is not None
@@ -127,11 +143,9 @@ def _dequeue_columns(dequeues: Sequence[Dequeue]) -> Any:
         query, once = request.query, request.once
         if once is None:
             continue
-        rows.append(
-            (request.client, once.session, once.slot, once.number, query.queue, query.context, asked[query.queue])
-        )
+        rows.append((request.client, _key_of(once), once.number, query.queue, query.context, asked[query.queue]))
         asked[query.queue] += query.context is None
-    return zip(*((*row, asked[row[4]] > 1) for row in rows), strict=True)
+    return zip(*((*row, asked[row[3]] > 1) for row in rows), strict=True)
 
 
 async def _general(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[Answer]:

@@ -16,20 +16,19 @@ from crescendo.model.experiment_file import to_document
 class WorkloadAssignment(NotePayload, frozen=True):
     """The clients of one process."""
 
-    peer: str
-    run_dir: str
     tag: int
     brokers: list[str]
     experiment: dict[str, Any]
     process: int
     first_sender: int  # the connection numbers of client 0 in the recording; the others follow
     first_receiver: int
+    durable: bool = True  # whether the recording is synced to disk
 
 
 def workload_assignment(
-    peer: str, run_dir: str, tag: int, brokers: list[str], experiment: Experiment, process: int, first: tuple[int, int]
+    tag: int, brokers: list[str], experiment: Experiment, process: int, first: tuple[int, int]
 ) -> WorkloadAssignment:
-    return WorkloadAssignment(peer, run_dir, tag, brokers, to_document(experiment), process, *first)
+    return WorkloadAssignment(tag, brokers, to_document(experiment), process, *first)
 
 
 def client_identities(assignment: WorkloadAssignment, experiment: Experiment) -> Iterator[ClientIdentity]:

@@ -14,6 +14,7 @@ import uvloop
 
 from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
+from crescendo.control.peer_launch import UnconductedTest
 from crescendo.control.peer_loop import PeerLoop
 from crescendo.load.engine.statistics import RateMeter
 from crescendo.mlmq.workloads.assignment import WorkloadAssignment, client_identities
@@ -31,8 +32,8 @@ _REPORT_NS = 10**9
 class ClientWorker(PeerLoop):
     """One peer process and its clients. To the conductor it is a sender: it starts at t0 and ends by itself."""
 
-    def __init__(self, peer: Peer) -> None:
-        super().__init__(peer)
+    def __init__(self, peer: Peer, data: Path) -> None:
+        super().__init__(peer, data)
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._recorder: Recorder | None = None
         self._recording: WorkloadRecording | None = None
@@ -41,14 +42,14 @@ class ClientWorker(PeerLoop):
         self._rate_meter = RateMeter(time.monotonic_ns())
         self._reported_ns = 0
 
-    def run(self) -> None:
+    def run(self, by_hand: UnconductedTest | None = None) -> None:
         with self._runner:
-            super().run()
+            super().run(by_hand)
 
     def _prepare(self, assignment: dict[str, Any]) -> None:
         given = WorkloadAssignment.from_payload(assignment)
         experiment = experiment_from(given.experiment)
-        self._recorder = Recorder(Path(given.run_dir), given.peer)
+        self._recorder = Recorder(self._data, self._peer.identity.id, durable=given.durable)
         self._recording = WorkloadRecording(self._recorder)
         identities = client_identities(given, experiment)
         self._group = ClientGroup(identities, given.brokers, given.tag, experiment, self._recording)
@@ -120,6 +121,10 @@ class ClientWorker(PeerLoop):
         )
         p99_ns = recording.durations.fold(99.0)
         return Statistics(now_ns, {}, recording.sent, rate, p99_ns, cores, measured)
+
+    def _flush(self) -> None:
+        if self._recorder is not None:
+            self._recorder.flush()
 
     def _shut_down(self) -> None:
         group, self._group = self._group, None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
@@ -18,6 +19,7 @@ from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_N
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import Timeline
+from crescendo.record.clock_mapping import PeerTimes
 from crescendo.record.table_types import column_name
 from crescendo.record.tables import EffectRow, OutageRow, SampleStatistics
 
@@ -34,12 +36,16 @@ def event_effects(
     ticks: Ticks,
     timeline: Timeline,
     histogram: list[Path],
+    times: PeerTimes,
 ) -> list[EffectRow]:
     """One row per event, ordered by time."""
     if not event_files:
         return []
     wanted = ds.field(KIND).isin(EVENT_KINDS)
     table = ds.dataset(event_files, format="parquet").to_table(columns=[T_NS, SOURCE, KIND, DETAIL], filter=wanted)
+    written = zip(table[SOURCE].to_pylist(), table[T_NS].to_pylist(), strict=True)
+    ours = [times.to_ours(source, t_ns) for source, t_ns in written]
+    table = table.set_column(0, T_NS, pa.array(ours, pa.int64()))
     rows: list[dict[str, Any]] = table.sort_by([(T_NS, "ascending"), (SOURCE, "ascending")])[:MAX_EVENTS].to_pylist()
     effects = []
     for row in rows:

@@ -5,6 +5,7 @@ enough to find every gap longer than two ticks, and the area under a backlog, to
 messages. Only counts; `backlog` and `outages` interpret the counts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -25,9 +26,10 @@ from crescendo.pipeline.columns import (
     T_NS,
     TICK,
 )
-from crescendo.pipeline.source.connections import UNKNOWN, Connections
+from crescendo.pipeline.source.connections import ConnectionColumns, Connections
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import Timeline, deliveries, first_attempts
+from crescendo.pipeline.source.per_run import UNKNOWN, per_run
 
 DUE, SENT, RECEIVED = 0, 1, 2
 """Values of the column `side`."""
@@ -57,28 +59,35 @@ def ticks_for(timeline: Timeline, connections: Connections) -> Ticks:
     return Ticks(timeline.origin_ns, length_ns)
 
 
-def tick_counts(frames: Frames, ticks: Ticks, connections: Connections) -> DataFrame:
-    """One row per side, flow and tick. Senders that owe the same set of subscriptions form one flow."""
+def tick_counts(frames: Frames, ticks: Sequence[Ticks], connections: ConnectionColumns) -> DataFrame:
+    """One row per run, side, flow and tick. Senders that owe the same set of subscriptions form one flow.
+
+    `ticks` has those of each run.
+    """
+    keys = connections.run_keys
     sent = first_attempts(frames.sent).select(
+        *keys,
         connections.flow_column(F.col(SENDER)).alias(FLOW),
         F.stack(F.lit(2), F.lit(DUE), F.col(INTENDED_NS), F.lit(SENT), F.col(SENT_NS)).alias(SIDE, T_NS),
     )
     received = deliveries(frames.received).select(
+        *keys,
         connections.subscription_column(F.col(RECEIVER)).alias(FLOW),
         F.lit(RECEIVED).alias(SIDE),
         F.col(RECEIVED_NS).alias(T_NS),
     )
-    return _counted_by_tick(sent, ticks).unionByName(_counted_by_tick(received, ticks)).where(F.col(FLOW) != UNKNOWN)
+    counts = _counted_by_tick(sent, ticks, keys).unionByName(_counted_by_tick(received, ticks, keys))
+    return counts.where(F.col(FLOW) != UNKNOWN)
 
 
-def _counted_by_tick(rows: DataFrame, ticks: Ticks) -> DataFrame:
-    since_ns = F.col(T_NS) - F.lit(ticks.origin_ns).cast("long")
-    length_ns = F.lit(ticks.length_ns).cast("long")
+def _counted_by_tick(rows: DataFrame, ticks: Sequence[Ticks], keys: list[str]) -> DataFrame:
+    since_ns = F.col(T_NS) - per_run([each.origin_ns for each in ticks])
+    length_ns = per_run([each.length_ns for each in ticks])
     # Integer division that rounds down: a message before the origin is in tick -1, not in tick 0.
     offset_ns = F.pmod(since_ns, length_ns)
     return (
         rows.withColumn(OFFSET_NS, offset_ns)
-        .groupBy(SIDE, FLOW, F.call_function("div", since_ns - F.col(OFFSET_NS), length_ns).alias(TICK))
+        .groupBy(*keys, SIDE, FLOW, F.call_function("div", since_ns - F.col(OFFSET_NS), length_ns).alias(TICK))
         .agg(
             F.count("*").alias(MESSAGES),
             F.min(T_NS).alias(START_NS),

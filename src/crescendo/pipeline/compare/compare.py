@@ -1,46 +1,48 @@
 """Is a run better or worse than its baseline, or is the evidence inconclusive?
 
-Compares rates, percentiles and losses of two sides. A difference counts if its 95 % interval excludes zero and it is
-larger than a threshold. Both are required, because with enough messages every difference is significant. The interval
-is based on repeats if there are any, else on segments of the single run, else on ranks. Reads no files: `runs` does.
-docs/compare.md explains the method.
+Compares rates, percentiles and losses of two sides. The interval of each change decides, against the threshold; all
+intervals hold at once with 95 %, however many metrics are compared. Evidence that is doubtful, or that own delay could
+explain, decides nothing. Reads no files: `runs` does. docs/compare.md explains the method.
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from statistics import fmean
 
 from msgspec import Struct
 
-from crescendo.model.metrics import LATENCY_KINDS, SETTLE
+from crescendo.model.errors import ConfigError
+from crescendo.model.metrics import LATENCY_KINDS, LOST, RATE, SETTLE, LatencyStatistic, Metric, metric_of, split_metric
 from crescendo.model.units import format_ns
+from crescendo.pipeline.compare.changes import (
+    MOST_REPEATS,
+    REPEATS,
+    MeasuredValue,
+    RelativeChange,
+    relative_change,
+    typical,
+)
 from crescendo.pipeline.compare.comparability import comparison_notes, doubts_of, slow_generators
-from crescendo.pipeline.compare.intervals import Interval, difference, mean_interval
+from crescendo.pipeline.compare.explained_changes import explained, latency_without, quotient, rate_without
+from crescendo.pipeline.compare.intervals import each_confidence
 from crescendo.pipeline.compare.loss_test import loss_test
-from crescendo.pipeline.compare.runs import Repeat, RunGroup
+from crescendo.pipeline.compare.outcomes import Change, format_change, format_span, outcome_of, overall
+from crescendo.pipeline.compare.runs import RunGroup
+from crescendo.pipeline.compare.side_results import RunResults, measured_percentiles, measured_rates, results_of
+
+__all__ = ["JUDGED", "Change", "Compared", "Comparison", "Value", "compare"]
 
 JUDGED = ("p50", "p90", "p99", "p99.9")
-RATE, LOST = "rate", "lost"
-_MAX_LOG = 700.0  # exp() of more overflows a float
-
-
-class Change(StrEnum):
-    """The outcome of a comparison, for one metric or overall."""
-
-    BETTER = "better"
-    WORSE = "worse"
-    SAME = "no difference"
-    UNCLEAR = "cannot say"
+"""The percentiles that are compared unless others are asked for."""
 
 
 class Value(Struct, frozen=True):
-    """A value of one side and its 95 % interval; null if there is none."""
+    """The value of one side. A single run has a 95 % interval, or a reason why not; repeats have one value each."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
+    no_interval: str = ""
+    runs: list[float] = []
 
 
 class Compared(Struct, frozen=True):
@@ -52,7 +54,7 @@ class Compared(Struct, frozen=True):
     run: Value
     outcome: Change
     reason: str
-    basis: str = ""  # repeats, segments or ranks: what the interval of the change is based on
+    basis: str = ""  # repeats or runs: what the interval of the change is based on
     change: float | None = None
     change_low: float | None = None
     change_high: float | None = None
@@ -68,172 +70,178 @@ class Comparison(Struct, frozen=True):
     metrics: list[Compared]
     doubts: list[str]
     notes: list[str]
+    confidence: float = 0.95  # of each interval of a change, so that all of them hold at once with 95 %
 
 
 @dataclass(frozen=True)
-class _RelativeChange:
-    ratio: Interval
-    basis: str
+class _Sides:
+    """Both sides of one metric, and by what they are judged."""
+
+    metric: str
+    before: list[RunResults]
+    after: list[RunResults]
+    threshold: float
+    confidence: float
+    doubts: list[str]  # about every number
+    slow: list[str]  # generators, which do not lose messages
+    clock_bound_ns: int
 
 
-def compare(baseline: RunGroup, run: RunGroup, threshold: float) -> Comparison:
-    """Compare all metrics that both sides have. `threshold` is a fraction: 0.05 is 5 %."""
+def compare(baseline: RunGroup, run: RunGroup, threshold: float, metrics: Sequence[str] = ()) -> Comparison:
+    """Compare these metrics, or all that both sides have. `threshold` is a fraction: 0.05 is 5 %."""
     doubts = [*doubts_of(baseline), *doubts_of(run)]
     slow = [*slow_generators(baseline), *slow_generators(run)]
-    metrics = [_rate(baseline, run, threshold, doubts + slow)]
-    metrics += _latencies(baseline, run, threshold, doubts + slow)
-    metrics.append(_lost(baseline, run, threshold, doubts))
+    names = list(dict.fromkeys(metrics)) or _common_metrics(results_of(baseline), results_of(run))
+    confidence = each_confidence(len(names))
+    compared = []
+    for name in names:
+        slice_name, metric = split_metric(name)[0], _comparable(name)
+        sides = _Sides(
+            metric=name,
+            before=results_of(baseline, slice_name),
+            after=results_of(run, slice_name),
+            threshold=threshold,
+            confidence=confidence,
+            doubts=doubts,
+            slow=slow,
+            clock_bound_ns=max(baseline.clock_bound_ns, run.clock_bound_ns),
+        )
+        compared.append(_compared(metric, sides))
     return Comparison(
         baseline=[repeat.name for repeat in baseline.repeats],
         run=[repeat.name for repeat in run.repeats],
         threshold=threshold,
-        outcome=_overall([metric.outcome for metric in metrics]),
-        metrics=metrics,
+        outcome=overall([metric.outcome for metric in compared]),
+        metrics=compared,
         doubts=doubts + slow,
         notes=comparison_notes(baseline, run),
+        confidence=confidence,
     )
 
 
-def _overall(outcomes: list[Change]) -> Change:
-    for outcome in (Change.WORSE, Change.UNCLEAR, Change.BETTER):
-        if outcome in outcomes:
-            return outcome
-    return Change.SAME
+def _common_metrics(before: list[RunResults], after: list[RunResults]) -> list[str]:
+    """A percentile that one of the runs withholds, or did not measure, is left out."""
+    latencies = [
+        f"{kind}_{name}"
+        for kind in LATENCY_KINDS
+        for name in JUDGED
+        if measured_percentiles(before, kind, name) and measured_percentiles(after, kind, name)
+    ]
+    return [RATE, *latencies, LOST]
 
 
-def _rate(baseline: RunGroup, run: RunGroup, threshold: float, doubts: list[str]) -> Compared:
-    def value(side: RunGroup) -> Value:
-        rates = [repeat.summary.rate.sustained for repeat in side.repeats]
-        spread = mean_interval(rates if len(rates) > 1 else side.repeats[0].rates())
-        if not any(repeat.summary.rate.duration_ns for repeat in side.repeats):
-            return Value(None)
-        mean = sum(rates) / len(rates)
-        # The segments of a single run omit partial seconds at its ends: centre the interval on the run's own rate.
-        half_width = (spread.high - spread.low) / 2 if spread else None
-        return Value(mean) if half_width is None else Value(mean, max(mean - half_width, 0.0), mean + half_width)
-
-    before, after = value(baseline), value(run)
-    if before.value is None or after.value is None:
-        return Compared(RATE, "msg/s", before, after, Change.UNCLEAR, "no measure phase was recorded")
-    change = _change(baseline, run, lambda repeat: repeat.summary.rate.sustained, Repeat.rates)
-    return _judge(RATE, "msg/s", before, after, change, threshold, doubts, more_is_better=True)
+def _comparable(name: str) -> Metric:
+    """Refuses what is not compared: counts other than losses, means and extremes."""
+    try:
+        metric = metric_of(name)
+    except ValueError as err:
+        raise ConfigError(f"--metric {name}: {err}") from None
+    percentile = metric.latency is not None and metric.latency.percent is not None
+    if metric.name not in {RATE, LOST} and not percentile:
+        raise ConfigError(f"--metric {name}: only {RATE}, {LOST} and percentiles such as response_p99 are compared")
+    return metric
 
 
-def _latencies(baseline: RunGroup, run: RunGroup, threshold: float, doubts: list[str]) -> Iterator[Compared]:
-    segments = [side.repeats[0].percentiles() if len(side.repeats) == 1 else {} for side in (baseline, run)]
-    bound_ns = max(baseline.clock_bound_ns, run.clock_bound_ns)
-    for kind in LATENCY_KINDS:
-        for name in JUDGED:
-            key = (kind, name)
-            before, after = baseline.pooled.get(key), run.pooled.get(key)
-            if before is None or after is None:
-                continue  # withheld, or not measured
-
-            def of_run(repeat: Repeat, kind: str = kind, name: str = name) -> float | None:
-                row = repeat.summary.latency_of(kind)
-                return None if row is None else row.percentiles_ns[name]
-
-            def of_segments(repeat: Repeat, key: tuple[str, str] = key) -> list[float]:
-                return segments[0 if repeat is baseline.repeats[0] else 1].get(key, [])
-
-            change = _change(baseline, run, of_run, of_segments) or _by_ranks(before, after)
-            gap_ns = abs(after.value - before.value)
-            clock_limited = kind != SETTLE and gap_ns and bound_ns > gap_ns
-            apart = f"the clocks may be {format_ns(bound_ns)} apart, more than the difference"
-            clock = [apart] if clock_limited else []
-            shown = Value(before.value, before.low, before.high), Value(after.value, after.low, after.high)
-            yield _judge(f"{kind}_{name}", "ns", *shown, change, threshold, doubts + clock, more_is_better=False)
+def _compared(metric: Metric, sides: _Sides) -> Compared:
+    if metric.latency is not None:
+        return _latency(metric.latency, sides)
+    return _rate(sides) if metric.name == RATE else _lost(sides)
 
 
-def _change(
-    baseline: RunGroup,
-    run: RunGroup,
-    of_run: Callable[[Repeat], float | None],
-    of_segments: Callable[[Repeat], list[float]],
-) -> _RelativeChange | None:
-    """The ratio of the two sides with its interval, on a logarithmic scale: doubling and halving are symmetric."""
-    alone = len(baseline.repeats) == len(run.repeats) == 1
-    sides: list[list[float]] = []
-    for side in (baseline, run):
-        values = of_segments(side.repeats[0]) if alone else [of_run(repeat) for repeat in side.repeats]
-        sides.append([value for value in values if value is not None])
-        if not values or len(sides[-1]) < len(values):
-            return None
-    ratio = _ratio(*sides)
-    return None if ratio is None else _RelativeChange(ratio, "segments" if alone else "repeats")
+def _rate(sides: _Sides) -> Compared:
+    before, after = measured_rates(sides.before), measured_rates(sides.after)
+    if before is None or after is None:
+        return Compared(
+            sides.metric, "msg/s", Value(None), Value(None), Change.UNCLEAR, "no measure phase was recorded"
+        )
+    factor = quotient(rate_without(sides.after), rate_without(sides.before))
+    return _judged(sides, "msg/s", before, after, [*sides.doubts, *sides.slow], factor, more_is_better=True)
 
 
-def _ratio(before: list[float], after: list[float]) -> Interval | None:
-    if min(before + after) > 0:
-        found = difference([math.log(value) for value in before], [math.log(value) for value in after])
-        return found and Interval(*(math.exp(min(end, _MAX_LOG)) for end in (found.value, found.low, found.high)))
-    # Zero, or a negative time due to clock error, has no logarithm: use the plain difference instead.
-    found, usual = difference(before, after), fmean(before)
-    if found is None or usual <= 0:
-        return None
-    return Interval(*(1 + end / usual for end in (found.value, found.low, found.high)))
+def _latency(of: LatencyStatistic, sides: _Sides) -> Compared:
+    before, after = (measured_percentiles(side, of.kind, of.statistic) for side in (sides.before, sides.after))
+    if before is None or after is None:
+        reason = "not measured, or withheld for lack of samples, in at least one run"
+        return Compared(sides.metric, "ns", Value(None), Value(None), Change.UNCLEAR, reason)
+    one, other = typical(before, after)
+    doubts = [*sides.doubts, *sides.slow]
+    if of.kind != SETTLE and one != other and sides.clock_bound_ns > abs(other - one):
+        doubts.append(f"the clocks may be {format_ns(sides.clock_bound_ns)} apart, more than the difference")
+    without = [latency_without(side, of.kind, of.statistic) for side in (sides.before, sides.after)]
+    return _judged(sides, "ns", before, after, doubts, quotient(without[1], without[0]), more_is_better=False)
 
 
-def _by_ranks(before: Interval, after: Interval) -> _RelativeChange | None:
-    """From the intervals of both percentiles: wider than 95 %, and without the variation from run to run."""
-    if before.low <= 0 or after.low <= 0:
-        return None
-    return _RelativeChange(
-        Interval(after.value / before.value, after.low / before.high, after.high / before.low), "ranks"
-    )  # fmt: skip
-
-
-def _judge(
-    metric: str,
+def _judged(
+    sides: _Sides,
     unit: str,
-    before: Value,
-    after: Value,
-    change: _RelativeChange | None,
-    threshold: float,
+    before: list[MeasuredValue],
+    after: list[MeasuredValue],
     doubts: list[str],
+    factor: float,
     *,
     more_is_better: bool,
 ) -> Compared:
+    """`factor` is how the change would be scaled without own delay."""
+    values = typical(before, after)
+    one, other = _shown(values[0], before), _shown(values[1], after)
+    change = relative_change(before, after, sides.confidence)
     if change is None:
-        reason = "; ".join(doubts) or "too few repeats, or too short a measure phase, to estimate the variation"
-        if not doubts and before.value == after.value:
-            return Compared(metric, unit, before, after, Change.SAME, "the same value")
-        return Compared(metric, unit, before, after, Change.UNCLEAR, reason)
+        why = before[0].no_interval or after[0].no_interval
+        reason = "; ".join(doubts) or f"no interval: {why or 'the runs do not show how much it varies'}"
+        moved = values[1] / values[0] - 1 if values[0] > 0 else None
+        return Compared(sides.metric, unit, one, other, Change.UNCLEAR, reason, change=moved)
     low, high = change.ratio.low - 1, change.ratio.high - 1
-    moved = change.ratio.value - 1
-    outcome, reason = _classify(moved, low, high, threshold, more_is_better=more_is_better)
+    outcome = outcome_of(low, high, sides.threshold, more_is_better=more_is_better)
+    reason = _reason(change, outcome, sides.threshold)
+    if outcome is not Change.UNCLEAR and (
+        ours := explained(change.ratio, factor, sides.threshold, more_is_better=more_is_better)
+    ):
+        doubts = [*doubts, ours]
     if doubts:
         outcome, reason = Change.UNCLEAR, "; ".join(doubts)
-    return Compared(metric, unit, before, after, outcome, reason, change.basis, moved, low, high)
+    return Compared(sides.metric, unit, one, other, outcome, reason, change.basis, change.ratio.value - 1, low, high)
 
 
-def _classify(moved: float, low: float, high: float, threshold: float, *, more_is_better: bool) -> tuple[Change, str]:
-    span = f"between {low:+.1%} and {high:+.1%}"
-    proven, large = low > 0 or high < 0, abs(moved) > threshold
-    toward = Change.BETTER if (moved > 0) == more_is_better else Change.WORSE
-    if proven and large:
-        return toward, f"{moved:+.1%}, {span}"
-    if proven:
-        return Change.SAME, f"{moved:+.1%}: it differs, but by no more than {threshold:.0%}"
-    if large and toward is Change.WORSE:
-        return Change.UNCLEAR, f"{moved:+.1%} looks worse, but may be chance: {span}"
-    if low >= -threshold and high <= threshold:
-        return Change.SAME, f"within {threshold:.0%}: {span}"
-    return Change.SAME, f"not significant: {span}"
+def _shown(value: float, side: list[MeasuredValue]) -> Value:
+    if len(side) > 1:
+        return Value(value, runs=[each.value for each in side])
+    return Value(value, side[0].low, side[0].high, side[0].no_interval, runs=[value])
 
 
-def _lost(baseline: RunGroup, run: RunGroup, threshold: float, doubts: list[str]) -> Compared:
-    counts = []
-    for side in (baseline, run):
-        totals = [repeat.summary.total for repeat in side.repeats]
-        counts.append((sum(each.lost for each in totals), sum(each.owed for each in totals)))
+def _reason(change: RelativeChange, outcome: Change, threshold: float) -> str:
+    low, high = change.ratio.low - 1, change.ratio.high - 1
+    span = format_span(low, high)
+    if outcome is Change.SAME:
+        return f"within {threshold:.0%}: {span}"
+    if outcome is not Change.UNCLEAR:
+        return f"{format_change(change.ratio.value - 1)}, {span}"
+    return f"{span}: too wide for a threshold of {threshold:.0%}; {_cure(change, threshold)}"
+
+
+def _cure(change: RelativeChange, threshold: float) -> str:
+    if change.basis != REPEATS:
+        return "repeat both sides"
+    needed = change.repeats_needed(threshold)
+    if needed is None:
+        return f"more than {MOST_REPEATS} repeats per side would be needed"
+    return f"about {needed} repeats per side would be needed"
+
+
+def _lost(sides: _Sides) -> Compared:
+    counts = [
+        (sum(each.total.lost for each in side), sum(each.total.owed for each in side))
+        for side in (sides.before, sides.after)
+    ]
     (lost_before, owed_before), (lost_after, owed_after) = counts
     before, after = (Value(lost / owed if owed else None) for lost, owed in counts)
     if not owed_before or not owed_after:
-        return Compared(LOST, "share", before, after, Change.UNCLEAR, "one of the sides sent no messages")
-    worse, reason = loss_test(lost_before, owed_before, lost_after, owed_after, threshold)
-    outcome = {True: Change.WORSE, False: Change.BETTER, None: Change.SAME}[worse]
+        return Compared(sides.metric, "share", before, after, Change.UNCLEAR, "one of the sides sent no messages")
+    outcome, reason = loss_test(lost_before, owed_before, lost_after, owed_after, sides.threshold, sides.confidence)
+    arriving = sum(each.total.undelivered for side in (sides.before, sides.after) for each in side)
+    doubts = sides.doubts
+    if arriving:
+        doubts = [*doubts, f"{arriving:,} messages were still arriving when the drain ended; make phases.drain longer"]
     if doubts:
         outcome, reason = Change.UNCLEAR, "; ".join(doubts)
     moved = after.value / before.value - 1 if before.value and after.value is not None else None
-    return Compared(LOST, "share", before, after, outcome, reason, change=moved)
+    return Compared(sides.metric, "share", before, after, outcome, reason, change=moved)

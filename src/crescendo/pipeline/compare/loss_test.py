@@ -1,37 +1,54 @@
 """Did one side lose more messages than the other?
 
-A loss where there was none before needs no statistics: messages are not lost by chance. If both sides lost messages, an
-exact binomial test decides whether the losses are distributed like the messages. Losses come in bursts, which the test
-ignores; the threshold allows for that.
+A loss where there was none before needs no statistics: messages are not lost by chance. If both sides lost messages,
+the exact binomial interval of how the losses are divided (C. J. Clopper and E. S. Pearson, 1934) gives that of the
+ratio of the loss rates. Losses come in bursts, which it ignores; the threshold allows for that.
 """
 
-SIGNIFICANT = 0.05
+import math
+
+from crescendo.pipeline.compare.intervals import CONFIDENCE, Interval
+from crescendo.pipeline.compare.outcomes import Change, format_span, outcome_of
 
 
 def loss_test(
-    lost_before: int, owed_before: int, lost_after: int, owed_after: int, threshold: float
-) -> tuple[bool | None, str]:
-    """True for worse, False for better, None for no difference; and the reason."""
+    lost_before: int,
+    owed_before: int,
+    lost_after: int,
+    owed_after: int,
+    threshold: float,
+    confidence: float = CONFIDENCE,
+) -> tuple[Change, str]:
+    """The outcome and the reason."""
     counts = f"{lost_before:,} of {owed_before:,} before, {lost_after:,} of {owed_after:,} now"
     if lost_before == lost_after == 0:
-        return None, "nothing was lost"
+        return Change.SAME, "nothing was lost"
     if lost_before == 0:
-        return True, f"messages were lost where none were before: {counts}"
+        return Change.WORSE, f"messages were lost where none were before: {counts}"
     if lost_after == 0:
-        return False, f"no messages are lost any more: {counts}"
-    before, after = lost_before / owed_before, lost_after / owed_after
-    p = two_sided(lost_after, lost_before + lost_after, owed_after / (owed_before + owed_after))
-    if p >= SIGNIFICANT:
-        return None, f"it may be chance (p = {p:.2f}): {counts}"
-    if abs(after / before - 1) <= threshold:
-        return None, f"it differs by no more than {threshold:.0%}: {counts}"
-    return after > before, f"p = {p:.1g}: {counts}"
+        return Change.BETTER, f"no messages are lost any more: {counts}"
+    ratio = loss_ratio(lost_before, owed_before, lost_after, owed_after, confidence)
+    low, high = ratio.low - 1, ratio.high - 1
+    outcome = outcome_of(low, high, threshold, more_is_better=False)
+    more = ": too few losses for an answer" if outcome is Change.UNCLEAR else ""
+    return outcome, f"{format_span(low, high)}{more}; {counts}"
 
 
-def two_sided(successes: int, trials: int, share: float) -> float:
-    """The probability of a count at least this far from the expected one: twice that of the nearer tail."""
-    from scipy.stats import binomtest
+def loss_ratio(
+    lost_before: int, owed_before: int, lost_after: int, owed_after: int, confidence: float = CONFIDENCE
+) -> Interval:
+    """How many times as likely a message is to be lost, if both sides lost some."""
+    low, high = share_interval(lost_after, lost_before + lost_after, confidence)
+    found = (lost_after / owed_after) / (lost_before / owed_before)
+    to_ratio = [share / (1 - share) * owed_before / owed_after if share < 1 else math.inf for share in (low, high)]
+    return Interval(found, *to_ratio)
 
-    # Not SciPy's own two-sided test, which adds up all counts that are less likely, on both sides.
-    tails = [binomtest(successes, trials, share, alternative=side).pvalue for side in ("less", "greater")]
-    return min(2 * float(min(tails)), 1.0)
+
+def share_interval(successes: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Between which shares the true one lies."""
+    from scipy.special import betaincinv
+
+    tail = (1 - confidence) / 2
+    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    high = float(betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+    return low, high

@@ -1,8 +1,8 @@
 """Which runs make up a side of a comparison, and what did each of them measure?
 
 A side is a run directory, a directory of runs, a pattern that matches runs, or the name of an experiment in a lake.
-Several runs are repeats of one experiment. Reads the tables of analysed runs, without Spark. Percentiles of several
-runs come from their merged counts. Compares nothing.
+Several runs are repeats of one experiment. Reads the summaries of analysed runs and their counts per second, without
+Spark. Compares nothing.
 """
 
 import glob
@@ -15,18 +15,14 @@ import numpy as np
 import pyarrow.compute as pc
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.metrics import PERCENTILES
-from crescendo.pipeline.columns import BUCKET, KIND, MESSAGES, PHASE, RECEIVER, ROLE, SECOND
-from crescendo.pipeline.compare.intervals import Interval
+from crescendo.pipeline.columns import MESSAGES, RECEIVER, ROLE, SECOND
 from crescendo.pipeline.lake.lake import Lake
 from crescendo.pipeline.latency.group_sums import group_sums
-from crescendo.pipeline.latency.quantiles import HIGH, LOW, group_statistics
 from crescendo.pipeline.source.moments import timeline_of
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
-from crescendo.record.tables import LATENCY_HISTOGRAM, THROUGHPUT
-from crescendo.record.timeline import MEASURE
+from crescendo.record.tables import THROUGHPUT
 
 SEGMENTS = 10
 LEAST_SEGMENTS = 4
@@ -40,7 +36,6 @@ class Repeat:
     name: str
     manifest: Manifest
     summary: Summary
-    histogram: list[Path]
     throughput: list[Path]
 
     @cached_property
@@ -67,21 +62,6 @@ class Repeat:
         fan_out = total.owed / total.sent if total.owed else 1.0
         return [float(value) for value in delivered / length / fan_out]
 
-    def percentiles(self) -> dict[tuple[str, str], list[float]]:
-        """(kind, percentile) -> its value in each segment, if every segment has enough samples for it."""
-        start, length, count = self.segments
-        if not count or not self.histogram:
-            return {}
-        segment = pc.divide(pc.field(SECOND) - start, length)
-        within = (pc.field(SECOND) >= start) & (pc.field(SECOND) < start + length * count)
-        counts = group_sums(self.histogram, [KIND, _SEGMENT, BUCKET], where=within, derived={_SEGMENT: segment})
-        found: dict[tuple[str, str], list[float]] = {}
-        for row in group_statistics(counts, [KIND, _SEGMENT]).to_pylist():
-            for name in PERCENTILES:
-                if row[name] is not None:
-                    found.setdefault((row[KIND], name), []).append(float(row[name]))
-        return {key: values for key, values in found.items() if len(values) == count}
-
 
 @dataclass(frozen=True)
 class RunGroup:
@@ -97,20 +77,6 @@ class RunGroup:
     @property
     def clock_bound_ns(self) -> int:
         return max(repeat.summary.clock_bound_ns for repeat in self.repeats)
-
-    @cached_property
-    def pooled(self) -> dict[tuple[str, str], Interval]:
-        """(kind, percentile) -> value and interval in the measure phase, from the merged counts of all repeats."""
-        files = [file for repeat in self.repeats for file in repeat.histogram]
-        if not files:
-            return {}
-        counts = group_sums(files, [KIND, BUCKET], where=pc.field(PHASE) == MEASURE)
-        return {
-            (row[KIND], name): Interval(float(row[name]), float(row[name + LOW]), float(row[name + HIGH]))
-            for row in group_statistics(counts, [KIND]).to_pylist()
-            for name in PERCENTILES
-            if row[name] is not None
-        }
 
 
 def run_group(selector: str, lake: Path) -> RunGroup:
@@ -147,20 +113,16 @@ def _experiments(lake: Path) -> list[str]:
 
 def _repeat_from_directory(run_dir: Path) -> Repeat:
     location = Directory(run_dir)
-    histogram, throughput = (
-        location.local_files(f"{TABLES_DIR}/{table.name}") for table in (LATENCY_HISTOGRAM, THROUGHPUT)
-    )
-    return Repeat(str(run_dir), read_manifest(run_dir), read_summary(run_dir), histogram, throughput)
+    throughput = location.local_files(f"{TABLES_DIR}/{THROUGHPUT.name}")
+    return Repeat(str(run_dir), read_manifest(run_dir), read_summary(run_dir), throughput)
 
 
 def _repeats_from_lake(lake: Lake, experiment: str) -> list[Repeat]:
     repeats = []
     for run in lake.runs_of(experiment):
         if (entry := lake.entry(experiment, run)) is not None:
-            histogram, throughput = (
-                lake.location.local_files(lake.folder(table.name, entry)) for table in (LATENCY_HISTOGRAM, THROUGHPUT)
-            )
-            repeats.append(Repeat(run, entry.manifest, entry.summary, histogram, throughput))
+            throughput = lake.location.local_files(lake.folder(THROUGHPUT.name, entry))
+            repeats.append(Repeat(run, entry.manifest, entry.summary, throughput))
     if not repeats:
         raise ConfigError(f"{experiment}: the lake {lake.location} has no complete run of it; analyse one")
     return repeats

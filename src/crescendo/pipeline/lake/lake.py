@@ -16,7 +16,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.pipeline.receipts import Receipt
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Location
 from crescendo.pipeline.storage.table_store import ONLY_PART, as_parquet
-from crescendo.record.manifest import Manifest
+from crescendo.record.manifest import Manifest, parse_manifest
 from crescendo.record.summary import TABLES_DIR, Summary
 
 RUNS = "runs"
@@ -77,7 +77,7 @@ class Lake:
         for file in self.location.local_files(_folder(RUNS, experiment, run)):
             row = pq.ParquetFile(file).read().to_pylist()[0]
             receipt = Receipt(row["fingerprint"], row["full"], row["tables"])
-            manifest = msgspec.json.decode(row["manifest"], type=Manifest)
+            manifest = parse_manifest(row["manifest"])
             summary = msgspec.json.decode(row["summary"], type=Summary)
             return LakeEntry(experiment, run, row["path"], receipt, manifest, summary)
         return None

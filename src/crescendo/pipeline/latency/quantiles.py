@@ -1,12 +1,12 @@
 """What do bucket counts say about each group of samples?
 
-Computes count, minimum, maximum, mean and percentiles of all groups at once, with a confidence interval for each
-percentile. A percentile is the upper edge of the bucket that holds its rank, but never more than the largest sample;
-with fewer than ten samples beyond it, it is withheld. A bucket may have several rows: they add up. Never averages
-percentiles.
+Computes count, minimum, maximum, mean and percentiles of all groups at once. A percentile is the upper edge of the
+bucket that holds its rank, but never more than the largest sample; with fewer than ten samples beyond it, it is
+withheld. A bucket may have several rows: they add up. Never averages percentiles. Sums do not show how certain a
+percentile is: `interval_statistics` adds the ends of intervals, which are null here.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -25,7 +25,8 @@ MEAN_NS = column_name(SampleStatistics.mean_ns)
 LOW, HIGH = "_low", "_high"
 """Suffixes of a percentile's name for the ends of its 95 % interval."""
 
-Z_95 = 1.959963984540054
+Intervals = Mapping[str, tuple[Int64s, Int64s]]
+"""By name of a percentile: the lower and the upper rank of its interval in each group, or 0 where there is none."""
 
 STATISTICS = arrow_schema_of(SampleStatistics)
 """The columns of a group's statistics."""
@@ -33,64 +34,74 @@ STATISTICS = arrow_schema_of(SampleStatistics)
 
 def group_statistics(counts: pa.Table, keys: list[str]) -> pa.Table:
     """One row per group, sorted by keys: the keys, then `STATISTICS`."""
-    # Sorted by sum too: rows of one bucket then add up in the same order, however the files were split.
-    counts = counts.sort_by([(name, "ascending") for name in (*keys, BUCKET, COUNT, SUM_NS)])
-    first = _group_starts(counts, keys)
-    bucket, samples = _ints(counts, BUCKET), _ints(counts, COUNT)
-    total = np.add.reduceat(samples, first) if first.size else samples
-    columns: dict[str, pa.Array] = {
-        COUNT: pa.array(total),
-        MIN_NS: pa.array(_reduced(np.minimum, _ints(counts, MIN_NS), first)),
-        MAX_NS: pa.array(highest := _reduced(np.maximum, _ints(counts, MAX_NS), first)),
-        NEGATIVE: pa.array(_reduced(np.add, np.where(bucket < 0, samples, 0), first)),
-        # As a float: summed nanoseconds of a long run may exceed 64 bits.
-        MEAN_NS: pa.array(_reduced(np.add, counts[SUM_NS].to_numpy().astype(np.float64), first) / total),
-    }
-    groups = _Groups(bucket, np.cumsum(samples), total, columns[MIN_NS].to_numpy(), highest)
-    for name, percent in PERCENTILES.items():
-        low, high = interval_ranks(total, percent)
-        reported = total - (rank := ranks(total, percent)) >= SAMPLES_BEYOND
-        columns[name] = groups.edge(rank, reported, upper=True)
-        columns[name + LOW] = groups.edge(low, reported, upper=False)
-        columns[name + HIGH] = groups.edge(high, reported, upper=True)
-    return pa.table({name: counts[name].take(pa.array(first)) for name in keys} | columns)
+    return GroupedCounts(counts, keys).statistics()
 
 
-@dataclass(frozen=True)
-class _Groups:
+class GroupedCounts:
     """All groups in one sequence: a rank in a group, plus the samples of the groups before it, is a rank in all."""
 
-    bucket: Int64s
-    cumulative: Int64s
-    total: Int64s
-    lowest: Int64s
-    highest: Int64s
+    def __init__(self, counts: pa.Table, keys: list[str]) -> None:
+        # Sorted by sum too: rows of one bucket then add up in the same order, however the files were split.
+        self._counts = counts.sort_by([(name, "ascending") for name in (*keys, BUCKET, COUNT, SUM_NS)])
+        self._first = _group_starts(self._counts, keys)
+        self._bucket, samples = _ints(self._counts, BUCKET), _ints(self._counts, COUNT)
+        self._samples = samples
+        self._cumulative = np.cumsum(samples)
+        self.keys = {name: self._counts[name].take(pa.array(self._first)) for name in keys}
+        self.total = self._reduced(np.add, samples)
+        self._lowest = self._reduced(np.minimum, _ints(self._counts, MIN_NS))
+        self._highest = self._reduced(np.maximum, _ints(self._counts, MAX_NS))
 
-    def edge(self, rank: Int64s, reported: npt.NDArray[np.bool_], *, upper: bool) -> pa.Array:
+    def statistics(self, intervals: Intervals | None = None) -> pa.Table:
+        """The keys, then `STATISTICS`; without `intervals`, their ends are null."""
+        samples, bucket = self._samples, self._bucket
+        columns: dict[str, pa.Array] = {
+            COUNT: pa.array(self.total),
+            MIN_NS: pa.array(self._lowest),
+            MAX_NS: pa.array(self._highest),
+            NEGATIVE: pa.array(self._reduced(np.add, np.where(bucket < 0, samples, 0))),
+            # As a float: summed nanoseconds of a long run may exceed 64 bits.
+            MEAN_NS: pa.array(self._reduced(np.add, self._counts[SUM_NS].to_numpy().astype(np.float64)) / self.total),
+        }
+        for name, percent in PERCENTILES.items():
+            reported = self.reported(percent)
+            columns[name] = self._edge(ranks(self.total, percent), reported, upper=True)
+            low, high = (intervals or {}).get(name, (np.zeros_like(self.total), np.zeros_like(self.total)))
+            given = reported & (low > 0)
+            columns[name + LOW] = self._edge(low, given, upper=False)
+            columns[name + HIGH] = self._edge(high, given, upper=True)
+        return pa.table(self.keys | columns)
+
+    def reported(self, percent: float) -> npt.NDArray[np.bool_]:
+        """Whether each group has enough samples beyond the percentile."""
+        return self.total - ranks(self.total, percent) >= SAMPLES_BEYOND
+
+    def percentile_bucket(self, percent: float) -> Int64s:
+        """The bucket that holds the percentile of each group."""
+        return self._bucket[self._position(ranks(self.total, percent))]
+
+    def _position(self, rank: Int64s) -> Int64s:
+        """The row that holds a rank of each group."""
+        start = np.cumsum(self.total) - self.total
+        position: Int64s = np.searchsorted(self._cumulative, start + rank)
+        return position
+
+    def _edge(self, rank: Int64s, reported: npt.NDArray[np.bool_], *, upper: bool) -> pa.Array:
         """The upper or lower edge of the bucket that holds a rank of each group; null where it is withheld."""
-        before = np.cumsum(self.total) - self.total
-        bucket = self.bucket[np.searchsorted(self.cumulative, (before + rank)[reported])]
+        bucket = self._bucket[self._position(np.maximum(rank, 1))[reported]]
         value = np.zeros(self.total.size, np.int64)
         value[reported] = _ceilings(bucket) if upper else _ceilings(bucket - 1) + 1
-        return pa.array(np.clip(value, self.lowest, self.highest), mask=~reported)
+        return pa.array(np.clip(value, self._lowest, self._highest), mask=~reported)
+
+    def _reduced(self, how: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        reduced: npt.NDArray[Any] = how.reduceat(values, self._first) if self._first.size else values
+        return reduced
 
 
 def ranks(count: Int64s, percent: float) -> Int64s:
     """The rank of a percentile among `count` samples, from 1; in integers, as `model.histogram.rank_of`."""
     share = Fraction(str(percent)) / 100
     return np.maximum(-(-count * share.numerator // share.denominator), 1)
-
-
-def interval_ranks(count: Int64s, percent: float) -> tuple[Int64s, Int64s]:
-    """The ranks between which the true percentile lies with a confidence of 95 %, whatever the distribution.
-
-    The number of samples below the true percentile is binomial; with ten samples beyond it, it is close to normal.
-    """
-    share = percent / 100
-    spread = Z_95 * np.sqrt(count * share * (1 - share))
-    low = np.floor(count * share - spread).astype(np.int64)
-    high = np.ceil(count * share + spread).astype(np.int64) + 1
-    return np.clip(low, 1, count), np.clip(high, 1, count)
 
 
 def _group_starts(counts: pa.Table, keys: list[str]) -> Int64s:
@@ -102,11 +113,6 @@ def _group_starts(counts: pa.Table, keys: list[str]) -> Int64s:
         changed[1:] |= codes[1:] != codes[:-1]
     starts: Int64s = np.flatnonzero(changed)
     return starts
-
-
-def _reduced(how: np.ufunc, values: npt.NDArray[Any], first: Int64s) -> npt.NDArray[Any]:
-    reduced: npt.NDArray[Any] = how.reduceat(values, first) if first.size else values
-    return reduced
 
 
 def _ceilings(buckets: Int64s) -> Int64s:

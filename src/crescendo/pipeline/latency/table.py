@@ -1,8 +1,9 @@
 """What are the latencies of the run, of each phase, second, connection and destination?
 
-Reads bucket counts, one range of seconds at a time, and computes the statistics of each group (see `quantiles`). Memory
-grows with buckets and connections, not with messages or the length of the run. A destination is the sum of its
-receivers, or of its senders for the kinds that only senders measure. Reads no messages.
+Reads bucket counts, one range of seconds at a time, and computes the statistics of each group (see `quantiles`), for
+phases with intervals (see `interval_statistics`). Memory grows with buckets, connections and seconds, not with
+messages. A destination is the sum of its receivers, or of its senders for the kinds that only senders measure. Reads no
+messages.
 """
 
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ import pyarrow.dataset as ds
 from crescendo.model.metrics import LATENCY_KINDS, PERCENTILES, SETTLE
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.latency.group_sums import SAMPLES, dataset_of, group_sums, merged_sums
-from crescendo.pipeline.latency.quantiles import MEAN_NS, group_statistics
+from crescendo.pipeline.latency.interval_statistics import IntervalStatistics, interval_statistics
+from crescendo.pipeline.latency.quantiles import HIGH, LOW, MEAN_NS, group_statistics
 from crescendo.pipeline.latency.samples import LATENESS, ONE_WAY, ROUND_TRIP
 from crescendo.record.manifest import ConnectionRecord
 from crescendo.record.summary import Latency
 from crescendo.record.tables import LATENCY
+from crescendo.record.timeline import MEASURE
 
 KINDS = (*LATENCY_KINDS, LATENESS, ROUND_TRIP, ONE_WAY)
 TOTAL = "total"
@@ -28,20 +31,32 @@ TOTAL = "total"
 LATENCY_SCHEMA = LATENCY.arrow_schema()
 
 _CHUNK_S = 600
+_OF_PHASE = [c.PHASE, c.KIND]
 _SENDER_KINDS = {SETTLE, LATENESS}
 """Kinds that only senders measure."""
 
 
-def latency_table(histogram: list[Path]) -> pa.Table:
-    """The rows of the run, of its phases and of its seconds."""
+def latency_table(histogram: list[Path]) -> IntervalStatistics:
+    """The rows of the run, of its phases and of its seconds; why percentiles of (phase, kind) have no interval."""
     by_phase, seconds = None, [LATENCY_SCHEMA.empty_table()]
     for chunk in _chunks(histogram):
         by_phase = merged_sums(chunk[:0] if by_phase is None else by_phase, chunk, [c.PHASE, c.KIND, c.BUCKET])
         seconds.append(_rows(c.SECOND, group_statistics(chunk, [c.SECOND, c.KIND])))
     if by_phase is None:
-        return LATENCY_SCHEMA.empty_table()
-    total, phases = group_statistics(by_phase, [c.KIND]), group_statistics(by_phase, [c.PHASE, c.KIND])
-    return pa.concat_tables([_rows(TOTAL, total), _rows(c.PHASE, phases), *seconds])
+        return IntervalStatistics(LATENCY_SCHEMA.empty_table(), {})
+    total, phases = group_statistics(by_phase, [c.KIND]), interval_statistics(by_phase, _OF_PHASE, _chunks(histogram))
+    table = pa.concat_tables([_rows(TOTAL, total), _rows(c.PHASE, phases.table), *seconds])
+    return IntervalStatistics(table, phases.reasons)
+
+
+def slice_latencies(histogram: list[Path], where: pc.Expression) -> list[Latency]:
+    """The latencies of the measure phase that `where` chooses, for the summary."""
+    chosen = (pc.field(c.PHASE) == MEASURE) & where
+    counts = group_sums(histogram, [c.PHASE, c.KIND, c.BUCKET], where=chosen)
+    if not counts.num_rows:
+        return []
+    found = interval_statistics(counts, _OF_PHASE, _chunks(histogram, chosen))
+    return latencies(IntervalStatistics(_rows(c.PHASE, found.table), found.reasons), [MEASURE])
 
 
 def connection_latency_table(histogram: list[Path], connections: list[ConnectionRecord]) -> pa.Table:
@@ -64,18 +79,26 @@ def connection_latency_table(histogram: list[Path], connections: list[Connection
     return pa.concat_tables([*tables, _rows(c.DESTINATION, group_statistics(named, keys))])
 
 
-def latencies(table: pa.Table, phases: list[str]) -> list[Latency]:
+def latencies(statistics: IntervalStatistics, phases: list[str]) -> list[Latency]:
     """The rows of the phases, for the summary: phases in the given order, kinds in that of `KINDS`."""
-    found = {(row[c.PHASE], row[c.KIND]): row for row in table.filter(pc.field(c.SCOPE) == c.PHASE).to_pylist()}
+    rows = statistics.table.filter(pc.field(c.SCOPE) == c.PHASE).to_pylist()
+    found = {(row[c.PHASE], row[c.KIND]): row for row in rows}
     chosen = [found[phase, kind] for phase in phases for kind in KINDS if (phase, kind) in found]
     same = (c.PHASE, c.KIND, c.COUNT, c.MIN_NS, c.MAX_NS, MEAN_NS, c.NEGATIVE)
     return [
-        Latency(**{name: row[name] for name in same}, percentiles_ns={name: row[name] for name in PERCENTILES})
+        Latency(
+            **{name: row[name] for name in same},
+            percentiles_ns={name: row[name] for name in PERCENTILES},
+            intervals_ns={
+                name: (row[name + LOW], row[name + HIGH]) for name in PERCENTILES if row[name + LOW] is not None
+            },
+            no_interval=statistics.reasons.get((row[c.PHASE], row[c.KIND]), {}),
+        )
         for row in chosen
     ]
 
 
-def _chunks(files: list[Path]) -> Iterator[pa.Table]:
+def _chunks(files: list[Path], where: pc.Expression | None = None) -> Iterator[pa.Table]:
     """The histogram, ten minutes at a time. Its files are sorted by second, so each row group is read about once."""
     dataset = dataset_of(files)
     # Only ranges that have rows: imported counts may be years apart.
@@ -84,6 +107,7 @@ def _chunks(files: list[Path]) -> Iterator[pa.Table]:
         occupied.update(np.unique(batch[c.SECOND].to_numpy() // _CHUNK_S).tolist())
     for start in sorted(number * _CHUNK_S for number in occupied):
         within = (ds.field(c.SECOND) >= start) & (ds.field(c.SECOND) < start + _CHUNK_S)
+        within = within if where is None else within & where
         yield dataset.to_table(columns=[c.SECOND, c.PHASE, c.KIND, c.BUCKET, *SAMPLES], filter=within)
 
 

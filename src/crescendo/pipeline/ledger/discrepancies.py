@@ -1,4 +1,4 @@
-"""Exactly which messages were lost, duplicated, reordered or never recorded as sent?
+"""Exactly which messages were lost, undelivered, duplicated, reordered or never recorded as sent?
 
 Compares, message by message, only the blocks that do not balance, and the deliveries that a receiver flagged as out of
 order. The first delivery of a message to a subscription is the first by time, then receiver, then arrival. Lists
@@ -10,13 +10,15 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.ledger.block_sums import BLOCK_BITS, accepted_ranges, block_of
-from crescendo.pipeline.source.connections import UNKNOWN, Connections
+from crescendo.pipeline.source.connections import Connections
 from crescendo.pipeline.source.ingest import Frames
 from crescendo.pipeline.source.moments import deliveries, first_attempts, flagged
+from crescendo.pipeline.source.per_run import UNKNOWN
 from crescendo.record.schema import Flag
 from crescendo.record.tables import LEDGER_RANGES
 
 LOST, DUPLICATED, REORDERED, UNRECORDED = "lost", "duplicated", "reordered", "unrecorded"
+UNDELIVERED = "undelivered"
 
 _SENT, _ARRIVED, _FIRST, _LATE, _DIFFERS, _ISLAND = "sent", "arrived", "first", "late", "differs", "island"
 _MESSAGE = (c.SUBSCRIPTION, c.SENDER, c.SEQ)
@@ -24,12 +26,18 @@ _PARTITION_ROWS = 500_000  # of about 60 bytes: a partition fits into memory sev
 
 
 def discrepancies(
-    frames: Frames, suspects: DataFrame, connections: Connections, rows: int, bits: int = BLOCK_BITS
+    frames: Frames,
+    suspects: DataFrame,
+    connections: Connections,
+    rows: int,
+    bits: int = BLOCK_BITS,
+    still_arriving: DataFrame | None = None,
 ) -> DataFrame:
     """One row per kind and unbroken range of sequence numbers, for a sender and a subscription.
 
     `suspects` names the blocks of 2^`bits` numbers; `rows` is about how many rows they hold, and sets the number of
-    partitions.
+    partitions. `still_arriving` has the last number that arrived from each sender in the subscriptions whose messages
+    were still arriving when the drain ended: missing messages after it are undelivered, and nobody knows if lost.
     """
     suspects = F.broadcast(suspects)
     facts = (
@@ -39,7 +47,7 @@ def discrepancies(
     )
     # Partition by message first: nearly every row is a different message, so pre-aggregation would save nothing.
     facts = facts.repartition(rows // _PARTITION_ROWS + 1, *_MESSAGE)
-    return _ranges(_findings(_outcomes(facts))).withColumn(
+    return _ranges(_findings(_with_last_arrival(_outcomes(facts), still_arriving))).withColumn(
         c.SUBSCRIPTION, connections.name_column(F.col(c.SUBSCRIPTION))
     )
 
@@ -87,11 +95,20 @@ def _outcomes(facts: DataFrame) -> DataFrame:
     )
 
 
+def _with_last_arrival(outcomes: DataFrame, still_arriving: DataFrame | None) -> DataFrame:
+    """Each message with the last number that arrived from its sender; null where nothing was arriving any more."""
+    if still_arriving is None:
+        return outcomes.withColumn(c.LAST_SEQ, F.lit(None).cast("long"))
+    return outcomes.join(F.broadcast(still_arriving), on=[c.SUBSCRIPTION, c.SENDER], how="left")
+
+
 def _findings(outcomes: DataFrame) -> DataFrame:
     """One row per discrepancy of a message; a correct message has none."""
     sent, arrived = F.col(_SENT) > 0, F.col(_ARRIVED)
+    pending = F.coalesce(F.col(c.SEQ) > F.col(c.LAST_SEQ), F.lit(False))
     findings = F.array(
-        _finding(sent & (arrived == 0), LOST, F.lit(1)),
+        _finding(sent & (arrived == 0) & ~pending, LOST, F.lit(1)),
+        _finding(sent & (arrived == 0) & pending, UNDELIVERED, F.lit(1)),
         _finding(arrived > 1, DUPLICATED, arrived - 1),
         _finding(F.coalesce(F.col(_LATE), F.lit(False)), REORDERED, F.lit(1)),
         _finding(~sent & (arrived > 0), UNRECORDED, F.lit(1)),
@@ -106,8 +123,9 @@ def _findings(outcomes: DataFrame) -> DataFrame:
 def _ranges(findings: DataFrame) -> DataFrame:
     """Merge consecutive messages with the same discrepancy into one range."""
     keys = (c.KIND, c.SUBSCRIPTION, c.SENDER, c.ACKNOWLEDGED)
-    # Acknowledgement matters only for lost messages; for other kinds it would split ranges.
-    findings = findings.withColumn(c.ACKNOWLEDGED, F.when(F.col(c.KIND) == LOST, F.col(c.ACKNOWLEDGED)))
+    # Acknowledgement matters only for messages that did not arrive; for other kinds it would split ranges.
+    missing = F.col(c.KIND).isin(LOST, UNDELIVERED)
+    findings = findings.withColumn(c.ACKNOWLEDGED, F.when(missing, F.col(c.ACKNOWLEDGED)))
     position = F.row_number().over(Window.partitionBy(*keys).orderBy(c.SEQ))
     return (
         findings.withColumn(_ISLAND, F.col(c.SEQ) - position)

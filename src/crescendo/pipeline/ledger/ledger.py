@@ -1,7 +1,7 @@
 """Is every message accounted for?
 
 Adds up the balance of the blocks and their discrepancies: in total, per sender and per subscription. A message that is
-owed and not lost was delivered. Only adds; reads no messages.
+owed and neither lost nor undelivered was delivered. Only adds; reads no messages.
 """
 
 from collections import Counter, defaultdict
@@ -15,8 +15,10 @@ import pyarrow.dataset as ds
 from crescendo.pipeline.columns import ACKNOWLEDGED, COUNT, KIND, MESSAGES, SENDER, SUBSCRIPTION
 from crescendo.pipeline.ledger.balance import Balance, Pair
 from crescendo.pipeline.ledger.block_sums import CORRUPT, STRAY
-from crescendo.pipeline.ledger.discrepancies import DUPLICATED, LOST, REORDERED, UNRECORDED
-from crescendo.pipeline.source.connections import UNKNOWN, Connections
+from crescendo.pipeline.ledger.discrepancies import DUPLICATED, LOST, REORDERED, UNDELIVERED, UNRECORDED
+from crescendo.pipeline.source.connections import Connections
+from crescendo.pipeline.source.per_run import UNKNOWN
+from crescendo.pipeline.source.run_slices import RunSlice
 from crescendo.record.summary import Ledger
 
 TOTAL, BY_SENDER, BY_SUBSCRIPTION = "total", "sender", "subscription"
@@ -32,7 +34,7 @@ def read_discrepancies(files: list[Path], connections: Connections) -> Discrepan
     for batch in ds.dataset([str(file) for file in files], format="parquet").to_batches(columns=[*keys, COUNT]):
         table = pa.Table.from_batches([batch]).group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])
         for row in table.to_pylist():
-            kind = ACKNOWLEDGED if row[ACKNOWLEDGED] else row[KIND]
+            kind = ACKNOWLEDGED if row[ACKNOWLEDGED] and row[KIND] == LOST else row[KIND]
             found[numbers[row[SUBSCRIPTION]], row[SENDER]][kind] += row[f"{COUNT}_sum"]
     return dict(found)
 
@@ -55,6 +57,19 @@ def ledger(balance: Balance, found: Discrepancies, connections: Connections) -> 
         owing = [sender for _, sender in chosen if (number, sender) in owed]
         rows.append(builder.row(BY_SUBSCRIPTION, chosen, owing, [number], subscription=name))
     return rows
+
+
+def slice_ledger(balance: Balance, found: Discrepancies, connections: Connections, run_slice: RunSlice) -> Ledger:
+    """The account of one slice: of its senders' messages, or of what its own subscriptions were owed."""
+    owed = {(number, sender) for sender, numbers in connections.owed_by.items() for number in numbers}
+    own = {connections.subscription_of[receiver] for receiver in run_slice.receivers}
+    if run_slice.by_receiver:
+        pairs = [pair for pair in sorted(owed | found.keys()) if pair[0] in own]
+    else:
+        pairs = [pair for pair in sorted(owed | found.keys()) if pair[1] in run_slice.senders]
+    # Whose corrupt and stray messages are is unknown: each slice has those of the subscriptions that it uses.
+    used = own if run_slice.by_receiver else {number for number, _ in pairs}
+    return _RowBuilder(balance, found, owed).row(str(run_slice.scope), pairs, sorted(run_slice.senders), sorted(used))
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,7 @@ class _RowBuilder:
             sent=sum(self.balance.sent.get(number, nothing)[MESSAGES] for number in senders),
             owed=owed,
             settled=sum(self.balance.settled.get(number, 0) for number in senders),
-            delivered=owed - found[LOST] - found[ACKNOWLEDGED],
+            delivered=owed - found[LOST] - found[ACKNOWLEDGED] - found[UNDELIVERED],
             lost_acknowledged=found[ACKNOWLEDGED],
             lost_unacknowledged=found[LOST],
             duplicated=found[DUPLICATED],
@@ -97,4 +112,5 @@ class _RowBuilder:
             corrupt=sum(counts[CORRUPT] for counts in unusable),
             stray=sum(counts[STRAY] for counts in unusable),
             unrecorded=found[UNRECORDED],
+            undelivered=found[UNDELIVERED],
         )

@@ -29,7 +29,7 @@ def warm_up(spark: SparkSession) -> None:
 
 def _record(run_dir: Path) -> None:
     now_ns = time.time_ns()
-    recorder = Recorder(run_dir, _NAME)
+    recorder = Recorder(run_dir, _NAME, durable=False)
     recorder.append(SENT, _COUNT, 0, range(_COUNT), 1, now_ns, now_ns, 32)
     recorder.append(RECEIVED, _COUNT, 0, 0, range(_COUNT), now_ns, now_ns, now_ns, range(_COUNT), 32, 0)
     recorder.append(SETTLED, 1, 0, 0, _COUNT - 1, now_ns, now_ns, int(Settlement.ACCEPTED))

@@ -5,23 +5,59 @@ receivers of one subscription share them. Rows carry connection numbers; a const
 into subscriptions, so there is no join on the message path. Knows nothing of what was actually sent.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment
-from crescendo.model.experiment_file import experiment_from
+from crescendo.pipeline.source.per_run import lookup, run_keys
 from crescendo.record.manifest import Manifest
+from crescendo.record.recorded_experiment import experiment_of
 
-UNKNOWN = -1
-"""The number of a subscription or sender that is not in the manifest."""
+
+class ConnectionColumns:
+    """What the number of a connection stands for, as columns; in several runs, by the run of the row."""
+
+    @property
+    def runs(self) -> "Sequence[Connections]":
+        raise NotImplementedError
+
+    @property
+    def run_keys(self) -> list[str]:
+        return run_keys(len(self.runs))
+
+    @property
+    def any_unbounded(self) -> bool:
+        """Whether any sender has no schedule."""
+        return any(run.unbounded for run in self.runs)
+
+    def flow_column(self, sender: Column) -> Column:
+        flows = [{number: run.flows.index(owed) for number, owed in run.owed_by.items()} for run in self.runs]
+        return lookup(flows, sender)
+
+    def subscription_column(self, receiver: Column) -> Column:
+        return lookup([run.subscription_of for run in self.runs], receiver)
+
+    def bounded_column(self, sender: Column) -> Column:
+        """Whether a sender has a schedule."""
+        return lookup([dict.fromkeys(run.unbounded, 0) for run in self.runs], sender) < 0
 
 
 @dataclass(frozen=True)
-class Connections:
+class ConnectionsOfRuns(ConnectionColumns):
+    """The connections of several runs."""
+
+    connections: tuple["Connections", ...]
+
+    @property
+    def runs(self) -> "Sequence[Connections]":
+        return self.connections
+
+
+@dataclass(frozen=True)
+class Connections(ConnectionColumns):
     """Connections by number, subscriptions by their position in `subscriptions`."""
 
     subscriptions: tuple[str, ...]
@@ -29,24 +65,28 @@ class Connections:
     owed_by: dict[int, tuple[int, ...]]  # sender -> subscriptions
     unbounded: frozenset[int]  # senders without a schedule
 
+    @property
+    def runs(self) -> "Sequence[Connections]":
+        return (self,)
+
     @cached_property
     def flows(self) -> tuple[tuple[int, ...], ...]:
         """The distinct sets of subscriptions that senders owe; senders with the same set form one flow."""
         return tuple(dict.fromkeys(self.owed_by.values()))
 
-    def flow_column(self, sender: Column) -> Column:
-        return _lookup({number: self.flows.index(owed) for number, owed in self.owed_by.items()}, sender)
+    @property
+    def scheduled(self) -> frozenset[int]:
+        """The senders with a schedule."""
+        return frozenset(self.owed_by) - self.unbounded
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some senders have a schedule and others do not."""
+        return bool(self.unbounded and self.scheduled)
 
     def name_column(self, subscription: Column) -> Column:
         # No address contains white space, so a newline separates them safely.
         return F.get(F.split(F.lit("\n".join(self.subscriptions)), "\n"), subscription)
-
-    def subscription_column(self, receiver: Column) -> Column:
-        return _lookup(self.subscription_of, receiver)
-
-    def bounded_column(self, sender: Column) -> Column:
-        """Whether a sender has a schedule."""
-        return _lookup(dict.fromkeys(self.unbounded, 0), sender) < 0
 
 
 def connections_of(manifest: Manifest) -> Connections:
@@ -65,17 +105,3 @@ def connections_of(manifest: Manifest) -> Connections:
         owed_by={sender.id: tuple(by_address.get(sender.address, ())) for sender in senders},
         unbounded=frozenset(sender.id for sender in senders if sender.group in unpaced),
     )
-
-
-def experiment_of(manifest: Manifest) -> Experiment:
-    try:
-        return experiment_from(manifest.experiment, source="manifest.json: experiment")
-    except ConfigError as err:
-        raise ConfigError(f"{err}; the recording was made by another version, or its manifest was changed") from err
-
-
-def _lookup(numbers: dict[int, int], key: Column) -> Column:
-    # One string, which Spark folds into a constant array: 32,767 literals, one per connection, would take seconds.
-    known = {number: value for number, value in numbers.items() if number >= 0}
-    cells = [str(known.get(number, UNKNOWN)) for number in range(max(known, default=0) + 1)]
-    return F.coalesce(F.get(F.split(F.lit(",".join(cells)), ",").cast("array<int>"), key.cast("int")), F.lit(UNKNOWN))

@@ -5,8 +5,11 @@ latencies with less detail: a count belongs to the second in which its period be
 bucket of a sample is known. Counts do not give a ledger, and none is invented.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
 
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,7 +18,8 @@ from crescendo.model.histogram import SUB_BITS, SUB_BUCKETS
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.source.ingest import LocatedRecording
 from crescendo.pipeline.source.moments import Timeline
-from crescendo.record.schema import HISTOGRAMS, RATES, RECEIVED, SENT, SETTLED, SPANS
+from crescendo.pipeline.source.run_slices import NO_SLICES
+from crescendo.record.schema import HISTOGRAMS, RATES, READINGS, RECEIVED, SENT, SETTLED, SPANS
 
 IMPORTED = "imported"
 """The kind of system in the manifest of an import."""
@@ -33,6 +37,8 @@ class ImportedCounts:
     received: int = 0
     measured_sent: int = 0
     measured_received: int = 0
+    source_latency: Mapping[str, float] = field(default_factory=dict)
+    """What the source itself said about latency: the median of each of its columns over the periods."""
 
     @property
     def has_rates(self) -> bool:
@@ -47,8 +53,9 @@ def imported_counts_of(recording: LocatedRecording, timeline: Timeline) -> Impor
     tables = tuple(table for table in _COUNT_TABLES if recording.rows(table))
     if listed & _MESSAGE_TABLES or not tables:
         return None
+    latency = {} if HISTOGRAMS in tables else _source_latency(recording.local_files(READINGS))
     if RATES not in tables:
-        return ImportedCounts(tables)
+        return ImportedCounts(tables, source_latency=latency)
     totals, measured = {c.SENDER: 0, c.RECEIVER: 0}, {c.SENDER: 0, c.RECEIVER: 0}
     for batch in ds.dataset(recording.local_files(RATES), format="parquet").to_batches(
         columns=[c.T_NS, c.ROLE, c.MESSAGES]
@@ -57,7 +64,21 @@ def imported_counts_of(recording: LocatedRecording, timeline: Timeline) -> Impor
             if row[c.ROLE] in totals:
                 totals[row[c.ROLE]] += row[c.MESSAGES]
                 measured[row[c.ROLE]] += row[c.MESSAGES] if _measured(timeline, row[c.T_NS]) else 0
-    return ImportedCounts(tables, totals[c.SENDER], totals[c.RECEIVER], measured[c.SENDER], measured[c.RECEIVER])
+    return ImportedCounts(
+        tables, totals[c.SENDER], totals[c.RECEIVER], measured[c.SENDER], measured[c.RECEIVER], latency
+    )
+
+
+def _source_latency(reading_files: list[str]) -> dict[str, float]:
+    """Metric -> its median, of the readings that are percentiles of latency per period."""
+    if not reading_files:
+        return {}
+    named = pc.match_substring(pc.field(c.METRIC), "latency", ignore_case=True)
+    table = ds.dataset(reading_files, format="parquet").to_table(columns=[c.METRIC, c.VALUE], filter=named)
+    values: dict[str, list[float]] = {}
+    for row in table.to_pylist():
+        values.setdefault(row[c.METRIC], []).append(row[c.VALUE])
+    return {metric: median(found) for metric, found in values.items()}
 
 
 def imported_throughput(rates: DataFrame, timeline: Timeline) -> DataFrame:
@@ -85,6 +106,7 @@ def imported_histogram(histograms: DataFrame, timeline: Timeline) -> DataFrame:
         .groupBy(timeline.second_of(F.col(c.T_NS)).alias(c.SECOND), phase, c.KIND, c.BUCKET)
         .agg(F.sum(c.COUNT).alias(c.COUNT))
         .withColumns({c.SUM_NS: middle_ns * F.col(c.COUNT), c.MIN_NS: low_ns, c.MAX_NS: high_ns})
+        .select("*", *NO_SLICES.columns())
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from crescendo.pipeline.source.host_times import on_conductors_clock
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.pipeline.storage.remote_recording import faults_of, fetch_manifest, footer_of
@@ -18,7 +19,9 @@ from crescendo.record.manifest import PartRecord
 from crescendo.record.reader import Recording, open_recording
 from crescendo.record.schema import RECEIVED, SENT, SETTLED, TABLES, arrow_schema, spark_ddl
 
-_ONE_PARTITION_ROWS = 1_000_000
+ONE_PARTITION_ROWS = 1_000_000
+"""Up to this number of rows, a table is read into one partition."""
+
 _GLOB_PATHS = "__globPaths__"  # Spark's own option; escaping does not help, because its pattern matcher fails on colons
 
 
@@ -82,8 +85,9 @@ def frames_of(spark: SparkSession, recording: Recording) -> Frames:
 def frame_of(spark: SparkSession, recording: Recording, table: str) -> DataFrame:
     """The rows in the intact parts of one table."""
     frame = read_parquet(spark, spark_ddl(table), recording.files(table))
+    frame = on_conductors_clock(frame, table, recording.manifest)
     # With one partition Spark aggregates without a shuffle, and a short run spends its time on stages, not on rows.
-    return frame.coalesce(1) if recording.rows(table) <= _ONE_PARTITION_ROWS else frame
+    return frame.coalesce(1) if recording.rows(table) <= ONE_PARTITION_ROWS else frame
 
 
 def read_parquet(spark: SparkSession, schema: str, files: list[str]) -> DataFrame:

@@ -12,6 +12,6 @@ def recorded_frame(spark: SparkSession, run_dir: Path, table: str) -> DataFrame:
     return frame_of(spark, readable_recording(run_dir), table)
 
 
-def computed_frame(spark: SparkSession, folder: Path) -> DataFrame:
+def computed_frame(spark: SparkSession, files: list[Path]) -> DataFrame:
     """One table of the analysis."""
-    return spark.read.parquet(*(str(file.resolve()) for file in sorted(folder.glob("*.parquet"))))
+    return spark.read.parquet(*(str(file.resolve()) for file in files))

@@ -1,16 +1,17 @@
 """Where is the archive of Spark's classes, which spares the next JVM parsing and verifying them?
 
 Java can map the classes of an earlier run from one file (class data sharing), which saves a third of the time to the
-first result. The file belongs to one Java, one PySpark and one Python environment, and lives in that environment. The
-JVM rejects an archive that does not match and starts without it. `rehearsal` creates it, `session` uses it.
+first result. The file belongs to one Java, one PySpark and one place of the Python environment, and lives in that
+environment: the JVM rejects an archive of classes that were elsewhere, so a copied environment has none. `rehearsal`
+creates it, `jvm_start` uses it. Imports nothing of PySpark.
 """
 
 import os
 import sys
 import zlib
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-
-import pyspark
 
 
 def archive_path() -> Path | None:
@@ -19,8 +20,12 @@ def archive_path() -> Path | None:
         java = (Path(os.environ["JAVA_HOME"]) / "release").read_bytes()
     except (KeyError, OSError):
         return None
-    folder = Path(sys.prefix) / "share" / "crescendo"
-    return folder / f"spark-{pyspark.__version__}-{zlib.crc32(java):08x}.jsa"
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        return None
+    place = str(Path(package.origin).resolve()).encode()
+    name = f"spark-{version('pyspark')}-{zlib.crc32(java + place):08x}.jsa"
+    return Path(sys.prefix) / "share" / "crescendo" / name
 
 
 def archive_options() -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from crescendo.model.errors import ConfigError
@@ -40,6 +41,13 @@ def use_java() -> None:
 
 
 def java_version(java: Path) -> int:
+    """The major version: from the file that every Java has next to its `bin`, or else by running it."""
+    with suppress(OSError):
+        written = re.search(
+            r'^JAVA_VERSION="(?:1\.)?(\d+)', (java.parent.parent / "release").read_text("utf-8", "replace"), re.M
+        )
+        if written is not None:
+            return int(written[1])
     try:
         result = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as err:

@@ -20,12 +20,19 @@ _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",  # the heap is small and the cores are few: collector threads would only compete
     "-XX:MetaspaceSize=256m",  # Spark loads thousands of classes: no full collection while it does
     "-XX:-UsePerfData",  # no file in /tmp for every JVM
-    # The optimising compiler only for code that stays hot: a short run then compiles less, and the loops over millions
-    # of messages are still optimised.
+)
+_QUICK_COMPILER = ("-XX:TieredStopAtLevel=1",)
+"""A short analysis runs most code a few times: profiling and optimising that costs more than it gains."""
+
+_OPTIMISING_COMPILER = (
+    # Only for code that stays hot: the loops over millions of messages.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
 )
+QUICK_MESSAGES = 500_000
+"""Up to this number of messages the quick compiler is ahead; at a million, both take as long."""
+
 PACKAGE = "pyspark"
 """The package whose version a recording keeps."""
 
@@ -55,12 +62,26 @@ def in_one_process(master: str | None) -> bool:
 
 
 def settings_for(
-    master: str | None, *, cores: int, memory: str | None, home: Path, java_options: tuple[str, ...]
+    master: str | None,
+    *,
+    cores: int,
+    memory: str | None,
+    home: Path,
+    java_options: tuple[str, ...],
+    messages: int | None = None,
 ) -> Mapping[str, str]:
-    """Every setting, by its Spark name."""
+    """Every setting, by its Spark name. `messages`: about how many will be analysed; None if nobody knows."""
     one_process = in_one_process(master)
     log4j = Path(__file__).with_name("log4j2.properties")
-    java = (*_JAVA_OPTIONS, f"-Djava.io.tmpdir={home}", f"-Dlog4j2.configurationFile=file:{log4j}", *java_options)
+    quick = one_process and messages is not None and messages <= QUICK_MESSAGES
+    compiler = _QUICK_COMPILER if quick else _OPTIMISING_COMPILER
+    java = (
+        *_JAVA_OPTIONS,
+        *compiler,
+        f"-Djava.io.tmpdir={home}",
+        f"-Dlog4j2.configurationFile=file:{log4j}",
+        *java_options,
+    )
     settings = {
         "spark.app.name": "crescendo",
         "spark.master": master or f"local[{cores}]",
@@ -90,7 +111,7 @@ def settings_for(
         settings |= {"spark.sql.shuffle.partitions": str(cores), "spark.sql.adaptive.enabled": "false"}
     if on_this_machine(master):
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-        settings |= {"spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS)}
+        settings |= {"spark.executor.extraJavaOptions": " ".join((*_JAVA_OPTIONS, *_OPTIMISING_COMPILER))}
     return settings
 
 

@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from crescendo.record.documents import write_atomically
+from crescendo.record.contained_files import contained_files, read_contained
+from crescendo.record.documents import MAX_DOCUMENT_BYTES, write_atomically
 
 LAKE_MARKER = "lake.json"
 """The file that marks a directory as a lake."""
@@ -52,7 +53,7 @@ class Location(Protocol):
 
 
 class Directory:
-    """A directory on this machine."""
+    """A directory on this machine. Only regular files inside it are read: it may come from anybody."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,15 +65,15 @@ class Directory:
         return str(self.path / path)
 
     def local_files(self, path: str) -> list[Path]:
-        return sorted((self.path / path).glob("*.parquet"))
+        return contained_files(self.path / path, "*.parquet", self.path)
 
     def local_file(self, path: str) -> Path:
         return self.path / path
 
     def read(self, path: str) -> bytes | None:
         try:
-            return (self.path / path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            return read_contained(self.path, path, MAX_DOCUMENT_BYTES)
+        except FileNotFoundError:
             return None
 
     def write(self, path: str, content: bytes) -> None:

@@ -11,7 +11,7 @@ from crescendo.pipeline import columns as c
 from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.source.imported_counts import imported_throughput
 from crescendo.pipeline.source.ingest import frame_of
-from crescendo.pipeline.source.moments import Timeline, deliveries
+from crescendo.pipeline.source.moments import MomentColumns, deliveries
 from crescendo.record.schema import RATES
 
 
@@ -24,16 +24,20 @@ def build_throughput(context: AnalysisContext) -> DataFrame:
     return counts
 
 
-def throughput(sent: DataFrame, received: DataFrame, timeline: Timeline) -> DataFrame:
-    """One row per second, role and connection."""
+def throughput(sent: DataFrame, received: DataFrame, timeline: MomentColumns) -> DataFrame:
+    """One row per run, second, role and connection."""
     return _per_second(sent, c.SENDER, c.SENT_NS, timeline).unionByName(
         _per_second(deliveries(received), c.RECEIVER, c.RECEIVED_NS, timeline)
     )
 
 
-def _per_second(rows: DataFrame, role: str, t_ns: str, timeline: Timeline) -> DataFrame:
+def _per_second(rows: DataFrame, role: str, t_ns: str, timeline: MomentColumns) -> DataFrame:
     return (
-        rows.groupBy(timeline.second_of(F.col(t_ns)).alias(c.SECOND), F.col(role).cast("int").alias(c.CONNECTION))
+        rows.groupBy(
+            *timeline.run_keys,
+            timeline.second_of(F.col(t_ns)).alias(c.SECOND),
+            F.col(role).cast("int").alias(c.CONNECTION),
+        )
         .agg(F.count("*").alias(c.MESSAGES), F.sum(c.SIZE).alias(c.BYTES))
-        .select(c.SECOND, F.lit(role).alias(c.ROLE), c.CONNECTION, c.MESSAGES, c.BYTES)
+        .select(*timeline.run_keys, c.SECOND, F.lit(role).alias(c.ROLE), c.CONNECTION, c.MESSAGES, c.BYTES)
     )

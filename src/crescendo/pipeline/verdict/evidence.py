@@ -5,17 +5,35 @@ tables. Metrics compute their values from it; see `model.metrics`. Judges nothin
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from msgspec import structs
+
 from crescendo.model.experiment import Experiment
-from crescendo.model.metrics import LOST, LOST_ACKNOWLEDGED, METRICS, RESPONSE, Metric, Need, metric_of
+from crescendo.model.metrics import (
+    LOST,
+    LOST_ACKNOWLEDGED,
+    METRICS,
+    RESPONSE,
+    SETTLE,
+    Metric,
+    Need,
+    metric_of,
+    split_metric,
+)
 from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.verdict import Bound
+from crescendo.pipeline.behaviour.steady import PhaseTrend
 from crescendo.pipeline.source.imported_counts import ImportedCounts
-from crescendo.record.manifest import Manifest
+from crescendo.pipeline.source.others_messages import OthersMessages
+from crescendo.pipeline.source.run_slices import RunSlice
+from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord
+from crescendo.record.schema import READ_DELAY_FLOOR_NS
 from crescendo.record.summary import Latency, Ledger, Rate
+from crescendo.record.tables import OutageRow
 
 
 @dataclass(frozen=True)
@@ -30,11 +48,26 @@ class Evidence:
     rate: Rate
     latency: dict[str, Latency]
     aggregates: ImportedCounts | None = None  # used instead of messages, in an import without any
+    without_own_delay: Mapping[str, Latency] | None = None  # by kind; None if the peers kept no account of it
+    own_shares: Mapping[int, float] = field(default_factory=dict)  # unbounded sender -> its own share of the phase
+    stopped_without_ns: float | None = None  # the value that stopped the run, less own delay
+    arrived_at_edge: int = 0  # due in the measure phase, and received just after its end
+    others: Sequence[OthersMessages] = ()  # messages of others that were in the way
+    shared_topics: Sequence[str] = ()  # whose receivers got shares instead of copies
+    held: Mapping[str, int] = field(default_factory=dict)  # destination -> messages that it held after the drain
+    trends: Sequence[PhaseTrend] = ()  # of rate, p99 and backlog over the measure phase
+    outages: Sequence[OutageRow] = ()  # in all phases
+    run_slice: RunSlice | None = None  # the slice that this is the evidence of; None: the whole run
+    shares_queue: bool = False  # with receivers of other slices, so that nobody knows what it was owed
 
     @cached_property
     def checks(self) -> dict[str, Bound]:
         """The checks to judge. Lost acknowledged messages are always judged, unless a check allows for them."""
-        checks = self.experiment.effective_checks
+        own = "" if self.run_slice is None else self.run_slice.name
+        named = ((*split_metric(name), bound) for name, bound in self.experiment.effective_checks.items())
+        checks = {metric: bound for named_slice, metric, bound in named if named_slice == own}
+        if self.run_slice is not None:
+            return checks
         if self.total.lost_acknowledged and not checks.keys() & {LOST, LOST_ACKNOWLEDGED}:
             checks = {**checks, LOST_ACKNOWLEDGED: Bound.parse(0)}
         return checks
@@ -46,8 +79,27 @@ class Evidence:
 
     @cached_property
     def unbounded(self) -> bool:
+        if self.run_slice is not None:
+            rates = {group.name: group.rate for group in self.experiment.workload}  # clients have none
+            return not all(rates.get(item.group) for item in self._connections if item.role == "sender")
         free = any(group.senders and not group.rate for group in self.experiment.workload)
         return free or not self.experiment.workload  # clients alone have no schedule
+
+    @cached_property
+    def peers(self) -> list[PeerRecord]:
+        """The processes that carried these messages."""
+        if self.run_slice is None:
+            return self.manifest.peers
+        carrying = {item.peer for item in self._connections}
+        return [peer for peer in self.manifest.peers if peer.id in carrying]
+
+    @cached_property
+    def _connections(self) -> list[ConnectionRecord]:
+        run_slice, every = self.run_slice, self.manifest.connections
+        if run_slice is None:
+            return every
+        numbers = {"sender": run_slice.senders, "receiver": run_slice.receivers}
+        return [item for item in every if item.id in numbers[item.role]]
 
     @property
     def counts(self) -> Ledger | None:
@@ -57,7 +109,7 @@ class Evidence:
     @cached_property
     def statistics(self) -> dict[str, PeerStatistics]:
         """What peers measured about themselves."""
-        return {peer.id: peer.statistics for peer in self.manifest.peers}
+        return {peer.id: peer.statistics for peer in self.peers}
 
     @cached_property
     def violations(self) -> float | None:
@@ -69,6 +121,31 @@ class Evidence:
     def value_of(self, metric: Metric) -> float | None:
         """The measured value in base units, or None if there is none."""
         return self._measured[metric.name][0]
+
+    @property
+    def accounts_own_delay(self) -> bool:
+        """Whether the peers kept account of the delay that was theirs."""
+        return self.without_own_delay is not None
+
+    def value_without_own_delay(self, metric: Metric) -> float | None:
+        """The value that the metric could have had without own delay; None if there is none, or if it is unknown."""
+        return self._least.value_of(metric) if self.accounts_own_delay else None
+
+    @cached_property
+    def less_own_delay(self) -> "Evidence":
+        """The same evidence, less the own delay that was recorded."""
+        rate, less = self.rate, self.rate.without_own_delay
+        return replace(
+            self,
+            latency={**self.latency, **(self.without_own_delay or {})},
+            rate=rate if less is None else structs.replace(rate, sustained=less),
+        )
+
+    @cached_property
+    def _least(self) -> "Evidence":
+        """The same evidence, less everything that could be own delay."""
+        latency = {kind: _less_unrecorded(row) for kind, row in self.less_own_delay.latency.items()}
+        return replace(self.less_own_delay, latency=latency)
 
     def unmeasured(self, metric: Metric, bound: Bound) -> str:
         """Why a metric has no value in this run; empty if it has one."""
@@ -93,6 +170,8 @@ class Evidence:
         return f"no {kind} latency was recorded in the measure phase"
 
     def _without_messages(self, metric: Metric) -> str:
+        if self.shares_queue:
+            return "it shares its queue with receivers of other groups: judge the group of the senders"
         if self.aggregates is None or (metric.needs is Need.RATES and self.aggregates.has_rates):
             return ""
         kept = " and ".join(self.aggregates.tables)
@@ -103,6 +182,8 @@ class Evidence:
             return "no measure phase was recorded"
         if self.unbounded and bound.endswith("of offered"):
             return "there is no offered rate to compare with: the rate is unbounded"
+        if self.run_slice is not None and not self.rate.offered and bound.endswith("of offered"):
+            return "there is no offered rate to compare with: it is unknown"
         return ""
 
     @cached_property
@@ -121,3 +202,20 @@ class Evidence:
         if number is not None and not math.isfinite(number):
             return None, f"{metric.name} cannot be computed: {number} is not a finite number"
         return number, ""
+
+
+def _less_unrecorded(row: Latency) -> Latency:
+    """The latencies, less what a receiver may have been late without recording it."""
+    if row.kind == SETTLE:
+        return row
+
+    def less(value_ns: float) -> int:
+        return max(int(value_ns) - READ_DELAY_FLOOR_NS, min(int(value_ns), 0))
+
+    return structs.replace(
+        row,
+        min_ns=less(row.min_ns),
+        max_ns=less(row.max_ns),
+        mean_ns=less(row.mean_ns),
+        percentiles_ns={name: None if ns is None else less(ns) for name, ns in row.percentiles_ns.items()},
+    )

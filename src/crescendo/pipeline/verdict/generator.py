@@ -1,17 +1,18 @@
 """Did the load generator keep up, or did it decide the result itself?
 
-Senders must have been blocked by the system if they sent as fast as possible, and punctual if they followed a schedule;
-receivers must have had time to wait. Each is a separate finding from what the peers measured about themselves; together
-they are one item of the validity list.
+Where peers kept account of their own delay, no check may depend on it (see `explained_checks`). In older recordings
+senders must have been blocked by the system if they sent as fast as possible, and punctual if they followed a schedule.
+Receivers must have had time to wait. Each is a separate finding; together they are one item of the validity list.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from crescendo.model.metrics import RATE, RESPONSE, Metric
 from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.units import format_ns
 from crescendo.pipeline.verdict.evidence import Evidence
+from crescendo.pipeline.verdict.explained_checks import explained_by_own_delay, generator_set_the_rate
+from crescendo.pipeline.verdict.generator_finding import GeneratorFinding
 from crescendo.pipeline.verdict.rules import RuleFinding
 
 BLOCKED_SHARE = 0.05
@@ -19,45 +20,26 @@ LATENESS_SHARE = 0.10
 BUSY_SHARE = 0.90
 
 
-@dataclass
-class GeneratorFinding:
-    """One side of the generator: its failures, what the bounds tolerate, and which statistics are unknown."""
-
-    failures: list[str] = field(default_factory=list)
-    tolerated: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    doubts: dict[str, list[str]] = field(default_factory=dict)
-
-    def doubt(self, sentence: str, undermined: Sequence[Metric]) -> None:
-        self.failures.append(sentence)
-        for metric in undermined:
-            self.doubts.setdefault(metric.name, []).append(sentence)
-
-    def tolerate(self, sentence: str) -> None:
-        self.tolerated.append(f"{sentence}, but the bound holds anyway")
-
-    def known(self, statistic: str, values: Mapping[str, float | None]) -> dict[str, float]:
-        """The values that peers reported; the others are noted as unknown."""
-        self.unknown.extend(f"{statistic} of {peer}" for peer, value in values.items() if value is None)
-        return {peer: value for peer, value in values.items() if value is not None}
-
-
 def generator_kept_up(evidence: Evidence, metrics: Sequence[Metric]) -> RuleFinding:
-    senders = _unbounded_senders if evidence.unbounded else _scheduled_senders
-    found = [senders(evidence, metrics), _receivers(evidence, metrics)]
+    if evidence.accounts_own_delay:
+        rules = [explained_by_own_delay, generator_set_the_rate]
+    else:
+        rules = [_unbounded_senders if evidence.unbounded else _scheduled_senders]
+    found = [rule(evidence, metrics) for rule in (*rules, _receivers)]
     failures = [sentence for each in found for sentence in each.failures]
     tolerated = [sentence for each in found for sentence in each.tolerated]
     unknown = [name for each in found for name in each.unknown]
     doubted = dict.fromkeys(name for each in found for name in each.doubts)
     doubts = {name: [sentence for each in found for sentence in each.doubts.get(name, [])] for name in doubted}
     unknowns = [f"unknown: {', '.join(unknown)}"] if unknown else []
-    return RuleFinding(not failures, "; ".join(failures + tolerated + unknowns) or "below every limit", doubts)
+    detail = "; ".join(failures + tolerated + unknowns) or "below every limit"
+    return RuleFinding(not failures, detail, doubts, narrowly=bool(tolerated))
 
 
 def _unbounded_senders(evidence: Evidence, metrics: Sequence[Metric]) -> GeneratorFinding:
     """Without a schedule the system must be what limits the rate."""
     found = GeneratorFinding()
-    peers = [peer for peer in evidence.manifest.peers if peer.role == "sender"]
+    peers = [peer for peer in evidence.peers if peer.role == "sender"]
     shares = found.known("blocked_share", {peer.id: peer.statistics.blocked_share for peer in peers})
     free = {peer: share for peer, share in shares.items() if share < BLOCKED_SHARE}
     if free:
@@ -73,7 +55,7 @@ def _unbounded_senders(evidence: Evidence, metrics: Sequence[Metric]) -> Generat
 def _scheduled_senders(evidence: Evidence, metrics: Sequence[Metric]) -> GeneratorFinding:
     """Senders must be much more punctual than the percentiles that are judged."""
     found = GeneratorFinding()
-    peers = [peer for peer in evidence.manifest.peers if peer.role == "sender"]
+    peers = [peer for peer in evidence.peers if peer.role == "sender"]
     lateness = found.known("lateness_p99_ns", {peer.id: peer.statistics.lateness_p99_ns for peer in peers})
     late_ns = max(lateness.values(), default=0.0)
     for metric in metrics:
@@ -92,7 +74,7 @@ def _scheduled_senders(evidence: Evidence, metrics: Sequence[Metric]) -> Generat
 def _receivers(evidence: Evidence, metrics: Sequence[Metric]) -> GeneratorFinding:
     """A receiver without time to wait may be what limits the rate and delays messages."""
     found = GeneratorFinding()
-    peers = [peer for peer in evidence.manifest.peers if peer.role in {"receiver", CLIENT}]
+    peers = [peer for peer in evidence.peers if peer.role in {"receiver", CLIENT}]
     shares = found.known("busy_share", {peer.id: peer.statistics.busy_share for peer in peers})
     busy = {peer: share for peer, share in shares.items() if share > BUSY_SHARE}
     if busy:

@@ -19,6 +19,8 @@ class RuleFinding:
     holds: bool
     detail: str
     doubts: dict[str, list[str]] = field(default_factory=dict)
+    narrowly: bool = False
+    """Whether it holds although something was found that a reader should know."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,11 @@ class ValidityRule:
 
     def apply(self, evidence: Evidence) -> ValidityFinding | None:
         found = self.find(evidence, [metric for metric in evidence.metrics if self.undermines(metric)])
-        return None if found is None else ValidityFinding(Validity(self.name, found.holds, found.detail), found.doubts)
+        if found is None:
+            return None
+        # A rule that undermines every check is never harmless, even if there are no checks.
+        noted = found.narrowly if found.holds else not found.doubts and self.undermines is not every_metric
+        return ValidityFinding(Validity(self.name, found.holds, found.detail, noted), found.doubts)
 
 
 def rule(name: str, find: Callable[[Evidence, Sequence[Metric]], RuleFinding | None]) -> ValidityRule:
@@ -51,8 +57,8 @@ def rule(name: str, find: Callable[[Evidence, Sequence[Metric]], RuleFinding | N
     return ValidityRule(name, find, lambda metric: name in metric.undermined_by)
 
 
-def held(detail: str) -> RuleFinding:
-    return RuleFinding(True, detail)
+def held(detail: str, *, narrowly: bool = False) -> RuleFinding:
+    return RuleFinding(True, detail, narrowly=narrowly)
 
 
 def failed(reasons: list[str], undermined: Iterable[Metric]) -> RuleFinding:

@@ -10,14 +10,21 @@ from crescendo.model.histogram import samples_beyond
 from crescendo.model.metrics import (
     CLIENTS_ACCOUNTED,
     CLOCK_BOUND,
+    DESTINATION_WAS_EMPTY,
+    DRAIN_LONG_ENOUGH,
+    EDGE_DID_NOT_DECIDE,
     ENOUGH_SAMPLES,
     GENERATOR_KEPT_UP,
+    RECEIVERS_GOT_COPIES,
     SAMPLES_BEYOND,
+    STEADY_STATE,
     Metric,
 )
 from crescendo.model.units import format_ns
 from crescendo.pipeline.source.imported_counts import ImportedCounts
+from crescendo.pipeline.verdict.arrivals import drain_was_long_enough, edge_did_not_decide
 from crescendo.pipeline.verdict.conservation import clients_accounted
+from crescendo.pipeline.verdict.destinations import destination_was_empty, receivers_got_copies
 from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.generator import generator_kept_up
 from crescendo.pipeline.verdict.rules import (
@@ -29,7 +36,8 @@ from crescendo.pipeline.verdict.rules import (
     held,
     rule,
 )
-from crescendo.record.manifest import PeerRecord, State
+from crescendo.pipeline.verdict.steadiness import is_steady
+from crescendo.record.manifest import PeerRecord, State, clock_bound_ns
 
 LOAD_WAS_SENT = "load was sent"
 _GONE = {"lost", "failed"}
@@ -94,7 +102,7 @@ def _peer_ending(peer: PeerRecord) -> str:
 
 
 def _clock_bound(evidence: Evidence, metrics: Sequence[Metric]) -> RuleFinding:
-    bound_ns = max((clock.bound_ns for clock in evidence.manifest.clocks), default=0)
+    bound_ns = clock_bound_ns(evidence.manifest.clocks)
     doubts = {}
     for metric in metrics:
         value = evidence.value_of(metric)
@@ -132,6 +140,11 @@ RULES = (
     rule(GENERATOR_KEPT_UP, generator_kept_up),
     rule(CLOCK_BOUND, _clock_bound),
     rule(ENOUGH_SAMPLES, _enough_samples),
+    rule(DESTINATION_WAS_EMPTY, destination_was_empty),
+    rule(STEADY_STATE, is_steady),
+    rule(RECEIVERS_GOT_COPIES, receivers_got_copies),
+    rule(DRAIN_LONG_ENOUGH, drain_was_long_enough),
+    rule(EDGE_DID_NOT_DECIDE, edge_did_not_decide),
     rule(CLIENTS_ACCOUNTED, clients_accounted),
 )
 """In the order of the validity list."""

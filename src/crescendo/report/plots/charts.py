@@ -6,26 +6,30 @@ readers who cannot see it. A chart without data is None, not an empty frame.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.model.metrics import LATENCY_KINDS
+from crescendo.model.arrays import Floats
+from crescendo.model.metrics import LATENCY_KINDS, PERCENTILES, RATE, find_metric
 from crescendo.model.units import format_ns
-from crescendo.record.manifest import Phase
+from crescendo.model.verdict import Check
 from crescendo.report import formats
-from crescendo.report.data.chart_tables import Tables
+from crescendo.report.data.chart_tables import Tables, TimeBins
 from crescendo.report.plots import series
-from crescendo.report.plots.time_axis import Chart, line, phase_spans, time_extent, time_layout, time_notes
+from crescendo.report.plots.log_axis import log_axis
+from crescendo.report.plots.time_axis import Chart, TimeAxis, bound_line, line
 
 KIND_TONES = dict(zip(LATENCY_KINDS, ("blue", "orange", "green"), strict=True))
 _DASHES = dict(zip(LATENCY_KINDS, ("solid", "dash", "dot"), strict=True))
-_TICK_STEPS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7))
-"""Multiples of powers of ten to label, from coarse to fine. The coarsest that gives four labels is used."""
 
 
-def rate_chart(tables: Tables, phases: list[Phase], offered: float) -> Chart | None:
+def rate_chart(
+    tables: Tables, axis: TimeAxis, offered: Floats | None, checks: list[Check], fan_out: float
+) -> Chart | None:
+    """`offered` is the rate that the schedule asks for in each bin; `fan_out` is how often a message is delivered."""
     time_bins = tables.time_bins
     if time_bins is None or not tables.messages:
         return None
@@ -39,23 +43,46 @@ def rate_chart(tables: Tables, phases: list[Phase], offered: float) -> Chart | N
             traces.append(line(name, x, y, tone, hover="%{y:,.0f} msg/s", dash=dash))
             traces[-1]["line"]["shape"] = "hvh"  # a second without messages shows as a step to zero, not as a dip
             descriptions.append(f"{name} between {formats.rate(y.min())} and {formats.rate(y.max())}")
-    spans = phase_spans(phases)
-    loaded = [(start, end) for name, start, end in spans if name != "drain"]
-    if offered and loaded:
-        ends = [loaded[0][0], loaded[-1][1]]
-        traces.append(line("offered", ends, [offered, offered], "muted", hover="%{y:,.0f} msg/s", dash="4px,4px"))
-        traces[-1]["mode"] = "lines"
-        descriptions.append(f"offered {formats.rate(offered)}")
+    if offered is not None and np.isfinite(offered).any():
+        traces.append(line("offered", x, offered, "muted", hover="%{y:,.0f} msg/s", dash="4px,4px"))
+        traces[-1]["line"]["shape"] = "hvh"
+        low, high = formats.rate(np.nanmin(offered)), formats.rate(np.nanmax(offered))
+        descriptions.append(f"offered {low}" if low == high else f"offered between {low} and {high}")
+    for check in checks:
+        if check.metric == RATE and check.limit > 0:
+            name = f"bound {formats.bound(check.bound)}"
+            descriptions.append(f"the bound is {formats.rate(check.limit)}")
+            traces += filter(None, [bound_line(name, axis, check.limit, "%{y:,.0f} msg/s")])
     top = max(value for trace in traces for value in trace["y"] if value is not None)
     # Headroom for the phase names above the lines.
     y_range = [0, max(top, 1.0) * 1.18]
     y_axis = {"title": {"text": "messages per second"}, "range": y_range, "tickformat": "~s", "fixedrange": True}
-    figure = {"data": traces, "layout": time_layout(time_extent(time_bins), spans, y_axis)}
+    notes = axis.notes()
+    if fan_out > 1:
+        notes.append(f"Received counts every copy: each message is delivered {fan_out:.3g} times.")
     label = f"Messages per second over time: {'; '.join(descriptions)}."
-    return Chart(figure, label, time_notes(time_bins, spans))
+    return Chart({"data": traces, "layout": axis.layout(y_axis)}, label, notes)
 
 
-def latency_chart(tables: Tables, phases: list[Phase]) -> Chart | None:
+def offered_rate(time_bins: TimeBins, axis: TimeAxis, due: Callable[[Floats], Floats | None]) -> Floats | None:
+    """Messages per second that were due in each bin, NaN where none are sent any more; None if that is unknown.
+
+    `due` is the number of messages that were due by each second.
+    """
+    until = axis.loaded_until()
+    if until is None:
+        return None
+    edges = time_bins.first_second + np.arange(time_bins.bins + 1, dtype=np.float64) * time_bins.bin_seconds
+    messages = due(np.clip(edges, 0, until))
+    if messages is None:
+        return None
+    seconds = np.diff(np.clip(edges, 0, until))
+    rate = np.full(seconds.shape, np.nan)
+    np.divide(np.diff(messages), seconds, out=rate, where=seconds > 0)
+    return rate
+
+
+def latency_chart(tables: Tables, axis: TimeAxis, checks: list[Check]) -> Chart | None:
     kind = judged_kind(tables)
     if tables.time_bins is None or kind is None:
         return None
@@ -69,19 +96,22 @@ def latency_chart(tables: Tables, phases: list[Phase]) -> Chart | None:
             ("p50", lines.p50_s, "blue", "solid"),
         )
     ]
-    y_axis = _latency_axis(f"{kind} latency", traces, "y")
-    spans = phase_spans(phases)
-    notes = time_notes(tables.time_bins, spans)
+    worst = format_ns(float(np.nanmax(lines.max_s)) * series.NS_PER_S)
+    label = f"{kind.capitalize()} latency per second as p50, p99 and maximum; the worst message took {worst}"
+    for statistic, check in _latency_bounds(checks, kind):
+        name = f"bound {statistic} {formats.bound(check.bound)}"
+        label += f"; {name}"
+        traces += filter(None, [bound_line(name, axis, check.limit / series.NS_PER_S, "%{y:.3s}s")])
+    y_axis = log_axis(f"{kind} latency", traces, "y")
+    notes = axis.notes()
     withheld = int((np.isnan(lines.p99_s) & ~np.isnan(lines.max_s)).sum())
     if withheld:
         of = int((~np.isnan(lines.max_s)).sum())
         notes.append(f"p99 is omitted at {withheld:,} of {of:,} points: fewer than 10 samples lie beyond it there.")
-    worst = format_ns(float(np.nanmax(lines.max_s)) * series.NS_PER_S)
-    label = f"{kind.capitalize()} latency per second as p50, p99 and maximum; the worst message took {worst}."
-    return Chart({"data": traces, "layout": time_layout(time_extent(tables.time_bins), spans, y_axis)}, label, notes)
+    return Chart({"data": traces, "layout": axis.layout(y_axis)}, f"{label}.", notes)
 
 
-def spectrum_chart(tables: Tables) -> Chart | None:
+def spectrum_chart(tables: Tables, checks: list[Check]) -> Chart | None:
     traces, descriptions, furthest = [], [], 0.0
     for kind in _kinds(tables):
         points = series.spectrum(tables.measured[kind])
@@ -94,6 +124,14 @@ def spectrum_chart(tables: Tables) -> Chart | None:
             descriptions.append(f"{kind} reaches {format_ns(float(points.latency_s[-1]) * series.NS_PER_S)}")
     if not traces:
         return None
+    for kind in _kinds(tables):
+        for statistic, check in _latency_bounds(checks, kind):
+            percent = PERCENTILES.get(statistic)
+            nines = 0.0 if percent is None else -math.log10(1 - percent / 100)
+            if 0 < nines <= furthest:
+                name = f"bound {kind} {statistic} {formats.bound(check.bound)}"
+                traces.append(_bound_mark(name, nines, check.limit / series.NS_PER_S))
+                descriptions.append(name)
     ticks = [math.log10(2), *map(float, range(1, math.floor(furthest) + 1))]
     axis = {
         "title": {"text": "percentile, on a scale of nines"},
@@ -102,7 +140,7 @@ def spectrum_chart(tables: Tables) -> Chart | None:
         "tickangle": 0,
         "range": [0, furthest * 1.02],
     }
-    layout = {"xaxis": axis, "yaxis": _latency_axis("latency", traces, "y"), "hovermode": "closest"}
+    layout = {"xaxis": axis, "yaxis": log_axis("latency", traces, "y"), "hovermode": "closest"}
     notes = ["Measure phase. Each line ends where fewer than 10 samples are left beyond it."]
     return Chart({"data": traces, "layout": layout}, f"Latency by percentile: {'; '.join(descriptions)}.", notes)
 
@@ -124,8 +162,23 @@ def histogram_chart(tables: Tables) -> Chart | None:
     if not traces:
         return None
     y_axis = {"title": {"text": "share of messages"}, "tickformat": "~%", "rangemode": "tozero", "fixedrange": True}
-    layout = {"xaxis": _latency_axis("latency", traces, "x"), "yaxis": y_axis, "hovermode": "closest"}
+    layout = {"xaxis": log_axis("latency", traces, "x"), "yaxis": y_axis, "hovermode": "closest"}
     return Chart({"data": traces, "layout": layout}, f"Distribution of latency: {'; '.join(descriptions)}.", notes)
+
+
+def _bound_mark(name: str, nines: float, limit_s: float) -> dict[str, Any]:
+    trace = line(name, [nines], [limit_s], "fail", hover="%{y:.3s}s", dash="solid")
+    return trace | {"mode": "markers", "marker": {"size": 11, "symbol": "triangle-down"}}
+
+
+def _latency_bounds(checks: list[Check], kind: str) -> list[tuple[str, Check]]:
+    """The checks on a statistic of this kind of latency. A bound at or below zero cannot be drawn."""
+    found = []
+    for check in checks:
+        metric = find_metric(check.metric)
+        if metric is not None and metric.latency is not None and metric.latency.kind == kind and check.limit > 0:
+            found.append((metric.latency.statistic, check))
+    return found
 
 
 def judged_kind(tables: Tables) -> str | None:
@@ -135,25 +188,6 @@ def judged_kind(tables: Tables) -> str | None:
 
 def _kinds(tables: Tables) -> list[str]:
     return [kind for kind in LATENCY_KINDS if kind in tables.measured]
-
-
-def _latency_axis(title: str, traces: list[dict[str, Any]], side: str) -> dict[str, Any]:
-    """A logarithmic axis with times formatted as elsewhere on the page. It does not zoom, so its labels always fit."""
-    axis: dict[str, Any] = {"title": {"text": title}, "type": "log", "fixedrange": True}
-    drawn = [value for trace in traces for value in trace[side] if value is not None]
-    if not drawn:
-        return axis
-    low, high = math.log10(min(drawn)), math.log10(max(drawn))
-    margin = max(0.06 * (high - low), 0.04)
-    low, high = low - margin, high + (2.5 * margin if side == "y" else margin)  # room for the phase names
-    powers = range(math.floor(low), math.ceil(high) + 1)
-    ladders = [[step * 10.0**power for power in powers for step in steps] for steps in _TICK_STEPS]
-    ladders = [[tick for tick in ladder if low <= math.log10(tick) <= high] for ladder in ladders]
-    ticks = next((ladder for ladder in ladders if len(ladder) >= 4), ladders[-1])
-    if len(ticks) < 2:  # the values are nearly equal, and no round number is near
-        ticks = sorted({min(drawn), max(drawn)})
-    names = [format_ns(round(tick * series.NS_PER_S, 3)) for tick in ticks]
-    return axis | {"range": [low, high], "tickvals": ticks, "ticktext": names}
 
 
 def _on_log_axis(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

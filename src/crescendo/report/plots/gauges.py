@@ -1,8 +1,9 @@
 """Which readings are drawn as charts?
 
 Queue depth, memory, connections, unsettled messages and CPU are interesting for every broker. Readings have the names
-that each system's own management uses; this module maps those names to gauges. Other readings are not drawn, but they
-are in the table like all readings.
+that each system's own management uses; this module maps those names to gauges, and knows which readings tell nothing:
+clocks, and the queues that every broker keeps for itself while they are empty. Those come last in the table, and like
+all readings that are not gauges they are not drawn.
 """
 
 import re
@@ -10,6 +11,10 @@ from dataclasses import dataclass, field
 
 BYTES, COUNT, CORES = "bytes", "count", "cores"
 _BYTES = re.compile(r"bytes|memory|(^|[._/])mem(_|$)|^rss|heap|octets")
+_CLOCK = re.compile(r"time(millis|stamp)?$|millis$|uptime|(^|[._/])(cpu_)?seconds$", re.IGNORECASE)
+_OWN_QUEUE = re.compile(
+    r"(^|[^a-z])(dlq|dlx|expiry|expiryqueue|dead.?letters?|notifications)([^a-z]|$)|\$sys", re.IGNORECASE
+)
 _NO_BYTES = re.compile(r"count|percent|ratio|rate$|seconds|(^|[._/])messages?")
 
 
@@ -58,6 +63,16 @@ GAUGES = (
     }),
     Gauge("cpu", "Processor", "cores busy", CORES, {"cpu_cores": ("process",)}),
 )  # fmt: skip
+
+
+def is_clock(metric: str) -> bool:
+    """Whether it only says how much time has passed."""
+    return _CLOCK.search(metric) is not None
+
+
+def is_idle(entity: str, peak: float | None) -> bool:
+    """Whether it belongs to a queue that the broker keeps for itself, and stayed empty."""
+    return not peak and _OWN_QUEUE.search(entity) is not None
 
 
 def gauge_of(entity: str, metric: str) -> Gauge | None:

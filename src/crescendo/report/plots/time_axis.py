@@ -1,6 +1,7 @@
 """How are charts over time laid out, so that they can be read together?
 
-Every chart over time covers the same seconds, shades the phases that are not judged, and labels them if there is room.
+Every chart over time covers the same seconds, shades the phases that are not judged and the outages, and labels phases
+if there is room.
 Also holds what all charts share: a line trace, and numbers that JSON can represent. Does not know what the lines mean.
 """
 
@@ -19,6 +20,7 @@ PhaseSpan = tuple[str, float, float]
 """Name, start and end of a phase, in seconds from the start of the first phase."""
 
 _LABELLED_SHARE = 0.12  # of the width; on a phone a narrower phase has no room for its name
+_SEEN_APART = 1 / 500  # of the width; nearer outages are drawn as one
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,51 @@ def phase_spans(phases: list[Phase]) -> list[PhaseSpan]:
         (phase.name, timeline.seconds_since_start(phase.start_ns), timeline.seconds_since_start(phase.end_ns))
         for phase in timeline.phases
     ]
+
+
+@dataclass(frozen=True)
+class TimeAxis:
+    """What all charts over time share: the seconds that they cover, the phases, and the outages."""
+
+    extent: tuple[float, float]
+    spans: list[PhaseSpan]
+    outages: list[tuple[float, float]]  # start and end, in seconds since the start of the first phase
+    bin_seconds: int = 1
+
+    def layout(self, y_axis: dict[str, Any]) -> dict[str, Any]:
+        layout = time_layout(self.extent, self.spans, y_axis)
+        start, end = self.extent
+        for first, last in merged(self.outages, (end - start) * _SEEN_APART):
+            layout["shapes"].append(band(first, last) | {"name": "outage"})
+        return layout
+
+    def notes(self) -> list[str]:
+        unjudged = [phase_name(name) for name, _, _ in _visible(self.spans, *self.extent) if name != "measure"]
+        notes = [f"Shaded: {' and '.join(unjudged)}, not judged."] if unjudged else []
+        if self.outages:
+            notes.append("Red: outages.")
+        if self.bin_seconds > 1:
+            notes.append(f"Each point covers {self.bin_seconds} s.")
+        return notes
+
+    def measured(self) -> tuple[float, float] | None:
+        """Where the bounds of checks apply."""
+        return next(((start, end) for name, start, end in self.spans if name == "measure"), None)
+
+    def loaded_until(self) -> float | None:
+        """When the last message is due; None without a phase in which messages are sent."""
+        return max((end for name, _, end in self.spans if name != "drain"), default=None)
+
+
+def merged(intervals: list[tuple[float, float]], apart: float) -> list[tuple[float, float]]:
+    """The union of intervals, in order; those that are less than `apart` from each other become one."""
+    found: list[tuple[float, float]] = []
+    for first, last in sorted(intervals):
+        if found and first <= found[-1][1] + apart:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
 
 
 def time_extent(time_bins: TimeBins) -> tuple[float, float]:
@@ -60,14 +107,15 @@ def band(first: float, last: float) -> dict[str, Any]:
     return {"type": "rect", "xref": "x", "yref": "paper", "x0": first, "x1": last, "y0": 0, "y1": 1}
 
 
-def time_notes(time_bins: TimeBins, spans: list[PhaseSpan]) -> list[str]:
-    notes = []
-    unjudged = [phase_name(name) for name, _, _ in _visible(spans, *time_extent(time_bins)) if name != "measure"]
-    if unjudged:
-        notes.append(f"Shaded: {' and '.join(unjudged)}, not judged.")
-    if time_bins.bin_seconds > 1:
-        notes.append(f"Each point covers {time_bins.bin_seconds} s.")
-    return notes
+def bound_line(name: str, axis: TimeAxis, limit: float, hover: str) -> dict[str, Any] | None:
+    """The bound of a check, where it applies; None if nothing is judged."""
+    ends = axis.measured()
+    if ends is None:
+        return None
+    trace = line(name, ends, [limit, limit], "fail", hover=hover, dash="9px,3px,2px,3px")
+    trace["mode"] = "lines"
+    trace["line"]["width"] = 1.5
+    return trace
 
 
 def line(name: str, x: Any, y: Any, tone: str, *, hover: str, dash: str) -> dict[str, Any]:

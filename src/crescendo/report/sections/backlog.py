@@ -1,32 +1,22 @@
 """How many messages were in the system, second by second?
 
-One chart over the same seconds as rate and latency, with outages tinted, and the result of Little's law.
+One chart over the same seconds as rate and latency, and the result of Little's law.
 """
 
 from typing import Any
 
 import numpy as np
 
-from crescendo.record.manifest import Phase
-from crescendo.record.tables import BACKLOG, LITTLE, OUTAGES, BacklogRow, LittleRow
+from crescendo.record.tables import BACKLOG, LITTLE, BacklogRow, LittleRow
 from crescendo.report.data.chart_tables import TimeBins
 from crescendo.report.data.small_tables import SmallTables
 from crescendo.report.plots.line_styles import LINE_STYLES, LINES_DRAWN
 from crescendo.report.plots.series import bin_centres
-from crescendo.report.plots.time_axis import (
-    Chart,
-    band,
-    line,
-    phase_spans,
-    plot_name,
-    time_extent,
-    time_layout,
-    time_notes,
-)
+from crescendo.report.plots.time_axis import Chart, TimeAxis, line, plot_name
 from crescendo.report.sections.section import Section
 
 
-def backlog(tables: SmallTables, time_bins: TimeBins | None, phases: list[Phase]) -> Section | None:
+def backlog(tables: SmallTables, time_bins: TimeBins | None, axis: TimeAxis) -> Section | None:
     """None if the backlog was always zero."""
     rows = tables.rows(BACKLOG)
     if time_bins is None or not any(row.peak for row in rows):
@@ -42,18 +32,12 @@ def backlog(tables: SmallTables, time_bins: TimeBins | None, phases: list[Phase]
         traces[-1]["line"]["shape"] = "hvh"
     top = max(peaks[name] for name in deepest)
     tick = "~s" if top >= 1000 else "~g"
-    axis: dict[str, Any] = {"title": {"text": "messages in the system"}, "tickformat": tick, "fixedrange": True}
+    y_axis: dict[str, Any] = {"title": {"text": "messages in the system"}, "tickformat": tick, "fixedrange": True}
     bottom = min(0, *(row.backlog for row in rows))
-    spans = phase_spans(phases)
-    layout = time_layout(time_extent(time_bins), spans, axis | {"range": [bottom, max(top, 1) * 1.18]})
-    for outage in tables.rows(OUTAGES):
-        end_ns = outage.start_ns + outage.gap_ns
-        layout["shapes"].append(band(tables.second(outage.start_ns), tables.second(end_ns)) | {"name": "gap"})
-    notes = time_notes(time_bins, spans)
+    layout = axis.layout(y_axis | {"range": [bottom, max(top, 1) * 1.18]})
+    notes = axis.notes()
     if len(peaks) > len(deepest):
         notes.append(f"The {len(deepest)} subscriptions with the highest peaks out of {len(peaks):,}.")
-    if any(shape.get("name") == "gap" for shape in layout["shapes"]):
-        notes.append("Tinted: outages.")
     description = "; ".join(f"{name} up to {peaks[name]:,}" for name in deepest)
     chart = Chart({"data": traces, "layout": layout}, f"Messages in the system over time: {description}.", notes)
     return Section("backlog", "Backlog", _lead(tables.rows(LITTLE)), chart, {})

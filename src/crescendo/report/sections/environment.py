@@ -21,7 +21,7 @@ from crescendo.report.sections.evidence import Grid, phase_name
 
 Facts = list[tuple[str, str]]
 
-_LONG = {"commands", "configuration"}
+_LONG = {"commands", "configuration", "nodes", "links", "variables"}
 
 
 @dataclass(frozen=True)

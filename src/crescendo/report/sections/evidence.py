@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from crescendo.model.metrics import PERCENTILES, metric_position
 from crescendo.model.verdict import Check
 from crescendo.record.manifest import PeerRecord
-from crescendo.record.summary import Latency, Ledger
+from crescendo.record.summary import Latency, Ledger, Validity
+from crescendo.record.timeline import MEASURE
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import Ranges
 from crescendo.report.sections.headline import ICONS, metric_name
 
-WITHHELD = "withheld"
-
 _PHASE_NAMES = {"warmup": "warm-up"}
-_STATISTICS_FIRST = ("lateness_p50_ns", "lateness_p99_ns", "blocked_share", "busy_share", "batch_share", "cpu_seconds")
+_STATISTICS_FIRST = (
+    "lateness_p50_ns", "lateness_p99_ns", "own_delay_max_ns", "read_delay_max_ns", "stalled_ns", "blocked_share",
+    "busy_share", "batch_share", "cpu_seconds",
+)  # fmt: skip
 _POINTS_IN_TIME = {"last_sent_ns"}
 """Statistics that are clock readings, not durations; they would mean nothing to a reader."""
 
@@ -31,6 +33,21 @@ class CheckRow:
     outcome: str
     icon: str
     reasons: list[str]
+
+
+@dataclass(frozen=True)
+class ValidityRow:
+    name: str
+    detail: str
+    state: str  # holds, noted or fails
+
+    @property
+    def icon(self) -> str:
+        return {"holds": "✓", "noted": "!", "fails": "✕"}[self.state]
+
+    @property
+    def spoken(self) -> str:
+        return {"holds": "holds", "noted": "noted, no check depends on it", "fails": "does not hold"}[self.state]
 
 
 @dataclass(frozen=True)
@@ -71,24 +88,54 @@ def check_rows(checks: list[Check]) -> list[CheckRow]:
     ]
 
 
-def latency_grid(latency: list[Latency]) -> Grid:
-    """One row per phase and kind; a percentile with too few samples reads `withheld`."""
+def validity_rows(validity: list[Validity]) -> list[ValidityRow]:
+    """What does not hold first, then what is worth knowing."""
+    order = ("fails", "noted", "holds")
+    rows = [
+        ValidityRow(item.name, item.detail, "noted" if item.noted else "holds" if item.holds else "fails")
+        for item in validity
+    ]
+    return sorted(rows, key=lambda row: order.index(row.state))
+
+
+def latency_grid(latency: list[Latency], without_own_delay: list[Latency]) -> Grid:
+    """One row per phase and kind, the measure phase first, and one without own delay."""
+    less = {(row.phase, row.kind): row for row in without_own_delay}
+    rows = []
+    for row in sorted(latency, key=lambda each: each.phase != MEASURE):
+        rows.append(_latency_cells(row, row.kind))
+        if (row.phase, row.kind) in less:
+            rows.append(_latency_cells(less[row.phase, row.kind], f"{row.kind} without own delay"))
+    return Grid(["Phase", "Kind", "Samples", "min", *PERCENTILES, "max", "mean", "negative"], rows, names=2)
+
+
+def _latency_cells(row: Latency, kind: str) -> list[str]:
+    percentiles = [row.percentiles_ns.get(name) for name in PERCENTILES]
+    return [
+        phase_name(row.phase),
+        kind,
+        formats.count(row.count),
+        formats.nanoseconds(row.min_ns),
+        *(formats.WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in percentiles),
+        formats.nanoseconds(row.max_ns),
+        formats.nanoseconds(row.mean_ns),
+        formats.count(row.negative),
+    ]
+
+
+def interval_grid(latency: list[Latency]) -> Grid:
+    """One row per phase and kind that has a percentile: the ends of its interval, or why there is none."""
     rows = []
     for row in latency:
-        percentiles = [row.percentiles_ns.get(name) for name in PERCENTILES]
-        rows.append(
-            [
-                phase_name(row.phase),
-                row.kind,
-                formats.count(row.count),
-                formats.nanoseconds(row.min_ns),
-                *(WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in percentiles),
-                formats.nanoseconds(row.max_ns),
-                formats.nanoseconds(row.mean_ns),
-                formats.count(row.negative),
-            ]
-        )
-    return Grid(["Phase", "Kind", "Samples", "min", *PERCENTILES, "max", "mean", "negative"], rows, names=2)
+        cells = [
+            " to ".join(map(formats.nanoseconds, row.intervals_ns[name]))
+            if name in row.intervals_ns
+            else row.no_interval.get(name, formats.NOTHING)
+            for name in PERCENTILES
+        ]
+        if row.intervals_ns or row.no_interval:
+            rows.append([phase_name(row.phase), row.kind, *cells])
+    return Grid(["Phase", "Kind", *PERCENTILES], rows, names=2)
 
 
 def ledger_grid(ledger: list[Ledger], scope: str, names: dict[int, str]) -> Grid:
@@ -101,12 +148,12 @@ def ledger_grid(ledger: list[Ledger], scope: str, names: dict[int, str]) -> Grid
         name = {"total": "all messages", "subscription": row.subscription or formats.NOTHING}.get(scope)
         numbers = [
             row.sent, row.owed, row.settled, row.delivered, row.lost_acknowledged, row.lost_unacknowledged,
-            row.duplicated, row.reordered, row.corrupt, row.stray, row.unrecorded,
+            row.undelivered, row.duplicated, row.reordered, row.corrupt, row.stray, row.unrecorded,
         ]  # fmt: skip
         rows.append([name or sender_name(row.sender, names), *(formats.count(number) for number in numbers)])
     columns = [
         title, "sent", "owed", "settled", "delivered", "lost acked", "lost unacked",
-        "duplicated", "reordered", "corrupt", "stray", "unrecorded",
+        "undelivered", "duplicated", "reordered", "corrupt", "stray", "unrecorded",
     ]  # fmt: skip
     return Grid(columns, rows, alarms=5)
 

@@ -7,12 +7,17 @@ pipeline.
 
 from dataclasses import dataclass
 
+from crescendo.model.metrics import split_metric
+from crescendo.model.own_delay import is_notable
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import Check, Outcome
 from crescendo.record.summary import Latency, Summary
 from crescendo.report import formats
 
 ICONS = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INVALID: "?"}
+CAUGHT_UP = 1.01
+"""More than this share of what was offered can only be left from before."""
+
 _MAX_FAILED_NAMED = 3
 """How many failed checks one sentence names."""
 
@@ -31,9 +36,11 @@ class HeadlineTile:
 @dataclass(frozen=True)
 class Headline:
     outcome: str
+    title: str
     icon: str
     sentence: str
     caution: str
+    remarks: list[str]
     tiles: list[HeadlineTile]
 
 
@@ -52,10 +59,12 @@ def headline(summary: Summary) -> Headline:
     performance = [] if lost else [_rate_tile(summary), *_latency_tiles(summary)]
     return Headline(
         outcome=str(outcome),
+        title=summary.outcome_text,
         icon=ICONS[outcome],
         sentence=verdict_sentence(summary),
         caution=caution,
-        tiles=[*performance, _integrity_tile(summary), _clock_tile(summary), _generator_tile(summary)],
+        remarks=summary.remarks,
+        tiles=[*performance, _integrity_tile(summary)],
     )
 
 
@@ -82,14 +91,17 @@ def _failed_check(check: Check) -> str:
 
 
 def metric_name(metric: str) -> str:
-    name = metric.replace("_", " ")
-    return name[:1].upper() + name[1:]
+    part, plain = split_metric(metric)
+    name = plain.replace("_", " ")
+    return f"{part}: {name}" if part else name[:1].upper() + name[1:]
 
 
 def _rate_tile(summary: Summary) -> HeadlineTile:
     rate = summary.rate
     if rate.offered:
         note = f"{formats.percent(rate.sustained / rate.offered)} of {formats.rate(rate.offered)} offered"
+        if rate.sustained > CAUGHT_UP * rate.offered:
+            note += "; caught up with the warm-up"
     else:
         note = f"unbounded; {formats.rate(rate.sent)} sent"
     return HeadlineTile("Sustained rate", formats.rate(rate.sustained), "msg/s", note)
@@ -110,32 +122,41 @@ def _latency_tiles(summary: Summary) -> list[HeadlineTile]:
         value_ns = latency.percentiles_ns.get(name)
         label = f"{latency.kind.capitalize()} {name}"
         if value_ns is None:
-            tiles.append(HeadlineTile(label, "withheld", note="fewer than 10 samples lie beyond it"))
+            tiles.append(HeadlineTile(label, formats.NOTHING, note="too few samples: 10 must lie beyond it"))
         else:
             value, _, unit = format_ns(value_ns).partition(" ")
-            tiles.append(HeadlineTile(label, value, unit, note))
+            tiles.append(
+                HeadlineTile(label, value, unit, note + _own_delay_note(summary, latency.kind, name, value_ns))
+            )
     return tiles
+
+
+def _own_delay_note(summary: Summary, kind: str, percentile: str, value_ns: int) -> str:
+    """Named where it is a notable part of the number."""
+    less = next((row.percentiles_ns.get(percentile) for row in summary.without_own_delay if row.kind == kind), None)
+    if less is None or not is_notable(value_ns, less):
+        return ""
+    return f"; own delay up to {format_ns(value_ns - less)}"
 
 
 def _integrity_tile(summary: Summary) -> HeadlineTile:
     total = summary.total
     values = (total.lost, total.duplicated, total.reordered)
+    undelivered = f"; {formats.count(total.undelivered)} undelivered" if total.undelivered else ""
     return HeadlineTile(
         "Lost · duplicated · reordered",
         " · ".join(formats.count(value) for value in values),
-        note=f"of {formats.plural(total.owed, 'message')} owed",
+        note=f"of {formats.plural(total.owed, 'message')} owed{undelivered}",
         warn=any(values),
     )
 
 
-def _clock_tile(summary: Summary) -> HeadlineTile:
-    if summary.clock_bound_ns == 0:
-        return HeadlineTile("Clock error bound", "0", "ns", "one clock for all peers")
-    value, _, unit = format_ns(summary.clock_bound_ns).partition(" ")
-    return HeadlineTile("Clock error bound", f"± {value}", unit, "between the peers' clocks")
-
-
-def _generator_tile(summary: Summary) -> HeadlineTile:
+def generator_sentence(summary: Summary) -> str:
+    """How much of what the machine can do the generator needed, and how well its clocks agree."""
     if summary.ceiling_percent is None:
-        return HeadlineTile("Generator load", "not calibrated", note="this machine's ceiling is unknown")
-    return HeadlineTile("Generator load", f"{summary.ceiling_percent:.0f}", "%", "of this machine's calibrated ceiling")
+        load = "What this machine can do at most is unknown: crescendo calibrate measures its ceiling"
+    else:
+        load = f"The load was {summary.ceiling_percent:.0f} % of this machine's calibrated ceiling"
+    if summary.clock_bound_ns == 0:
+        return f"{load}. All peers read one clock."
+    return f"{load}. The peers' clocks are at most {format_ns(summary.clock_bound_ns)} apart (the clock bound)."

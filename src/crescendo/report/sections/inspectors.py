@@ -1,25 +1,24 @@
 """What happened inside the system under load?
 
 One chart per gauge, all over the same seconds as rate and latency, with the intervals without readings tinted, and a
-table of all metrics, those that changed most first. Names the trend of a metric; whether it is a leak is up to the
-reader.
+table of all metrics, those that changed most first and those that tell nothing last. Names the trend of a metric;
+whether it is a leak is up to the reader.
 """
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from crescendo.record.manifest import Phase
 from crescendo.record.tables import ReadingSummaryRow
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import Tables
 from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingTables
-from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, unit_of
+from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, is_clock, is_idle, unit_of
 from crescendo.report.plots.line_styles import LINE_STYLES, LINES_DRAWN
-from crescendo.report.plots.time_axis import Chart, band, line, phase_spans, plot_name, time_extent, time_layout
+from crescendo.report.plots.time_axis import Chart, TimeAxis, band, line, plot_name
 from crescendo.report.sections.evidence import Grid
 
 ROWS_SHOWN = 30
@@ -42,20 +41,18 @@ class InspectorsSection:
     gaps: list[str]
 
 
-def inspectors_section(readings: ReadingTables, tables: Tables, phases: list[Phase]) -> InspectorsSection | None:
+def inspectors_section(readings: ReadingTables, tables: Tables, axis: TimeAxis) -> InspectorsSection | None:
     """None if the run had no inspectors: then the page has no such section."""
     if not readings.summaries and not readings.gaps:
         return None
-    spans = phase_spans(phases)
-    measure_s = sum(end - start for name, start, end in spans if name == "measure")
+    measure_s = sum(end - start for name, start, end in axis.spans if name == "measure")
     found = {gauge: _highest(readings.summaries, gauge) for gauge in GAUGES}
     drawn = {gauge: lines for gauge in GAUGES if (lines := readings.series(found[gauge][:LINES_DRAWN]))}
     all_lines = [each for lines in drawn.values() for each in lines]
-    extent = time_extent(tables.time_bins) if tables.time_bins else _extent(all_lines)
+    if tables.time_bins is None:
+        axis = replace(axis, extent=_extent(all_lines))
     charts = {
-        f"inside-{gauge.id}": _chart(
-            gauge, lines, len(found[gauge]), readings.gaps, time_layout(extent, spans, _axis(gauge, lines))
-        )
+        f"inside-{gauge.id}": _chart(gauge, lines, len(found[gauge]), readings.gaps, axis.layout(_axis(gauge, lines)))
         for gauge, lines in drawn.items()
     }
     titles = {f"inside-{gauge.id}": gauge.title for gauge in drawn}
@@ -66,7 +63,11 @@ def inspectors_section(readings: ReadingTables, tables: Tables, phases: list[Pha
 
 def _highest(summaries: list[ReadingSummaryRow], gauge: Gauge) -> list[ReadingSummaryRow]:
     """The metrics of this gauge, the highest peaks first."""
-    found = [summary for summary in summaries if gauge.shows(summary.entity, summary.metric)]
+    found = [
+        summary
+        for summary in summaries
+        if gauge.shows(summary.entity, summary.metric) and not is_idle(summary.entity, summary.peak)
+    ]
     return sorted(found, key=lambda each: (-_or_lowest(each.peak), each.entity, each.metric, each.source))
 
 
@@ -87,6 +88,8 @@ def _chart(
         notes.append(f"The {len(lines)} with the highest peaks out of {found:,}.")
     if unobserved:
         notes.append("Tinted: no readings.")
+    if any(shape.get("name") == "outage" for shape in layout["shapes"]):
+        notes.append("Red: outages.")
     peaks = [_value(gauge.unit, float(drawn.value.max())) for drawn in lines]
     description = "; ".join(f"{name} up to {peak}" for name, peak in zip(names, peaks, strict=True))
     return Chart({"data": traces, "layout": layout}, f"{gauge.title} over time: {description}.", notes)
@@ -138,10 +141,12 @@ def _ranked(summaries: list[ReadingSummaryRow], measure_s: float) -> list[Readin
 
 
 def _rank(summary: ReadingSummaryRow, measure_s: float) -> tuple[int, float, float, str, str]:
-    """First changing metrics of a gauge, then other changing metrics, then constant ones."""
+    """First changing metrics of a gauge, then other changing metrics, then constant ones, then what tells nothing."""
     moved = summary.min != summary.peak
     known = gauge_of(summary.entity, summary.metric) is not None
     tier = (0 if known else 1) if moved else (2 if known else 3)
+    if is_clock(summary.metric) or is_idle(summary.entity, summary.peak):
+        tier = 4
     drift = abs(_change(summary, measure_s) or 0.0) * (summary.r2 or 0.0)
     return tier, -drift, -_or_lowest(summary.peak), summary.entity, summary.metric
 

@@ -36,9 +36,11 @@ def outages(tables: SmallTables) -> Section | None:
         grids["Faults and broken connections"] = _effect_grid(effects[:ROWS_SHOWN], tables)
     if steady:
         grids["Steady state"] = _steady_grid(steady)
-    lead = (
-        f"{formats.plural(len(gaps), 'unexpected gap')} in deliveries." if gaps else "No unexpected gap in deliveries."
-    )
+    lead = "No unexpected gap in deliveries."
+    if gaps:
+        longest = max(gaps, key=lambda row: row.gap_ns)
+        at = f"{format_ns(longest.gap_ns)} at {tables.second(longest.start_ns):,.1f} s ({longest.subscription})"
+        lead = f"{formats.plural(len(gaps), 'unexpected gap')} in deliveries, the longest {at}."
     drifting = [row for row in steady if row.state in {"rising", "falling"}]
     if drifting:
         lead += " Not steady in the measure phase: " + ", ".join(

@@ -18,3 +18,4 @@ class Section:
     chart: Chart | None
     grids: dict[str, Grid]  # title -> table
     left_out: int = 0  # rows that are not shown on the page
+    picture: str = ""  # SVG

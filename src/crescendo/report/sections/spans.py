@@ -8,7 +8,7 @@ from crescendo.record.tables import JITTER, SPANS, SpanRow
 from crescendo.report import formats
 from crescendo.report.data.small_tables import SmallTables
 from crescendo.report.plots.time_axis import Chart, plot_name
-from crescendo.report.sections.evidence import WITHHELD, Grid
+from crescendo.report.sections.evidence import Grid
 from crescendo.report.sections.request_breakdown import RequestKind, request_breakdown, requests_of
 from crescendo.report.sections.section import ROWS_SHOWN, Section
 
@@ -129,4 +129,4 @@ def _tier_row(row: SpanRow, outcome: str) -> list[str]:
 
 
 def _percentiles(*values_ns: int | None) -> list[str]:
-    return [WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in values_ns]
+    return [formats.WITHHELD if value_ns is None else formats.nanoseconds(value_ns) for value_ns in values_ns]

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts in the colours of the theme and keeps all charts over time zoomed to the same range.
+// Draws the charts in the colours of the theme, keeps all charts over time zoomed to the same range, and explains words.
 
 const root = document.documentElement;
 const figures = JSON.parse(document.getElementById("figures").textContent);
@@ -35,11 +35,15 @@ function themed(name, strip) {
   const font = { color: colour("text"), family: getComputedStyle(document.body).fontFamily, size: 12 };
   for (const side of ["xaxis", "yaxis"]) {
     const title = { ...layout[side].title, standoff: 12, font: { color: colour("soft"), size: 12 } };
-    layout[side] = { ...axis, ...layout[side], title };
+    const zerolinecolor = layout[side].zeroline ? colour("muted") : axis.zerolinecolor;
+    layout[side] = { ...axis, zerolinecolor, ...layout[side], title };
   }
   for (const shape of layout.shapes ?? []) {
-    const fillcolor = shape.name === "gap" ? `${colour("invalid")}33` : colour("shade");
-    Object.assign(shape, { fillcolor, line: { width: 0 }, layer: "below" });
+    const tones = { gap: `${colour("invalid")}33`, outage: `${colour("fail")}30`, bracket: `${colour("accent")}38` };
+    const fillcolor = tones[shape.name] ?? colour("shade");
+    // An outage of a tenth of a second is narrower than a pixel in a long run; its outline is not.
+    const line = shape.name === "outage" ? { width: 1, color: fillcolor } : { width: 0 };
+    Object.assign(shape, { fillcolor, line, layer: "below" });
   }
   for (const label of layout.annotations ?? []) {
     Object.assign(label, { y: 1, yref: "paper", yanchor: "top", showarrow: false, font: { color: colour("soft"), size: 11 } });
@@ -59,20 +63,61 @@ function themed(name, strip) {
   }];
 }
 
-function draw() {
+// A chart in a closed fold has no size yet: it is drawn when the fold is opened.
+const visible = (plot) => !plot.closest("details:not([open])");
+
+async function drawOne(plot) {
   const config = { displaylogo: false, displayModeBar: touch ? false : "hover", responsive: true, modeBarButtons: [["toImage", "resetScale2d"]] };
-  return Promise.all(plots.map((plot) => Plotly.react(plot, ...themed(plot.dataset.chart, plot.classList.contains("strip")), config)));
+  const first = !plot.layout;
+  await Plotly.react(plot, ...themed(plot.dataset.chart, plot.classList.contains("strip")), config);
+  if (first && linked.includes(plot)) await link(plot);
 }
 
-function link() {
-  for (const plot of linked) {
-    plot.on("plotly_relayout", () => {
-      const wanted = plot.layout.xaxis.range;
-      // Updating only charts with a different range ends the cascade of relayout events.
-      const outdated = linked.filter((other) => other.layout.xaxis.range.some((end, i) => end !== wanted[i]));
-      for (const other of outdated) Plotly.relayout(other, { "xaxis.range": [...wanted] });
+const draw = () => Promise.all(plots.filter(visible).map(drawOne));
+
+async function link(plot) {
+  const others = () => linked.filter((other) => other !== plot && other.layout);
+  plot.on("plotly_relayout", () => {
+    const wanted = plot.layout.xaxis.range;
+    // Updating only charts with a different range ends the cascade of relayout events.
+    const outdated = others().filter((other) => other.layout.xaxis.range.some((end, i) => end !== wanted[i]));
+    for (const other of outdated) Plotly.relayout(other, { "xaxis.range": [...wanted] });
+  });
+  const [shown] = others();
+  if (shown) await Plotly.relayout(plot, { "xaxis.range": [...shown.layout.xaxis.range] });
+}
+
+function drawUnfolded() {
+  for (const fold of document.querySelectorAll("details")) {
+    fold.addEventListener("toggle", () => {
+      if (fold.open && window.Plotly) plots.filter((plot) => fold.contains(plot) && !plot.layout).forEach(drawOne);
     });
   }
+}
+
+// Tooltips of our own: those of the browser appear late, and neither on a touch screen nor for the keyboard.
+function explainWords() {
+  const tip = Object.assign(document.createElement("div"), { id: "tip", role: "tooltip", hidden: true });
+  document.body.append(tip);
+  for (const word of document.querySelectorAll("abbr[title]")) {
+    word.dataset.tip = word.title;
+    word.removeAttribute("title");
+    word.tabIndex = 0;
+    word.setAttribute("aria-describedby", "tip");
+  }
+  const show = ({ target }) => {
+    const word = target.closest?.("abbr[data-tip]");
+    tip.hidden = !word;
+    if (!word) return;
+    tip.textContent = word.dataset.tip;
+    const at = word.getBoundingClientRect(), room = root.clientWidth - tip.offsetWidth - 8;
+    const below = at.bottom + 6, above = at.top - tip.offsetHeight - 6;
+    tip.style.left = `${Math.max(8, Math.min(at.left, room))}px`;
+    tip.style.top = `${below + tip.offsetHeight > innerHeight && above > 0 ? above : below}px`;
+  };
+  for (const event of ["mouseover", "focusin"]) document.addEventListener(event, show);
+  for (const event of ["mouseout", "focusout", "scroll"]) addEventListener(event, () => { tip.hidden = true; }, true);
+  document.addEventListener("keydown", ({ key }) => { if (key === "Escape") tip.hidden = true; });
 }
 
 function setTheme(theme) {
@@ -133,11 +178,12 @@ async function begin() {
   followTheme();
   offerCopy();
   markSection();
+  drawUnfolded();
+  explainWords();
   try {
     if (plots.length) {
       await unpackPlotly();
       await draw();
-      link();
     }
   } catch (error) {
     for (const plot of plots) {

@@ -1,21 +1,20 @@
 """How is a release installed from a Maven repository, and where is it afterwards?
 
-Maven itself downloads it and verifies the checksum, so the user's mirrors and proxies apply. A release is unpacked next
-to its final directory and renamed when it is complete: there is never half a release. Runs no script of a release and
-changes nothing in it.
+Maven itself downloads it and verifies the checksum of its repository, so the user's mirrors and proxies apply; the
+archives of known versions must also have the SHA-256 that is written in the module of their kind. A release is
+unpacked next to its final directory and renamed when it is complete: there is never half a release. Runs no script of a
+release and changes nothing in it.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -23,16 +22,20 @@ from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import Installation
-from crescendo.systems.install.packages import check_version, home_from_environment, install_package
+from crescendo.systems.install.maven_command import run_maven
+from crescendo.systems.install.maven_project import CHECKSUMS, fetch_jars, java_project, sha256_of_file
+from crescendo.systems.install.packages import check_version, home_from_environment
 
 RECORD = "installation.json"
 HOME = "home"
+ASSEMBLED = "maven, assembled from"
+"""How the origin of a release begins that is made of jars: it has a lib directory and nothing else."""
+
 MAX_FILES = 20_000
 MAX_UNPACKED_BYTES = 2 * 2**30
-_FETCH_TIMEOUT_S = 900.0
 _PARTIAL = ".partial-"
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _VERSION = re.compile(r"[0-9][A-Za-z0-9._-]{0,63}")
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class InstallRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +56,9 @@ class Release:
     default: str  # the version to install when none is requested
     variable: str  # the environment variable that points to an existing installation
     jar: str  # its name up to the version: a jar under lib/ that every version has
+    sha256: Mapping[str, str] = field(default_factory=dict)  # of the archives that were tried, by version
+    moved: tuple[int, int, str] | None = None  # from this major and minor version on it is published by this group
+    assembled: frozenset[str] = frozenset()  # versions made of jars, by the project java/KIND-VERSION
 
     def find(self, home: Path | None, version: str | None) -> Installation:
         """The release in `home`, in the directory that the environment names, or where `install` put it."""
@@ -69,7 +75,7 @@ class Release:
         directory = self._release_dir(version)
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
-            with _install_lock(directory.parent):
+            with install_lock(directory.parent):
                 if not (directory / RECORD).exists():
                     self._fetch(version, directory, progress)
         except OSError as err:
@@ -83,19 +89,49 @@ class Release:
         partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=directory.parent))
         try:
             progress(f"fetching {self.artifact} {version} with Maven")
-            archive = fetch(self.group, self.artifact, version, partial, progress=progress)
-            progress(f"unpacking {archive.name}")
-            unpack(archive, partial / "unpacked")
             (partial / "release").mkdir()
-            _unwrapped(partial / "unpacked").rename(partial / "release" / HOME)
+            put = self._assemble if version in self.assembled else self._unpack
+            record = put(version, partial, partial / "release" / HOME, progress)
             self._version_in(partial / "release" / HOME)
-            origin = f"maven {self.group}:{self.artifact}:{version}"
-            with archive.open("rb") as file:
-                record = InstallRecord(version, origin, hashlib.file_digest(file, "sha256").hexdigest())
             (partial / "release" / RECORD).write_bytes(msgspec.json.encode(record))
             (partial / "release").rename(directory)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+    def _unpack(self, version: str, partial: Path, home: Path, progress: Callable[[str], None]) -> InstallRecord:
+        """The archive of this version becomes the home."""
+        group = self._group(version)
+        archive = fetch(group, self.artifact, version, partial, progress=progress)
+        sha256 = self._checked_sha256(archive, version, progress)
+        progress(f"unpacking {archive.name}")
+        unpack(archive, partial / "unpacked")
+        _unwrapped(partial / "unpacked").rename(home)
+        return InstallRecord(version, f"maven {group}:{self.artifact}:{version}", sha256)
+
+    def _assemble(self, version: str, partial: Path, home: Path, progress: Callable[[str], None]) -> InstallRecord:
+        """The jars of this version become the home's lib directory."""
+        project = java_project(f"{self.kind}-{version}")
+        fetch_jars(project, partial / "build", home / "lib", progress)
+        sha256 = sha256_of_file(project / CHECKSUMS)
+        return InstallRecord(version, f"{ASSEMBLED} {self.group}:*:{version}", sha256)
+
+    def _group(self, version: str) -> str:
+        if self.moved is not None and _version_key(Path(version)) >= self.moved[:2]:
+            return self.moved[2]
+        return self.group
+
+    def _checked_sha256(self, archive: Path, version: str, progress: Callable[[str], None]) -> str:
+        """The checksum of the archive, which must be the one that we know. Says so when we know none."""
+        found = sha256_of_file(archive)
+        known = self.sha256.get(version)
+        if known is None:
+            progress(f"the SHA-256 of {self.artifact} {version} is not known here; this archive has {found}")
+        elif found != known:
+            raise ConfigError(
+                f"{archive.name} has the SHA-256 {found}, but {self.kind} {version} has {known}; do not use it, and "
+                "check the Maven repository or mirror that it came from"
+            )
+        return found
 
     def _installed(self, version: str | None) -> Installation:
         wanted = _checked_version(version or self.default)
@@ -153,38 +189,19 @@ def fetch(
     progress: Callable[[str], None],
 ) -> Path:
     """Download one artifact into a directory with Maven. Without a pom.xml there, Maven does nothing else."""
-    argv = [
-        find_maven(progress),
-        *("--batch-mode", "--quiet", "--strict-checksums"),
-        "dependency:copy",
+    run_maven(
+        f"{_PLUGIN}:copy",
         f"-Dartifact={group}:{artifact}:{version}:{packaging}:{classifier}",
         f"-DoutputDirectory={directory}",
-    ]
-    try:
-        done = subprocess.run(
-            argv, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=_FETCH_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as err:
-        raise ConfigError(f"Maven did not fetch {artifact} {version} within {_FETCH_TIMEOUT_S:.0f} s") from err
+        directory=directory,
+        what=f"{artifact} {version}",
+        missing=f"no Maven repository has {group}:{artifact}:{version} as {packaging}; request another version",
+        progress=progress,
+    )
     archive = directory / f"{artifact}-{version}-{classifier}.{packaging}"
-    if done.returncode == 0 and archive.exists():
-        return archive
-    output = _COLOURS.sub("", (done.stdout + done.stderr).decode(errors="replace"))
-    if re.search(r"(?i)could not find artifact|was not found in", output):
-        coordinates = f"{group}:{artifact}:{version} as {packaging}"
-        raise ConfigError(f"no Maven repository has {coordinates}; request another version")
-    errors = [line.removeprefix("[ERROR]").strip() for line in output.splitlines() if line.startswith("[ERROR]")]
-    reason = errors[0][:400] if errors else f"exit code {done.returncode}"
-    raise ConfigError(f"Maven could not fetch {artifact} {version}: {reason}")
-
-
-def find_maven(progress: Callable[[str], None]) -> str:
-    """The mvn command; installs it when it is missing and we are root."""
-    if shutil.which("mvn") is None:
-        install_package("maven", None, progress)
-    if (found := shutil.which("mvn")) is None:
-        raise ConfigError("this download needs Maven, and there is no mvn on the PATH; install the package maven")
-    return found
+    if not archive.exists():
+        raise ConfigError(f"Maven could not fetch {artifact} {version}: it fetched nothing")
+    return archive
 
 
 def unpack(archive: Path, target: Path) -> None:
@@ -210,13 +227,16 @@ def _unwrapped(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _install_lock(directory: Path) -> Iterator[None]:
-    """One installation of a kind at a time; the holder of the lock removes what a killed installation left."""
+def install_lock(directory: Path) -> Iterator[str]:
+    """One installation of a kind at a time; the holder of the lock removes what a killed installation left.
+
+    Yields how the name of a directory begins in which an installation is made.
+    """
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for partial in directory.glob(f"{_PARTIAL}*"):
             shutil.rmtree(partial, ignore_errors=True)
-        yield
+        yield _PARTIAL
 
 
 def _checked_version(version: str) -> str:

@@ -1,21 +1,19 @@
 """Where is a system that the distribution packages, and how is it installed?
 
 Finds it with dpkg, and installs it with apt-get as root; otherwise the error says what to install. A package that is
-installed for the lab must not start its own service: Debian's policy-rc.d hook denies that during the installation.
+installed for the lab does not start its own service (`service_policy`).
 """
 
-import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import Installation
+from crescendo.systems.install.service_policy import VARIABLE, services_disabled
 
-POLICY = Path("/usr/sbin/policy-rc.d")
-_DENY = "#!/bin/sh\nexit 101\n"  # 101: this action is forbidden by policy
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # daemons are here, which is not on the usual PATH
 _QUERY_TIMEOUT_S = 20
 _INSTALL_TIMEOUT_S = 900
@@ -94,39 +92,24 @@ def install_package(package: str, version: str | None, progress: Callable[[str],
         raise ConfigError(
             f"only root may install packages; run as root: apt-get install --no-install-recommends {named}"
         )
-    with _services_disabled():
+    with services_disabled() as guard:
         progress(f"installing the package {named}")
-        if _apt_get("install", "--yes", "--no-install-recommends", named).returncode == 0:
+        if _apt_get("install", "--yes", "--no-install-recommends", named, guard=guard).returncode == 0:
             return
         progress("updating the package lists, and trying again")  # they may be missing or out of date
-        _apt_get("update")
-        answer = _apt_get("install", "--yes", "--no-install-recommends", named)
+        _apt_get("update", guard=guard)
+        answer = _apt_get("install", "--yes", "--no-install-recommends", named, guard=guard)
     if answer.returncode != 0:
         reason = " ".join(answer.stderr.split())[-_MAX_ERROR_CHARS:]
         raise ConfigError(f"the package {named} could not be installed; apt-get says: {reason}")
 
 
-@contextlib.contextmanager
-def _services_disabled() -> Iterator[None]:
-    """Within this context no package starts its service. Restores the previous policy afterwards."""
-    kept = POLICY.with_name(f"{POLICY.name}.kept-by-crescendo-{os.getpid()}") if POLICY.exists() else None
-    if kept is not None:
-        POLICY.rename(kept)
-    try:
-        POLICY.write_text(_DENY)
-        POLICY.chmod(0o755)
-        yield
-    finally:
-        POLICY.unlink(missing_ok=True)
-        if kept is not None:
-            kept.rename(POLICY)
-
-
-def _apt_get(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _apt_get(*arguments: str, guard: int) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             ["apt-get", "--quiet", *arguments],
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", VARIABLE: "1"},
+            pass_fds=(guard,),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -2,7 +2,8 @@
 
 As a separate instance: a connector on the loopback interface for each requested protocol, one user, KahaDB or memory
 for messages, Jolokia on its own small web server, and the JVM started directly, without its scripts. The web console
-and the REST interface for messages are left out. Queues and topics are created on first use.
+and the REST interface for messages are left out. Queues and topics are created on first use. A version that is
+assembled from its jars has no web server; there Jolokia is an agent of the JVM, at the same URL.
 """
 
 import hashlib
@@ -11,9 +12,9 @@ from pathlib import Path
 
 from crescendo.model.errors import PeerError
 from crescendo.model.protocols import secure_schemes
-from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, SystemSettings
+from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, OPENWIRE, STOMP, Blueprint, Installation, SystemSettings
 from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, escape_property, jvm_command
-from crescendo.systems.install.maven import Release
+from crescendo.systems.install.maven import ASSEMBLED, Release
 from crescendo.systems.kinds.java_broker import (
     ROLE,
     JavaBroker,
@@ -35,9 +36,16 @@ RELEASE = Release(
     default="5.18.3",
     variable="ACTIVEMQ_HOME",
     jar="activemq-broker",
+    sha256={"5.18.3": "943381aa6d340707de6c42eadbf7b41b7fdf93df604156d972d50c4da783544f"},
+    assembled=frozenset({"6.1.7"}),
 )
 _WEB_USERS = "conf/web-users.properties"
-_PROTOCOLS = (AMQP, STOMP, MQTT)
+_AGENT = "conf/jolokia-agent.properties"
+_AGENT_JAR = "jolokia-agent-jvm-2.1.2-javaagent.jar"
+_JOLOKIA_PATH = "/api/jolokia"
+_PROTOCOLS = (AMQP, STOMP, MQTT, OPENWIRE)
+_TRANSPORTS = {OPENWIRE: ("tcp", "nio", "ssl")}
+"""The schemes of its own protocol: plain, with a pool of threads, over TLS. Those of others contain their name."""
 _POOL = "org.apache.activemq.transport.nio.SelectorManager"
 _HEALTH = "/read/org.apache.activemq:type=Broker,brokerName=crescendo,service=Health/CurrentStatus"
 
@@ -50,7 +58,7 @@ class ActiveMQ(JavaBroker):
     """ActiveMQ Classic, from its Maven archive or an existing directory."""
 
     name = "activemq"
-    summary = "Apache ActiveMQ Classic: AMQP 1.0, STOMP and MQTT on a JVM"
+    summary = "Apache ActiveMQ Classic: AMQP 1.0, STOMP, MQTT and OpenWire on a JVM"
     settings: type[SystemSettings] = ActiveMQSettings
     ports = (*_PROTOCOLS, MANAGEMENT)
     declares = ("queues",)
@@ -63,6 +71,7 @@ class ActiveMQ(JavaBroker):
         self, settings: ActiveMQSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         protocols = [name for name in _PROTOCOLS if speaks(settings, name)]
+        assembled = installation.origin.startswith(ASSEMBLED)
         files = {
             "conf/activemq.xml": render(
                 "activemq.xml",
@@ -71,13 +80,18 @@ class ActiveMQ(JavaBroker):
                 home=installation.home,
                 connectors=_connectors(protocols, ports, settings),
                 key_stores=_key_stores(directory) if settings.secure is not None else None,
-                web_port=ports[MANAGEMENT],
+                web_port=None if assembled else ports[MANAGEMENT],
                 role=ROLE,
                 probe_queue=PROBE_QUEUE,
             ),
             **jaas_and_log_files("conf", settings, "org.apache.activemq.jaas.PropertiesLoginModule"),
-            _WEB_USERS: f"{escape_property(settings.user)} = {_jetty_password(settings.password or '')}, {ROLE}\n",
         }
+        if assembled:
+            files[_AGENT] = _agent(settings, directory, ports[MANAGEMENT])
+        else:
+            files[_WEB_USERS] = (
+                f"{escape_property(settings.user)} = {_jetty_password(settings.password or '')}, {ROLE}\n"
+            )
         return self.blueprint(
             settings,
             directory,
@@ -85,8 +99,8 @@ class ActiveMQ(JavaBroker):
             protocols=protocols,
             files=files,
             argv=_argv(settings, installation, directory),
-            management_path="/api/jolokia",
-            secrets=frozenset({users_file("conf"), _WEB_USERS}),
+            management_path=_JOLOKIA_PATH,
+            secrets=frozenset({users_file("conf"), _AGENT if assembled else _WEB_USERS}),
         )
 
     def check_management(self, url: str) -> None:
@@ -99,7 +113,8 @@ def _connectors(protocols: list[str], ports: Mapping[str, int], settings: Active
     """One connector per protocol, and another per protocol for TLS."""
     connectors = []
     for name in protocols:
-        scheme = name if settings.threads is None else f"{name}+nio"
+        plain, pooled, over_tls = _TRANSPORTS.get(name, (name, f"{name}+nio", f"{name}+ssl"))
+        scheme = plain if settings.threads is None else pooled
         connectors.append({"name": name, "uri": f"{scheme}://127.0.0.1:{ports[name]}"})
         if settings.secure is not None:
             secure = secure_schemes()[name]
@@ -107,7 +122,7 @@ def _connectors(protocols: list[str], ports: Mapping[str, int], settings: Active
             if client_certificates := client_certificate_option(settings.secure):
                 options += f"&transport.{client_certificates}=true"
             # Never NIO: over TLS it has misread the first bytes of a connection.
-            connectors.append({"name": secure, "uri": f"{name}+ssl://127.0.0.1:{ports[secure]}?{options}"})
+            connectors.append({"name": secure, "uri": f"{over_tls}://127.0.0.1:{ports[secure]}?{options}"})
     return connectors
 
 
@@ -144,10 +159,29 @@ def _argv(settings: ActiveMQSettings, installation: Installation, directory: Pat
         f"-Dactivemq.base={directory}",
         f"-Dactivemq.conf={conf}",
         f"-Dactivemq.data={directory}/data",
-        "-jar",
-        f"{home}/bin/activemq.jar",
+        *_program(installation, directory),
         "start",
         f"xbean:{(conf / 'activemq.xml').as_uri()}",
+    )
+
+
+def _program(installation: Installation, directory: Path) -> tuple[str, ...]:
+    home = installation.home
+    if not installation.origin.startswith(ASSEMBLED):
+        return "-jar", f"{home}/bin/activemq.jar"
+    agent = f"-javaagent:{home}/lib/{_AGENT_JAR}=config={directory / _AGENT}"
+    return agent, "-classpath", f"{home}/lib/*", "org.apache.activemq.console.Main"
+
+
+def _agent(settings: ActiveMQSettings, directory: Path, port: int) -> str:
+    """What the Jolokia agent serves: this machine, our user, reading only."""
+    return render(
+        "jolokia-agent.properties",
+        port=port,
+        path=_JOLOKIA_PATH,
+        user=escape_property(settings.user),
+        password=escape_property(settings.password or ""),
+        policy=(directory / "conf/jolokia-access.xml").as_uri(),
     )
 
 

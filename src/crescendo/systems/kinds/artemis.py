@@ -13,8 +13,10 @@ from crescendo.model.errors import PeerError
 from crescendo.model.protocols import secure_schemes
 from crescendo.systems.base import (
     AMQP,
+    CORE,
     MANAGEMENT,
     MQTT,
+    OPENWIRE,
     STOMP,
     Blueprint,
     Installation,
@@ -44,6 +46,11 @@ RELEASE = Release(
     default="2.44.0",
     variable="ARTEMIS_HOME",
     jar="artemis-server",
+    sha256={
+        "2.44.0": "1030320a8d1af6376361cd750bef12ef3cf7babc7a363bc6097340961d1e3e29",
+        "2.56.0": "df469079b6388c8c6276197388a0f5ee0d64d0ca42d7f0e2ca5e392e21b955de",
+    },
+    moved=(2, 50, "org.apache.artemis"),
 )
 _LOGIN_MODULE = "org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule"
 _PERMISSIONS = (
@@ -55,6 +62,8 @@ _OPTIONS = {
     # The prefixes that STOMP clients use for queues and topics with other brokers.
     STOMP: {"protocols": "STOMP", "anycastPrefix": "/queue/", "multicastPrefix": "/topic/"},
     MQTT: {"protocols": "MQTT"},
+    OPENWIRE: {"protocols": "OPENWIRE"},
+    CORE: {"protocols": "CORE"},
 }
 _HEALTH = '/read/org.apache.activemq.artemis:broker="crescendo"/Started'
 
@@ -67,9 +76,9 @@ class Artemis(JavaBroker):
     """ActiveMQ Artemis, from its Maven archive or an existing directory."""
 
     name = "artemis"
-    summary = "Apache ActiveMQ Artemis: AMQP 1.0, STOMP and MQTT on a JVM"
+    summary = "Apache ActiveMQ Artemis: AMQP 1.0, STOMP, MQTT, OpenWire and Core on a JVM"
     settings: type[SystemSettings] = ArtemisSettings
-    ports = (AMQP, STOMP, MQTT, MANAGEMENT)
+    ports = (AMQP, STOMP, MQTT, OPENWIRE, CORE, MANAGEMENT)
     declares = ("queues",)
     release = RELEASE
 

@@ -65,7 +65,7 @@ class Loopback:
     def plan(
         self, settings: LoopbackSettings, _installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
-        argv = [sys.executable, "-m", "crescendo.systems.relay", "--port", str(ports[AMQP])]
+        argv = [sys.executable, "-m", "crescendo.systems.relay", "--host", settings.listen, "--port", str(ports[AMQP])]
         files = {}
         if settings.user:
             files[_CREDENTIALS] = json.dumps([settings.user, settings.password])

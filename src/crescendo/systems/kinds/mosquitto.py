@@ -93,7 +93,7 @@ class Mosquitto:
         client = mqtt.Client(CallbackAPIVersion.VERSION2)
         client.username_pw_set(parts.user or "", parts.password or "")
         try:
-            client.connect(HOST, parts.port or 0)
+            client.connect(parts.host or HOST, parts.port or 0)
             _pass_message(client)
         except OSError as err:
             raise PeerError(f"mosquitto does not listen on port {parts.port}: {err.strerror}") from err
@@ -122,7 +122,7 @@ def _pass_message(client: mqtt.Client) -> None:
 
 def _configuration(settings: MosquittoSettings, directory: Path, ports: Mapping[str, int]) -> str:
     lines = [
-        f"listener {ports[MQTT]} {HOST}",
+        f"listener {ports[MQTT]} {settings.listen}",
         "allow_anonymous false",
         f"password_file {directory / _PASSWORDS}",
         f"persistence {'true' if settings.persistence else 'false'}",
@@ -137,7 +137,7 @@ def _configuration(settings: MosquittoSettings, directory: Path, ports: Mapping[
         lines.append(f"memory_limit {int(settings.memory)}")
     if settings.secure is not None:
         lines += [
-            f"listener {ports[secure_schemes()[MQTT]]} {HOST}",
+            f"listener {ports[secure_schemes()[MQTT]]} {settings.listen}",
             f"cafile {directory / CA}",
             f"certfile {directory / CERTIFICATE}",
             f"keyfile {directory / KEY}",

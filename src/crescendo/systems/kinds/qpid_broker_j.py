@@ -45,6 +45,7 @@ RELEASE = Release(
     default="9.2.1",
     variable="QPID_HOME",
     jar="qpid-broker-core",
+    sha256={"9.2.1": "bfbfbcffc6a8ad904f97edc6dcebc688f232b582843b9cb1f240decb8b8a181a"},
 )
 VIRTUAL_HOST = "default"
 _VERSIONS = {AMQP: ["AMQP_1_0"], AMQP091: ["AMQP_0_9_1"]}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from crescendo.model.protocols import secure_schemes
 from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, SystemSettings
-from crescendo.systems.ports import HOST
 from crescendo.systems.settings import speaks
 from crescendo.systems.tls import CA, CERTIFICATE, KEY, VERSIONS
 
@@ -26,18 +25,20 @@ VIRTUAL_HOST = "/"
 def configuration(settings: SystemSettings, directory: Path, ports: Mapping[str, int]) -> str:
     lines = [
         f"load_definitions = {directory / DEFINITIONS}",
-        f"management.tcp.ip = {HOST}",
+        f"management.tcp.ip = {settings.listen}",
         f"management.tcp.port = {ports[MANAGEMENT]}",
         "log.console = true",
         "log.console.level = info",
         "disk_free_limit.absolute = 50MB",
     ]
     listeners = [name for name in (AMQP, AMQP091) if speaks(settings, name)]
-    lines += [f"listeners.tcp.{name} = {HOST}:{ports[name]}" for name in listeners] or ["listeners.tcp = none"]
+    lines += [f"listeners.tcp.{name} = {settings.listen}:{ports[name]}" for name in listeners] or [
+        "listeners.tcp = none"
+    ]
     if speaks(settings, STOMP):
-        lines.append(f"stomp.listeners.tcp.1 = {HOST}:{ports[STOMP]}")
+        lines.append(f"stomp.listeners.tcp.1 = {settings.listen}:{ports[STOMP]}")
     if speaks(settings, MQTT):
-        lines += [f"mqtt.listeners.tcp.1 = {HOST}:{ports[MQTT]}", "mqtt.allow_anonymous = false"]
+        lines += [f"mqtt.listeners.tcp.1 = {settings.listen}:{ports[MQTT]}", "mqtt.allow_anonymous = false"]
     lines += _secure(settings, directory, ports)
     if settings.memory is not None:
         lines.append(f"vm_memory_high_watermark.absolute = {int(settings.memory)}")
@@ -60,7 +61,7 @@ def _secure(settings: SystemSettings, directory: Path, ports: Mapping[str, int])
     keys = {STOMP: "stomp.listeners.ssl.1", MQTT: "mqtt.listeners.ssl.1"}
     for name, scheme in secure_schemes().items():
         if scheme in ports:
-            lines.append(f"{keys.get(name, f'listeners.ssl.{scheme}')} = {HOST}:{ports[scheme]}")
+            lines.append(f"{keys.get(name, f'listeners.ssl.{scheme}')} = {settings.listen}:{ports[scheme]}")
     return lines
 
 

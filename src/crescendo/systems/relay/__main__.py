@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from crescendo.model.errors import ConfigError
 from crescendo.net.sockets import listen
 from crescendo.net.tls import server_context
 from crescendo.systems.relay.server import Relay
@@ -27,7 +28,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--key", type=Path)
     parser.add_argument("--ca", type=Path, help="the CA that signs the certificates of clients")
     parser.add_argument("--client-certificates", choices=("required", "optional"))
+    parser.add_argument("--router", type=Path, metavar="CONFIG", help="work as a router, from this file")
     options = parser.parse_args(arguments)
+    if options.router is not None:
+        return route(options.router)
     secret = options.credentials and options.credentials.read_text(encoding="utf-8")
     credentials = Credentials(*json.loads(secret)) if secret else None
     listener = listen(options.host, options.port)
@@ -47,6 +51,33 @@ def main(arguments: list[str]) -> int:
         relay.serve()
     finally:
         relay.close()
+    return 0
+
+
+def route(path: Path) -> int:
+    """Serve as a router until SIGTERM. A mistake in the configuration is one sentence."""
+    from crescendo.systems.relay.router_config import read_router_config
+    from crescendo.systems.relay.router_server import RouterServer
+
+    try:
+        server = RouterServer(read_router_config(path))
+    except ConfigError as err:
+        print(err, file=sys.stderr)
+        return 2
+    except OSError as err:
+        print(f"{path}: a listener cannot be opened: {err}", file=sys.stderr)
+        return 2
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        server.stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print(f"routing on ports {', '.join(map(str, server.ports))}", flush=True)
+    try:
+        server.serve()
+    finally:
+        server.close()
     return 0
 
 

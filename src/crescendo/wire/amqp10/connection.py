@@ -65,6 +65,7 @@ class Connection:
         max_frame_size: int = MAX_FRAME_SIZE,
         idle_time_out_ms: int = 0,
         batching: bool = True,
+        accepts_links: bool = False,
     ) -> None:
         self.outgoing: deque[memoryview] = deque()
         self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
@@ -74,7 +75,7 @@ class Connection:
         self.closed = False
         self._closing = False
         self._buffer = FrameBuffer(max_frame_size, frames=_FRAMES_IN_BUFFER)
-        self._session = Session(self.outgoing, server=server)
+        self._session = Session(self.outgoing, server=server, accepts_links=server or accepts_links)
         self.links = self._session.links.by_handle
         self._arrivals = Arrivals(self._buffer, self._session, batching=batching)
         first_performatives: list[Composite] = [

@@ -36,27 +36,24 @@ class Link:
 class Links:
     """The links of one session."""
 
-    def __init__(self, *, server: bool) -> None:
+    def __init__(self, *, accepts_links: bool) -> None:
         self.by_handle: dict[int, Link] = {}
         self.partials = 0  # links with a message of which frames are missing
-        self._server = server
+        self._accepts_links = accepts_links
         self._by_remote: dict[int, Link] = {}
         self._by_name: dict[tuple[str, bool], Link] = {}
 
     def new(self, name: str, role: bool) -> Link:
         """Add a link of ours, on a free handle."""
-        handle = len(self.by_handle)
-        while handle in self.by_handle:
-            handle += 1
-        return self._add(handle, name, role)
+        return self._add(self._free(len(self.by_handle)), name, role)
 
     def attached(self, attach: Attach) -> Link:
-        """The link that the peer attached: an answer to one of ours or, for a server, a new one."""
+        """The link that the peer attached: an answer to one of ours or, where the peer may attach, a new one."""
         link = self._by_name.get((attach.name, not attach.role))
         if link is None:
-            if not self._server or len(self.by_handle) >= MAX_LINKS or attach.handle in self.by_handle:
+            if not self._accepts_links or len(self.by_handle) >= MAX_LINKS or attach.handle in self._by_remote:
                 raise PeerError(f"an unrequested link {attach.name!r}")
-            link = self._add(attach.handle, attach.name, not attach.role)
+            link = self._add(self._free(attach.handle), attach.name, not attach.role)
         if attach.handle in self._by_remote or link.remote_handle is not None:
             raise PeerError(f"link {attach.name!r} or its handle {int(attach.handle)} is attached already")
         link.remote_handle = attach.handle
@@ -83,6 +80,12 @@ class Links:
     def forget_all(self) -> None:
         for link in list(self.by_handle.values()):
             self.forget(link)
+
+    def _free(self, handle: int) -> int:
+        """This handle, or the next free one: both sides of a connection may attach links of their own."""
+        while handle in self.by_handle:
+            handle += 1
+        return handle
 
     def _add(self, handle: int, name: str, role: bool) -> Link:
         link = self.by_handle[handle] = self._by_name[name, role] = Link(handle, name, role)

@@ -33,8 +33,8 @@ _FLOW_NUMBERS = 7  # up to the credit
 class Session:
     """The one session of a connection."""
 
-    def __init__(self, outgoing: deque[memoryview], *, server: bool) -> None:
-        self.links = Links(server=server)
+    def __init__(self, outgoing: deque[memoryview], *, server: bool, accepts_links: bool) -> None:
+        self.links = Links(accepts_links=accepts_links)
         self.next_outgoing_id = 0  # in frames
         self.next_incoming_id = 0
         self.remote_window = 0

@@ -19,6 +19,9 @@ MAX_MESSAGES_PER_ANSWER: Final = 100
 MAX_QUEUES_PER_ANSWER: Final = 1_000
 MAX_WAIT_MS: Final = 60_000
 MAX_LEASE_MS: Final = 3_600_000
+MAX_DELAY_MS: Final = 7 * 24 * 3_600_000
+MAX_EXPIRY_MS: Final = 10 * 365 * 24 * 3_600_000
+MAX_DELIVERIES: Final = 1_000
 MAX_SLOTS: Final = 64  # requests of one session with an `Once` that may be in flight
 MAX_BATCH: Final = 256  # requests that one statement may serve
 LOWEST_PRIORITY: Final = 1
@@ -29,6 +32,7 @@ Id = Annotated[int, Meta(ge=1, le=_LARGEST)]
 # PostgreSQL stores no NUL, and a control character would garble every list that shows the name.
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS, pattern=r"\A[^\x00-\x1f\x7f]+\Z")]
 Priority = Annotated[int, Meta(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)]
+ExpiryMs = Annotated[int, Meta(ge=1, le=MAX_EXPIRY_MS)]
 LeaseMs = Annotated[int, Meta(ge=0, le=MAX_LEASE_MS)]
 
 
@@ -154,6 +158,8 @@ class Send(_Value, frozen=True, array_like=True):
     context: Id | None = None
     new_context: bool = False
     once: Once | None = None
+    delay_ms: Annotated[int, Meta(ge=0, le=MAX_DELAY_MS)] = 0  # not handed out before
+    expiry_ms: ExpiryMs | None = None  # not handed out later; None: as long as its queue keeps messages
 
     def __post_init__(self) -> None:
         if not self.queues and self.receiver is None:
@@ -162,6 +168,38 @@ class Send(_Value, frozen=True, array_like=True):
             raise ValueError("a queue is named twice")
         if self.new_context and self.context is not None:
             raise ValueError("give a context or request a new one")
+
+
+class SendMany(_Value, frozen=True, array_like=True):
+    """Store several messages in one queue, in this order: all of them or none. Answer: `Sent`."""
+
+    client: Id
+    queue: Id
+    contents: Annotated[tuple[bytes, ...], Meta(min_length=1, max_length=MAX_MESSAGES_PER_ANSWER)]
+    priority: Priority = 5
+    once: Once | None = None
+    delay_ms: Annotated[int, Meta(ge=0, le=MAX_DELAY_MS)] = 0
+    expiry_ms: ExpiryMs | None = None
+
+
+class ConfigureQueue(_Value, frozen=True, array_like=True):
+    """Set the limits of a queue, by its owner, or by any client if it has none. Answer: `Done`.
+
+    A message whose lease has ended `max_deliveries` times without an acknowledgement moves to the queue `dead_letters`.
+    Messages that are older than `retention_ms` are deleted. None: no such limit.
+    """
+
+    client: Id
+    queue: Id
+    max_deliveries: Annotated[int, Meta(ge=1, le=MAX_DELIVERIES)] | None = None
+    dead_letters: Id | None = None
+    retention_ms: ExpiryMs | None = None
+
+    def __post_init__(self) -> None:
+        if (self.max_deliveries is None) != (self.dead_letters is None):
+            raise ValueError("a limit of deliveries needs a queue for dead letters, and the other way round")
+        if self.dead_letters == self.queue:
+            raise ValueError("a queue cannot be the queue of its own dead letters")
 
 
 class Peek(_Value, frozen=True, array_like=True):
@@ -201,6 +239,17 @@ class Extend(_Value, frozen=True, array_like=True):
     client: Id
     deliveries: Annotated[tuple[Delivery, ...], Meta(min_length=1, max_length=MAX_MESSAGES_PER_ANSWER)]
     lease_ms: LeaseMs
+
+
+class Abandon(_Value, frozen=True, array_like=True):
+    """Give up dequeues whose answers never arrived. Answer: `Done`.
+
+    Each `Once` has the number after the dequeue's. Messages that were taken for it return to their queues, marked as
+    delivered before, and copies of it that are still on their way become stale.
+    """
+
+    client: Id
+    onces: Annotated[tuple[Once, ...], Meta(min_length=1, max_length=MAX_SLOTS)]
 
 
 class Pending(_Value, frozen=True, array_like=True):
@@ -278,7 +327,7 @@ class Refused(_Value, frozen=True, array_like=True):
 
 Request = (
     Register | Deregister | CreateQueue | DeleteQueue | LookupClient | LookupQueue
-    | Send | Peek | Dequeue | Acknowledge | Extend | Pending
+    | Send | Peek | Dequeue | Acknowledge | Extend | Pending | Abandon | SendMany | ConfigureQueue
 )  # fmt: skip
 Answer = Registered | ClientFound | QueueFound | Done | Sent | Messages | Settled | PendingFound | Refused
 
@@ -296,6 +345,9 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     10: Acknowledge,
     11: Extend,
     12: Pending,
+    13: Abandon,
+    14: SendMany,
+    15: ConfigureQueue,
 }
 ANSWERS: Final[dict[int, type[Answer]]] = {
     64: Registered,
@@ -313,8 +365,12 @@ TYPES: Final[dict[int, type[Request] | type[Answer]]] = {**REQUESTS, **ANSWERS}
 
 def refusal_of(request: Request) -> Refused | None:
     """Why a well-formed request is refused, or None. Content size has its own reason, so the type does not limit it."""
-    if isinstance(request, Send) and len(request.content) > MAX_CONTENT_BYTES:
-        return Refused(
-            Refusal.TOO_LARGE, f"the content has {len(request.content)} bytes; at most {MAX_CONTENT_BYTES} are stored"
-        )
+    if isinstance(request, Send):
+        size = len(request.content)
+    elif isinstance(request, SendMany):
+        size = max(map(len, request.contents))
+    else:
+        return None
+    if size > MAX_CONTENT_BYTES:
+        return Refused(Refusal.TOO_LARGE, f"the content has {size} bytes; at most {MAX_CONTENT_BYTES} are stored")
     return None

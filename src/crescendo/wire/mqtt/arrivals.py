@@ -8,7 +8,6 @@ import numpy as np
 
 from crescendo.model.errors import PeerError
 from crescendo.wire.mqtt.batch import Ids, Octets, Pattern, pattern_of_ack, pattern_of_publish, rows_of
-from crescendo.wire.mqtt.buffer import ReceiveBuffer
 from crescendo.wire.mqtt.decoding import decode
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries, Event
 from crescendo.wire.mqtt.incoming import Incoming
@@ -18,6 +17,7 @@ from crescendo.wire.mqtt.packets import Ack, Packet, Publish, name_of
 from crescendo.wire.mqtt.properties import Property
 from crescendo.wire.mqtt.reasons import FAILURE, Reason
 from crescendo.wire.mqtt.window import Range, Window
+from crescendo.wire.receive_buffer import ReceiveBuffer
 
 _MIN_ACK_RUN = 8  # below this, decoding them one by one is cheaper than setting up arrays
 

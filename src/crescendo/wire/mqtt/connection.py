@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from crescendo.model.errors import PeerError
 from crescendo.wire.mqtt.arrivals import Arrivals
 from crescendo.wire.mqtt.batch import Ids, PublishBatch
-from crescendo.wire.mqtt.buffer import ReceiveBuffer
 from crescendo.wire.mqtt.decoding import decode, packet_length
 from crescendo.wire.mqtt.events import (
     Closed,
@@ -46,6 +45,7 @@ from crescendo.wire.mqtt.packets import (
 from crescendo.wire.mqtt.properties import NO_PROPERTIES, Properties, Property
 from crescendo.wire.mqtt.reasons import FAILURE, Reason, reason_text
 from crescendo.wire.mqtt.window import IDS, Window, id_of
+from crescendo.wire.receive_buffer import ReceiveBuffer
 
 MAX_PACKET_BYTES = 65 * 2**20
 """The largest payload of a workload, and room for its topic and properties."""

@@ -15,7 +15,7 @@ from crescendo.importers.formats.maestro.messages import RECEIVER, SENDER, kind_
 from crescendo.importers.formats.maestro.rates import DAT, is_dat, read_rates
 from crescendo.importers.formats.maestro.sheets import SHEET, is_sheet, read_sheets
 from crescendo.importers.times import US_NS
-from crescendo.model.urls import is_secret, redact_url_text
+from crescendo.model.redaction import redact_value
 
 PROPERTIES = "properties"
 _PROPERTY = re.compile(r"\s*([^#!=:\s][^=:\s]*)\s*[=:]\s*(.*)")
@@ -75,7 +75,7 @@ def _unescaped(text: str) -> str:
 
 
 def _event(source: SourceFile, properties: dict[str, str]) -> Event:
-    shown = {key: "***" if is_secret(key) else redact_url_text(value) for key, value in properties.items()}
+    shown = redact_value(properties)
     return source.label, PROPERTIES, msgspec.json.encode(shown).decode()
 
 

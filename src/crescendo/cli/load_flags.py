@@ -1,0 +1,38 @@
+"""The options of verbs that take the load on the command line, instead of an experiment file."""
+
+from typing import Annotated
+
+import typer
+
+from crescendo.model.errors import ConfigError
+
+Url = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="URL",
+        help="The system, e.g. amqp://host:5672, amqp091://, stomp://, mqtt://, openwire://, core:// or mlmq://.",
+    ),
+]
+Queue = Annotated[str | None, typer.Option("--queue", "-q", help="A queue. Default: a new one for each run.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic instead of a queue.")]
+Producers = Annotated[int, typer.Option("--producers", "-x", min=1, help="Connections that send.")]
+Consumers = Annotated[int, typer.Option("--consumers", "-y", min=1, help="Connections that receive.")]
+Rate = Annotated[
+    float, typer.Option("--rate", "-r", min=0, help="Messages per second and producer; 0: as fast as possible.")
+]
+Size = Annotated[str, typer.Option("--size", "-s", help="Payload bytes, or e.g. 10KB.")]
+Length = Annotated[str, typer.Option("--for", "-z", metavar="TIME", help="How long to measure, e.g. 30s or 5m.")]
+Persistent = Annotated[bool, typer.Option("--persistent", "-p", help="Messages that survive a restart of the system.")]
+Confirm = Annotated[
+    int | None, typer.Option("--confirm", "-c", min=1, help="At most this many unconfirmed messages per producer.")
+]
+UrlFile = Annotated[
+    str | None,
+    typer.Option("--url-file", metavar="FILE", help="Read the URL from a file, - is standard input. Or CRESCENDO_URL."),
+]
+
+
+def required_url(url: str | None) -> str:
+    if url is None:
+        raise ConfigError("which system? Give its URL, --url-file FILE, or set CRESCENDO_URL")
+    return url

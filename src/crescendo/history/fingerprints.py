@@ -1,0 +1,35 @@
+"""Which runs may be compared with each other?
+
+Those with the same fingerprint: the same experiment and the same class of machine. What a regression test varies is not
+part of it: the version or installation of the system, the name of the experiment, its seed. Compares no numbers.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from crescendo.record.manifest import Manifest
+
+_VARIED = ("name", "seed", "checks")
+_VARIED_OF_SYSTEM = ("version", "home")
+_MACHINE = ("machine", "processor", "cores")
+_GIB = 2**30
+
+
+def fingerprint(manifest: Manifest) -> str:
+    """Sixteen hexadecimal digits of what makes runs comparable."""
+    text = json.dumps(comparable_part(manifest), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def comparable_part(manifest: Manifest) -> dict[str, Any]:
+    """What must be equal: the experiment without what is varied, and the class of the machine."""
+    experiment = {key: value for key, value in manifest.experiment.items() if key not in _VARIED}
+    if isinstance(system := experiment.get("system"), dict):
+        experiment["system"] = {key: value for key, value in system.items() if key not in _VARIED_OF_SYSTEM}
+    host = manifest.host
+    machine = {key: host.get(key) for key in _MACHINE}
+    memory = host.get("memory_bytes")
+    # The kernel keeps some for itself, and not always the same amount.
+    machine["memory_gib"] = round(memory / _GIB) if isinstance(memory, int | float) else None
+    return {"experiment": experiment, "machine": machine}

@@ -1,0 +1,91 @@
+"""How does a YAML file become a campaign?
+
+Reads the file and the experiment that it names or contains, and checks every combination of levels before anything is
+started. A mistake is one sentence with the file, the path in the file and what would be right.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crescendo.model.campaign import Campaign, CampaignSettings
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment_file import name_of, read_mapping
+from crescendo.model.factors import read_factors
+from crescendo.model.suggestions import suggestion
+from crescendo.model.units import parse_unit
+
+EXPERIMENT, FACTORS = "experiment", "factors"
+_DESIGN = "design"
+_KNOWN = (EXPERIMENT, FACTORS, *(each.encode_name for each in msgspec.structs.fields(CampaignSettings)))
+
+
+def load_campaign(path: Path) -> Campaign:
+    """Read one campaign file. Raises ConfigError for mistakes."""
+    document = read_mapping(path, "experiment, factors and design")
+    written = document.get(EXPERIMENT)
+    if isinstance(written, str):
+        written = read_mapping(path.parent / written, "name, workload and phases")
+    return campaign_from({**document, EXPERIMENT: written}, source=str(path), default_name=name_of(path))
+
+
+def campaign_from(document: dict[str, Any], *, source: str = "campaign", default_name: str = "campaign") -> Campaign:
+    """Build a campaign from the content of a file, and check the experiment of each of its points."""
+    for key in document:
+        if key not in _KNOWN:
+            raise ConfigError(f"{source}: {key}: unknown key; {suggestion(str(key), _KNOWN)}")
+    experiment = document.get(EXPERIMENT)
+    if not isinstance(experiment, dict):
+        raise ConfigError(f"{source}: experiment: write an experiment, or the path of its file relative to this one")
+    if "search" in experiment:
+        raise ConfigError(f"{source}: experiment.search: a search decides its own runs; remove it")
+    rest = {key: value for key, value in document.items() if key not in {EXPERIMENT, FACTORS}}
+    if isinstance(rest.get(_DESIGN), str):
+        rest[_DESIGN] = {"kind": rest[_DESIGN]}
+    try:
+        settings = msgspec.convert({"name": default_name, **rest}, CampaignSettings, dec_hook=parse_unit)
+        # Without factors a campaign repeats one experiment.
+        factors = read_factors(document[FACTORS]) if FACTORS in document else ()
+        campaign = Campaign(experiment, factors, settings)
+    except msgspec.ValidationError as err:
+        raise ConfigError(f"{source}: {_plain(str(err))}") from None
+    except ValueError as err:
+        raise ConfigError(f"{source}: {err}") from None
+    for point in campaign.points:
+        try:
+            campaign.experiment(point.number)
+        except ConfigError as err:
+            raise ConfigError(f"{source}: {err}") from None
+    return campaign
+
+
+def swept(experiment: dict[str, Any], sweeps: Sequence[str], repeat: int, *, source: str, name: str) -> Campaign:
+    """The campaign of `run --sweep key=a,b,c --repeat n`: every combination, n times."""
+    factors: dict[str, Any] = {}
+    for sweep in sweeps:
+        key, equals, text = sweep.partition("=")
+        levels = read_levels(text)
+        if not equals or not key or len(levels) < 2:
+            raise ConfigError(f"--sweep {key}: write two or more values, for example --sweep workload.rate=100,200")
+        factors[key] = levels
+    document = {EXPERIMENT: experiment, "repeat": repeat} | ({FACTORS: factors} if factors else {})
+    return campaign_from(document, source=source, default_name=name)
+
+
+def read_levels(text: str) -> list[Any]:
+    """The values of a comma-separated list, as YAML reads them."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(f"[{text}]")
+    except yaml.YAMLError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _plain(message: str) -> str:
+    """A message of msgspec without its notation: the path first."""
+    reason, at, path = message.rpartition(" - at `$.")
+    return f"{path.rstrip('`')}: {reason}" if at else message

@@ -1,0 +1,82 @@
+"""What is the value of a metric in one run?
+
+The metrics of checks, from the summary of a run, in total or in one slice (`orders.response_p99`); requests and their
+tiers from the table of spans (`span.CSndReq#SendMessage/database.p50`); readings of inspectors from their table
+(`reading.inspector-process/broker/cpu_percent.mean`). A metric without a value in this run is left out, never guessed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crescendo.model.campaign import READING, SPAN
+from crescendo.model.metrics import metric_of, split_metric
+from crescendo.model.peer_statistics import PeerStatistics
+from crescendo.record.summary import Latency, Ledger, Rate, Summary
+from crescendo.record.table_reader import rows
+from crescendo.record.tables import READING_SUMMARY, SPANS
+from crescendo.record.timeline import MEASURE
+
+
+@dataclass(frozen=True)
+class SummarizedEvidence:
+    """The part of a summary that metrics are computed from."""
+
+    counts: Ledger | None
+    rate: Rate
+    latency: Mapping[str, Latency]
+    violations: float | None = None
+    statistics: Mapping[str, PeerStatistics] = field(default_factory=dict)
+
+
+def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> dict[str, float]:
+    """metric -> value in base units, of those that this run has."""
+    found = {}
+    for name in metrics:
+        if name.startswith(SPAN):
+            value = _span_value(run_dir, name.removeprefix(SPAN))
+        elif name.startswith(READING):
+            value = _reading_value(run_dir, name.removeprefix(READING))
+        else:
+            value = summary_value(summary, name)
+        if value is not None:
+            found[name] = float(value)
+    return found
+
+
+def summary_value(summary: Summary, name: str) -> float | None:
+    """The value of a metric of checks; None if the run has none."""
+    slice_name, _ = split_metric(name)
+    evidence = _evidence(summary, slice_name)
+    return None if evidence is None else metric_of(name).value(evidence)
+
+
+def _evidence(summary: Summary, slice_name: str) -> SummarizedEvidence | None:
+    if not slice_name:
+        return SummarizedEvidence(summary.total, summary.rate, _measured(summary.latency))
+    for each in summary.slices:
+        if each.name == slice_name:
+            return SummarizedEvidence(each.ledger, each.rate, _measured(each.latency))
+    return None
+
+
+def _measured(latencies: Sequence[Latency]) -> dict[str, Latency]:
+    return {row.kind: row for row in latencies if row.phase == MEASURE}
+
+
+def _span_value(run_dir: Path, name: str) -> float | None:
+    action, _, statistic = name.rpartition(".")
+    for row in rows(run_dir, SPANS):
+        if row.action == action and row.phase == MEASURE and row.outcome is None:
+            known = {"count": row.statistics.count, "mean": row.statistics.mean_ns, "p50": row.statistics.p50,
+                     "p90": row.statistics.p90, "p99": row.statistics.p99}  # fmt: skip
+            return known.get(statistic)
+    return None
+
+
+def _reading_value(run_dir: Path, name: str) -> float | None:
+    path, _, statistic = name.rpartition(".")
+    for row in rows(run_dir, READING_SUMMARY):
+        if f"{row.source}/{row.entity}/{row.metric}" == path:
+            return {"mean": row.mean, "peak": row.peak}.get(statistic)
+    return None

@@ -1,0 +1,132 @@
+"""Which processes does a lab have now, and what do they do?
+
+Standing peers, and the conductor and peers of every run of the lab, from their answers to PING and their own reports.
+Each entry is of a process that has answered: an old note cannot make one appear. Prints nothing.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from crescendo.control.notes import Command, FailureReport, Identity, Note, Statistics
+from crescendo.control.request_payloads import Pong
+from crescendo.control.trust import NoteScope
+from crescendo.model.errors import ConfigError, LostError, PeerError
+from crescendo.run.lab_client import LabClient
+
+LEASE_NS = 6 * 10**9
+DISCOVER_S = 1.5  # every peer reports at least every 1.2 s
+PING_S = 0.5
+MAX_SCOPES = 200
+_LISTEN_S = 0.1
+_PATIENCE = 4
+
+
+@dataclass(frozen=True)
+class LabProcess:
+    """One process of the lab, as it was when it last answered."""
+
+    scope: str
+    identity: Identity
+    state: str
+    run: str
+    round_trip_ns: int
+    clock_offset_ns: int  # its wall clock minus ours, give or take the round trip
+    answered_ns: int
+    statistics: Statistics | None = None
+
+    @property
+    def is_standing(self) -> bool:
+        return self.scope.startswith("lab-")
+
+    def lease_left_ns(self, now_ns: int) -> int:
+        return max(LEASE_NS - (now_ns - self.answered_ns), 0)
+
+
+class LabView:
+    """The processes of a lab. Call `refresh` again and again."""
+
+    def __init__(self, client: LabClient) -> None:
+        self._client = client
+        self._scopes: dict[str, int] = {client.lab.scope.name: 0}  # name -> when it was last heard of
+        self._processes: dict[tuple[str, int], LabProcess] = {}
+        self._statistics: dict[int, Statistics] = {}
+        self._beginnings: dict[tuple[str, str], Note] = {}  # of tests by hand: run and peer -> how it began
+        client.on_notification = self._hear
+
+    def discover(self) -> None:
+        """Listen long enough to hear of every run."""
+        self._client.listen(DISCOVER_S)
+
+    def refresh(self, timeout_s: float = PING_S) -> list[LabProcess]:
+        """Ask everybody, and return who answered within a lease."""
+        for name in list(self._scopes):
+            scope = self._client.lab.scope_of(name)
+            answers = self._client.ping(scope, timeout_s)
+            for identity, pong, round_trip_ns in answers:
+                self._processes[name, identity.session] = _seen(scope, identity, pong, round_trip_ns)
+            if not answers and name != self._client.lab.scope.name:
+                del self._scopes[name]
+        now_ns = time.monotonic_ns()
+        self._processes = {key: one for key, one in self._processes.items() if one.lease_left_ns(now_ns)}
+        self._beginnings = {key: note for key, note in self._beginnings.items() if key[0] in self._scopes}
+        sessions = {session for _, session in self._processes}
+        self._statistics = {session: one for session, one in self._statistics.items() if session in sessions}
+        return sorted(
+            (replace(one, statistics=self._statistics.get(key[1])) for key, one in self._processes.items()),
+            key=lambda one: (not one.is_standing, one.scope, one.identity.id),
+        )
+
+    def find(self, target: str) -> LabProcess:
+        """The process of this id; `RUN/ID` where several runs have one."""
+        return self.find_all([target])[0]
+
+    def find_all(self, targets: Sequence[str]) -> list[LabProcess]:
+        """One process for each of them. On a busy machine, some answer to a later question only."""
+        for _ in range(_PATIENCE):
+            seen = self.refresh()
+            if {target.rpartition("/")[2] for target in targets} <= {one.identity.id for one in seen}:
+                break
+        return [_found(seen, target) for target in targets]
+
+    def await_started(self, run: str, peer_id: str, timeout_s: float) -> Note:
+        """How the process of a test by hand began. PeerError if it failed, LostError if it says nothing."""
+        deadline_s = time.monotonic() + timeout_s
+        while (note := self._beginnings.get((run, peer_id))) is None:
+            if time.monotonic() > deadline_s:
+                raise LostError(f"{peer_id} did not begin test {run} within {timeout_s:g} s; see its LOG")
+            self._client.listen(_LISTEN_S)
+        if note.command is Command.NOTIFY_FAIL:
+            raise PeerError(f"{peer_id}: {FailureReport.from_payload(note.payload).failure.reason}")
+        return note
+
+    def _hear(self, note: Note) -> None:
+        if len(self._scopes) < MAX_SCOPES:
+            self._scopes.setdefault(note.scope, time.monotonic_ns())
+        if note.command in {Command.NOTIFY_TEST_STARTED, Command.NOTIFY_FAIL}:
+            self._beginnings[note.scope, note.sender.id] = note
+        if note.command is Command.STATS:
+            try:
+                self._statistics[note.sender.session] = Statistics.from_payload(note.payload)
+            except PeerError:
+                return
+
+
+def _found(seen: list[LabProcess], target: str) -> LabProcess:
+    run, _, peer_id = target.rpartition("/")
+    found = [one for one in seen if one.identity.id == peer_id and (not run or one.scope.startswith(run))]
+    standing = [one for one in found if one.is_standing]  # it passes requests on to its process in a test by hand
+    if len(standing or found) == 1:
+        return (standing or found)[0]
+    if not found:
+        raise ConfigError(f"no process of this lab is called {target!r}; `peers` lists them")
+    names = ", ".join(f"{one.scope}/{one.identity.id}" for one in found)
+    raise ConfigError(f"{target!r} is ambiguous; write one of {names}")
+
+
+def _seen(scope: NoteScope, identity: Identity, pong: Pong, round_trip_ns: int) -> LabProcess:
+    asked_ns = pong.sec * 10**9 + pong.usec * 1000  # by our own clock
+    offset_ns = pong.realtime_ns - (asked_ns + round_trip_ns // 2)
+    return LabProcess(
+        scope.name, identity, pong.state, pong.run, round_trip_ns, offset_ns, time.monotonic_ns()
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""How is a whole network the system of a run?
+
+The nodes of the experiment's topology start on this machine, and groups and inspectors find each of them by its name.
+The manifest keeps the network as it ran: nodes with program and version, links with cost, and where a picture draws
+them. Places no load and reads no results.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from crescendo.inspectors.registry import inspector_of
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import PROCESS, Experiment
+from crescendo.model.protocols import AMQP10
+from crescendo.model.suggestions import choice
+from crescendo.run.planning import SystemNode, SystemUnderTest
+from crescendo.systems.instance import ProcessExit, RunningInstance
+from crescendo.topology.generate import Network
+from crescendo.topology.graph import CLIENT, GraphNode
+from crescendo.topology.local_network import local_network, running_network
+from crescendo.topology.node_positions import positions
+from crescendo.topology.topology_file import load_topology
+
+NETWORK = "network"
+STAND_IN = "relay"
+_ROUTER_INSPECTOR = "qpid-dispatch"
+_INSPECTORS = {STAND_IN: _ROUTER_INSPECTOR, "skupper-router": _ROUTER_INSPECTOR}
+
+
+def check_network_of(experiment: Experiment) -> None:
+    """Reject nodes, inspectors and protocols that the network does not have."""
+    source = experiment.topology or ""
+    nodes = [node for node in load_topology(Path(source)).graph.nodes if node.type != CLIENT]
+    names = [node.id for node in nodes]
+    for group in experiment.workload:
+        for key, place in (("send_to", group.send_to), ("receive_from", group.receive_from)):
+            if place is not None and place not in names:
+                raise ConfigError(f"workload.{group.name}.{key}: {source} has no node {place}; {choice(place, names)}")
+        if group.protocol != AMQP10.name and group.needs_system:
+            raise ConfigError(f"workload.{group.name}.protocol: the nodes of a network speak {AMQP10.name} only")
+    kinds = {PROCESS} | {_inspector(node) for node in nodes}
+    for inspect in experiment.inspect:
+        inspector_of(inspect.kind)
+        if not inspect.has_target and inspect.kind not in kinds:
+            raise ConfigError(f"inspect: no node of {source} is inspected by {inspect.kind}; give it a url")
+
+
+def start_network(
+    source: str, run_dir: Path, stack: contextlib.ExitStack, progress: Callable[[str], None]
+) -> tuple[SystemUnderTest, dict[str, Any]]:
+    """Start every node; `stack` stops them."""
+    network = local_network(load_topology(Path(source)))
+    directory = run_dir.resolve() / "system"
+    stack.callback(shutil.rmtree, directory, ignore_errors=True)
+    running = stack.enter_context(running_network(network, directory, progress, keep_logs=run_dir / "logs"))
+    programs = {node.id: node for node in network.graph.nodes}
+    nodes = {
+        name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]))
+        for name, instance in running.items()
+    }
+    return SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes), network_facts(network, running)
+
+
+def _inspector(node: GraphNode) -> str:
+    program = node.program or STAND_IN
+    return _INSPECTORS.get(program, program)
+
+
+def _first_exit(running: dict[str, RunningInstance]) -> ProcessExit | None:
+    for name, instance in running.items():
+        if (ended := instance.exit()) is not None:
+            return ended._replace(how=f"node {name}: {ended.how}")
+    return None
+
+
+def network_facts(network: Network, running: dict[str, RunningInstance]) -> dict[str, Any]:
+    """What the manifest keeps of the network."""
+    places = positions(network.graph)
+    nodes = []
+    for node in network.graph.nodes:
+        facts = running[node.id].facts if node.id in running else {}
+        x, y = places[node.id]
+        nodes.append(
+            {
+                "id": node.id,
+                "type": node.type,
+                "program": node.program,
+                "version": facts.get("version", ""),
+                "ports": facts.get("ports", {}),
+                "x": round(x, 3),
+                "y": round(y, 3),
+            }
+        )
+    links = [{"source": link.source, "target": link.target, "cost": link.cost or 1} for link in network.graph.links]
+    stand_ins = sum(node.program == STAND_IN for node in network.graph.nodes)
+    return {
+        "kind": NETWORK,
+        "topology": network.topology.name,
+        "stand_ins": stand_ins,
+        "nodes": nodes,
+        "links": links,
+        "variables": network.variables,
+    }

@@ -1,0 +1,182 @@
+"""How does a run get its peers from the standing peers of a lab, and their part of the recording afterwards?
+
+It takes all that it needs or none: two runs that each hold half of what the other wants would wait for ever. If peers
+are busy it waits and says for whom. After the run it fetches what they recorded, from each at its own address, and
+releases them. The contents of files travel; where they lie on either side does not.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from crescendo import __version__
+from crescendo.control.notes import Command, Identity
+from crescendo.control.request_payloads import PeerOffer, Pong, RoleAssignment
+from crescendo.control.trust import NoteScope
+from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
+from crescendo.run.host_clocks import ClockAddress, clock_addresses
+from crescendo.run.lab_client import LabClient
+from crescendo.run.recording_fetch import RecordingSource
+from crescendo.run.recording_server import file_token
+
+FREE = "free"
+_RETRY_S = 1.0
+_PATIENCE = 4  # on a busy machine, the answer to a ping may be late
+
+
+class Recruits:
+    """The standing peers that take part in one run."""
+
+    def __init__(self, client: LabClient, run: NoteScope) -> None:
+        self._client = client
+        self._run = run
+        self._taken: dict[str, Identity] = {}  # id in the run -> the standing peer
+        self._offers: dict[int, PeerOffer] = {}  # session of a standing peer -> what it said about itself
+
+    def recruit(
+        self,
+        roles: Mapping[str, str],
+        progress: Callable[[str], None],
+        interrupted: Callable[[], bool],
+        *,
+        places: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take one standing peer of its role, and where it shall be, for every id. Waits until they are free."""
+        said, patience = "", _PATIENCE
+        while True:
+            seen = self._client.ping(self._client.lab.scope)
+            self._offers = {peer.session: pong.offer for peer, pong, _ in seen if pong.offer is not None}
+            if interrupted():
+                raise KeyboardInterrupt
+            chosen, waiting, missing = _choose(roles, places or {}, seen)
+            patience = patience - 1 if missing else _PATIENCE
+            if not patience:
+                raise ConfigError(missing)
+            if not waiting:
+                waiting = self._take(chosen)
+                if not waiting:
+                    return
+            if waiting != said:
+                said = waiting
+                progress(f"waiting for {waiting}")
+            time.sleep(_RETRY_S * (0.5 + random.random()))  # noqa: S311 - so that two runs do not retry in lockstep
+
+    def clocks(self) -> dict[str, ClockAddress]:
+        """Where the clock of each of their hosts is asked. ConfigError if one has another version than we."""
+        found = []
+        for peer in self._taken.values():
+            offer = self._offers.get(peer.session)
+            if offer is None or offer.version != __version__:
+                said = "no version" if offer is None else f"version {offer.version}"
+                raise ConfigError(f"{peer.id} on {peer.host} has {said}, and this is {__version__}; install the same")
+            found.append(
+                ClockAddress(peer.host, offer.clock, offer.address, offer.clock_port, offer.realtime_offset_ns)
+            )
+        return clock_addresses(found)
+
+    def collect(self, run_dir: Path) -> None:
+        """Fetch what they recorded. LostError if one cannot be reached any more."""
+        token = file_token(self._run)
+        faults = []
+        for peer in self._taken.values():
+            offer = self._offers[peer.session]
+            source = RecordingSource(
+                peer.id, offer.address, offer.files_port, offer.authority, self._run.name, token
+            )  # fmt: skip
+            try:
+                source.fetch_all(run_dir)
+            except LostError as err:
+                faults.append(str(err))
+            finally:
+                source.close()
+        if faults:
+            raise LostError("; ".join(faults))
+
+    def release(self) -> None:
+        """Let them take part in other runs, and forget this one."""
+        taken, self._taken = self._taken, {}
+        for peer_id, peer in taken.items():
+            try:
+                self._client.ask(self._lab, peer, Command.ROLE_UNASSIGN, RoleAssignment(self._run.name, peer_id))
+            except CrescendoError:
+                continue  # it is gone, or serves somebody else
+
+    @property
+    def _lab(self) -> NoteScope:
+        return self._client.lab.scope
+
+    def _take(self, chosen: Mapping[str, Identity]) -> str:
+        """Assign all; if one is not free any more, none. Returns whom to wait for."""
+        for peer_id, peer in chosen.items():
+            try:
+                self._client.ask(self._lab, peer, Command.ROLE_ASSIGN, RoleAssignment(self._run.name, peer_id))
+            except (PeerError, LostError) as err:
+                self.release()
+                return str(err)
+            self._taken[peer_id] = peer
+        return ""
+
+
+def _choose(
+    roles: Mapping[str, str], places: Mapping[str, str], seen: list[tuple[Identity, Pong, int]]
+) -> tuple[dict[str, Identity], str, str]:
+    """A free standing peer for every id, or whom to wait for; and what to do if there are too few, busy or not."""
+    waiting: list[str] = []
+    missing = ""
+    known = sorted(((peer, pong) for peer, pong, _ in seen), key=lambda one: one[0].id)
+    fitting = {
+        peer_id: [
+            (peer, pong) for peer, pong in known if peer.role == role and _is_at(places.get(peer_id, ""), peer, pong)
+        ]
+        for peer_id, role in roles.items()
+    }
+    for (role, on), needed in sorted(
+        Counter((role, places.get(peer_id, "")) for peer_id, role in roles.items()).items()
+    ):
+        answering = next(
+            len(fits) for peer_id, fits in fitting.items() if (roles[peer_id], places.get(peer_id, "")) == (role, on)
+        )
+        if answering < needed:
+            there = f" on {on}" if on else ""
+            missing = (
+                f"this run needs {needed} standing {role}(s){there}, and {answering} answer; start more with: "
+                f"crescendo peer {role} --control-file FILE --token-file FILE --data DIR"
+            )
+            waiting.append(f"{needed - answering} more {role}(s){there}")
+    chosen = matched(
+        {peer_id: [peer for peer, pong in fits if pong.state == FREE] for peer_id, fits in fitting.items()}
+    )
+    busy = {
+        f"{peer.id} (busy with run {pong.run})": None
+        for peer_id in roles.keys() - chosen.keys()
+        for peer, pong in fitting[peer_id]
+        if pong.state != FREE
+    }
+    if len(chosen) < len(roles):
+        waiting += sorted(busy)
+    return chosen, ", ".join(waiting) or ("" if len(chosen) == len(roles) else "free peers"), missing
+
+
+def _is_at(place: str, peer: Identity, pong: Pong) -> bool:
+    """Whether a standing peer is of this host, or has this name or label."""
+    return place in {"", peer.host, peer.id} or (pong.offer is not None and place in pong.offer.labels)
+
+
+def matched(fitting: Mapping[str, list[Identity]]) -> dict[str, Identity]:
+    """A peer of its own for as many ids as possible: who has a choice makes room for who has none."""
+    taken: dict[Identity, str] = {}
+
+    def find(peer_id: str, tried: set[Identity]) -> bool:
+        for peer in fitting[peer_id]:
+            if peer not in tried:
+                tried.add(peer)
+                if peer not in taken or find(taken[peer], tried):
+                    taken[peer] = peer_id
+                    return True
+        return False
+
+    for peer_id in fitting:
+        find(peer_id, set())
+    return {peer_id: peer for peer, peer_id in taken.items()}

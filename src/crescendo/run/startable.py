@@ -1,0 +1,39 @@
+"""Can this experiment be started at all?
+
+What only the parts above the experiment know: which systems and inspectors there are, and which protocols a system
+speaks. Asked before anything is started. Opens no connection.
+"""
+
+from crescendo.inspectors.registry import inspector_of
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment import PROCESS, Experiment
+from crescendo.model.protocols import known_protocols, protocol_of
+from crescendo.model.suggestions import choice
+from crescendo.run.network_under_test import check_network_of
+from crescendo.systems.registry import system_of
+from crescendo.systems.settings import protocols_of
+
+
+def check_startable(experiment: Experiment) -> None:
+    """Reject a system, an inspector or a protocol that is not there."""
+    if experiment.topology is not None:
+        check_network_of(experiment)
+        return
+    system = experiment.system
+    for inspect in experiment.inspect:
+        inspector_of(inspect.kind)
+        placed = inspect.url is not None or inspect.pid is not None or system.url is not None
+        if not placed and inspect.kind not in {PROCESS, system.kind}:
+            raise ConfigError(
+                f"inspect: {inspect.kind} does not fit the system {system.kind}; give it the url to inspect"
+            )
+    if system.kind is None:
+        return
+    endpoints = protocols_of(system_of(system.kind))
+    spoken = [name for name, protocol in known_protocols().items() if protocol.endpoint in endpoints]
+    for group in experiment.workload:
+        if group.needs_system and protocol_of(group.protocol).endpoint not in endpoints:
+            raise ConfigError(
+                f"workload.{group.name}.protocol: {system.kind} does not speak {group.protocol}; "
+                f"{choice(group.protocol, spoken)}"
+            )

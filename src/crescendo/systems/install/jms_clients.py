@@ -1,0 +1,102 @@
+"""How are the JMS clients of the vendors installed, and how is a JVM started with them?
+
+Maven fetches them and compiles the small program that drives them, `java/jms-clients`. Every jar must have the SHA-256
+that is written next to its sources. An installation belongs to the sources it was built from: when they change, it has
+to be made again. Starts nothing itself.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from crescendo.model.errors import ConfigError
+from crescendo.systems.base import Installation
+from crescendo.systems.install.java import with_java
+from crescendo.systems.install.maven import (
+    HOME,
+    RECORD,
+    InstallRecord,
+    data_directory,
+    install_lock,
+)
+from crescendo.systems.install.maven_project import CHECKSUMS, fetch_jars, java_project
+from crescendo.systems.install.packages import install_package
+
+NAME = "jms-clients"
+SUMMARY = "activemq-client 6.1 (OpenWire), artemis-jakarta-client 2.44 (Core), qpid-jms-client 2.8 (AMQP 1.0)"
+MINIMUM_JAVA = 17
+_MAIN = "crescendo.jms.Main"
+_DIGEST_CHARACTERS = 12
+_GOALS = ("compiler:compile", "jar:jar")
+_INSTALL = f"run: crescendo system install {NAME}"
+
+
+def jms_command() -> list[str]:
+    """The command that starts a JVM with the clients. A ConfigError names the cure when they are not installed."""
+    installation = find_jms_clients()
+    return [str(installation.java), "-cp", f"{installation.home}/*", _MAIN]
+
+
+def find_jms_clients() -> Installation:
+    """The installation that was built from the present sources."""
+    directory = _directory(_source_digest())
+    try:
+        record = msgspec.json.decode((directory / RECORD).read_bytes(), type=InstallRecord)
+    except FileNotFoundError:
+        raise ConfigError(f"client jms: the JMS clients are not installed; {_INSTALL}") from None
+    except (OSError, msgspec.MsgspecError) as err:
+        raise ConfigError(f"{directory / RECORD} cannot be read: {err}; remove {directory} and {_INSTALL}") from err
+    found = Installation(record.version, directory / HOME, record.origin, sha256=record.sha256)
+    return with_java(found, MINIMUM_JAVA)
+
+
+def install_jms_clients(progress: Callable[[str], None]) -> Installation:
+    """Fetch the clients and build the program, unless that is done already."""
+    digest = _source_digest()
+    directory = _directory(digest)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with install_lock(directory.parent) as partial_prefix:
+            if not (directory / RECORD).exists():
+                _build(digest, directory, partial_prefix, progress)
+    except OSError as err:
+        raise ConfigError(
+            f"{NAME} cannot be installed under {directory.parent}: {err.strerror or err}; free some space or set "
+            "CRESCENDO_DATA to another directory"
+        ) from err
+    return find_jms_clients()
+
+
+def _build(digest: str, directory: Path, partial_prefix: str, progress: Callable[[str], None]) -> None:
+    partial = Path(tempfile.mkdtemp(prefix=partial_prefix, dir=directory.parent))
+    try:
+        if shutil.which("javac") is None:
+            install_package("openjdk-17-jdk-headless", None, progress)
+        progress("fetching the JMS clients and building their driver with Maven")
+        jars = partial / "release" / HOME
+        build = fetch_jars(java_project(NAME), partial / "build", jars, progress, goals=_GOALS)
+        (built,) = (build / "target").glob("jms-clients-*.jar")
+        built.rename(jars / built.name)
+        record = InstallRecord(digest[:_DIGEST_CHARACTERS], "maven, built from java/jms-clients", digest)
+        (partial / "release" / RECORD).write_bytes(msgspec.json.encode(record))
+        (partial / "release").rename(directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _directory(digest: str) -> Path:
+    return data_directory() / "systems" / NAME / digest[:_DIGEST_CHARACTERS]
+
+
+def _source_digest() -> str:
+    """The SHA-256 of all sources, with their names."""
+    root = java_project(NAME)
+    files = [root / "pom.xml", root / CHECKSUMS, *sorted((root / "src").rglob("*.java"))]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(root)}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()

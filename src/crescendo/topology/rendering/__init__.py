@@ -1,0 +1,1 @@
+"""Configuration files of routers and brokers from generated variables; one module per program."""

@@ -1,0 +1,60 @@
+"""What is in the broker.xml of an Artemis broker of a network?
+
+Acceptors, queues, and one element per connector: a core bridge, an AMQP connection with bridges, an AMQP connection
+with federation, or a cluster connection. It is a whole broker.xml for an instance made by `artemis create`.
+"""
+
+from typing import Any
+
+from crescendo.model.errors import ConfigError
+from crescendo.topology.rendering.access import Access, NodeVariables, refuse_via
+from crescendo.topology.templates import fill_template
+
+VIA = ("bridge", "amqp-bridge", "federation", "cluster")
+
+
+def artemis_files(node: NodeVariables, peers: dict[str, str], access: Access) -> dict[str, str]:
+    node.check_sections()
+    connectors = [_connector(node, entry, peers.get(str(entry.get("name")), "")) for entry in node.connectors]
+    text = fill_template(
+        "artemis-broker.xml",
+        node=node,
+        acceptor=node.listener(),
+        connectors=connectors,
+        address=_own_address(node),
+        access=access,
+    )
+    return {"etc/broker.xml": text}
+
+
+def _own_address(node: NodeVariables) -> str:
+    """Where other members of a cluster find this broker."""
+    host = node.listener()["host"]
+    return str(node.settings["id"]) if host == "0.0.0.0" else str(host)  # noqa: S104
+
+
+def _connector(node: NodeVariables, entry: dict[str, Any], program: str) -> dict[str, Any]:
+    direction = entry.get("direction", "both")
+    via = entry.get("via") or _default_via(direction, program)
+    if via not in VIA:
+        raise refuse_via(node, {**entry, "via": via}, VIA)
+    if program != "artemis" and via != "amqp-bridge":
+        raise ConfigError(f"node {node.id}: only Artemis can be joined via {via}; use via: amqp-bridge with {program}")
+    if via in {"bridge", "amqp-bridge"} and direction == "both":
+        raise ConfigError(
+            f"node {node.id}: a bridge to {entry['name']} in both directions would pass messages back and forth; "
+            "set directed: true in the graph, or via: federation between Artemis brokers"
+        )
+    if via == "bridge" and direction == "in":
+        raise ConfigError(
+            f"node {node.id}: a core bridge only sends; use via: amqp-bridge to receive from {entry['name']}"
+        )
+    addresses = entry.get("addresses") or []
+    if via in {"bridge", "amqp-bridge"} and not addresses:
+        raise ConfigError(f"node {node.id}: a bridge to {entry['name']} needs addresses on its link")
+    return {**entry, "via": via, "direction": direction, "addresses": addresses or ["#"]}
+
+
+def _default_via(direction: str, program: str) -> str:
+    # Not a core bridge: our load is AMQP, and an AMQP connection carries it as it is.
+    return "federation" if program == "artemis" and direction == "both" else "amqp-bridge"

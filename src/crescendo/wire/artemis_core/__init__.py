@@ -1,0 +1,1 @@
+"""Core, the native protocol of Apache ActiveMQ Artemis, without I/O."""

@@ -1,0 +1,93 @@
+"""`baseline` and `gate` on recordings, from the command line."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crescendo.cli.main import app
+from crescendo.history.fingerprints import fingerprint
+from crescendo.model.errors import ConfigError
+from crescendo.record.manifest import read_manifest
+
+SAMPLE = Path(__file__).parents[1] / "samples" / "version-0.1" / "baseline"
+
+
+def copied(directory: Path, name: str, number: int, factor: float, changes: dict[str, Any] | None = None) -> Path:
+    """The sample recording as another run, this many times as fast."""
+    run = directory / name
+    shutil.copytree(SAMPLE, run)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest |= {"run": name, "started_ns": manifest["started_ns"] + number}
+    manifest["experiment"] |= changes or {}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    summary = json.loads((run / "summary.json").read_text())
+    summary["rate"]["sustained"] *= factor
+    summary["verdict"]["outcome"] = "pass"
+    (run / "summary.json").write_text(json.dumps(summary))
+    return run
+
+
+def call(*words: str) -> int:
+    """The exit code."""
+    return int(app(list(words), standalone_mode=False) or 0)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for number, factor in enumerate((1.0, 1.002, 0.999)):
+        copied(tmp_path / "runs", f"good-{number}", number, factor)
+        copied(tmp_path / "runs", f"same-{number}", 10 + number, factor * 1.001)
+        copied(tmp_path / "runs", f"slow-{number}", 20 + number, factor * 0.8)
+    return tmp_path
+
+
+def test_a_gate_passes_equal_runs_and_fails_slow_ones(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("baseline", "set", "runs/good-*", "--metric", "rate", "--note", "release 1") == 0
+    assert call("baseline", "list") == 0
+    assert "release 1" in capsys.readouterr().out
+    assert call("gate", "runs/same-*") == 0
+    assert "GATE no difference · 3 runs · baseline of 3" in capsys.readouterr().out
+    assert call("gate", "runs/slow-*", "--junit", "junit.xml", "--markdown", "gate.md") == 1
+    output = capsys.readouterr().out
+    assert "since slow-0" in output
+    assert 'failures="1"' in (place / "junit.xml").read_text()
+    assert "slow-0" in (place / "gate.md").read_text()
+    assert call("gate", "runs/slow-0") == 3  # one run is not enough
+    assert call("baseline", "dismiss", "runs/slow-0", "rate", "--note", "new disks") == 0
+    assert "dismissed: rate since slow-0 · new disks" in _listed(capsys)
+
+
+def _listed(capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert call("baseline", "list") == 0
+    return capsys.readouterr().out
+
+
+def test_runs_of_other_settings_or_machines_have_no_baseline(place: Path) -> None:
+    assert call("baseline", "set", "runs/good-*", "--metric", "rate") == 0
+    copied(place / "runs", "other", 30, 1.0, {"accept_drift": True})
+    with pytest.raises(ConfigError, match="there is no baseline with the fingerprint"):
+        call("gate", "runs/other")
+
+
+def test_a_fingerprint_ignores_what_a_regression_test_varies(tmp_path: Path) -> None:
+    runs = {
+        name: read_manifest(copied(tmp_path, name, 0, 1.0, changes))
+        for name, changes in {
+            "plain": {},
+            "renamed": {"name": "other", "seed": 5},
+            "other-system": {"system": {"kind": "artemis", "version": "1"}},
+            "other-version": {"system": {"kind": "artemis", "version": "2"}},
+        }.items()
+    }
+    prints = {name: fingerprint(manifest) for name, manifest in runs.items()}
+    assert prints["plain"] == prints["renamed"] != prints["other-system"] == prints["other-version"]
+
+
+def test_counts_are_refused(place: Path) -> None:
+    with pytest.raises(ConfigError, match="put a check on counts"):
+        call("baseline", "set", "runs/good-*", "--metric", "lost")

@@ -1,0 +1,94 @@
+"""Is every stall of a loop counted, and does the clock of a loop know what it could not have seen?"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crescendo.load.engine.loop_clock import LoopClock
+from crescendo.load.engine.stalls import LONG_STALL_NS, MAX_EVENTS_PER_S, STALL_NS, StallLog, major_faults, steal_ns
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+
+
+class Events:
+    def __init__(self) -> None:
+        self.details: list[dict[str, Any]] = []
+        self.log = StallLog(self.add)
+        self.clock = LoopClock(SECOND, self.log)
+
+    def add(self, kind: str, detail: dict[str, object]) -> None:
+        assert kind == "stall"
+        self.details.append(detail)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40)), max_size=60))
+def test_no_stall_is_forgotten_and_no_second_has_too_many_events(stalls: list[tuple[int, int]]) -> None:
+    events, now_ns, begins = Events(), SECOND, []
+    for gap_ms, duration_ms in stalls:
+        begins.append((now_ns + gap_ms * MS, duration_ms * MS))
+        now_ns += (gap_ms + duration_ms) * MS
+        events.log.add(now_ns, duration_ms * MS)
+    events.log.close()
+    durations = [duration_ns for _, duration_ns in begins]
+    assert events.log.total_ns == sum(durations)
+    assert sum(detail.get("total_ns", detail["duration_ns"]) for detail in events.details) == sum(durations)
+    assert sum(detail.get("count", 1) for detail in events.details) == len(stalls)
+    assert {(detail["from_ns"], detail["duration_ns"]) for detail in events.details} <= set(begins)
+    short = [d for d in events.details if d["duration_ns"] < LONG_STALL_NS or "count" in d]
+    assert len(short) <= (MAX_EVENTS_PER_S + 1) * (now_ns // SECOND)
+    assert sum(duration_ns >= LONG_STALL_NS for duration_ns in durations) <= len(events.details)
+
+
+def test_what_the_kernel_tells_is_counted_from_the_last_stall() -> None:
+    events = Events()
+    events.log.add(2 * SECOND, 5 * MS)
+    detail = events.details[0]
+    assert 0 <= detail["steal_ns"] <= steal_ns()
+    assert 0 <= detail["major_faults"] <= major_faults()
+
+
+def test_waiting_as_long_as_meant_is_not_a_stall() -> None:
+    events = Events()
+    events.clock.woken(SECOND + 100_000, 5 * MS, SECOND + 5 * MS, found=False)
+    events.clock.woken(SECOND + 8 * MS, 0, SECOND + 8 * MS, found=True, paused_ns=3 * MS)
+    assert events.details == []
+
+
+@pytest.mark.parametrize(("worked_ms", "waited_ms"), [(3, 5), (0, 8), (1, 7)])
+def test_work_and_a_wait_that_lasts_too_long_are_stalls(worked_ms: int, waited_ms: int) -> None:
+    events = Events()
+    before_ns = SECOND + worked_ms * MS
+    events.clock.woken(before_ns, 5 * MS, before_ns + waited_ms * MS, found=True)
+    assert [detail["duration_ns"] for detail in events.details] == [3 * MS]
+    assert events.clock.is_overdue == (waited_ms > 5 + STALL_NS // MS)
+
+
+def test_what_a_wait_finds_was_not_there_when_it_began() -> None:
+    clock = Events().clock
+    clock.woken(SECOND + MS, 5 * MS, SECOND + 4 * MS, found=True)
+    assert clock.looked_ns == SECOND + MS
+    clock.woken(SECOND + 6 * MS, 5 * MS, SECOND + 6 * MS + 1000, found=True)  # it may have been there all the time
+    assert clock.looked_ns == SECOND + 4 * MS
+
+
+def test_an_interrupted_wait_that_found_nothing_did_not_look() -> None:
+    """Stopped and continued, a wait ends without looking again. The next one returns at once with what was there."""
+    clock = Events().clock
+    stopped_ns, continued_ns = SECOND + MS, SECOND + 500 * MS
+    clock.woken(stopped_ns, 5 * MS, continued_ns, found=False)
+    clock.woken(continued_ns + 10_000, 5 * MS, continued_ns + 20_000, found=True)
+    assert clock.looked_ns == stopped_ns
+    assert clock.is_overdue
+    clock.woken(continued_ns + MS, 5 * MS, continued_ns + 3 * MS, found=True)
+    assert (clock.looked_ns, clock.is_overdue) == (continued_ns + MS, False)
+
+
+def test_a_socket_became_writable_when_the_wait_ended_unless_we_were_held_up() -> None:
+    clock = Events().clock
+    clock.woken(SECOND, 5 * MS, SECOND + 4 * MS, found=True)
+    assert clock.writable_ns == SECOND + 4 * MS
+    clock.woken(SECOND + 4 * MS, 5 * MS, SECOND + 400 * MS, found=True)
+    assert clock.writable_ns == SECOND + 4 * MS

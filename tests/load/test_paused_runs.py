@@ -1,0 +1,131 @@
+"""Does a recording say that it was us, and for how long, when we were; and not, when it was the system?
+
+A pause is found whole, give or take `SLACK_NS`: one wait of a loop, and what a busy machine adds at any time.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paused_runs import RECEIVER, RELAY, SENDER, Delays, Pause, Paused, run_paused
+
+MS = 1_000_000
+SLACK_NS = 250 * MS
+EARLY_NS = 8 * MS  # a loop may have looked just before the signal
+RATE = 500
+
+# One after the other, far enough apart that each has passed before the next begins.
+SENDER_SHORT = Pause(SENDER, 1.0, 0.08)
+RECEIVER_PAUSED = Pause(RECEIVER, 1.6, 0.5)
+SENDER_LONG = Pause(SENDER, 2.8, 2.5)
+SYSTEM_PAUSED = Pause(RELAY, 6.2, 2.0)
+SENDER_APART = Pause(SENDER, 9.0, 0.5)
+SYSTEM_OVERLAPPED = Pause(RELAY, 10.2, 2.0)
+SENDER_OVERLAPPING = Pause(SENDER, 11.8, 0.8)
+PAUSES = [
+    SENDER_SHORT, RECEIVER_PAUSED, SENDER_LONG, SYSTEM_PAUSED, SENDER_APART, SYSTEM_OVERLAPPED, SENDER_OVERLAPPING,
+]  # fmt: skip
+SECONDS = 13.4
+
+
+@pytest.fixture(scope="module")
+def delays(tmp_path_factory: pytest.TempPathFactory) -> Delays:
+    """A fixed rate with a small window, so that a paused system holds the sender back."""
+    group = {"rate": RATE, "mode": {"kind": "window", "size": 40}}
+    return run_paused(tmp_path_factory.mktemp("paused"), [group], SECONDS, PAUSES)
+
+
+def paused_at(delays: Delays, wanted: Pause) -> Paused:
+    ends = sorted(PAUSES, key=lambda pause: pause.at_s + pause.duration_s)
+    return delays.paused[ends.index(wanted)]
+
+
+@pytest.mark.parametrize("pause", [SENDER_SHORT, SENDER_LONG, SENDER_APART])
+def test_a_paused_sender_owns_the_delay_of_every_message_due_meanwhile(delays: Delays, pause: Pause) -> None:
+    _, begun_ns, ended_ns = paused_at(delays, pause)
+    due_ns = delays.intended_ns[(delays.intended_ns >= begun_ns) & (delays.intended_ns < ended_ns)]
+    own_ns = delays.own_between(begun_ns, ended_ns)
+    assert len(own_ns) >= RATE * (ended_ns - begun_ns) / 1e9 - 2
+    assert (own_ns >= ended_ns - due_ns - EARLY_NS).all()
+    assert (own_ns <= ended_ns - due_ns + SLACK_NS).all()
+    assert delays.longest_stall_ns(SENDER, begun_ns, ended_ns) >= ended_ns - begun_ns - EARLY_NS
+    assert delays.statistics["sender-0"]["own_delay_max_ns"] >= max(own_ns)
+
+
+def test_a_paused_receiver_says_how_late_it_read(delays: Delays) -> None:
+    _, begun_ns, ended_ns = paused_at(delays, RECEIVER_PAUSED)
+    waiting = (delays.received_intended_ns >= begun_ns + 10 * MS) & (delays.received_intended_ns < ended_ns - 10 * MS)
+    late_ns, due_ns = delays.read_late_ns[waiting], delays.received_intended_ns[waiting]
+    assert len(late_ns) >= RATE * 0.45
+    # What accumulated in the socket is read in pieces, with one delay each; and it was sent a little after it was due.
+    assert (late_ns >= ended_ns - due_ns - SLACK_NS).all()
+    assert (late_ns <= ended_ns - begun_ns + SLACK_NS).all()
+    assert late_ns[0] >= ended_ns - begun_ns - SLACK_NS / 2
+    assert late_ns[-1] <= SLACK_NS, "what arrived last was not there for long"
+    assert delays.longest_stall_ns(RECEIVER, begun_ns, ended_ns) >= ended_ns - begun_ns - EARLY_NS
+    assert delays.statistics["receiver-0"]["read_delay_max_ns"] >= late_ns[0]
+
+
+def test_a_paused_system_is_not_our_delay(delays: Delays) -> None:
+    _, begun_ns, ended_ns = paused_at(delays, SYSTEM_PAUSED)
+    late_ns, own_ns = delays.late_between(begun_ns, ended_ns), delays.own_between(begun_ns, ended_ns)
+    assert late_ns.max() > 1700 * MS  # the window is full after 80 ms
+    assert own_ns.max() <= SLACK_NS
+    assert (own_ns >= 0).all()
+    arrived = (delays.received_intended_ns >= begun_ns) & (delays.received_intended_ns < ended_ns)
+    assert delays.read_late_ns[arrived].max() <= SLACK_NS
+
+
+def test_of_overlapping_pauses_the_sender_owns_what_came_after_the_system_went_on(delays: Delays) -> None:
+    """The system goes on while the sender is still stopped: from then on it is the sender's delay."""
+    system, sender = paused_at(delays, SYSTEM_OVERLAPPED), paused_at(delays, SENDER_OVERLAPPING)
+    blocked_since_ns = system.begun_ns + 300 * MS
+    before = delays.own_between(blocked_since_ns, sender.begun_ns - 10 * MS)
+    assert len(before) > 100
+    ours_ns = sender.ended_ns - system.ended_ns
+    assert ours_ns > 300 * MS
+    assert (before >= ours_ns - SLACK_NS).all()
+    assert (before <= ours_ns + SLACK_NS).all()
+    late_ns = delays.late_between(blocked_since_ns, sender.begun_ns - 10 * MS)
+    assert late_ns.max() - before[np.argmax(late_ns)] > 1000 * MS, "the rest is the system's"
+    after = delays.own_between(system.ended_ns + 10 * MS, sender.ended_ns)
+    late_ns = delays.late_between(system.ended_ns + 10 * MS, sender.ended_ns)
+    assert (after >= late_ns - SLACK_NS).all()
+
+
+def test_outside_of_all_pauses_nothing_was_late(delays: Delays) -> None:
+    quiet = delays.own_between(delays.paused[-1].ended_ns + 400 * MS, delays.paused[-1].ended_ns + 10**10)
+    assert len(quiet) > 50
+    assert np.median(quiet) < 20 * MS
+    assert delays.statistics["sender-0"]["blocked_share"] == pytest.approx((1.92 + 1.92) / SECONDS, abs=0.08)
+
+
+def test_without_a_schedule_a_batch_says_how_long_it_could_have_been_sent_earlier(tmp_path: Path) -> None:
+    """At full speed, each through a window, with one sender that follows a schedule beside it."""
+    pauses = [Pause(SENDER, 0.6, 0.4), Pause(RELAY, 1.6, 0.4)]
+    groups = [
+        {"name": "unbounded", "rate": 0, "address": "queue://a", "mode": {"kind": "window", "size": 200}},
+        {"name": "bounded", "rate": RATE, "address": "queue://b", "mode": {"kind": "window", "size": 40}},
+    ]
+    delays = run_paused(tmp_path, groups, 2.6, pauses)
+    unbounded = int(delays.sender[np.argmax(delays.sent_ns == delays.intended_ns)])
+    chosen = delays.rows["sender"] == unbounded
+    sent_ns = {int(seq): int(at) for sender, seq, at in zip(delays.sender, delays.seq, delays.sent_ns, strict=True)
+               if sender == unbounded}  # fmt: skip
+    at_ns = np.array([sent_ns[int(seq)] for seq in delays.rows["first_seq"][chosen]])
+    own_ns = delays.rows["own_ns"][chosen]
+    sender, system = delays.paused
+    resumed = (at_ns >= sender.begun_ns) & (at_ns < sender.ended_ns + SLACK_NS)
+    assert own_ns[resumed].max() == pytest.approx(sender.ended_ns - sender.begun_ns, abs=SLACK_NS)
+    assert own_ns[resumed].max() >= sender.ended_ns - sender.begun_ns - 30 * MS
+    held = (at_ns >= system.begun_ns) & (at_ns < system.ended_ns + SLACK_NS)
+    assert own_ns[held].max() <= SLACK_NS
+    assert np.diff(np.sort(at_ns)).max() >= 350 * MS  # it was held for that long
+    # The group with a schedule is judged by itself.
+    scheduled = delays.sender != unbounded
+    late_ns = (delays.sent_ns - delays.intended_ns)[scheduled]
+    assert delays.own_ns[scheduled].max() >= sender.ended_ns - sender.begun_ns - EARLY_NS
+    during = scheduled & (delays.intended_ns > system.begun_ns + 150 * MS) & (delays.intended_ns < system.ended_ns)
+    assert late_ns.max() >= 350 * MS
+    assert delays.own_ns[during].max() <= SLACK_NS

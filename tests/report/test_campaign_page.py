@@ -1,0 +1,112 @@
+"""The page of a campaign: a function of its journal and its effects."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crescendo.campaigns.campaign_loop import new_journal
+from crescendo.campaigns.ranked_factors import campaign_effects
+from crescendo.cli.report import report
+from crescendo.model.campaign_file import campaign_from
+from crescendo.record.campaign_effects import write_effects
+from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJournal, write_journal
+from crescendo.report.campaign_page import CAMPAIGN_PAGE, render_campaign, write_campaign_page
+
+
+def journal_of(values: dict[tuple[int, int], float], **settings: Any) -> CampaignJournal:
+    """A campaign over rate and size with these values of the metric, by point and repeat."""
+    document = {
+        "name": "two",
+        "experiment": {"workload": {"rate": 10}},
+        "factors": {"workload.rate": [10, 20], "workload.size": [100, 200]},
+        "design": "2^k",
+        "metrics": ["response_p99"],
+        **settings,
+    }
+    attempts = [
+        Attempt(point, repeat, AttemptState.COUNTED, f"run-{point}-{repeat}", "pass", "", 60.0, {"response_p99": value})
+        for (point, repeat), value in values.items()
+    ]
+    failed = Attempt(0, 0, AttemptState.INVALID, "run <x>", "invalid", "generator <late>", 60.0)
+    return msgspec.structs.replace(
+        new_journal(campaign_from(document)),
+        attempts=[failed, *attempts],
+        ending="every run was counted",
+        complete=True,
+    )
+
+
+def figures(page: str) -> dict[str, Any]:
+    found = re.search(r'id="figures">(.*?)</script>', page)
+    assert found
+    drawn: dict[str, Any] = json.loads(found[1])
+    return drawn
+
+
+MS = 1e6
+VALUES = {(point, repeat): MS * (10 + 4 * (point >= 2) + 0.01 * repeat) for point in range(4) for repeat in range(2)}
+
+
+def test_the_largest_factor_comes_first_in_a_sentence_with_its_interval() -> None:
+    journal = journal_of(VALUES)
+    page = render_campaign(journal, campaign_effects(journal))
+    sentences = re.findall(r'<ol class="ranked"><li>(.*?)</li><li>(.*?)</li></ol>', page)
+    assert sentences[0][0].startswith("From 10 to 20, workload.rate raises response_p99 by 4 ms (")
+    assert sentences[0][1].startswith("No effect of workload.size on response_p99 was found")
+    assert "1 run of them failed" not in page
+
+
+def test_every_run_is_linked_and_text_of_others_is_escaped() -> None:
+    journal = journal_of(VALUES)
+    page = render_campaign(journal, campaign_effects(journal))
+    assert "run%20%3Cx%3E/report.html" in page
+    assert "generator &lt;late&gt;" in page
+    assert "<late>" not in page
+    assert len(re.findall(r'href="[^#][^"]*report\.html"', page)) == 9
+
+
+def test_effects_and_interactions_are_drawn() -> None:
+    journal = journal_of(VALUES)
+    drawn = figures(render_campaign(journal, campaign_effects(journal)))
+    effects = {trace["name"]: trace for trace in drawn["effects-0"]["data"]}
+    assert effects["effect"]["x"] == [2 / 12.005]  # half of 4 ms, relative to the mean
+    lines = drawn["interaction-0-0"]["data"]
+    assert [trace["y"] for trace in lines] == [[MS * 10.005, MS * 14.005]] * 2
+    assert len(drawn["residuals-0"]["data"][0]["x"]) == 8
+
+
+def test_a_campaign_that_measured_nothing_says_so(tmp_path: Path) -> None:
+    journal = msgspec.structs.replace(journal_of({}), complete=False, ending="interrupted")
+    write_journal(tmp_path, journal)
+    write_effects(tmp_path, campaign_effects(journal))
+    page = write_campaign_page(tmp_path).read_text(encoding="utf-8")
+    assert (tmp_path / CAMPAIGN_PAGE).is_file()
+    assert "no run that counts has a value of this metric" in page
+    assert 'class="verdict invalid"' in page
+
+
+def test_the_verb_report_writes_the_page_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = journal_of(VALUES)
+    write_journal(tmp_path, journal)
+    write_effects(tmp_path, campaign_effects(journal))
+    assert report([tmp_path]) == 0
+    assert capsys.readouterr().out == f"report  {tmp_path / CAMPAIGN_PAGE}\n"
+
+
+def test_multiplied_effects_are_factors() -> None:
+    """A factor that doubles, with repeats that vary by a tenth of the value."""
+    factors = {"workload.rate": [1, 2, 3, 4], "workload.size": [100, 200]}
+    base = {0: 1, 1: 1, 2: 10, 3: 10, 4: 100, 5: 100, 6: 1000, 7: 1000}
+    noise = (0.9, 1.1, 1.0, 0.85, 1.15)
+    values = {(point, at): MS * base[point] * noise[at] for point in base for at in range(5)}
+    journal = journal_of(values, factors=factors, design="full")
+    effects = campaign_effects(journal).metrics[0]
+    assert (effects.scale, effects.method, effects.basis) == ("logarithmic", "variance", "repeats")
+    assert (
+        "multiplies response_p99 by 1e+03 from its lowest mean, at 1, to its highest, at 4"
+        in effects.effects[0].sentence
+    )

@@ -1,0 +1,76 @@
+"""Does a run get the standing peers that it asks for, by host, name or label?"""
+
+import itertools
+
+import pytest
+
+from crescendo.control.notes import Identity
+from crescendo.control.request_payloads import PeerOffer, Pong
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment_file import experiment_from
+from crescendo.run.execute import execute
+from crescendo.run.observer import RunObserver
+from crescendo.run.recruiting import _choose, matched
+
+SESSIONS = itertools.count(1)
+
+
+def standing(name: str, host: str, *labels: str, busy: str = "") -> tuple[Identity, Pong, int]:
+    offer = PeerOffer("1", "clock", 0, "127.0.0.1", 1, labels=list(labels))
+    pong = Pong(0, 0, 0, 0, 0, "busy" if busy else "free", busy, offer)
+    return Identity(name, name.partition("-")[0], host, 1, next(SESSIONS)), pong, 0
+
+
+SEEN = [
+    standing("sender-a", "north", "fast"),
+    standing("sender-b", "north"),
+    standing("sender-c", "south", "fast"),
+    standing("receiver-a", "south"),
+    standing("receiver-b", "west", busy="0123"),
+]
+
+
+def chosen(places: dict[str, str]) -> tuple[dict[str, str], str, str]:
+    roles = {peer_id: peer_id.partition("-")[0] for peer_id in places}
+    found, waiting, missing = _choose(roles, places, SEEN)
+    return {peer_id: peer.id for peer_id, peer in found.items()}, waiting, missing
+
+
+def test_by_host_by_name_by_label_or_anywhere() -> None:
+    found, waiting, missing = chosen(
+        {"sender-0": "south", "sender-1": "sender-a", "sender-2": "", "receiver-0": "south"}
+    )
+    assert (waiting, missing) == ("", "")
+    assert found == {"sender-0": "sender-c", "sender-1": "sender-a", "sender-2": "sender-b", "receiver-0": "receiver-a"}
+
+
+def test_who_has_a_choice_makes_room_for_who_has_none() -> None:
+    """In any order: only one arrangement of these three exists."""
+    wanted = {"sender-0": "", "sender-1": "fast", "sender-2": "north", "sender-3": ""}
+    for order in itertools.permutations(list(wanted)[:3]):
+        found, waiting, missing = chosen({peer_id: wanted[peer_id] for peer_id in order})
+        assert (waiting, missing) == ("", "")
+        assert len(set(found.values())) == 3
+
+
+def test_it_says_for_whom_it_waits_and_where_one_is_missing() -> None:
+    assert chosen({"receiver-0": "west"})[1:] == ("receiver-b (busy with run 0123)", "")
+    found, waiting, missing = chosen({"sender-0": "east"})
+    assert (found, waiting) == ({}, "1 more sender(s) on east")
+    assert missing.startswith(
+        "this run needs 1 standing sender(s) on east, and 0 answer; start more with: crescendo peer"
+    )
+
+
+def test_a_matching_is_as_large_as_possible() -> None:
+    one, two = SEEN[0][0], SEEN[1][0]
+    assert matched({"a": [one, two], "b": [one]}) == {"a": two, "b": one}
+    assert len(matched({"a": [one], "b": [one]})) == 1
+
+
+def test_places_without_standing_peers_are_refused(tmp_path: object) -> None:
+    experiment = experiment_from({"name": "placed", "workload": {"rate": 10}, "peers": {"senders": [{"on": "north"}]}})
+    with pytest.raises(ConfigError, match=r"peers\.senders: .*--standing"):
+        execute(experiment, out=tmp_path, command=(), observer=RunObserver())
+    assert experiment.peers.places("sender") == ["north"]
+    assert experiment.peers.places("receiver") == [""]

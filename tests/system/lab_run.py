@@ -1,0 +1,20 @@
+"""A run with the standing peers of a lab, without its analysis: EXPERIMENT OUT CONTROL-FILE TOKEN-FILE."""
+
+import sys
+from pathlib import Path
+
+import crescendo
+from without_analysis import Steps
+
+
+def main(path: Path, out: Path, url_file: Path, token_file: Path) -> None:
+    access = crescendo.ControlAccess(url_file.read_text().strip(), token_file.read_text().strip(), standing=True)
+    with crescendo.Interruption() as interruption:
+        result = crescendo.run(
+            path, out=out, control=access, observer=Steps(), analyze=False, interruption=interruption
+        )
+    print(result.state.value)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:5]))

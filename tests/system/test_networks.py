@@ -1,0 +1,124 @@
+"""Experiments whose system is a network: every node comes up, is inspected, loses nothing, and is gone afterwards."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment_file import load_experiment
+from crescendo.model.verdict import Outcome
+from crescendo.report.page import render_report
+from crescendo.run.execute import execute
+from crescendo.run.observer import RunObserver
+from whole_runs import Launcher, judged
+
+SHORT = {"warmup": "1s", "measure": "3s", "drain": "10s"}
+LINE = {"graph_type": "line", "routers": 3, "router_program": "relay"}
+REDUNDANT = {"graph_type": "redundant", "routers": 4, "router_program": "relay"}
+
+
+@pytest.fixture
+def network_experiment(tmp_path: Path, experiment: Callable[..., Path]) -> Callable[..., Path]:
+    """Write an experiment and, beside it, its topology."""
+
+    def write(topology: dict[str, Any], send_to: str, receive_from: str, **more: Any) -> Path:
+        (tmp_path / "network.yml").write_text(yaml.safe_dump(topology))
+        places = {"send_to": send_to, "receive_from": receive_from}
+        return experiment(
+            topology="network.yml", workload={"rate": 300, **places, **more}, phases=SHORT, checks={"lost": 0}
+        )
+
+    return write
+
+
+def ask(run_dir: Path, table: str, query: str) -> list[tuple[Any, ...]]:
+    """Query the raw parts with DuckDB, independently of our own readers."""
+    return duckdb.sql(query.format(f"read_parquet('{run_dir / table}/*.parquet')")).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("topology", "first", "last", "used", "spared"),
+    [
+        (LINE, "router1", "router3", ["router2"], []),
+        (REDUNDANT, "router1", "router4", ["router2"], ["router3"]),
+    ],
+    ids=["line", "redundant"],
+)
+def test_a_network_of_relays_loses_nothing_and_the_report_draws_it(
+    topology: dict[str, Any],
+    first: str,
+    last: str,
+    used: list[str],
+    spared: list[str],
+    network_experiment: Callable[..., Path],
+    launch: Launcher,
+    spark: SparkSession,
+) -> None:
+    session = launch.without_analysis(network_experiment(topology, first, last))
+    ended = session.finish()
+    assert (ended.returncode, ended.stdout) == (0, "sealed\n"), ended.stderr
+    summary, run_dir = judged(session, spark), session.run_dir()
+    assert summary.verdict.outcome is Outcome.PASS
+    total = summary.total
+    rows = [ask(run_dir, table, "SELECT count(*) FROM {}")[0][0] for table in ("sent", "received")]
+    assert rows == [total.sent, total.delivered] == [total.sent] * 2
+    assert total.sent >= 2 * 300 * 4
+    assert (total.lost, total.duplicated, total.reordered) == (0, 0, 0)
+    facts = session.manifest()["system"]
+    assert {node["id"] for node in facts["nodes"]} == {first, last, *used, *spared}
+    assert not (run_dir / "system").exists()
+    transit = "SELECT source, max(value) FROM {} WHERE metric = 'deliveriesTransit' GROUP BY source"
+    carried = {source.removeprefix("inspector-"): most for source, most in ask(run_dir, "readings", transit)}
+    assert all(carried[name] > total.sent / 2 for name in used)
+    assert all(carried[name] == 0 for name in (first, last, *spared))
+    page = render_report(run_dir)
+    assert "A relay is a stand-in for a router" in page
+    assert re.search(rf"{first} → {used[0]} [\d,]+/s", page)
+
+
+def test_a_broker_between_two_relays_loses_nothing(network_experiment: Callable[..., Path], launch: Launcher) -> None:
+    topology = {"graph_type": "line-mixed", "routers": 2, "brokers": 1, "router_program": "relay"}
+    path = network_experiment(topology, "router1", "router2", address="queue://broker1", rate=50)
+    session = launch.without_analysis(path)
+    ended = session.finish()
+    assert (ended.returncode, ended.stdout) == (0, "sealed\n"), ended.stderr
+    run_dir = session.run_dir()
+    sent = ask(run_dir, "sent", "SELECT sender, seq FROM {} ORDER BY ALL")
+    assert len(sent) == len(set(sent)) >= 2 * 50 * 4
+    assert ask(run_dir, "received", "SELECT sender, seq FROM {} ORDER BY ALL") == sent  # each of them once
+    added = "SELECT max(value) FROM {} WHERE metric = 'MessagesAdded' AND entity LIKE 'queue/%broker1%'"
+    assert ask(run_dir, "readings", added)[0][0] > len(sent) / 2  # they were in the broker's queue
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"send_to": "router9"}, r"workload\.main\.send_to: .*network\.yml has no node router9; "),
+        ({"protocol": "mqtt"}, r"workload\.main\.protocol: the nodes of a network speak amqp10 only"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_starts(
+    changes: dict[str, Any], sentence: str, network_experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = network_experiment(LINE, **{"send_to": "router1", "receive_from": "router3", **changes})
+    with pytest.raises(ConfigError, match=sentence):
+        execute(load_experiment(path), out=tmp_path / "runs", command=[], observer=RunObserver())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_group_says_where_it_sends_and_receives(tmp_path: Path) -> None:
+    path = tmp_path / "trial.yml"
+    path.write_text("topology: network.yml\nworkload: {receive_from: router3}\n")
+    with pytest.raises(ConfigError, match=r"trial\.yml: .*name the node of the network that it uses: send_to: NODE"):
+        load_experiment(path)
+    path.write_text("workload: {send_to: router3}\n")
+    with pytest.raises(
+        ConfigError, match="send_to and receive_from name nodes of a network; give its file as topology"
+    ):
+        load_experiment(path)

@@ -1,0 +1,184 @@
+"""Runs of a lab with standing peers on one Mosquitto: two at once, one that waits, one whose rate is changed."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crescendo.control.notes import Command
+from crescendo.control.request_payloads import SetRequest
+from crescendo.control.trust import Lab
+from crescendo.model.errors import ConfigError
+from crescendo.record.reader import open_recording
+from crescendo.run import recruiting
+from crescendo.run.lab_client import LabClient
+from crescendo.run.lab_view import LabView
+from crescendo.systems.instance import RunningInstance
+from whole_runs import CRESCENDO, Launcher, Session, launching, write_experiment
+
+TOKEN = "5ec2e7" * 8
+RUN = str(Path(__file__).with_name("lab_run.py"))
+PEERS = ("sender-a", "sender-b", "receiver-a", "receiver-b")
+
+
+class TheLab:
+    """Four standing peers, and the files that name broker and token."""
+
+    def __init__(self, directory: Path, url: str, launch: Launcher) -> None:
+        self.directory, self.launch = directory, launch
+        self.url_file, self.token_file = directory / "control.url", directory / "lab.token"
+        for file, text in ((self.url_file, url), (self.token_file, TOKEN)):
+            file.write_text(text + "\n")
+            file.chmod(0o600)
+        self.standing = {name: self._stand(name) for name in PEERS}
+        for session in self.standing.values():
+            assert session.process.stderr is not None
+            assert "waits for runs" in session.process.stderr.readline()
+        self.client = LabClient(url, Lab(TOKEN), "test", listen=True)
+        self.client.connect(30)
+        self.view = LabView(self.client)
+
+    @property
+    def access(self) -> list[str]:
+        return ["--control-file", str(self.url_file), "--token-file", str(self.token_file)]
+
+    def _stand(self, name: str) -> Session:
+        data = self.directory / "data" / name
+        return self.launch("peer", name.partition("-")[0], "--id", name, "--data", str(data), *self.access)
+
+    def run(self, name: str, **changes: Any) -> Session:
+        """A run with standing peers; its output is its state, its progress is on standard error."""
+        path = write_experiment(self.directory / f"{name}.yml", name=name, **changes)
+        out = self.directory / name
+        return self.launch._start([sys.executable, RUN, str(path), str(out), *self.access[1::2]], out)
+
+    def control(self, *arguments: str) -> Any:
+        done = subprocess.run(
+            [CRESCENDO, "control", "-", *arguments, *self.access, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def lab(mosquitto: RunningInstance, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TheLab]:
+    directory = tmp_path_factory.mktemp("lab")
+    with launching(directory) as launch:
+        lab = TheLab(directory, mosquitto.url, launch)
+        yield lab
+        lab.client.close()
+
+
+def finished(session: Session) -> tuple[str, str]:
+    done = session.finish(90)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def rows(session: Session) -> tuple[int, int]:
+    recording = open_recording(session.run_dir())
+    assert not recording.damaged
+    return recording.rows("sent"), recording.rows("received")
+
+
+def test_two_runs_at_once_pass_and_a_third_waits_and_says_for_whom(lab: TheLab) -> None:
+    one = {"workload": {"senders": 1, "receivers": 1, "rate": 300}, "phases": {"warmup": "500ms", "measure": "2s"}}
+    payload = lab.directory / "lines.txt"
+    payload.write_text("x" * 100 + "\n" + "y" * 200 + "\n")
+    from_file = {  # the contents of payloads and of the certificate travel to its peers
+        **one,
+        "system": {"kind": "mosquitto", "settings": {"tls": True}},
+        "workload": {**one["workload"], "protocol": "mqtt", "size": {"file": str(payload)}},
+    }
+    both = {
+        "workload": {"senders": 2, "receivers": 2, "rate": 300},
+        "peers": {"senders": 2, "receivers": 2},
+        "phases": {"warmup": "500ms", "measure": "6s"},
+    }
+    first, second = lab.run("first", **one), lab.run("second", **from_file)
+    third, earlier = None, set()
+    deadline = time.monotonic() + 60
+    while third is None:  # as soon as all four are taken
+        busy = [peer for peer in lab.view.refresh() if peer.is_standing and peer.state == "busy"]
+        assert time.monotonic() < deadline
+        if len(busy) == len(PEERS) or first.process.poll() is not None:  # a slow machine may never show all four
+            earlier = {peer.scope for peer in lab.view.refresh() if peer.identity.id == "conductor"}
+            third = lab.run("third", **both)
+    for session in (first, second):
+        state, said = finished(session)
+        assert state == "sealed", said
+        sent, received = rows(session)
+        assert sent == received >= 600
+    conductor = None
+    while conductor is None:
+        lab.client.listen(0.2)
+        found = [
+            one
+            for one in lab.view.refresh()
+            if one.identity.id == "conductor" and one.state == "running" and one.scope not in earlier
+        ]
+        conductor = found[0] if found else None
+        assert time.monotonic() < deadline
+        assert third.process.poll() is None
+    change = SetRequest(options={"rate": 600})
+    answer = lab.client.ask(lab.client.lab.scope_of(conductor.scope), conductor.identity, Command.SET, change)
+    assert answer.command is Command.OK
+    state, said = finished(third)
+    assert state == "sealed", said
+    if "waiting for" in said:
+        assert "busy with run" in said
+    sent, received = rows(third)
+    assert sent == received
+    manifest = third.manifest()
+    # Two connections at 300 for a while, then at 600: more than at 300 alone, and as many as were due.
+    assert 600 < manifest["offered_per_s"] <= 1200
+    measure = next(phase for phase in manifest["phases"] if phase["name"] == "measure")
+    length_s = (measure["end_ns"] - measure["start_ns"]) / 1e9
+    warmup = 2 * 300 * 0.5
+    assert sent == pytest.approx(manifest["offered_per_s"] * length_s + warmup, abs=4)
+    events = _events(third)
+    assert sum(kind == "rate change" for kind, _ in events) == 1
+    assert sum(kind == "rate changed" for kind, _ in events) == 2
+
+
+def test_peers_are_free_again_have_cleaned_up_and_one_is_halted_by_hand(lab: TheLab) -> None:
+    peers = {peer["id"]: peer for peer in lab.control("peers")}
+    assert {name: peers[name]["state"] for name in PEERS} == dict.fromkeys(PEERS, "free")
+    assert all(peer["lease_left_ns"] > 0 for peer in peers.values())
+    assert list((lab.directory / "data").glob("*/*")) == []
+    about = lab.client.ask(lab.client.lab.scope, lab.view.find("sender-a").identity, Command.GET)
+    assert about.payload["protocol"] == 2
+    assert lab.control("halt", "sender-a")["answer"] == "OK"
+    assert lab.standing["sender-a"].finish(30).returncode == 0
+    answering = {identity.id for identity, _, _ in lab.client.ping(lab.client.lab.scope)}
+    assert answering <= set(PEERS) - {"sender-a"}
+
+
+def test_a_run_that_needs_more_peers_than_there_are_says_how_to_start_one(
+    lab: TheLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recruiting, "_PATIENCE", 1)
+    recruits = recruiting.Recruits(lab.client, lab.client.lab.scope_of("0" * 16))
+    wanted = {f"sender-{number}": "sender" for number in range(3)}
+    with pytest.raises(ConfigError, match=r"3 standing sender\(s\), and [12] answer.*crescendo peer sender"):
+        recruits.recruit(wanted, lambda _: None, lambda: False)
+
+
+def _events(session: Session) -> list[tuple[str, str]]:
+    import pyarrow.parquet as pq
+
+    found: list[tuple[str, str]] = []
+    for part in open_recording(session.run_dir()).parts:
+        if part.table == "events":
+            table = pq.read_table(session.run_dir() / part.path, columns=["kind", "detail"])
+            found += list(zip(table["kind"].to_pylist(), table["detail"].to_pylist(), strict=True))
+    return found
