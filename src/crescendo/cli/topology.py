@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crescendo.cli.options import Json
+from crescendo.cli.topology_probe import probe
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ TOPOLOGY_VERBS: dict[str, Callable[..., int]] = {
     "render": render,
     "show": show,
     "deploy": deploy,
+    "probe": probe,
     "template": template,
 }
 """In the order of the help."""

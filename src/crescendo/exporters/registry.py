@@ -15,6 +15,7 @@ Exporter = Callable[[Path, Path], Iterable[Path]]
 
 EXPORTERS: dict[str, str] = {
     "maestro": "maestro.export:export_maestro",
+    "amqp-csv": "amqp_csv.export:export_amqp_csv",
 }
 
 

@@ -81,6 +81,9 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
         return int(self.every or 0) or (10**9 if self.kind == PROCESS else 5 * 10**9)
 
 
+MAX_PROBES = 1_000_000
+
+
 class Phases(Struct, frozen=True, forbid_unknown_fields=True):
     """Warm-up is not judged; measure is; drain limits how long the last messages may take to arrive."""
 
@@ -144,6 +147,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     search: Search | None = None
     accept_drift: bool = False  # of rate, latency or backlog while they are measured
     topology: str | None = None  # the file of a network that is the system
+    probe_links: Annotated[int, Meta(ge=0, le=MAX_PROBES)] = 0  # messages that are compared one by one before the load
 
     def __post_init__(self) -> None:
         for check in _RULES:
@@ -242,6 +246,8 @@ def _check_groups(experiment: Experiment) -> None:
 
 def _check_topology(experiment: Experiment) -> None:
     if experiment.topology is None:
+        if experiment.probe_links:
+            raise ValueError("probe_links: it compares messages that cross a network; give its file as topology")
         placed = [group for group in experiment.workload if group.send_to or group.receive_from]
         if placed:
             raise ValueError(

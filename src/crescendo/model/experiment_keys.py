@@ -45,6 +45,11 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "instead of `system`: the file of a network that is started here, every node of it inspected, and stopped "
             "again; see [topology.md](topology.md#in-an-experiment)"
         ),
+        "probe_links": (
+            "with `topology`: before the load, this many messages of every kind go the way of each group and are "
+            "compared one by one; the report says what became of them, see "
+            "[federation.md](federation.md#what-a-link-does-to-a-message)"
+        ),
     },
     System: {
         "kind": (

@@ -226,6 +226,10 @@ class RunningInstance:
                 return ProcessExit(f"{self._kind.name} ended {_how(code)}", self._log_lines(process.name))
         return None
 
+    def last_log_lines(self) -> str:
+        """What the serving process logged last, without secrets."""
+        return self._log_lines(self.processes[self._blueprint.serving].name)
+
     def crash(self) -> None:
         """Kill the system without warning; its data on disk stays."""
         for child in self._children:

@@ -22,8 +22,17 @@ SECTIONS = ("router", "broker", "listener", "connector", "address", LINK_ROUTE, 
 """The sections that are generated, in the order of the output."""
 
 _ANONYMOUS: Entry = {"authenticatePeer": "no", "saslMechanisms": "ANONYMOUS"}
-_NEVER_CONNECTS = frozenset({"qpid-broker-j"})
-"""Programs that open no connections to other brokers."""
+_OPENS = {
+    "shovel": "rabbitmq",
+    "amqp-bridge": "artemis",
+    "bridge": "artemis",
+    "cluster": "artemis",
+    "network-connector": "activemq",
+}
+"""Which program opens a link of this kind, whatever the direction of its messages."""
+
+_SPEAKS_AMQP = ("artemis", "rabbitmq")
+"""Programs that open connections to brokers of other kinds. ActiveMQ joins ActiveMQ alone, Broker-J nobody."""
 
 Variables = dict[str, Any]
 
@@ -170,7 +179,16 @@ def _directions(
         return both[:1]
     if link.via == FEDERATION and directed:  # the broker that wants the messages fetches them
         both.reverse()
-    return [(opener, acceptor) for opener, acceptor in both if opener.program not in _NEVER_CONNECTS]
+    # Where neither can, the first is asked, and its rendering says why not.
+    return [ends for ends in both if _can_open(link, *ends)] or both[:1]
+
+
+def _can_open(link: GraphLink, opener: GraphNode, acceptor: GraphNode) -> bool:
+    if opener.type == ROUTER:
+        return True
+    if link.via in _OPENS:
+        return opener.program == _OPENS[link.via]
+    return opener.program in _SPEAKS_AMQP or opener.program == acceptor.program == "activemq"
 
 
 def role_of_listener(opener: GraphNode, acceptor: GraphNode) -> str:
@@ -201,8 +219,9 @@ def _connect(
         return
     connector: Entry = {"name": acceptor.id, "host": acceptor.address, "port": port}
     if opener.type == ROUTER:
+        connector["name"] = _unused_name(values, acceptor.id)
         values["connector"].append({**connector, "role": ROUTE_CONTAINER, **link.options})
-        _add_broker_routes(values, link, acceptor)
+        _add_broker_routes(values, link, connector["name"], acceptor, way)
         return
     via = {} if link.via is None else {"via": link.via}
     via["direction"] = way  # of the messages, seen from here
@@ -210,18 +229,31 @@ def _connect(
     values["connector"].append({**connector, "role": BRIDGE, **via, **addresses, **link.options})
 
 
-def _add_broker_routes(values: Variables, link: GraphLink, broker: GraphNode) -> None:
-    """What of the network goes through this broker: by default, the addresses that begin with its name."""
+def _unused_name(values: Variables, name: str) -> str:
+    """Link routes and auto links call a connector by its name, and two links may lead to the same broker."""
+    taken, number, found = {entry.get("name") for entry in values["connector"]}, 2, name
+    while found in taken:
+        found, number = f"{name}-{number}", number + 1
+    return found
+
+
+def _add_broker_routes(values: Variables, link: GraphLink, connection: str, broker: GraphNode, way: str) -> None:
+    """What of the network goes through this broker: by default, the addresses that begin with its name.
+
+    An auto link with a direction is no waypoint: the router takes from the queue of one broker and gives to another.
+    """
     for address in link.addresses or [broker.id]:
-        if link.via == AUTO_LINK:
+        if link.via == AUTO_LINK and way != "both":
+            values[AUTO_LINK].append({"address": address, "connection": connection, "direction": way})
+        elif link.via == AUTO_LINK:
             values["address"].append({"prefix": address, "waypoint": "yes"})
             # From the broker into the network, and from the network into the broker.
             values[AUTO_LINK] += [
-                {"address": address, "connection": broker.id, "direction": way} for way in ("in", "out")
+                {"address": address, "connection": connection, "direction": way} for way in ("in", "out")
             ]
         else:
             values[LINK_ROUTE] += [
-                {"prefix": address, "connection": broker.id, "direction": way} for way in ("in", "out")
+                {"prefix": address, "connection": connection, "direction": way} for way in ("in", "out")
             ]
 
 
