@@ -14,6 +14,7 @@ from crescendo.model.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from crescendo.topology.generate import Network
     from crescendo.topology.link_fidelity import LinkFidelity
     from crescendo.topology.link_proxy import LinkProxy
 
@@ -22,9 +23,15 @@ _CUT_S, _LINGER_S = 2.0, 2.0
 
 def probe(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A topology file.")],
-    source: Annotated[str, typer.Option("--from", metavar="NODE", help="Where messages enter the network.")],
-    target: Annotated[str, typer.Option("--to", metavar="NODE", help="Where they leave it.")],
-    address: Annotated[str, typer.Option("--address", help="The queue that crosses the links.")] = "perf",
+    address: Annotated[
+        str | None, typer.Option("--address", help="One queue that crosses links. Default: each of them, one by one.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="NODE", help="Where messages enter. Default: where links begin.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--to", metavar="NODE", help="Where messages leave. Default: where links end.")
+    ] = None,
     messages: Annotated[int, typer.Option("--messages", min=1, max=1_000_000)] = 2000,
     cut: Annotated[
         bool, typer.Option("--cut", help=f"Cut every link for {_CUT_S:g} s after a third of the messages.")
@@ -34,35 +41,57 @@ def probe(
     """Start the network here, send messages of every kind through it, and say what became of them."""
     from crescendo.cli.terminal import Progress
     from crescendo.model.errors import PeerError
-    from crescendo.model.suggestions import choice
     from crescendo.topology.link_proxy import proxied_links
     from crescendo.topology.local_network import local_network, running_network
     from crescendo.topology.route_probe import Route, probe_route
     from crescendo.topology.topology_file import load_topology
 
     network = local_network(load_topology(file))
-    for option, name in (("--from", source), ("--to", target)):
-        if name not in network.variables:
-            raise ConfigError(f"{option} {name}: {file} has no such node; {choice(name, list(network.variables))}")
+    ways = _ways(network, file, address, source, target)
+    results: list[LinkFidelity] = []
     with (
         tempfile.TemporaryDirectory(prefix="crescendo-topology-") as directory,
         proxied_links(network) as (proxied, proxies),
         Progress() as progress,
         running_network(proxied, Path(directory), progress) as running,
     ):
-        progress(f"{messages:,} messages from {source} to {target}")
-        route = Route(source, running[source].endpoints["amqp"], target, running[target].endpoints["amqp"], address)
-        cutter = _cutter(proxies, messages // 3) if cut else None
-        try:
-            found = probe_route(route, messages, linger_s=_LINGER_S, idle_s=20.0, on_sent=cutter or (lambda _: None))
-        except PeerError as err:
-            raise ConfigError(f"{source} to {target}, {address}: {err}") from err
-    found = msgspec.structs.replace(found, cuts=int(cut))
+        for name, (first, last) in ways.items():
+            progress(f"{messages:,} messages to {name}, from {first} to {last}")
+            route = Route(first, running[first].endpoints["amqp"], last, running[last].endpoints["amqp"], name)
+            cutter = _cutter(proxies, messages // 3) if cut else None
+            try:
+                found = probe_route(
+                    route, messages, linger_s=_LINGER_S, idle_s=20.0, on_sent=cutter or (lambda _: None)
+                )
+            except PeerError as err:
+                raise ConfigError(f"{name}, from {first} to {last}: {err}") from err
+            results.append(msgspec.structs.replace(found, cuts=int(cut)))
     if as_json:
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode(results).decode())
     else:
-        print("\n".join(lines_of(found)))
-    return 0 if found.is_faithful else 1
+        print("\n".join(line for found in results for line in lines_of(found)))
+    return 0 if all(found.is_faithful for found in results) else 1
+
+
+def _ways(
+    network: "Network", file: Path, address: str | None, source: str | None, target: str | None
+) -> "dict[str, tuple[str, str]]":
+    from crescendo.model.suggestions import choice
+    from crescendo.topology.address_ways import ways_of
+
+    for option, name in (("--from", source), ("--to", target)):
+        if name is not None and name not in network.variables:
+            raise ConfigError(f"{option} {name}: {file} has no such node; {choice(name, list(network.variables))}")
+    if source is not None and target is not None:
+        return {address or "perf": (source, target)}
+    known = ways_of(network.graph)
+    if address is not None and address in known:
+        known = {address: known[address]}
+    elif address is not None or not known:
+        raise ConfigError(
+            f"{file}: its links do not say where {address or 'messages'} enters and leaves; give --from and --to"
+        )
+    return {name: (source or first, target or last) for name, (first, last) in known.items()}
 
 
 def _cutter(proxies: "Mapping[tuple[str, str], list[LinkProxy]]", after: int) -> "Callable[[int], None]":

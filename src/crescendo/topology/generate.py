@@ -263,6 +263,14 @@ def _add_queues(values: Variables, link: GraphLink) -> None:
     values["queue"] += [{"name": address} for address in link.addresses if address not in written]
 
 
+def _carries(entry: Entry, link: GraphLink, opener: GraphNode) -> bool:
+    """Whether a bridge is that of this link: several links may join the same brokers, in both directions."""
+    if entry.get("role") != BRIDGE or "direction" not in entry:
+        return True
+    way = "out" if opener.id == link.source else "in"
+    return entry["direction"] in {"both", way} and list(entry.get("addresses", ())) == link.addresses
+
+
 def wired_links(network: Network) -> list[WiredLink]:
     """Every connector of every node that belongs to a link, with that link."""
     nodes = network.graph.by_id()
@@ -279,7 +287,8 @@ def wired_links(network: Network) -> list[WiredLink]:
             for entry in network.variables.get(opener.id, {}).get("connector", ()):
                 # Several nodes may share a machine; then the port decides which one is meant.
                 owner = owners.get((acceptor.address, port_of(entry)), acceptor.id)
-                if id(entry) not in used and str(entry.get("host")) in acceptor.names and owner == acceptor.id:
+                leads_there = str(entry.get("host")) in acceptor.names and owner == acceptor.id
+                if id(entry) not in used and leads_there and _carries(entry, link, opener):
                     used.add(id(entry))
                     found.append(WiredLink(link, opener, acceptor, entry))
                     break
