@@ -19,6 +19,7 @@ from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJou
 from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.document import render
+from crescendo.report.plots.size_curves import size_curves
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.sections.headline import ICONS, HeadlineTile
 
@@ -55,6 +56,8 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
             interactions.append(f"interaction-{number}-{position}")
         charts[f"residuals-{number}"] = _residual_chart(one)
         sections.append(_section(number, one, interactions))
+    curves = size_curves(journal)
+    charts |= {f"curve-{number}": each.chart for number, each in enumerate(curves)}
     failed = sum(attempt.outcome == Outcome.FAIL for attempt in journal.counted)
     outcome = Outcome.PASS if journal.complete else Outcome.INVALID
     return render(
@@ -66,6 +69,7 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
         title="complete" if journal.complete else "incomplete",
         sentence=_ending(journal, failed),
         tiles_shown=_tiles(journal),
+        curves=curves,
         sections=sections,
         factors=[(factor.name, ", ".join(factor.levels), ", ".join(factor.keys)) for factor in journal.factors],
         design=_design(journal),

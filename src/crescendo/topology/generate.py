@@ -240,7 +240,7 @@ def _unused_name(values: Variables, name: str) -> str:
 def _add_broker_routes(values: Variables, link: GraphLink, connection: str, broker: GraphNode, way: str) -> None:
     """What of the network goes through this broker: by default, the addresses that begin with its name.
 
-    An auto link with a direction is no waypoint: the router takes from the queue of one broker and gives to another.
+    An auto link with a direction makes no waypoint: the router takes from the queue of one broker and gives to another.
     """
     for address in link.addresses or [broker.id]:
         if link.via == AUTO_LINK and way != "both":

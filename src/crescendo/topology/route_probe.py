@@ -48,7 +48,7 @@ def probe_route(
 ) -> LinkFidelity:
     """Send the messages, and wait until all have arrived or nothing has arrived for `idle_s`.
 
-    `on_sent` is told how many were sent, while they are. After the last one `linger_s` is left for duplicates.
+    `on_sent` is called with how many were sent. After the last one `linger_s` remains for duplicates.
     """
     tag = secrets.token_hex(4)
     receiver = _ReceivingEnd(route, FidelityCount(tag, kinds, size))

@@ -10,10 +10,10 @@ import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crescendo.exporters.export_window import ExportWindow, window_of
@@ -29,7 +29,11 @@ ROUND_TRIP, ONE_WAY = "round trip", "one way"
 _IN_ORDER, _OUT_OF_ORDER, _END = 1, -1, -1
 _US_PER_MS, _BYTES_PER_MB = 1000, 1_000_000
 
+_DELIVERY = ["flags", "intended_ns", "receiver", "sender", "seq", "sent_ns", "size"]
+_ANSWER = ["action", "source", "t_ns", "value"]
+
 Int64s = npt.NDArray[np.int64]
+_Key = tuple[int, int]
 
 
 def export_amqp_csv(run_dir: Path, out: Path) -> list[Path]:
@@ -60,82 +64,82 @@ def export_amqp_csv(run_dir: Path, out: Path) -> list[Path]:
     return sorted(out.iterdir())
 
 
+class _Acknowledged(NamedTuple):
+    """The acknowledged messages of one group, in the order of the acknowledgements. Times are on the wall clock."""
+
+    seq: Int64s
+    sender: Int64s
+    receiver: Int64s
+    result: Int64s
+    size: Int64s
+    sent_us: Int64s
+    answered_us: Int64s
+    acked_us: Int64s
+
+
 def _write(folder: Path, recording: Recording, group: Group) -> None:
     rows = _acknowledged(recording, group)
-    started_us, ended_us, size = int(rows["sent_us"].min()), int(rows["acked_us"].max()), int(rows["size"].max())
+    started_us, ended_us = int(rows.sent_us.min()), int(rows.acked_us.max())
     seconds = max(ended_us - started_us, 1) / 1e6
-    messages = rows["seq"].size
+    messages = rows.seq.size
     test = "latency" if isinstance(group.mode, PingPongMode) else "bandwidth"
     stamp = datetime.fromtimestamp(started_us / 1e6, UTC).strftime("%Y-%m-%d_%H.%M.%S")
-    name = f"{_word(recording.manifest.run)}_{_word(group.name)}_{test}_{messages}_{size}_{stamp}.csv"
-    columns = ("seq", "sender", "receiver", "result", "sent_us", "answered_us", "acked_us")
+    name = f"{_word(recording.manifest.run)}_{_word(group.name)}_{test}_{messages}_{int(rows.size.max())}_{stamp}.csv"
     with (folder / name).open("w", encoding="ascii", newline="\n") as file:
         file.write(f"{HEADER}\n")
-        for seq, sender, receiver, result, *times_us in zip(*(rows[each].tolist() for each in columns), strict=True):
-            times = ",".join(str(time_us // _US_PER_MS) for time_us in times_us)
-            file.write(f"{seq + 1},{sender},{receiver},{result},{times},\n")  # there, the first message is 1
+        numbers = zip(rows.seq + 1, rows.sender, rows.receiver, rows.result, strict=True)  # there, the first is 1
+        times = zip(*(each // _US_PER_MS for each in (rows.sent_us, rows.answered_us, rows.acked_us)), strict=True)
+        for counted, timed in zip(numbers, times, strict=True):
+            file.write(",".join(str(value) for value in (*counted, *timed)) + ",\n")
         end_ms = ended_us // _US_PER_MS
-        file.write(f"{_END},{rows['sender'][-1]},{rows['receiver'][-1]},{_IN_ORDER},0,{end_ms},{end_ms},\n\n")
+        file.write(f"{_END},{rows.sender[-1]},{rows.receiver[-1]},{_IN_ORDER},0,{end_ms},{end_ms},\n\n")
         file.write(f"runtime,{seconds:.6f},sec\n")
         if test == "bandwidth":
             file.write(f"throughput,{messages / seconds:.3f},msgs/sec\n")
-            file.write(f"bandwidth,{rows['size'].sum() / seconds / _BYTES_PER_MB:.6f},MB/sec\n")
+            file.write(f"bandwidth,{rows.size.sum() / seconds / _BYTES_PER_MB:.6f},MB/sec\n")
 
 
-def _acknowledged(recording: Recording, group: Group) -> dict[str, Int64s]:
-    """The acknowledged messages of the measure phase, by column, in the order of the acknowledgements."""
-    senders = {each.id for each in recording.manifest.connections if each.role == "sender" and each.group == group.name}
-    arrived = _arrived(recording, senders)
-    acked = _answers(recording, senders)
-    joined = arrived.join(acked, ["sender", "seq"], join_type="inner").sort_by([("acked_us", "ascending")])
-    if not joined.num_rows:
+def _acknowledged(recording: Recording, group: Group) -> _Acknowledged:
+    connections = recording.manifest.connections
+    senders = {each.id for each in connections if each.role == "sender" and each.group == group.name}
+    # By sender and number; of several deliveries and answers the first counts.
+    arrived, answered, acked = _arrived(recording, senders), *_answers(recording, senders)
+    keys = sorted(arrived.keys() & answered.keys() & acked.keys(), key=lambda key: acked[key])
+    if not keys:
         raise ConfigError(f"{recording.path}: no message of group {group.name} was acknowledged in the measure phase")
-    return {name: joined.column(name).to_numpy() for name in joined.column_names}
+    rows = [(seq, sender, *arrived[sender, seq], answered[sender, seq], acked[sender, seq]) for sender, seq in keys]
+    return _Acknowledged(*np.array(rows, np.int64).T)
 
 
-def _arrived(recording: Recording, senders: set[int]) -> pa.Table:
-    """The first delivery of every message, with the time of its first send on the wall clock."""
-    found: list[pa.Table] = []
-    columns = ["receiver", "sender", "seq", "intended_ns", "sent_ns", "size", "flags"]
+def _arrived(recording: Recording, senders: set[int]) -> dict[_Key, tuple[int, int, int, int]]:
+    """Of every message of the measure phase: receiver, result, size, and when it was sent."""
+    found: dict[_Key, tuple[int, int, int, int]] = {}
     for peer, file in _parts(recording, RECEIVED):
         window = window_of(recording, peer)
-        rows = pq.read_table(file, columns=columns)
-        values = {name: rows.column(name).to_numpy().astype(np.int64) for name in columns}
-        wanted = np.isin(values["sender"], list(senders))
-        wanted &= (values["flags"] & int(Flag.CORRUPT | Flag.STRAY)) == 0
-        wanted &= (values["intended_ns"] >= window.start_ns) & (values["intended_ns"] < window.end_ns)
-        broke = (values["flags"] & int(Flag.OUT_OF_ORDER)) != 0
-        table = {name: values[name][wanted] for name in ("receiver", "sender", "seq", "size")}
-        table["sent_us"] = _us(values["sent_ns"][wanted], window)
-        table["result"] = np.where(broke[wanted], _OUT_OF_ORDER, _IN_ORDER)
-        found.append(pa.table(table))
-    if not found:
-        raise ConfigError(f"{recording.path}: has no received messages to export")
-    every = pa.concat_tables(found)
-    keys = np.stack([every.column(name).to_numpy() for name in ("sender", "seq")])
-    _, first = np.unique(keys, axis=1, return_index=True)
-    return every.take(pa.array(np.sort(first)))
+        for batch in pq.ParquetFile(file).iter_batches(columns=_DELIVERY):
+            flags, intended_ns, receiver, sender, seq, sent_ns, size = (column.to_numpy() for column in batch.columns)
+            wanted = np.isin(sender, list(senders)) & ((flags & int(Flag.CORRUPT | Flag.STRAY)) == 0)
+            wanted &= (intended_ns >= window.start_ns) & (intended_ns < window.end_ns)
+            result = np.where((flags & int(Flag.OUT_OF_ORDER)) != 0, _OUT_OF_ORDER, _IN_ORDER)
+            columns = (sender, seq, receiver, result, size, _us(sent_ns, window))
+            for one, number, *rest in zip(*(column[wanted].tolist() for column in columns), strict=True):
+                found.setdefault((one, number), tuple(rest))
+    return found
 
 
-def _answers(recording: Recording, senders: set[int]) -> pa.Table:
-    """When the answer to each message was sent and received, on the wall clock."""
+def _answers(recording: Recording, senders: set[int]) -> tuple[dict[_Key, int], dict[_Key, int]]:
+    """When the answer to each message was sent, and when it was received."""
     wanted = {f"sender/{number}": number for number in senders}
-    found: dict[str, list[pa.Table]] = {ROUND_TRIP: [], ONE_WAY: []}
+    found: dict[str, dict[_Key, int]] = {ONE_WAY: {}, ROUND_TRIP: {}}
     for peer, file in _parts(recording, SPANS):
         window = window_of(recording, peer)
-        rows = pq.read_table(file, columns=["t_ns", "source", "action", "value"])
-        source, action = (np.array(rows.column(name).to_pylist(), dtype=object) for name in ("source", "action"))
-        t_ns, seq = rows.column("t_ns").to_numpy(), rows.column("value").to_numpy().astype(np.int64)
-        for kind, tables in found.items():
-            name = "acked_us" if kind == ROUND_TRIP else "answered_us"
-            for label, number in wanted.items():
-                mine = (action == kind) & (source == label)
-                columns = {"sender": np.full(int(mine.sum()), number), "seq": seq[mine], name: _us(t_ns[mine], window)}
-                tables.append(pa.table(columns))
-    if not found[ROUND_TRIP]:
-        raise ConfigError(f"{recording.path}: has no answers to export")
-    acked, answered = (pa.concat_tables(found[kind]) for kind in (ROUND_TRIP, ONE_WAY))
-    return acked.join(answered, ["sender", "seq"], join_type="inner")
+        for batch in pq.ParquetFile(file).iter_batches(columns=_ANSWER):
+            action, source, t_ns, seq = (column.to_pylist() for column in batch.columns)
+            times_us = _us(np.array(t_ns, np.int64), window).tolist()
+            for kind, name, number, time_us in zip(action, source, seq, times_us, strict=True):
+                if kind in found and name in wanted:
+                    found[kind].setdefault((wanted[name], int(number)), time_us)
+    return found[ONE_WAY], found[ROUND_TRIP]
 
 
 def _parts(recording: Recording, table: str) -> Iterable[tuple[PeerRecord, str]]:
