@@ -20,6 +20,7 @@ from crescendo.model.workload import Group
 from crescendo.record.schema import RECEIVED
 from crescendo.systems.instance import RunningInstance
 from crescendo.topology.address_ways import ways_of
+from crescendo.topology.graph import Graph, queue_address
 from crescendo.topology.local_network import local_network, running_network
 from crescendo.topology.topology_file import load_topology
 
@@ -27,6 +28,7 @@ TOPOLOGY = Path(__file__).parents[1] / "experiments/federation/topologies/every-
 SIZE = 256
 MESSAGES, PACED, RATE = 4_000, 400, 200
 WARM_UP = 1_000
+ALONE = "alone-"
 
 
 def main() -> None:
@@ -35,34 +37,59 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="crescendo-bench-") as folder:
         Path(folder).chmod(0o755)
         with running_network(local_network(topology), Path(folder) / "nodes") as running:
-            alone = {name: _measured(running, (name, name), f"alone-{name}") for name in running}
-            for name, (rate, p50_ms) in alone.items():
-                print(f"  {name:26} {rate:>8,.0f} msg/s  p50 {p50_ms:7.2f} ms", flush=True)
-            for name, ends in ways_of(topology.graph).items():
-                rate, p50_ms = _measured(running, ends, name)
-                single_rate, single_p50_ms = min(alone[end][0] for end in ends), max(alone[end][1] for end in ends)
-                print(
-                    f"  {name:26} {rate:>8,.0f} msg/s  p50 {p50_ms:7.2f} ms  "
-                    f"rate × {rate / single_rate:.2f}, p50 × {p50_ms / single_p50_ms:.2f}",
-                    flush=True,
-                )
+            measure_all(topology.graph, running)
 
 
-def _measured(running: Mapping[str, RunningInstance], ends: tuple[str, str], address: str) -> tuple[float, float]:
+def measure_all(graph: Graph, running: Mapping[str, RunningInstance]) -> None:
+    """Every node alone, then every link, each with its ratios."""
+    alone: dict[str, tuple[float, float]] = {}
+    for name in running:
+        alone[name] = rate, p50_ms = _measured(graph, running, (name, name), f"{ALONE}{name}")
+        print(f"  {name:26} {rate:>8,.0f} msg/s  p50 {p50_ms:7.2f} ms", flush=True)
+    for name, ends in ways_of(graph).items():
+        rate, p50_ms = _measured(graph, running, ends, name)
+        single_rate, single_p50_ms = min(alone[end][0] for end in ends), max(alone[end][1] for end in ends)
+        print(
+            f"  {name:26} {rate:>8,.0f} msg/s  p50 {p50_ms:7.2f} ms  "
+            f"rate × {rate / single_rate:.2f}, p50 × {p50_ms / single_p50_ms:.2f}",
+            flush=True,
+        )
+
+
+def _measured(
+    graph: Graph, running: Mapping[str, RunningInstance], ends: tuple[str, str], address: str
+) -> tuple[float, float]:
     """Messages per second, and the median latency in milliseconds."""
-    first, last = (running[name].endpoints["amqp"] for name in ends)
-    size = PayloadSize.fixed(SIZE)
-    unbounded = Group(size=size, rate=0, address=f"queue://{address}")
     try:
-        through(first, unbounded, Quota(WARM_UP, NO_LIMIT), receive_url=last)
-        rate = through(first, unbounded, Quota(MESSAGES, NO_LIMIT), receive_url=last)[1].rate
+        for messages in (WARM_UP, MESSAGES):
+            rate = _through(graph, running, ends, address, messages, 0)
         with tempfile.TemporaryDirectory() as record:
-            paced = Group(size=size, rate=RATE, address=f"queue://{address}")
-            through(first, paced, Quota(PACED, NO_LIMIT), record=Path(record), receive_url=last)
+            _through(graph, running, ends, address, PACED, RATE, Path(record))
             return rate, _p50_ms(Path(record))
     except RuntimeError as err:
-        print(f"  {address}: {err}")
+        print(f"  {address}: {err}", flush=True)
         return math.nan, math.nan
+
+
+def _through(
+    graph: Graph,
+    running: Mapping[str, RunningInstance],
+    ends: tuple[str, str],
+    address: str,
+    messages: int,
+    rate: float,
+    record: Path | None = None,
+) -> float:
+    first, last = (running[name].endpoints["amqp"] for name in ends)
+    nodes = graph.by_id()
+    groups = []
+    for name, url in zip(ends, (first, last), strict=True):
+        linked = not address.startswith(ALONE)  # only the queues of links are there already
+        called = {address: queue_address(nodes[name].program, address)} if linked else {}
+        group = Group(size=PayloadSize.fixed(SIZE), rate=rate, address=f"queue://{address}")
+        groups.append(group.located_at(url, called))
+    quota = Quota(messages, NO_LIMIT)
+    return through(first, groups[0], quota, record=record, receive_url=last, receive_group=groups[1])[1].rate
 
 
 def _p50_ms(record: Path) -> float:

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from crescendo.systems.instance import RunningInstance
+from crescendo.topology.graph import Graph
 from crescendo.topology.link_fidelity import LinkFidelity
 from crescendo.topology.link_proxy import LinkProxy
-from crescendo.topology.route_probe import Route, probe_route
+from crescendo.topology.route_probe import probe_route, route_between
 
 EVERY_LINK = Path(__file__).parents[2] / "experiments/federation/topologies/every-link.yml"
 
 
 def probe_all(
+    graph: Graph,
     running: Mapping[str, RunningInstance],
-    ends: Mapping[str, tuple[str, str]],
+    ways: Mapping[str, tuple[str, str]],
     messages: int,
     *,
     at_once: int,
@@ -25,15 +27,13 @@ def probe_all(
     """What each federation did to messages; the words of an error, where there was one."""
 
     def probed(name: str) -> LinkFidelity | str:
-        source, target = ends[name]
-        urls = [running[node].endpoints["amqp"] for node in (source, target)]
         try:
-            return probe_route(Route(source, urls[0], target, urls[1], name), messages, **more)
+            return probe_route(route_between(graph, running, ways[name], name), messages, **more)
         except Exception as err:  # one that fails must not hide the others
             return f"{type(err).__name__}: {err}"
 
     with ThreadPoolExecutor(at_once) as pool:
-        return dict(zip(ends, pool.map(probed, ends), strict=True))
+        return dict(zip(ways, pool.map(probed, ways), strict=True))
 
 
 class Scissors:

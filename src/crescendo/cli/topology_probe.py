@@ -43,7 +43,7 @@ def probe(
     from crescendo.model.errors import PeerError
     from crescendo.topology.link_proxy import proxied_links
     from crescendo.topology.local_network import local_network, running_network
-    from crescendo.topology.route_probe import Route, probe_route
+    from crescendo.topology.route_probe import probe_route, route_between
     from crescendo.topology.topology_file import load_topology
 
     network = local_network(load_topology(file))
@@ -57,7 +57,7 @@ def probe(
     ):
         for name, (first, last) in ways.items():
             progress(f"{messages:,} messages to {name}, from {first} to {last}")
-            route = Route(first, running[first].endpoints["amqp"], last, running[last].endpoints["amqp"], name)
+            route = route_between(network.graph, running, (first, last), name)
             cutter = _cutter(proxies, messages // 3) if cut else None
             try:
                 found = probe_route(

@@ -4,6 +4,7 @@ Values only. A group says how many connections, to which address, how large, how
 clocks.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -274,12 +275,12 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
         """Where its senders, or its receivers, connect to; None: to the experiment's system."""
         return self.send_to if role == "sender" else self.receive_from
 
-    def located_at(self, url: str) -> "Group":
-        """The same group with addresses at the system that this URL names."""
+    def located_at(self, url: str, called: Mapping[str, str] | None = None) -> "Group":
+        """The same group with addresses at the system that this URL names; `called`: what it calls some queues."""
         return msgspec.structs.replace(
             self,
-            address=located_address(self.address, url),
-            failover=self.failover and [located_address(text, url) for text in self.failover],
+            address=located_address(self.address, url, called),
+            failover=self.failover and [located_address(text, url, called) for text in self.failover],
             send_to=None,
             receive_from=None,
         )

@@ -19,14 +19,13 @@ from crescendo.model.experiment import PROCESS, Experiment
 from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
 from crescendo.run.planning import SystemNode, SystemUnderTest
-from crescendo.systems.base import AMQP
 from crescendo.systems.instance import ProcessExit, RunningInstance
 from crescendo.topology.generate import Network
-from crescendo.topology.graph import CLIENT, GraphNode
+from crescendo.topology.graph import CLIENT, Graph, GraphNode, queue_address
 from crescendo.topology.link_fidelity import LinkFidelity
 from crescendo.topology.local_network import local_network, running_network
 from crescendo.topology.node_positions import positions
-from crescendo.topology.route_probe import Route, probe_route
+from crescendo.topology.route_probe import probe_route, route_between
 from crescendo.topology.topology_file import load_topology
 
 NETWORK = "network"
@@ -63,17 +62,18 @@ def start_network(
     running = stack.enter_context(running_network(network, directory, progress, keep_logs=run_dir / "logs"))
     programs = {node.id: node for node in network.graph.nodes}
     nodes = {
-        name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]))
+        name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]), _called(network, programs[name]))
         for name, instance in running.items()
     }
     facts = network_facts(network, running)
     if experiment.probe_links:
-        facts["routes"] = [msgspec.to_builtins(found) for found in _probed(experiment, running, progress)]
+        probed = _probed(experiment, network.graph, running, progress)
+        facts["routes"] = [msgspec.to_builtins(found) for found in probed]
     return SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes), facts
 
 
 def _probed(
-    experiment: Experiment, running: dict[str, RunningInstance], progress: Callable[[str], None]
+    experiment: Experiment, graph: Graph, running: dict[str, RunningInstance], progress: Callable[[str], None]
 ) -> Iterator[LinkFidelity]:
     """What the way of each group does to messages, before it carries the load."""
     ways = dict.fromkeys(
@@ -83,7 +83,7 @@ def _probed(
     )
     for first, last, address in ways:
         progress(f"probing {address} from {first} to {last}")
-        route = Route(first, running[first].endpoints[AMQP], last, running[last].endpoints[AMQP], address)
+        route = route_between(graph, running, (first, last), address)
         try:
             yield probe_route(route, experiment.probe_links)
         except PeerError as err:
@@ -93,6 +93,12 @@ def _probed(
 def _inspector(node: GraphNode) -> str:
     program = node.program or STAND_IN
     return _INSPECTORS.get(program, program)
+
+
+def _called(network: Network, node: GraphNode) -> dict[str, str]:
+    """The names of the node's queues, where clients call them otherwise."""
+    queues = [str(entry["name"]) for entry in network.variables[node.id].get("queue", ())]
+    return {name: called for name in queues if (called := queue_address(node.program, name)) != name}
 
 
 def _first_exit(running: dict[str, RunningInstance]) -> ProcessExit | None:

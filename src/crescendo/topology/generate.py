@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, Graph, GraphLink, GraphNode
+from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, Graph, GraphLink, GraphNode, queue_address
 from crescendo.topology.listener_ports import ListenerPorts, names_node, port_of, roles_of
 from crescendo.topology.topology_file import Topology
 
@@ -243,17 +243,20 @@ def _add_broker_routes(values: Variables, link: GraphLink, connection: str, brok
     An auto link with a direction makes no waypoint: the router takes from the queue of one broker and gives to another.
     """
     for address in link.addresses or [broker.id]:
+        called = queue_address(broker.program, address)
+        external = {"externalAddress": called} if called != address else {}
         if link.via == AUTO_LINK and way != "both":
-            values[AUTO_LINK].append({"address": address, "connection": connection, "direction": way})
+            entry = {"address": address, "connection": connection, "direction": way}
+            values[AUTO_LINK].append({**entry, **external})
         elif link.via == AUTO_LINK:
             values["address"].append({"prefix": address, "waypoint": "yes"})
             # From the broker into the network, and from the network into the broker.
             values[AUTO_LINK] += [
-                {"address": address, "connection": connection, "direction": way} for way in ("in", "out")
+                {"address": address, "connection": connection, "direction": each, **external} for each in ("in", "out")
             ]
         else:
             values[LINK_ROUTE] += [
-                {"prefix": address, "connection": connection, "direction": way} for way in ("in", "out")
+                {"prefix": address, "connection": connection, "direction": each} for each in ("in", "out")
             ]
 
 

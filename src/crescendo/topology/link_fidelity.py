@@ -132,24 +132,36 @@ class FidelityCount:
         for name, how in _compared(_named(wanted), _named(found)):
             self._names[how][name] += 1
 
-    def result(self, source: str, target: str, address: str, sent: int, **more: int) -> LinkFidelity:
+    def result(self, source: str, target: str, address: str, sent: int, resent: int = 0) -> LinkFidelity:
         per_kind = Counter(self._kinds[number % len(self._kinds)] for number in self._seen)
         bodies = [
             BodyFidelity(kind, dict(self._arrived_as[kind]), self._equal[kind], per_kind[kind]) for kind in self._kinds
         ]
-        worse = {name for how in ("dropped", "changed") for name in self._names[how]}
         names = {how: sorted(found) for how, found in self._names.items()}
-        names["kept"] = [name for name in names["kept"] if name not in worse]
+        worse = {*names["dropped"], *names["changed"]}
         return LinkFidelity(
-            source, target, address, sent, self.arrived, sent - self.arrived, self.duplicated, self.reordered, bodies,
-            **names, **more,
-        )  # fmt: skip
+            source=source,
+            target=target,
+            address=address,
+            sent=sent,
+            arrived=self.arrived,
+            lost=sent - self.arrived,
+            duplicated=self.duplicated,
+            reordered=self.reordered,
+            bodies=bodies,
+            kept=[name for name in names["kept"] if name not in worse],
+            dropped=names["dropped"],
+            changed=names["changed"],
+            added=names["added"],
+            resent=resent,
+        )
 
 
 def _kind_of(message: MessageSections) -> str:
     if message.body_section != "value":
         return {"data": DATA, "sequence": LIST_SEQUENCE}.get(message.body_section, "no body")
-    return {str: TEXT_VALUE, bytes: BINARY_VALUE, dict: MAP_VALUE}.get(type(message.body), "other value")
+    known: dict[type, str] = {str: TEXT_VALUE, bytes: BINARY_VALUE, dict: MAP_VALUE}
+    return known.get(type(message.body), "other value")
 
 
 def _named(message: MessageSections) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def _of_router(url: str) -> list[str]:
 
 
 def _of_artemis(node: NodeVariables, url: str, peers: Peers) -> list[str]:
-    beans = {}
+    beans: dict[str, tuple[str, dict[str, Any]]] = {}
     for entry in node.connectors:
         via = via_of(entry, peers.get(entry["name"], ""))
         if via == "bridge":

@@ -90,8 +90,9 @@ def running_network(
             progress(f"starting {node.id} ({node.program})")
             running[node.id] = _start(network, node, directory, password, keep_logs)
             started.callback(running[node.id].stop)
-        progress("waiting for the links")
         for node in nodes:
+            if network.variables[node.id].get("connector"):
+                progress(f"waiting for the links of {node.id}")
             _await_links(network, node, running[node.id])
         yield running
 

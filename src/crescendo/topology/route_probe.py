@@ -9,13 +9,16 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
 from crescendo.client.amqp10 import QUEUE
 from crescendo.client.session import BlockingSession, SessionLink
 from crescendo.model.errors import PeerError
+from crescendo.systems.base import AMQP
+from crescendo.systems.instance import RunningInstance
+from crescendo.topology.graph import Graph, queue_address
 from crescendo.topology.link_fidelity import BODY_KINDS, FidelityCount, LinkFidelity, link_message
 from crescendo.wire.amqp10.links import RECEIVER, SENDER
 from crescendo.wire.amqp10.performatives import Accepted, Rejected, Source, Target
@@ -27,13 +30,23 @@ _ATTACH_TIMEOUT_S = 20.0
 
 
 class Route(Struct, frozen=True):
-    """Where messages enter the network, where they leave it, and under which address."""
+    """Where messages enter the network, where they leave it, and under which address, as each end calls it."""
 
     source: str
     source_url: str
     target: str
     target_url: str
     address: str
+    source_address: str
+    target_address: str
+
+
+def route_between(graph: Graph, running: Mapping[str, RunningInstance], way: tuple[str, str], address: str) -> Route:
+    """The route between two nodes of a running network."""
+    nodes = graph.by_id()
+    called = [queue_address(nodes[name].program, address) for name in way]
+    urls = [running[name].endpoints[AMQP] for name in way]
+    return Route(way[0], urls[0], way[1], urls[1], address, *called)
 
 
 def probe_route(
@@ -69,7 +82,7 @@ class _SendingEnd:
         deadline_s = time.monotonic() + _ATTACH_TIMEOUT_S
         self._octets_of = octets_of
         self._session = BlockingSession(route.source_url, deadline_s)
-        target = Target(address=route.address, capabilities=[QUEUE])
+        target = Target(address=route.source_address, capabilities=[QUEUE])
         self._link: SessionLink = self._session.attach(SENDER, Source(), target, deadline_s)
         self._waiting: dict[int, int] = {}  # delivery -> number of the message
         self.resent = 0
@@ -113,7 +126,7 @@ class _ReceivingEnd:
         deadline_s = time.monotonic() + _ATTACH_TIMEOUT_S
         self.count = count
         self._session = BlockingSession(route.target_url, deadline_s)
-        source = Source(address=route.address, capabilities=[QUEUE])
+        source = Source(address=route.target_address, capabilities=[QUEUE])
         self._link = self._session.attach(RECEIVER, source, Target(), deadline_s)
         self._session.grant(self._link, _CREDIT)
         self._last_s = time.monotonic()

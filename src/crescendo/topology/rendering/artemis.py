@@ -7,6 +7,7 @@ with federation, or a cluster connection. It is a whole broker.xml for an instan
 from typing import Any
 
 from crescendo.model.errors import ConfigError
+from crescendo.topology.graph import queue_address
 from crescendo.topology.rendering.access import Access, NodeVariables, refuse_via
 from crescendo.topology.templates import fill_template
 
@@ -60,6 +61,8 @@ def _connector(node: NodeVariables, entry: dict[str, Any], program: str) -> dict
         if via != "amqp-bridge" or key not in OPTIONS:
             known = f"known: {', '.join(sorted(OPTIONS))}" if via == "amqp-bridge" else "it has none"
             raise ConfigError(f"node {node.id}: a link via {via} has no option {key}; {known}")
+    if via == "amqp-bridge" and (prefix := queue_address(program, "")):
+        options = {"remote-address-prefix": prefix, **options}
     return {**entry, "via": via, "direction": direction, "addresses": addresses or ["#"], "options": options}
 
 
