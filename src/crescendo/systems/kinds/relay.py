@@ -69,7 +69,8 @@ class RelayRouter:
             "listener": [{"host": settings.listen, "port": ports[AMQP], "role": "normal"}],
             "address": [{"prefix": name, "distribution": "balanced"} for name in settings.queues],
         }
-        argv = (sys.executable, "-m", "crescendo.systems.relay", "--router", str(directory / CONFIGURATION))
+        argv: tuple[str, ...] = (sys.executable, "-m", "crescendo.systems.relay")
+        argv += ("--router", str(directory / CONFIGURATION))
         if settings.hops:
             argv += ("--hops", str(directory / HOPS_FILE))
         url = endpoint(AMQP, settings, ports[AMQP])
