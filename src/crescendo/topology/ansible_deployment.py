@@ -53,7 +53,8 @@ def deploy(
 ) -> Deployed:
     """Bring every router up. `work` is a private directory for the files that are copied."""
     variables = _variables(network, work, directory)
-    look = _play("look.yml", network, variables, work, progress)
+    has_schemas = any((node.program or DEFAULT_ROUTER) in FILES for node in _routers(network))
+    look = _play("look.yml", network, variables, work, progress) if has_schemas else {}
     files: dict[str, str] = {}
     for node in _routers(network):
         fetched = work / "schemas" / f"{node.id}.json"
