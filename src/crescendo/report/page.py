@@ -28,6 +28,7 @@ from crescendo.report.plots.time_axis import Chart, TimeAxis, phase_spans, time_
 from crescendo.report.sections import environment, evidence, headline
 from crescendo.report.sections.backlog import backlog
 from crescendo.report.sections.faults import faults_section
+from crescendo.report.sections.hop_steps import hops_section
 from crescendo.report.sections.inspectors import inspectors_section
 from crescendo.report.sections.network_traffic import network_section
 from crescendo.report.sections.outages import outages
@@ -134,6 +135,7 @@ def _optional_sections(small: SmallTables, tables: Tables, axis: TimeAxis) -> li
         faults_section(small),
         outages(small),
         backlog(small, tables.time_bins, axis),
+        hops_section(small),
         jitter(small),
         spans_section(small),
     ]
