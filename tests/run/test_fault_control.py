@@ -1,4 +1,4 @@
-"""Does a run know a node that it ended itself from one that failed, and does it name a fault that could not be caused?"""
+"""Does a run know a node that it ended itself from one that failed, and name a fault that could not be caused?"""
 
 import contextlib
 import sys
