@@ -60,6 +60,9 @@ def load_experiment(path: Path, overrides: tuple[str, ...] = (), values: Mapping
     document = read_mapping(path, "name, workload and phases")
     if isinstance(named := document.get("topology"), str):
         document["topology"] = str(path.parent / named)  # it stands beside the experiment, wherever that is run from
+    for agent in document["agents"] if isinstance(document.get("agents"), list) else ():
+        if isinstance(agent, dict) and isinstance(agent.get("config"), str):
+            agent["config"] = str(path.parent / agent["config"])
     return experiment_from(document, overrides, values, source=str(path), default_name=name_of(path))
 
 

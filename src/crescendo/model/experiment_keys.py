@@ -6,6 +6,7 @@ a test finds a key without a sentence. Links and code are written as in Markdown
 
 from msgspec import Struct
 
+from crescendo.model.agents import Agent
 from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.mlmq_clients import Clients
 from crescendo.model.profile import Incremental, OnOff, Ramp, Replay, Sine, Spike, Step, Steps
@@ -45,6 +46,14 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "instead of `system`: the file of a network that is started here, every node of it inspected, and stopped "
             "again; see [topology.md](topology.md#in-an-experiment)"
         ),
+        "agents": "peers that run commands of their own repositories beside the system: see [agent.md](agent.md)",
+    },
+    Agent: {
+        "name": "unique among the agents",
+        "source": "the git repository of its handlers: an absolute path or a URL, which the agent must allow",
+        "branch": "a branch or a commit, which the agent must allow; without it, the one commit that it allows",
+        "config": "the configuration file of an agent that the run starts on this host, beside the experiment file",
+        "on": "instead of `config`: the host, the name or a label of a standing agent",
     },
     System: {
         "kind": (
@@ -220,5 +229,6 @@ PATHS: dict[str, type[Struct]] = {
     "phases.": Phases,
     "inspect.": Inspect,
     "peers.": Peers,
+    "agents.": Agent,
 }
 """Where the values of the table in docs/experiment.md are in a file. Profiles, searches and clients have their own."""
