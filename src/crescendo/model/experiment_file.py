@@ -153,6 +153,8 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
+    if not document["faults"]:
+        del document["faults"]  # so that runs without any stay comparable with earlier ones
     return document
 
 
