@@ -43,9 +43,12 @@ _SYSTEMS = ("system.url", "system.kind")
 
 
 class _Loader(yaml.SafeLoader):
-    """Rejects duplicate keys, where other loaders silently keep the last one."""
+    """Rejects duplicate keys, where other loaders silently keep the last one. A key is a text: `on` is not `true`."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:bool":
+                key.tag = "tag:yaml.org,2002:str"
         written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for at, (key, _) in enumerate(node.value):
             if isinstance(key, yaml.ScalarNode) and key.value in written[:at]:
@@ -153,8 +156,9 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
-    if not document["faults"]:
-        del document["faults"]  # so that runs without any stay comparable with earlier ones
+    for key in ("faults", "agents"):
+        if not document[key]:
+            del document[key]  # so that runs without any stay comparable with earlier ones
     return document
 
 
