@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from crescendo.agent.handler_process import (
-    Bounds,
+    HandlerBounds,
     HandlerEvent,
     HandlerFailure,
     HandlerMessage,
@@ -27,7 +27,7 @@ from crescendo.agent.handler_process import (
 
 MARK = "CRESCENDO_TEST_MARK"
 TIMEOUT_S = 60.0
-BOUNDS = Bounds(time_s=50.0, output=65_536, memory=512 * 2**20, files=2**20, processes=20, events=5)
+BOUNDS = HandlerBounds(time_s=50.0, output=65_536, memory=512 * 2**20, files=2**20, processes=20, events=5)
 
 
 class Bench:
@@ -37,14 +37,14 @@ class Bench:
         self.directory = directory
         self.mark = uuid.uuid4().hex
 
-    def start(self, program: str, bounds: Bounds = BOUNDS, parameters: str = "{}") -> HandlerProcess:
+    def start(self, program: str, bounds: HandlerBounds = BOUNDS, parameters: str = "{}") -> HandlerProcess:
         file = self.directory / f"handler-{uuid.uuid4().hex[:6]}"
         file.write_text(program)
         file.chmod(0o755)
         env = {"PATH": os.environ["PATH"], MARK: self.mark}
         return HandlerProcess([str(file)], cwd=self.directory, env=env, parameters=parameters, bounds=bounds)
 
-    def run(self, program: str, bounds: Bounds = BOUNDS, parameters: str = "{}") -> list[HandlerMessage]:
+    def run(self, program: str, bounds: HandlerBounds = BOUNDS, parameters: str = "{}") -> list[HandlerMessage]:
         return messages_of(self.start(program, bounds, parameters))
 
     def left(self) -> list[int]:
@@ -126,7 +126,7 @@ def test_a_handler_gets_a_session_and_none_of_our_variables_or_files(bench: Benc
 def test_a_handler_that_hangs_is_ended_in_time_with_all_that_it_started(bench: Bench) -> None:
     program = "#!/bin/sh\ntrap '' TERM INT HUP\n(setsid sleep 1000 &)\nsleep 1000 & \nsleep 1000\n"
     begun_s = time.monotonic()
-    result = result_of(bench.run(program, Bounds(0.7, 65_536, 2**29, 2**20, 20, 5)))
+    result = result_of(bench.run(program, HandlerBounds(0.7, 65_536, 2**29, 2**20, 20, 5)))
     assert result.reason == "time"
     assert result.left >= 2
     assert time.monotonic() - begun_s < TIMEOUT_S
@@ -219,8 +219,8 @@ def test_nothing_is_left_when_the_process_that_started_handlers_is_killed(bench:
     code = f"""
 import time
 from pathlib import Path
-from crescendo.agent.handler_process import Bounds, HandlerProcess
-bounds = Bounds(50.0, 65536, 2**29, 2**20, 20, 5)
+from crescendo.agent.handler_process import HandlerBounds, HandlerProcess
+bounds = HandlerBounds(50.0, 65536, 2**29, 2**20, 20, 5)
 process = HandlerProcess([{str(program)!r}], cwd=Path({str(bench.directory)!r}),
     env={{"PATH": "/usr/bin:/bin", {MARK!r}: {bench.mark!r}}}, parameters="", bounds=bounds)
 while not process.messages():

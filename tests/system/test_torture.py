@@ -15,7 +15,7 @@ from crescendo.model.experiment_file import load_experiment
 from crescendo.model.random_faults import random_timeline
 from crescendo.model.units import Duration
 from crescendo.run.observer import RunObserver
-from crescendo.run.torture import TortureResult, durable_experiment, possible_actions, torture
+from crescendo.run.random_breakage import TortureResult, durable_experiment, possible_actions, torture
 
 MEASURE = Duration(3 * 10**9)
 DO = ("restart", "pause")

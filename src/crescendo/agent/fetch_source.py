@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crescendo.agent.configuration import AgentConfiguration
-from crescendo.agent.handler_process import Bounds, HandlerProcess, HandlerResult, run_to_end
+from crescendo.agent.handler_process import HandlerBounds, HandlerProcess, HandlerResult, run_to_end
 from crescendo.agent.handler_source import HandlerSource, listed_files
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.urls import redact_url_text
@@ -42,7 +42,7 @@ _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding\n"
 class _Git:
     program: str
     directory: Path
-    bounds: Bounds
+    bounds: HandlerBounds
     while_waiting: Callable[[], None]
 
     def run(self, *arguments: str) -> HandlerResult:
@@ -97,7 +97,7 @@ def fetch_source(
     if program is None:
         raise ConfigError("git is not installed; an agent needs it to fetch sources")
     limits = configuration.limits
-    bounds = Bounds(FETCH_S, _LISTING_BYTES, _GIT_MEMORY_BYTES, limits.files, _GIT_PROCESSES, 0)
+    bounds = HandlerBounds(FETCH_S, _LISTING_BYTES, _GIT_MEMORY_BYTES, limits.files, _GIT_PROCESSES, 0)
     tree = directory / "files"
     tree.mkdir(parents=True, mode=0o700)
     git = _Git(program, directory, bounds, while_waiting)

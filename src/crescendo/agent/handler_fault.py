@@ -2,7 +2,7 @@
 
 It asks the agent for a command and waits until that has ended; a code other than 0, or a limit that ended it, makes the
 fault fail. With `cure`, another command undoes it. When a run is over, agents have ended their handlers themselves, so
-nothing is asked then. Who carries the request to the agent is not known here.
+nothing is asked then. The way of a request to the agent is not known here.
 """
 
 from typing import Annotated, Any, Protocol

@@ -30,7 +30,7 @@ _END_S = 5.0
 
 
 @dataclass(frozen=True)
-class Bounds:
+class HandlerBounds:
     """What the kernel and the guardian hold a handler to."""
 
     time_s: float
@@ -87,7 +87,7 @@ class HandlerProcess:
     """One handler and its guardian."""
 
     def __init__(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], parameters: str, bounds: Bounds
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], parameters: str, bounds: HandlerBounds
     ) -> None:
         """Call from the main thread. Raises OSError if not even the guardian can be started."""
         self._guardian = launch_child(

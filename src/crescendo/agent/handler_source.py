@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True)
-class SourceFile:
+class CommittedFile:
     """A file as the commit lists it."""
 
     mode: str
@@ -46,7 +46,7 @@ class HandlerSource:
     location: str
     commit: str
     directory: Path
-    files: dict[str, SourceFile]  # path in the repository -> file
+    files: dict[str, CommittedFile]  # path in the repository -> file
 
     def handlers(self, point: str) -> list[Handler]:
         """Every handler of an extension point, by name."""
@@ -91,14 +91,14 @@ class HandlerSource:
         return Handler(name, self.directory / point / name, self.files[f"{point}/{name}"].blob)
 
 
-def listed_files(listing: str) -> dict[str, SourceFile]:
+def listed_files(listing: str) -> dict[str, CommittedFile]:
     """Path -> file, of what `git ls-tree -r -z` prints."""
     files = {}
     for entry in listing.split("\0"):
         facts, _, path = entry.partition("\t")
         if path:
             mode, _, blob = facts.split(" ")
-            files[path] = SourceFile(mode, blob)
+            files[path] = CommittedFile(mode, blob)
     return files
 
 

@@ -1,7 +1,7 @@
 """Which handlers run now, and what has become of those that ran?
 
 Starts a handler in a directory of its own with a clean environment, as many at a time as allowed, and turns what their
-guardians say into reports. Whoever calls `poll` passes them on: this module knows neither notes nor recording.
+guardians say into reports. The caller of `poll` passes them on: this module knows neither notes nor recording.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from crescendo.agent.configuration import AgentConfiguration
 from crescendo.agent.handler_guardian import EVENTS_FD
 from crescendo.agent.handler_process import (
     GUARDIAN_KILLED,
-    Bounds,
+    HandlerBounds,
     HandlerEvent,
     HandlerFailure,
     HandlerProcess,
@@ -94,7 +94,7 @@ class Handlers:
                 cwd=directory,
                 env=self._environment(directory, name),
                 parameters=given,
-                bounds=Bounds(
+                bounds=HandlerBounds(
                     min(limits.time / 1e9, most_s or float("inf")),
                     int(limits.output),
                     int(limits.memory),

@@ -9,7 +9,7 @@ import typer
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from crescendo.run.torture import TortureResult
+    from crescendo.run.random_breakage import TortureResult
 
 
 def torture(
@@ -33,8 +33,8 @@ def torture(
     from crescendo.model.units import Duration
     from crescendo.run.interruption import Interruption
     from crescendo.run.observer import RunObserver
-    from crescendo.run.torture import durable_experiment, possible_actions
-    from crescendo.run.torture import torture as carry_out
+    from crescendo.run.random_breakage import durable_experiment, possible_actions
+    from crescendo.run.random_breakage import torture as carry_out
 
     try:
         for_ns, measure_ns = Duration.parse(lasts), Duration.parse(measure)
@@ -63,7 +63,7 @@ def torture(
 
 def _conclude(system: str, result: "TortureResult") -> int:
     if result.failing is not None:
-        from crescendo.run.torture import described
+        from crescendo.run.random_breakage import described
 
         faults = ", ".join(described(fault) for fault in result.shortest)
         print(f"FAIL · {system} loses acknowledged messages: {faults} · {result.file}", flush=True)
