@@ -177,6 +177,15 @@ def test_a_mistake_in_the_configuration_is_named(text: str, why: str, tmp_path: 
     assert "secret" not in str(caught.value)
 
 
+def test_a_configuration_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "agent.yml"
+    path.write_text(f"sources: [{{from: /x, commits: [{'a' * 40}]}}]")
+    assert read_configuration(path).limits.handlers == 8
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="every account may change"):
+        read_configuration(path)
+
+
 def test_a_prefix_allows_what_is_below_it_and_nothing_beside_it() -> None:
     assert is_within("https://git.example/team/a.git", "https://git.example/team/")
     assert not is_within("https://git.example/team2/a.git", "https://git.example/team")

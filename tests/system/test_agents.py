@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -27,6 +29,7 @@ from whole_runs import Launcher, Session, launching
 TOKEN = "a9e47f" * 8
 START_AGENT, STOP_AGENT, AGENT_SOURCE, USER_COMMAND = 18, 19, 21, 30
 SET, GET, LOG, PROTOCOL_ERROR, NOTIFY_FAIL, NOTIFY_SUCCESS, TEST_STARTED = 7, 17, 40, 12, 15, 16, 70
+LAB_RUN = str(Path(__file__).with_name("lab_run.py"))
 HANDLER_MARK = "CRESCENDO_TEST_HANDLERS"
 TIMEOUT_S = 60.0
 
@@ -40,6 +43,12 @@ echo "said $given"
     "user_command/fail": "#!/bin/sh\necho no >&2\nexit 3\n",
     "user_command/hang": "#!/bin/sh\ntrap '' TERM HUP INT\n(setsid sleep 1000 &)\nsleep 1000\n",
     "user_command/flood": "#!/bin/sh\nexec head -c 100000000 /dev/zero\n",
+}
+
+
+EXPERIMENT: dict[str, Any] = {
+    "workload": {"senders": 1, "receivers": 1, "rate": 100},
+    "phases": {"warmup": "200ms", "measure": "1500ms", "drain": "2s"},
 }
 
 
@@ -171,12 +180,21 @@ def test_commands_run_at_the_same_time_and_say_how_they_ended(lab: AgentLab, by_
     assert not (lab.data / by_hand.client.scope / "agents" / "agent-a").exists()
 
 
-def test_nothing_is_left_after_kill_9_of_the_agent(lab: AgentLab, by_hand: AgentTest) -> None:
+def test_nothing_is_left_after_kill_9_of_guardians_or_of_the_agent(lab: AgentLab, by_hand: AgentTest) -> None:
     assert by_hand.ask(AGENT_SOURCE, {"source": lab.files.source})[0] == OK
+    handlers = [by_hand.ask(USER_COMMAND, {"command": "hang"})[1]["handler"] for _ in range(2)]
+    lab.files.wait_for(6)
+    agent = psutil.Process(by_hand.process[3])
+    for guardian in agent.children():
+        guardian.kill()
+    for handler in handlers:
+        assert by_hand.ended(handler)[1]["reason"] == "its guardian was killed"
+    lab.files.wait_for(0)
+    assert agent.children() == [], "it has ended what its guardians left"
     for _ in range(2):
         assert by_hand.ask(USER_COMMAND, {"command": "hang"})[0] == OK
     lab.files.wait_for(6)
-    psutil.Process(by_hand.process[3]).kill()
+    agent.kill()
     lab.files.wait_for(0)
 
 
@@ -197,12 +215,25 @@ def test_the_command_line_fetches_a_source_and_waits_for_a_command(
         ask("command", target)
 
 
-# -- in runs ----------------------------------------------------------------------------------------------------------
+def test_a_standing_agent_takes_part_in_a_run_and_is_free_again(lab: AgentLab, tmp_path: Path) -> None:
+    access = ["--control-file", str(lab.url_file), "--token-file", str(lab.token_file)]
+    path = tmp_path / "trial.yml"
+    agents = [{"name": "far", "on": "agent-a", "source": lab.files.source, "branch": lab.files.commit}]
+    path.write_text(yaml.safe_dump({**EXPERIMENT, "agents": agents, "faults": [fault("far", "say")]}))
+    with launching(tmp_path) as launch:
+        for role in ("sender", "receiver"):
+            launch("peer", role, "--id", f"{role}-far", "--data", str(tmp_path / role), *access)
+        words = [sys.executable, LAB_RUN, str(path), str(tmp_path / "runs"), str(lab.url_file), str(lab.token_file)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["sealed"], done.stderr
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    assert [detail["command"] for kind, detail in events_of(run_dir, "agent-far") if kind == "handler ended"] == [
+        "say.sh"
+    ]
+    assert [path.name for path in lab.data.iterdir() if (path / "journal" / "agent-far.jsonl").exists()] == []
 
-EXPERIMENT: dict[str, Any] = {
-    "workload": {"senders": 1, "receivers": 1, "rate": 100},
-    "phases": {"warmup": "200ms", "measure": "1500ms", "drain": "2s"},
-}
+
+# -- in runs ----------------------------------------------------------------------------------------------------------
 
 
 def experiment_with(directory: Path, handlers: dict[str, str], **keys: Any) -> tuple[Path, AgentFiles]:

@@ -7,6 +7,7 @@ and starts nothing.
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
@@ -83,6 +84,8 @@ class AgentConfiguration(Struct, frozen=True, forbid_unknown_fields=True):
 def read_configuration(path: Path) -> AgentConfiguration:
     """The file of one agent; a mistake is a ConfigError with the file and the place."""
     try:
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise ConfigError(f"{path}: every account may change what this agent runs; chmod o-w {path}")
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"{path}: cannot be read: {getattr(err, 'strerror', None) or err}") from err

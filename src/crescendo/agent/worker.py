@@ -131,7 +131,7 @@ class AgentWorker(PeerLoop):
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _failure(self) -> Failure | None:
-        return Failure(self._failed, "peer") if self._failed else None
+        return Failure(self._failed, "peer") if self._failed and not self._alone else None
 
     # -- source and handlers --------------------------------------------------------------------------------------
 
