@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from crescendo.agent import handler_guardian
 from crescendo.agent.handler_process import (
     HandlerBounds,
     HandlerEvent,
@@ -151,6 +152,16 @@ while True:
     result = result_of(bench.run(program))
     assert (result.code, result.reason, result.left) == (0, "", 3)
     assert bench.left() == []
+
+
+def test_children_are_found_without_the_list_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        listed = handler_guardian._children(os.getpid())
+        monkeypatch.setattr(handler_guardian.os.path, "exists", lambda path: False)
+        found = handler_guardian._children(os.getpid())
+        child.kill()
+    assert child.pid in listed
+    assert sorted(found) == sorted(listed)
 
 
 def test_a_fork_bomb_is_ended(bench: Bench) -> None:

@@ -230,6 +230,8 @@ def descendants(enough: int = 1 << 30) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
+    if not os.path.exists("/proc/thread-self/children"):  # a kernel without this list
+        return [child for child in _all_processes() if _parent(child) == pid]
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -239,6 +241,18 @@ def _children(pid: int) -> list[int]:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
             found += map(int, file.read().split())
     return found
+
+
+def _all_processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return -1
 
 
 def end_descendants(child: int) -> tuple[int, int]:

@@ -32,6 +32,7 @@ from crescendo.control.peer import CONDUCTOR, Peer
 from crescendo.control.peer_loop import PeerLoop
 from crescendo.model.errors import ConfigError, LostError, PeerError
 from crescendo.model.peer_statistics import agent_statistics
+from crescendo.model.redaction import redact_value
 from crescendo.model.urls import redact_url_text
 from crescendo.record.schema import EVENTS
 from crescendo.record.writer import Recorder
@@ -208,7 +209,7 @@ class AgentWorker(PeerLoop):
                             "handler": running.name,
                             "point": running.point,
                             "command": running.command,
-                            "parameters": running.parameters,
+                            "parameters": redact_value(running.parameters),
                             "blob": running.handler.blob,
                             "pid": message.pid,
                         },

@@ -119,18 +119,20 @@ def torture(
     result = TortureResult()
     deadline_s = time.monotonic() + for_ns / 1e9
     number = 0
-    while not observer.interrupted() and (number == 0 or time.monotonic() < deadline_s):
-        faults = random_timeline(seed + number, actions, measure_ns)
-        one = _round(experiment, seed + number, faults, directory, observer)
-        result.rounds.append(one)
-        report(_sentence(one))
-        number += 1
-        if one.lost:
-            result.failing = one
-            _shrink(experiment, one, directory, observer, report, result)
-            break
-    if not any(directory.iterdir()):
-        directory.rmdir()
+    try:
+        while not observer.interrupted() and (number == 0 or time.monotonic() < deadline_s):
+            faults = random_timeline(seed + number, actions, measure_ns)
+            one = _round(experiment, seed + number, faults, directory, observer)
+            result.rounds.append(one)
+            report(_sentence(one))
+            number += 1
+            if one.lost:
+                result.failing = one
+                _shrink(experiment, one, directory, observer, report, result)
+                break
+    finally:
+        if not any(directory.iterdir()):
+            directory.rmdir()
     return result
 
 
