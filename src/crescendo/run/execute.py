@@ -191,9 +191,8 @@ def _execute(
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        return _conduct(
-            run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, faults, system.hop_files
-        )
+        hops = system.hop_files
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, hops, faults)
 
 
 def _conduct(
@@ -205,8 +204,8 @@ def _conduct(
     durable: bool,
     experiment: Experiment,
     recruits: Recruits | None,
-    faults: FaultControl,
     hop_files: Mapping[str, Path],
+    faults: FaultControl,
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
@@ -346,7 +345,7 @@ def _start_system(
     stack.callback(instance.stop)
     hop_files = {system.kind: run_dir.resolve() / "system" / HOPS_FILE} if system.kind == RELAY.name else {}
     started = SystemUnderTest(
-        instance.endpoints, instance.pid, instance.exit, instances={SYSTEM: instance}, hop_files=hop_files
+        instance.endpoints, instance.pid, instance.exit, hop_files=hop_files, instances={SYSTEM: instance}
     )
     return started, instance.facts
 
