@@ -8,6 +8,7 @@ BENCHES = {
     "relay": "relay_bench",
     "topology": "topology_bench",
     "federation": "federation_bench",
+    "faults": "faults_bench",
     "clients": "clients_bench",
     "quiver": "quiver_bench",
     "jms": "jms_bench",

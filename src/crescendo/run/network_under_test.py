@@ -20,6 +20,7 @@ from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
 from crescendo.run.planning import SystemNode, SystemUnderTest
 from crescendo.systems.instance import ProcessExit, RunningInstance
+from crescendo.systems.kinds.relay import HOPS_FILE
 from crescendo.topology.generate import Network
 from crescendo.topology.graph import CLIENT, Graph, GraphNode, queue_address
 from crescendo.topology.link_fidelity import LinkFidelity
@@ -69,7 +70,9 @@ def start_network(
     if experiment.probe_links:
         probed = _probed(experiment, network.graph, running, progress)
         facts["routes"] = [msgspec.to_builtins(found) for found in probed]
-    return SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes), facts
+    hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == STAND_IN}
+    system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, hop_files=hop_files, instances=running)
+    return system, facts
 
 
 def _probed(
