@@ -8,15 +8,17 @@ hosts. The network of the machine itself is not touched, and hosts reach nothing
 import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
-from crescendo.lab import connection_end_program, host_guardian
+from crescendo.lab import connection_end_program, host_guardian, listener_program
 from crescendo.lab.namespaces import (
     enter_host,
     enter_network,
@@ -75,6 +77,24 @@ class LabHost:
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs this one on the host."""
         return enter_host(self._keeper, argv, rootless=self._network.rootless)
+
+    def network_command(self, argv: Sequence[str]) -> list[str]:
+        """The command that runs this one in the host's network, but with the name and the clock of this machine."""
+        return enter_network(self._keeper, argv, rootless=self._network.rootless)
+
+    def listener(self, port: int) -> socket.socket:
+        """A socket of ours that listens on the loopback interface of the host."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            program = [sys.executable, "-I", "-S", listener_program.__file__, str(port)]
+            making = self.launch(program, stdin=theirs.fileno())
+            theirs.close()
+            ours.settimeout(_READY_S)
+            said, fds, _, _ = socket.recv_fds(ours, 200, 1)
+            wait_or_kill(making, _END_S)
+        if not fds:
+            raise LostError(f"lab: nothing can listen at port {port} of {self.name}: {said.decode(errors='replace')}")
+        return socket.socket(fileno=fds[0])
 
     def launch(
         self,
@@ -181,6 +201,7 @@ class HostNetwork:
         require_permission()
         self.rootless = is_rootless() if rootless is None else rootless
         self.seed = seed
+        self._asking = threading.Lock()
         self.hosts: dict[str, LabHost] = {}
         self._access_points: dict[str, tuple[str, int]] = {}  # bridge and IP network
         self.has_routers = False
@@ -240,12 +261,13 @@ class HostNetwork:
     def ask(self, request: Request) -> None:
         """Have the switch carry out a request."""
         assert self._switch.stdin is not None  # noqa: S101 - it was started with a pipe
-        try:
-            self._switch.stdin.write(msgspec.json.encode(request) + b"\n")
-            self._switch.stdin.flush()
-        except OSError as err:
-            raise LostError(f"lab: the switch has ended: {err.strerror}") from err
-        self._await_answer(_ANSWER_S)
+        with self._asking:
+            try:
+                self._switch.stdin.write(msgspec.json.encode(request) + b"\n")
+                self._switch.stdin.flush()
+            except OSError as err:
+                raise LostError(f"lab: the switch has ended: {err.strerror}") from err
+            self._await_answer(_ANSWER_S)
 
     def close(self) -> None:
         """Remove hosts, links and every process on them. Safe to call twice."""

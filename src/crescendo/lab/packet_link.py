@@ -6,6 +6,7 @@ seed must give the same schedule on every machine.
 """
 
 import sys
+import threading
 from collections.abc import Callable
 
 import msgspec
@@ -27,6 +28,7 @@ class PacketLink:
     def __init__(self, start: Callable[[list[str]], ChildProcess], port: str, seed: int) -> None:
         """`start` starts a program in the network of the switch, with pipes. The link is clean at first."""
         self.inside = f"tap-{port}"
+        self._asking = threading.Lock()
         self._process = start([sys.executable, "-m", "crescendo.lab.packet_link_program", port, self.inside, str(seed)])
         answer = first_line(self._process, _READY_S)
         if answer != OK:
@@ -51,12 +53,13 @@ class PacketLink:
 
     def _ask(self, request: LinkRequest) -> str:
         assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
-        try:
-            self._process.stdin.write(msgspec.json.encode(request, enc_hook=format_unit) + b"\n")
-            self._process.stdin.flush()
-        except OSError as err:
-            raise LostError(f"lab: a packet link has ended: {err.strerror}") from err
-        answer = first_line(self._process, _ANSWER_S)
+        with self._asking:
+            try:
+                self._process.stdin.write(msgspec.json.encode(request, enc_hook=format_unit) + b"\n")
+                self._process.stdin.flush()
+            except OSError as err:
+                raise LostError(f"lab: a packet link has ended: {err.strerror}") from err
+            answer = first_line(self._process, _ANSWER_S)
         if not answer:
             raise LostError("lab: a packet link does not answer")
         return answer

@@ -42,10 +42,16 @@ _MAPPINGS = frozenset(
 _SYSTEMS = ("system.url", "system.kind")
 
 
+_TRUTH_VALUE, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
+
+
 class _Loader(yaml.SafeLoader):
-    """Rejects duplicate keys, where other loaders silently keep the last one."""
+    """Rejects duplicate keys, where other loaders silently keep the last one; and `on` is a key, not a truth value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag == _TRUTH_VALUE:
+                key.tag = _TEXT
         written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for at, (key, _) in enumerate(node.value):
             if isinstance(key, yaml.ScalarNode) and key.value in written[:at]:
@@ -150,6 +156,8 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
+    if document["lab"] is None:
+        del document["lab"]  # so that runs without one stay comparable with earlier ones
     return document
 
 

@@ -22,7 +22,18 @@ from crescendo.model.mlmq_clients import ClientKind, Clients
 from crescendo.model.payload import PayloadSize
 from crescendo.model.protocols import known_protocols
 from crescendo.model.search import Confirmation, Limit, Resolution
-from crescendo.model.units import DURATION_PATTERN, SIZE_PATTERN, Duration, Extent, Size, format_unit
+from crescendo.model.units import (
+    DURATION_PATTERN,
+    LINE_RATE_PATTERN,
+    SHARE_PATTERN,
+    SIZE_PATTERN,
+    Duration,
+    Extent,
+    LineRate,
+    Share,
+    Size,
+    format_unit,
+)
 from crescendo.model.verdict import Bound
 from crescendo.model.workload import Group
 
@@ -40,6 +51,8 @@ _BOUND = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^\s*(<=|
 _UNITS: dict[type, dict[str, Any]] = {
     Duration: _DURATION,
     Size: _SIZE,
+    LineRate: {"type": "string", "pattern": f"^{LINE_RATE_PATTERN}$"},
+    Share: {"anyOf": [{"type": "string", "pattern": f"^{SHARE_PATTERN}$"}, {"const": 0}]},
     Extent: {
         "type": "string",
         "pattern": rf"^(?:{DURATION_PATTERN}|[0-9]+\s+messages?)$",

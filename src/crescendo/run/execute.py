@@ -42,6 +42,7 @@ from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
 from crescendo.run.conductor_loop import ConductorLoop
 from crescendo.run.control_access import ControlAccess, control_access, new_run_of
+from crescendo.run.experiment_lab import ExperimentLab
 from crescendo.run.file_limits import allow_connections
 from crescendo.run.host_clocks import HostClocks
 from crescendo.run.lab_client import LabClient
@@ -121,7 +122,10 @@ def _execute(
             control_url = stack.enter_context(EmbeddedBroker(on_fork=die_with_parent())).url
         tag = secrets.randbits(32)
         carried_out = experiment.for_run(f"{tag:08x}")
-        system, system_facts = _start_system(carried_out, run_dir, stack, observer)
+        hosts = None
+        if carried_out.lab is not None:
+            hosts = ExperimentLab(carried_out, control_url, stack, observer.progress)
+        system, system_facts = _start_system(carried_out, run_dir, stack, observer, hosts)
         inputs = keep_inputs(run_dir, input_files(experiment), durable=durable)
         # Peers read the copies, so that the recording holds what was sent even if somebody edits the files meanwhile.
         self_contained = with_inputs_at(carried_out, kept_at(run_dir, inputs))
@@ -148,6 +152,7 @@ def _execute(
             connections=arrangement.connections,
             offered_per_s=offered(self_contained),
             inputs=with_derived(inputs, derived_values(self_contained), kept_at(run_dir, inputs)),
+            lab={} if hosts is None else hosts.facts(),
         )
         recruits = _recruits(control, lab, scope, stack)
         plan = arrangement.plan if recruits is None else with_contents(arrangement.plan, names, tls_names)
@@ -169,12 +174,13 @@ def _execute(
             observer.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
         launch = launch_into(scope, control_url, {name: file for file, name in (names | tls_names).items()})
         data = run_dir.resolve()
-        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs") for peer, role in roles.items()]
+        placed = {peer: list if hosts is None else hosts.command_of(peer, role) for peer, role in roles.items()}
+        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs", placed[peer]) for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits)
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, hosts)
 
 
 def _conduct(
@@ -186,6 +192,7 @@ def _conduct(
     durable: bool,
     experiment: Experiment,
     recruits: Recruits | None,
+    hosts: ExperimentLab | None,
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
@@ -200,6 +207,8 @@ def _conduct(
     if ending.t0_ns is None:
         raise _refusal(ending)
     manifest = msgspec.structs.replace(manifest, clocks=[*manifest.clocks, *loop.clocks.finish()])
+    if hosts is not None:
+        manifest = msgspec.structs.replace(manifest, lab=hosts.facts())
     recorder = Recorder(run_dir, CONDUCTOR, durable=durable)
     loop.record_events(recorder)
     recorder.close()
@@ -224,6 +233,10 @@ def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: context
 
 def _check_places(experiment: Experiment, control: ControlAccess) -> None:
     placed = [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
+    if experiment.lab is not None:
+        if control.standing:
+            raise ConfigError("lab: its peers are started by the run, on hosts of the lab; run without --standing")
+        return
     if placed and not control.standing:
         raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or give a number")
 
@@ -281,7 +294,11 @@ def _content(file: str) -> bytes:
 
 
 def _start_system(
-    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, observer: RunObserver
+    experiment: Experiment,
+    run_dir: Path,
+    stack: contextlib.ExitStack,
+    observer: RunObserver,
+    hosts: ExperimentLab | None,
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if experiment.topology is not None:
@@ -293,6 +310,8 @@ def _start_system(
         return SystemUnderTest(endpoints), {"url": experiment.redacted().system.url}
     kind = system_of(system.kind or "")
     observer.progress(f"starting {system.kind}")
+    if hosts is not None:
+        return hosts.start_system(experiment, _settings(kind, experiment), run_dir, _SYSTEM_STOP_GRACE_S, stack)
     instance = start(
         kind,
         _settings(kind, experiment),
