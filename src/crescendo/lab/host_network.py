@@ -138,6 +138,10 @@ class LabHost:
         self._link.impair(up, down)
 
     @property
+    def has_packet_link(self) -> bool:
+        return self._link is not None
+
+    @property
     def packet_counts(self) -> LinkCounts | None:
         """What its packet link has done so far; None if it has none."""
         return None if self._link is None else self._link.counts()

@@ -158,6 +158,8 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
         del document["checks"]
     if document["lab"] is None:
         del document["lab"]  # so that runs without one stay comparable with earlier ones
+    if not document["faults"]:
+        del document["faults"]  # so that runs without any stay comparable with earlier ones
     return document
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.lab_network import AccessPoint, Impairment, LabLink, LabSettings
 from crescendo.model.mlmq_clients import Clients
+from crescendo.model.planned_faults import PlannedFault
 from crescendo.model.profile import Incremental, OnOff, Ramp, Replay, Sine, Spike, Step, Steps
 from crescendo.model.protocols import OWN
 from crescendo.model.search import Search
@@ -47,6 +48,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "again; see [topology.md](topology.md#in-an-experiment)"
         ),
         "lab": "hosts on this machine, with links of their own, for the system and the peers: see [lab.md](lab.md)",
+        "faults": "what is broken on purpose during the run, when, and for how long: see [faults.md](faults.md)",
     },
     System: {
         "kind": (
@@ -164,6 +166,19 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "reorder": "the share of packets that overtake those that are delayed",
         "corrupt": "the share of packets of which one bit changes; checksums find most of them",
     },
+    PlannedFault: {
+        "at": ("when it begins: `30s` after the start of the run, `measure + 10s`, `drain + 1s`"),
+        "do": (
+            "what is done: `restart`, `stop`, `kill`, `pause`, `cpu`, `memory`, `descriptors`, `disconnect` or "
+            "`command`, see [faults.md](faults.md#actions); `cut`, `impair` or `handoff`, see [lab.md](lab.md#faults)"
+        ),
+        "on": "the node of the network, or `system`; for links, a host of the `lab`",
+        "for": "how long it lasts; without it, an action that has a length lasts until the run ends",
+        "every": "the period of a fault that is repeated",
+        "times": "how often it is repeated",
+        "within": "it begins at a random time of this interval after `at`, drawn from the seed",
+        "with": "settings of the action, such as `{share: 0.2}`",
+    },
     Peers: {
         "senders": (
             "processes that share the sending connections; or standing peers, `[{on: hostA, count: 2}]`: by host, name "
@@ -244,6 +259,7 @@ PATHS: dict[str, type[Struct]] = {
     "workload.summarize.": Summarize,
     "phases.": Phases,
     "inspect.": Inspect,
+    "faults.": PlannedFault,
     "peers.": Peers,
     "lab.": LabSettings,
     "lab.hosts.HOST.": LabLink,

@@ -29,6 +29,7 @@ from crescendo.model.experiment_file import to_document
 from crescendo.model.experiment_inputs import check_inputs, derived_values, input_files, with_inputs_at
 from crescendo.model.measurable import check_measurable
 from crescendo.model.peer_statistics import PeerStatistics
+from crescendo.model.planned_faults import SYSTEM
 from crescendo.model.protocols import default_port, protocol_of_scheme
 from crescendo.model.schedule import offered
 from crescendo.model.urls import parse_url
@@ -43,6 +44,7 @@ from crescendo.run import host_facts
 from crescendo.run.conductor_loop import ConductorLoop
 from crescendo.run.control_access import ControlAccess, control_access, new_run_of
 from crescendo.run.experiment_lab import ExperimentLab
+from crescendo.run.fault_control import FaultControl
 from crescendo.run.file_limits import allow_connections
 from crescendo.run.host_clocks import HostClocks
 from crescendo.run.lab_client import LabClient
@@ -122,10 +124,12 @@ def _execute(
             control_url = stack.enter_context(EmbeddedBroker(on_fork=die_with_parent())).url
         tag = secrets.randbits(32)
         carried_out = experiment.for_run(f"{tag:08x}")
+        faults = FaultControl(experiment, stack)
         hosts = None
         if carried_out.lab is not None:
             hosts = ExperimentLab(carried_out, control_url, stack, observer.progress)
         system, system_facts = _start_system(carried_out, run_dir, stack, observer, hosts)
+        system = faults.aim(system, stack, {} if hosts is None else hosts.stations)
         inputs = keep_inputs(run_dir, input_files(experiment), durable=durable)
         # Peers read the copies, so that the recording holds what was sent even if somebody edits the files meanwhile.
         self_contained = with_inputs_at(carried_out, kept_at(run_dir, inputs))
@@ -180,7 +184,7 @@ def _execute(
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, hosts)
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, faults, hosts)
 
 
 def _conduct(
@@ -192,14 +196,21 @@ def _conduct(
     durable: bool,
     experiment: Experiment,
     recruits: Recruits | None,
+    faults: FaultControl,
     hosts: ExperimentLab | None,
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
+            faults.arm(event.detail["t0_ns"])
             write_manifest(run_dir, manifest, durable=durable)  # from here on there is something worth keeping
         observer.on_event(event)
 
+    loop.occurred = faults.take_events
     ending = loop.run(peers, interrupted=observer.interrupted, watch=observer.on_statistics, on_event=on_event)
+    faults.close()
+    loop.record(faults.take_events(), on_event)
+    if faults.failure and ending.state == "sealed":
+        ending = replace(ending, state="incomplete", reason=faults.failure)
     # Without a control broker they notice by themselves that the run is over; their parts are not closed before.
     exit_by_s = time.monotonic() + (_PEER_EXIT_TIMEOUT_S if loop.connected else _ORPHAN_EXIT_TIMEOUT_S)
     for peer in peers:
@@ -323,7 +334,8 @@ def _start_system(
         stop_grace_s=_SYSTEM_STOP_GRACE_S,
     )
     stack.callback(instance.stop)
-    return SystemUnderTest(instance.endpoints, instance.pid, instance.exit), instance.facts
+    facts = instance.facts
+    return SystemUnderTest(instance.endpoints, instance.pid, instance.exit, instances={SYSTEM: instance}), facts
 
 
 def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from typing import Any
 import msgspec
 
 from crescendo.lab.gateway import Gateway
-from crescendo.lab.host_network import HostNetwork, LabHost
+from crescendo.lab.host_network import HostNetwork
+from crescendo.lab.link_faults import IMPAIR
 from crescendo.lab.network_baseline import measure_network
 from crescendo.lab.packet_link import MECHANISM
+from crescendo.lab.station import Station
 from crescendo.model.errors import ConfigError, CrescendoError
 from crescendo.model.experiment import Experiment
 from crescendo.model.lab_network import CLEAN, LabSettings
@@ -67,6 +69,10 @@ class ExperimentLab:
         self._add_hosts(self._impaired_later(experiment))
         for host in self._network.hosts.values():
             gateway.add(host.listener(control.port))
+        links = self._settings.hosts
+        self._stations = {
+            name: Station(host, links[name], experiment.seed) for name, host in self._network.hosts.items()
+        }
         self._baselines: dict[str, dict[str, Any]] = {}
         if self._settings.baseline:
             progress("measuring the network of the lab")
@@ -74,7 +80,8 @@ class ExperimentLab:
 
     def _impaired_later(self, experiment: Experiment) -> set[str]:
         """The hosts whose links a fault impairs during the run."""
-        return set()
+        impairing = [planned for planned in experiment.faults if planned.do == IMPAIR.name]
+        return {planned.on for planned in impairing if planned.settings.keys() & {"up", "down"}}
 
     def _add_hosts(self, impaired_later: set[str]) -> None:
         settings = self._settings
@@ -95,8 +102,9 @@ class ExperimentLab:
             self._baselines[name] = msgspec.to_builtins(measure_network(self._network.hosts[name], system))
 
     @property
-    def hosts(self) -> dict[str, LabHost]:
-        return self._network.hosts
+    def stations(self) -> dict[str, Station]:
+        """The hosts, as faults see them."""
+        return self._stations
 
     def start_system(
         self,

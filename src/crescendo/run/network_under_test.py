@@ -61,7 +61,8 @@ def start_network(
         name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]))
         for name, instance in running.items()
     }
-    return SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes), network_facts(network, running)
+    system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, instances=running)
+    return system, network_facts(network, running)
 
 
 def _inspector(node: GraphNode) -> str:

@@ -29,7 +29,7 @@ from crescendo.model.url_files import files_of_addresses, files_of_url, with_add
 from crescendo.model.workload import MAX_CONNECTIONS, Group
 from crescendo.record.manifest import ConnectionRecord, ConnectionRole
 from crescendo.systems.base import MANAGEMENT
-from crescendo.systems.instance import ProcessExit
+from crescendo.systems.instance import ProcessExit, RunningInstance
 
 _SOME_KIND = MLMQ.name  # for peers, which get the URLs of the system and never start one; clients need this one
 _NODE_PERIOD = Duration(10**9)
@@ -66,6 +66,7 @@ class SystemUnderTest:
     pid: int | None = None
     exit: Callable[[], ProcessExit | None] = lambda: None
     nodes: Mapping[str, SystemNode] = field(default_factory=dict)  # of a network, by name
+    instances: Mapping[str, RunningInstance] = field(default_factory=dict)  # what this run started, by name
 
 
 def plan_run(

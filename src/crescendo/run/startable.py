@@ -10,13 +10,15 @@ from crescendo.model.experiment import PROCESS, Experiment
 from crescendo.model.protocols import known_protocols, protocol_of
 from crescendo.model.suggestions import choice
 from crescendo.run.experiment_lab import check_lab_of
+from crescendo.run.fault_control import check_faults_of
 from crescendo.run.network_under_test import check_network_of
 from crescendo.systems.registry import system_of
 from crescendo.systems.settings import protocols_of
 
 
 def check_startable(experiment: Experiment) -> None:
-    """Reject a system, an inspector or a protocol that is not there."""
+    """Reject a system, an inspector, a protocol or a fault that is not there."""
+    check_faults_of(experiment)
     if experiment.topology is not None:
         check_network_of(experiment)
         return
