@@ -131,7 +131,7 @@ def _default(kind: type[Struct], key: str) -> Any:
     plain = msgspec.to_builtins(value, enc_hook=format_unit)
     if isinstance(value, Struct):
         return {key: part for key, part in plain.items() if part not in (None, {})}
-    if isinstance(value, Size) or (isinstance(value, float) and value.is_integer()):
+    if isinstance(value, Size) or (type(value) is float and value.is_integer()):
         return int(plain)
     return plain
 

@@ -4,6 +4,7 @@ Frozen values, as a person writes them under `lab` in an experiment file: hosts,
 packets, in each direction of its own. Makes no host and impairs nothing.
 """
 
+import re
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -11,9 +12,10 @@ from msgspec import Meta, Struct, field
 from crescendo.model.suggestions import choice
 from crescendo.model.units import Duration, LineRate, Share
 
-HOST_NAME_PATTERN = r"^[a-z][a-z0-9-]{0,40}$"
+MAX_HOSTS = 100
 MAX_SUBNETS = 16
 MIN_RATE_BPS = 8_000
+_HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 
 class Impairment(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,12 +64,17 @@ class AccessPoint(Struct, frozen=True, forbid_unknown_fields=True):
 class LabSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Hosts on this machine, and on which of them the system runs. Peers are placed by name."""
 
-    hosts: Annotated[dict[Annotated[str, Meta(pattern=HOST_NAME_PATTERN)], LabLink], Meta(min_length=1, max_length=200)]
+    hosts: dict[str, LabLink]
     system: str
-    access_points: dict[Annotated[str, Meta(pattern=HOST_NAME_PATTERN)], AccessPoint] = field(default_factory=dict)
+    access_points: dict[str, AccessPoint] = field(default_factory=dict)
     baseline: bool = True
 
     def __post_init__(self) -> None:
+        for key, names in (("hosts", self.hosts), ("access_points", self.access_points)):
+            if len(names) > MAX_HOSTS or not self.hosts:
+                raise ValueError(f"{key}: a lab has 1 to {MAX_HOSTS} of them")
+            if wrong := [name for name in names if _HOST_NAME.fullmatch(name) is None]:
+                raise ValueError(f"{key}: {wrong[0]!r} is not a name; use lower-case letters, digits and hyphens")
         if self.system not in self.hosts:
             raise ValueError(f"system: {self.system!r} is not a host of the lab; {choice(self.system, self.hosts)}")
         for name, link in self.hosts.items():

@@ -14,7 +14,7 @@ _CHUNK_BYTES = 1 << 16
 _CONNECT_S = 5.0
 
 
-class Gateway:
+class ControlGateway:
     """Passes connections of one or more listeners on to one address. close() ends all of them."""
 
     def __init__(self, host: str, port: int) -> None:
