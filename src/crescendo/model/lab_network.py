@@ -58,7 +58,7 @@ class LabLink(Struct, frozen=True, forbid_unknown_fields=True):
 class AccessPoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Where stations connect. Those of one network number are in one IP network."""
 
-    network: Annotated[int, Meta(ge=0, lt=MAX_SUBNETS)] = 0
+    network: Annotated[int, Meta(ge=0, le=MAX_SUBNETS - 1)] = 0
 
 
 class LabSettings(Struct, frozen=True, forbid_unknown_fields=True):
