@@ -168,6 +168,19 @@ def test_a_handoff_keeps_the_connection_and_another_network_ends_it(network: Hos
     assert station.address == home
 
 
+def test_tcp_of_a_host_may_send_again_sooner(network: HostNetwork) -> None:
+    station = network.hosts["station"]
+    station.retransmit_after(20)
+    show = ["ip", "route", "show"]
+    routes = subprocess.check_output(station.command(show), text=True, timeout=10)
+    assert routes.count("rto_min 20ms") == 2, routes  # in its network, and through the router
+    station.leave()
+    station.join("far")
+    assert subprocess.check_output(station.command(show), text=True, timeout=10).count("rto_min 20ms") == 2
+    station.leave()
+    station.join("a")
+
+
 def test_only_a_packet_link_can_be_impaired(network: HostNetwork) -> None:
     with pytest.raises(ConfigError, match="has no packet link"):
         network.hosts["station"].impair(Impairment(loss=Share(0.5)), CLEAN)

@@ -42,6 +42,7 @@ from crescendo.lab.switch_program import (
     Request,
     SetAddress,
     SetLink,
+    SetRetransmission,
     SetRoute,
 )
 from crescendo.model.errors import ConfigError, LostError
@@ -72,6 +73,7 @@ class LabHost:
         self._number, self._guardian, self._keeper, self._network = number, guardian, keeper, network
         self.port = f"port{number}"
         self._link: PacketLink | None = None
+        self._rto_min_ms: int | None = None
         self._children: list[ChildProcess] = []
 
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -146,6 +148,15 @@ class LabHost:
         """What its packet link has done so far; None if it has none."""
         return None if self._link is None else self._link.counts()
 
+    def retransmit_after(self, rto_min_ms: int) -> None:
+        """TCP of the host repeats what was not acknowledged after this time at the earliest; Linux waits 200 ms."""
+        self._rto_min_ms = rto_min_ms
+        self._network.ask(SetRetransmission(self._keeper, self.address, rto_min_ms, self._router))
+
+    @property
+    def _router(self) -> str | None:
+        return f"{self.address.rpartition('.')[0]}.{ROUTER}" if self._network.has_routers else None
+
     def leave(self) -> None:
         """Leave the access point: there is no link until the host joins another."""
         self._network.ask(LeaveBridge(self.port))
@@ -159,6 +170,8 @@ class LabHost:
             self.address = address
         self._network.ask(JoinBridge(self.port, bridge))
         if address != before:
+            if self._rto_min_ms is not None:
+                self.retransmit_after(self._rto_min_ms)
             self.end_connections(before)
         return address != before
 

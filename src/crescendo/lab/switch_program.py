@@ -7,6 +7,7 @@ everything that it made. Starts nothing.
 """
 
 import sys
+from ipaddress import ip_interface
 from pathlib import Path
 from socket import AF_INET
 from typing import IO, Literal
@@ -22,6 +23,7 @@ PREFIX = 24
 _BURST_BYTES = 32 * 1024
 _QUEUE_LATENCY = "400ms"
 _ROOT_HANDLE = 0x10000
+_LINK_SCOPE, _KERNEL_ROUTE = 253, 2  # as of the route that the kernel makes for an address
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")  # of the network of the process that writes
 
 
@@ -71,6 +73,15 @@ class SetRoute(Struct, frozen=True, tag="route"):
     router: str
 
 
+class SetRetransmission(Struct, frozen=True, tag="retransmit"):
+    """TCP of the host sends again after this time at the earliest, in its network and through the router."""
+
+    keeper: int
+    address: str
+    rto_min_ms: int
+    router: str | None = None
+
+
 class SetLink(Struct, frozen=True, tag="carry"):
     """Cut the link of a host, or restore it."""
 
@@ -86,7 +97,9 @@ class LimitLink(Struct, frozen=True, tag="limit"):
     rate_bps: int
 
 
-Request = AddBridge | ConnectHost | LeaveBridge | JoinBridge | SetAddress | SetRoute | SetLink | LimitLink
+Request = (
+    AddBridge | ConnectHost | LeaveBridge | JoinBridge | SetAddress | SetRoute | SetRetransmission | SetLink | LimitLink
+)
 
 
 class Switch:
@@ -124,6 +137,8 @@ class Switch:
             case SetRoute(keeper, router):
                 with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
                     inside.route("replace", dst="default", gateway=router)
+            case SetRetransmission(keeper, address, rto_min_ms, router):
+                self._retransmit(keeper, address, {"rto_min": rto_min_ms}, router)
             case SetLink(port, state):
                 self._netlink.link("set", index=self._index(port), state=state)
             case LimitLink(port, keeper, rate_bps):
@@ -162,6 +177,16 @@ class Switch:
             for name in ("lo", INSIDE):
                 inside.link("set", index=inside.link_lookup(ifname=name)[0], state="up")
             inside.addr("add", index=inside.link_lookup(ifname=INSIDE)[0], address=request.address, prefixlen=PREFIX)
+
+    def _retransmit(self, keeper: int, address: str, metrics: dict[str, int], router: str | None) -> None:
+        with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
+            subnet = ip_interface(f"{address}/{PREFIX}").network
+            inside.route(
+                "replace", dst=str(subnet), oif=inside.link_lookup(ifname=INSIDE)[0], prefsrc=address,
+                scope=_LINK_SCOPE, proto=_KERNEL_ROUTE, metrics=metrics,
+            )  # fmt: skip
+            if router is not None:
+                inside.route("replace", dst="default", gateway=router, metrics=metrics)
 
     def _limit(self, port: str, keeper: int, rate_bps: int) -> None:
         with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:

@@ -154,6 +154,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "rate": "the bandwidth of the link in each direction, such as `20Mbit`; without it, what this machine can do",
         "up": "what happens to packets from the host",
         "down": "what happens to packets to the host",
+        "rto_min": "the shortest time after which its TCP sends again what was not acknowledged; without it, 200 ms",
     },
     AccessPoint: {
         "network": "its IP network: a station that moves to another gets another address, and its connections end",

@@ -15,6 +15,7 @@ from crescendo.model.units import Duration, LineRate, Share
 MAX_HOSTS = 100
 MAX_SUBNETS = 16
 MIN_RATE_BPS = 8_000
+MIN_RTO_NS, MAX_RTO_NS = 10**6, 120 * 10**9
 _HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 
@@ -45,10 +46,14 @@ class LabLink(Struct, frozen=True, forbid_unknown_fields=True):
     rate: LineRate | None = None
     up: Impairment | None = None  # from the host
     down: Impairment | None = None  # to the host
+    rto_min: Duration | None = None  # of its TCP; None: the kernel's own, 200 ms
 
     def __post_init__(self) -> None:
         if self.rate is not None and self.rate < MIN_RATE_BPS:
             raise ValueError(f"rate must be at least {LineRate(MIN_RATE_BPS)}")
+
+        if self.rto_min is not None and not MIN_RTO_NS <= self.rto_min <= MAX_RTO_NS:
+            raise ValueError("rto_min must be 1ms to 120s")
 
     @property
     def is_impaired(self) -> bool:

@@ -89,6 +89,8 @@ class ExperimentLab:
             host = self._network.add(name, access_point=link.access_point, packet_link=impaired)
             if impaired:
                 host.impair(link.up or CLEAN, link.down or CLEAN)
+            if link.rto_min is not None:
+                host.retransmit_after(link.rto_min // 10**6)
             if link.rate is not None:
                 host.limit(int(link.rate))
 
