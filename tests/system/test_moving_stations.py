@@ -46,11 +46,16 @@ class MovedRun:
         return tuple(rows[name][mine][order] for name in ("seq", "intended_ns", "received_ns"))  # type: ignore[return-value]
 
 
+def _address(protocol: str) -> str:
+    """RabbitMQ's MQTT has no shared subscriptions, so no queues."""
+    return f"{'topic' if protocol == 'mqtt' else 'queue'}://moving-{protocol}-{{run}}"
+
+
 def experiment(to: str, *, failover: bool) -> str:
     groups = [
         {
             "name": name,
-            "address": [f"queue://moving-{name}-{{run}}"] if failover else f"queue://moving-{name}-{{run}}",
+            "address": [_address(name)] if failover else _address(name),
             "protocol": name,
             "rate": RATE,
             "size": 512,
@@ -103,8 +108,9 @@ def test_a_handoff_in_one_network_loses_nothing_and_delays_everything(same_netwo
     # TCP tries again at growing intervals, so it may find the new access point up to a doubled interval later.
     assert MOVE_S - 0.1 <= jitter_s[peak] <= 4
     assert left_ns <= arrived_ns[peak + 1]
-    held = int(np.count_nonzero(jitter_s[peak + 1 :] < -0.5 / RATE))
-    assert held == pytest.approx(jitter_s[peak] * RATE, rel=0.25, abs=5)
+    # About peak ÷ period messages were held, and arrive together: their jitter is negative.
+    held = jitter_s[peak + 1 :][: int(0.9 * jitter_s[peak] * RATE)]
+    assert np.mean(held < -0.5 / RATE) > 0.8
 
 
 @pytest.mark.parametrize("group", PROTOCOLS)
