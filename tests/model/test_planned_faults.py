@@ -1,5 +1,6 @@
 """Are the faults of a file read strictly, and do the same file and seed give the same times?"""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
-from crescendo.model.experiment_file import experiment_from, to_document
+from crescendo.model.experiment_file import experiment_from, load_experiment, to_document
 from crescendo.model.fault_schedule import fault_schedule
 from crescendo.model.planned_faults import FaultMoment
 
@@ -120,3 +121,13 @@ def test_secrets_of_a_fault_are_not_shown() -> None:
 def test_an_experiment_without_faults_looks_as_before() -> None:
     assert "faults" not in to_document(experiment())
     assert FaultMoment.parse("measure").plain() == "measure + 0s"
+
+
+def test_the_key_on_is_text_in_a_file_and_in_an_override(tmp_path: Path) -> None:
+    path = tmp_path / "faulty.yml"
+    path.write_text(
+        "topology: line.yml\nworkload: {send_to: a, receive_from: b}\nfaults: [{at: 1s, on: b, do: pause}]\n"
+    )
+    assert load_experiment(path).faults[0].on == "b"
+    overridden = experiment_from({}, ("faults=[{at: 1s, on: system, do: pause}]",), default_name="x")
+    assert overridden.faults[0].on == "system"

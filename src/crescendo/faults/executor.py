@@ -137,13 +137,14 @@ class FaultExecutor:
     def _undo(self, bound: _Bound, cure: Cure | None, detail: dict[str, Any] | None) -> None:
         """Undo a fault and note it; without a detail, a fault that failed, which is not noted."""
         final, began_ns = self._over.is_set() or detail is None, time.monotonic_ns()
-        kind, more = CURE, {"began_ns": began_ns, "final": final}
+        kind = CURE
+        more: dict[str, Any] = {"began_ns": began_ns, "final": final}
         try:
             bound.action.end(bound.target, bound.settings, cure, final=final)
         except (CrescendoError, OSError) as err:
             # The guardian tries again when the run is over.
             if not self._over.is_set():
-                kind, more = CURE_FAILED, {"began_ns": began_ns, "reason": str(err)}
+                kind, more = CURE_FAILED, more | {"reason": str(err)}
         else:
             self._owed.settle(bound.scheduled.number)
         if detail is not None:

@@ -88,8 +88,7 @@ class OwedCures:
 
 def _start_guardian() -> ChildProcess:
     """Not tied to us: it must outlive us."""
-    env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
-    guardian = launch_child([sys.executable, "-m", _GUARDIAN], on_fork=None, stdin=PIPE, stdout=PIPE, env=env)
+    guardian = launch_child([sys.executable, "-m", _GUARDIAN], on_fork=None, stdin=PIPE, stdout=PIPE)
     if first_line(guardian, _START_TIMEOUT_S) != "ready":
         guardian.kill()
         guardian.wait()

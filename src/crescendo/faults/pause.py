@@ -8,29 +8,27 @@ import contextlib
 import os
 import signal
 
-import psutil
-
 from crescendo.faults import cures
-from crescendo.faults.action import Cure, FaultAction, FaultNode, Length, NoSettings
-from crescendo.processes.ending import processes_with
+from crescendo.faults.action import Cure, FaultAction, FaultNode, Length
+from crescendo.faults.chosen_processes import ChosenProcesses, chosen_processes
 
 
-class Pause(FaultAction[FaultNode, NoSettings]):
+class Pause(FaultAction[FaultNode, ChosenProcesses]):
     """Stops the processes of a node without ending them."""
 
     name = "pause"
-    summary = "SIGSTOP to every process of the node, SIGCONT after `for`"
-    settings = NoSettings
+    summary = "SIGSTOP to every process of the node, or `only` to some; SIGCONT after `for`"
+    settings = ChosenProcesses
     length = Length.OPTIONAL
 
-    def prepare(self, target: FaultNode, settings: NoSettings) -> Cure:
+    def prepare(self, target: FaultNode, settings: ChosenProcesses) -> Cure:
         return Cure(f"{cures.__name__}:{cures.continue_processes.__name__}", {"token": target.token})
 
-    def apply(self, target: FaultNode, settings: NoSettings, cure: Cure | None) -> str:
-        stop(target.main_process.pid)  # first, because finding its descendants takes some milliseconds
-        for process in processes_with(target.token):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                stop(process.pid)
+    def apply(self, target: FaultNode, settings: ChosenProcesses, cure: Cure | None) -> str:
+        if settings.only is None:
+            stop(target.main_process.pid)  # first, because finding its descendants takes some milliseconds
+        for process in chosen_processes(target, settings):
+            stop(process.pid)
         return ""
 
 

@@ -40,24 +40,21 @@ _MAPPINGS = frozenset(
 
 
 _SYSTEMS = ("system.url", "system.kind")
-
-
-_TRUTH_VALUE, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
+_BOOLEAN, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 
 
 class _Loader(yaml.SafeLoader):
-    """Rejects duplicate keys, where other loaders silently keep the last one; and `on` is a key, not a truth value."""
+    """Rejects duplicate keys, where other loaders silently keep the last one. The key `on` is text, not `true`."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag == _TRUTH_VALUE:
-                key.tag = _TEXT
         written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for at, (key, _) in enumerate(node.value):
             if isinstance(key, yaml.ScalarNode) and key.value in written[:at]:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key.value!r} appears twice", key.start_mark
                 )
+            if key.tag == _BOOLEAN:
+                key.tag = _TEXT
         return super().construct_mapping(node, deep)
 
 
@@ -169,7 +166,7 @@ def _apply_override(document: dict[str, Any], override: str) -> None:
         wanted = "write it as path=value, for example --set workload.rate=5000"
         raise ConfigError(f"--set {override_path(override)}: {wanted}")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, _Loader)  # noqa: S506 - a subclass of SafeLoader
     except yaml.YAMLError as err:
         raise ConfigError(f"--set {path}: the value is not YAML: {explain_yaml(err)}") from None
     _set(document, path, value)

@@ -46,6 +46,7 @@ from crescendo.run.control_access import ControlAccess, control_access, new_run_
 from crescendo.run.experiment_lab import ExperimentLab
 from crescendo.run.fault_control import FaultControl
 from crescendo.run.file_limits import allow_connections
+from crescendo.run.hop_recording import record_hops
 from crescendo.run.host_clocks import HostClocks
 from crescendo.run.lab_client import LabClient
 from crescendo.run.network_under_test import start_network
@@ -57,6 +58,7 @@ from crescendo.run.result import RunResult
 from crescendo.run.startable import check_startable
 from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import start
+from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
 from crescendo.systems.registry import system_of
 
 STANDING = ("sender", "receiver")
@@ -184,7 +186,8 @@ def _execute(
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, faults, hosts)
+        extras = (system.hop_files, faults, hosts)
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, *extras)
 
 
 def _conduct(
@@ -196,6 +199,7 @@ def _conduct(
     durable: bool,
     experiment: Experiment,
     recruits: Recruits | None,
+    hop_files: Mapping[str, Path],
     faults: FaultControl,
     hosts: ExperimentLab | None,
 ) -> RunResult:
@@ -222,6 +226,7 @@ def _conduct(
         manifest = msgspec.structs.replace(manifest, lab=hosts.facts())
     recorder = Recorder(run_dir, CONDUCTOR, durable=durable)
     loop.record_events(recorder)
+    record_hops(recorder, hop_files, manifest.tag)
     recorder.close()
     if recruits is not None:
         ending = _collected(ending, recruits, run_dir, observer)
@@ -334,8 +339,11 @@ def _start_system(
         stop_grace_s=_SYSTEM_STOP_GRACE_S,
     )
     stack.callback(instance.stop)
-    facts = instance.facts
-    return SystemUnderTest(instance.endpoints, instance.pid, instance.exit, instances={SYSTEM: instance}), facts
+    hop_files = {system.kind: run_dir.resolve() / "system" / HOPS_FILE} if system.kind == RELAY.name else {}
+    started = SystemUnderTest(
+        instance.endpoints, instance.pid, instance.exit, hop_files=hop_files, instances={SYSTEM: instance}
+    )
+    return started, instance.facts
 
 
 def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:
