@@ -21,6 +21,7 @@ BENCHES = {
     "inspectors": "inspectors_bench",
     "control": "control_bench",
     "history": "history_bench",
+    "lab": "lab_bench",
     "mlmq": "mlmq_bench",
 }
 
