@@ -21,6 +21,7 @@ ACTIONS: dict[str, str] = {
     "descriptors": "crescendo.faults.resource_limits:DESCRIPTORS",
     "disconnect": "crescendo.faults.disconnect:DISCONNECT",
     "command": "crescendo.faults.command:COMMAND",
+    "handler": "crescendo.agent.handler_fault:HANDLER",
 }
 """Name -> the module and the instance of FaultAction."""
 

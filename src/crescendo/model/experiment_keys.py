@@ -6,6 +6,7 @@ a test finds a key without a sentence. Links and code are written as in Markdown
 
 from msgspec import Struct
 
+from crescendo.model.agents import Agent
 from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.mlmq_clients import Clients
 from crescendo.model.planned_faults import PlannedFault
@@ -47,6 +48,14 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "again; see [topology.md](topology.md#in-an-experiment)"
         ),
         "faults": "what is broken on purpose during the run, when, and for how long: see [faults.md](faults.md)",
+        "agents": "peers that run commands of their own repositories beside the system: see [agent.md](agent.md)",
+    },
+    Agent: {
+        "name": "unique among the agents",
+        "source": "the git repository of its handlers: an absolute path or a URL, which the agent must allow",
+        "branch": "a branch or a commit, which the agent must allow; without it, the one commit that it allows",
+        "config": "the configuration file of an agent that the run starts on this host, beside the experiment file",
+        "on": "instead of `config`: the host, the name or a label of a standing agent",
     },
     System: {
         "kind": (
@@ -236,5 +245,6 @@ PATHS: dict[str, type[Struct]] = {
     "inspect.": Inspect,
     "faults.": PlannedFault,
     "peers.": Peers,
+    "agents.": Agent,
 }
 """Where the values of the table in docs/experiment.md are in a file. Profiles, searches and clients have their own."""

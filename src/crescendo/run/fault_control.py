@@ -7,12 +7,14 @@ events of the recording. An experiment without faults starts no guardian and no 
 
 import contextlib
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from crescendo.agent.handler_fault import AGENT_TARGET, FaultAgent
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.faults.action import NODE, FaultAction, Length
 from crescendo.faults.executor import CURE_FAILED, FAULT_FAILED, FaultExecutor
@@ -38,6 +40,8 @@ def check_faults_of(experiment: Experiment) -> None:
             _check_length(action, planned)
             if action.acts_on == NODE:
                 _check_node(experiment, planned)
+            elif action.acts_on == AGENT_TARGET:
+                _check_agent(experiment, planned)
             reason = action.why_not(settings)
         except ConfigError as err:
             raise ConfigError(f"faults[{number}].{err}") from None
@@ -67,6 +71,13 @@ def _check_node(experiment: Experiment, planned: PlannedFault) -> None:
         raise ConfigError("on: Crescendo did not start the system, so it does not break it; give system.kind")
     if planned.on not in names:
         raise ConfigError(f"on: there is no node {planned.on!r}; {choice(planned.on, names)}")
+
+
+def _check_agent(experiment: Experiment, planned: PlannedFault) -> None:
+    names = [agent.name for agent in experiment.agents]
+    if planned.on not in names:
+        known = choice(planned.on, names) if names else "agents: lists none"
+        raise ConfigError(f"on: there is no agent {planned.on!r}; {known}")
 
 
 class NodeUnderFaults:
@@ -142,13 +153,15 @@ class FaultControl:
             self._executor = FaultExecutor([_planned_action(scheduled) for scheduled in schedule])
             stack.callback(self._executor.end_threads)
 
-    def aim(self, system: SystemUnderTest, stack: contextlib.ExitStack) -> SystemUnderTest:
+    def aim(
+        self, system: SystemUnderTest, stack: contextlib.ExitStack, agents: Mapping[str, FaultAgent] | None = None
+    ) -> SystemUnderTest:
         """Find the targets; the returned system does not count as ended while a fault keeps it down."""
         if self._executor is None:
             return system
         self._nodes = {name: NodeUnderFaults(name, instance) for name, instance in system.instances.items()}
         stack.callback(self.close)
-        self._executor.aim({NODE: self._nodes})
+        self._executor.aim({NODE: self._nodes, AGENT_TARGET: agents or {}})
         return replace(system, exit=self._exit)
 
     def arm(self, t0_ns: int) -> None:
