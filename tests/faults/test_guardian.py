@@ -93,7 +93,7 @@ def test_the_guardian_cures_when_the_owner_is_killed(broken: Broken, number: sig
 def test_a_guardian_that_is_killed_is_replaced_and_told_what_is_owed(tmp_path: Path) -> None:
     with (
         running_node(tmp_path / "system") as node,
-        executing(node, {"at": 0, "do": "pause"}, {"at": "50s", "do": "pause"}) as executor,
+        executing(node, {"at": 0, "do": "pause"}) as executor,
     ):
         events_of(executor, "fault")
         first = executor.guardian_pid
