@@ -113,4 +113,9 @@ def test_what_is_left_when_both_are_killed_is_removed_by_the_next_run(broken: Br
     os.kill(broken.node, signal.SIGKILL)  # in a run, it dies with the owner
     assert within(20, lambda: state_of(broken.node) in {"", "Z"})
     assert set(left_groups(broken.owner.pid)) & set(abandoned_groups())
-    assert within(20, lambda: remove_abandoned() is None and left_groups(broken.owner.pid) == [])
+
+    def are_removed() -> bool:
+        remove_abandoned()
+        return left_groups(broken.owner.pid) == []
+
+    assert within(20, are_removed)
