@@ -21,6 +21,7 @@ ACTIONS: dict[str, str] = {
     "descriptors": "crescendo.faults.resource_limits:DESCRIPTORS",
     "disconnect": "crescendo.faults.disconnect:DISCONNECT",
     "command": "crescendo.faults.command:COMMAND",
+    "handler": "crescendo.agent.handler_fault:HANDLER",
     "cut": "crescendo.lab.link_faults:CUT",
     "impair": "crescendo.lab.link_faults:IMPAIR",
     "handoff": "crescendo.lab.link_faults:HANDOFF",

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from crescendo.model.address import MQTT_VERSIONS, address_of
+from crescendo.model.agents import Agent, check_agents
 from crescendo.model.fault_schedule import check_faults
 from crescendo.model.lab_network import LabSettings
 from crescendo.model.metrics import STOP_METRICS, split_metric
@@ -148,6 +149,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     accept_drift: bool = False  # of rate, latency or backlog while they are measured
     topology: str | None = None  # the file of a network that is the system
     lab: LabSettings | None = None  # hosts on this machine, for the system and the peers
+    agents: list[Agent] = field(default_factory=list)
     faults: list[PlannedFault] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -189,6 +191,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             self,
             system=msgspec.structs.replace(system, url=url, settings=redact_value(system.settings)),
             inspect=[msgspec.structs.replace(item, url=item.url and redact_url(item.url)) for item in self.inspect],
+            agents=[agent.redacted() for agent in self.agents],
             faults=[fault.redacted() for fault in self.faults],
             workload=[
                 msgspec.structs.replace(
@@ -346,6 +349,10 @@ def _check_clients(experiment: Experiment) -> None:
             raise ValueError(f"{key} applies to rates and receivers, and clients have neither; remove it")
 
 
+def _check_agents(experiment: Experiment) -> None:
+    check_agents(experiment.agents)
+
+
 _RULES: tuple[Callable[[Experiment], None], ...] = (
     _check_names,
     _check_connections,
@@ -358,6 +365,7 @@ _RULES: tuple[Callable[[Experiment], None], ...] = (
     _check_stop_when,
     _check_search,
     _check_clients,
+    _check_agents,
     check_faults,
 )
 """What the values of an experiment must agree on. The first rule that is broken is reported."""

@@ -63,6 +63,9 @@ def load_experiment(path: Path, overrides: tuple[str, ...] = (), values: Mapping
     document = read_mapping(path, "name, workload and phases")
     if isinstance(named := document.get("topology"), str):
         document["topology"] = str(path.parent / named)  # it stands beside the experiment, wherever that is run from
+    for agent in document["agents"] if isinstance(document.get("agents"), list) else ():
+        if isinstance(agent, dict) and isinstance(agent.get("config"), str):
+            agent["config"] = str(path.parent / agent["config"])
     return experiment_from(document, overrides, values, source=str(path), default_name=name_of(path))
 
 
@@ -153,10 +156,9 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
-    if document["lab"] is None:
-        del document["lab"]  # so that runs without one stay comparable with earlier ones
-    if not document["faults"]:
-        del document["faults"]  # so that runs without any stay comparable with earlier ones
+    for key in ("faults", "agents", "lab"):
+        if not document[key]:
+            del document[key]  # so that runs without any stay comparable with earlier ones
     return document
 
 

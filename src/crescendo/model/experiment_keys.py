@@ -6,6 +6,7 @@ a test finds a key without a sentence. Links and code are written as in Markdown
 
 from msgspec import Struct
 
+from crescendo.model.agents import Agent
 from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.lab_network import AccessPoint, Impairment, LabLink, LabSettings
 from crescendo.model.mlmq_clients import Clients
@@ -49,6 +50,14 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         ),
         "lab": "hosts on this machine, with links of their own, for the system and the peers: see [lab.md](lab.md)",
         "faults": "what is broken on purpose during the run, when, and for how long: see [faults.md](faults.md)",
+        "agents": "peers that run commands of their own repositories beside the system: see [agent.md](agent.md)",
+    },
+    Agent: {
+        "name": "unique among the agents",
+        "source": "the git repository of its handlers: an absolute path or a URL, which the agent must allow",
+        "branch": "a branch or a commit, which the agent must allow; without it, the one commit that it allows",
+        "config": "the configuration file of an agent that the run starts on this host, beside the experiment file",
+        "on": "instead of `config`: the host, the name or a label of a standing agent",
     },
     System: {
         "kind": (
@@ -266,5 +275,6 @@ PATHS: dict[str, type[Struct]] = {
     "lab.hosts.HOST.": LabLink,
     "lab.hosts.HOST.up.": Impairment,
     "lab.access_points.NAME.": AccessPoint,
+    "agents.": Agent,
 }
 """Where the values of the table in docs/experiment.md are in a file. Profiles, searches and clients have their own."""

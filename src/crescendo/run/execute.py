@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from crescendo.agent.worker import AGENTS
+from crescendo.control.agent_payloads import AGENT
 from crescendo.control.conductor.commands import PeerEnding, RecordEvent, RunEnding
 from crescendo.control.conductor.plan import RunPlan
 from crescendo.control.embedded_broker import EmbeddedBroker
@@ -41,6 +43,7 @@ from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
+from crescendo.run.agent_targets import AgentOfRun
 from crescendo.run.conductor_loop import ConductorLoop
 from crescendo.run.control_access import ControlAccess, control_access, new_run_of
 from crescendo.run.experiment_lab import ExperimentLab
@@ -62,7 +65,7 @@ from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
 from crescendo.systems.registry import system_of
 
 STANDING = ("sender", "receiver")
-"""Roles that standing peers take; inspectors and clients are started by the run."""
+"""Roles that standing peers take, as agents do where the experiment says so; the others are started by the run."""
 
 MAX_INPUT_BYTES = 512 * 1024  # of one file that travels in an assignment
 _PEER_EXIT_TIMEOUT_S = 2.0
@@ -131,7 +134,12 @@ def _execute(
         if carried_out.lab is not None:
             hosts = ExperimentLab(carried_out, control_url, stack, observer.progress)
         system, system_facts = _start_system(carried_out, run_dir, stack, observer, hosts)
-        system = faults.aim(system, stack, {} if hosts is None else hosts.stations)
+        system = faults.aim(
+            system,
+            stack,
+            {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents},
+            {} if hosts is None else hosts.stations,
+        )
         inputs = keep_inputs(run_dir, input_files(experiment), durable=durable)
         # Peers read the copies, so that the recording holds what was sent even if somebody edits the files meanwhile.
         self_contained = with_inputs_at(carried_out, kept_at(run_dir, inputs))
@@ -167,19 +175,23 @@ def _execute(
         stack.callback(loop.close)
         roles = arrangement.roles
         if recruits is not None:
+            standing = {peer: role for peer, role in roles.items() if _is_standing(experiment, peer, role)}
             recruits.recruit(
-                {peer: role for peer, role in roles.items() if role in STANDING},
+                standing,
                 observer.progress,
                 observer.interrupted,
-                places={peer: _place(experiment, peer, role) for peer, role in roles.items() if role in STANDING},
+                places={peer: _place(experiment, peer, role) for peer, role in standing.items()},
             )
-            roles = {peer: role for peer, role in roles.items() if role not in STANDING}
+            roles = {peer: role for peer, role in roles.items() if peer not in standing}
             loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
             stack.callback(loop.clocks.close)
         if roles:
             observer.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
-        launch = launch_into(scope, control_url, {name: file for file, name in (names | tls_names).items()})
+        given_files = {name: file for file, name in (names | tls_names).items()}
+        configurations = {agent.peer_id: _absolute(agent.config) for agent in experiment.agents if agent.config}
+        launch = launch_into(scope, control_url, given_files | configurations)
         data = run_dir.resolve()
+        stack.callback(shutil.rmtree, run_dir / AGENTS, ignore_errors=True)  # of an agent that was killed
         placed = {peer: list if hosts is None else hosts.command_of(peer, role) for peer, role in roles.items()}
         peers = [PeerProcess(peer, role, launch, data, run_dir / "logs", placed[peer]) for peer, role in roles.items()]
         for peer in peers:
@@ -249,6 +261,7 @@ def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: context
 
 def _check_places(experiment: Experiment, control: ControlAccess) -> None:
     placed = [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
+    placed += [f"agents.{agent.name}.on" for agent in experiment.agents if agent.on]
     if experiment.lab is not None:
         if control.standing:
             raise ConfigError("lab: its peers are started by the run, on hosts of the lab; run without --standing")
@@ -258,8 +271,19 @@ def _check_places(experiment: Experiment, control: ControlAccess) -> None:
 
 
 def _place(experiment: Experiment, peer: str, role: str) -> str:
-    """Where this peer shall run: ids end with their number."""
+    """Where this peer shall run: ids of senders and receivers end with their number."""
+    for agent in experiment.agents:
+        if role == AGENT and agent.peer_id == peer:
+            return agent.on or ""
     return experiment.peers.places(role)[int(peer.rpartition("-")[2])]
+
+
+def _is_standing(experiment: Experiment, peer: str, role: str) -> bool:
+    return role in STANDING or (role == AGENT and _place(experiment, peer, role) != "")
+
+
+def _absolute(file: str) -> str:
+    return str(Path(file).resolve())
 
 
 def _compared_clocks(recruits: Recruits, lab: Lab, experiment: Experiment, observer: RunObserver) -> HostClocks:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from crescendo.agent.handler_fault import AGENT_TARGET, FaultAgent
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.faults.action import NODE, FaultAction, Length
 from crescendo.faults.executor import CURE_FAILED, FAULT_FAILED, FaultExecutor
@@ -43,6 +44,8 @@ def check_faults_of(experiment: Experiment) -> None:
                 _check_node(experiment, planned)
             elif action.acts_on == HOST:
                 _check_host(experiment, planned, settings)
+            elif action.acts_on == AGENT_TARGET:
+                _check_agent(experiment, planned)
             reason = action.why_not(settings)
         except ConfigError as err:
             raise ConfigError(f"faults[{number}].{err}") from None
@@ -90,6 +93,13 @@ def _check_host(experiment: Experiment, planned: PlannedFault, settings: Struct)
     for name in settings.walk:
         if name not in experiment.lab.access_points:
             raise ConfigError(f"with.to: {name!r} is not an access point; {choice(name, experiment.lab.access_points)}")
+
+
+def _check_agent(experiment: Experiment, planned: PlannedFault) -> None:
+    names = [agent.name for agent in experiment.agents]
+    if planned.on not in names:
+        known = choice(planned.on, names) if names else "agents: lists none"
+        raise ConfigError(f"on: there is no agent {planned.on!r}; {known}")
 
 
 class NodeUnderFaults:
@@ -166,14 +176,18 @@ class FaultControl:
             stack.callback(self._executor.end_threads)
 
     def aim(
-        self, system: SystemUnderTest, stack: contextlib.ExitStack, hosts: Mapping[str, Station] | None = None
+        self,
+        system: SystemUnderTest,
+        stack: contextlib.ExitStack,
+        agents: Mapping[str, FaultAgent] | None = None,
+        hosts: Mapping[str, Station] | None = None,
     ) -> SystemUnderTest:
         """Find the targets; the returned system does not count as ended while a fault keeps it down."""
         if self._executor is None:
             return system
         self._nodes = {name: NodeUnderFaults(name, instance) for name, instance in system.instances.items()}
         stack.callback(self.close)
-        self._executor.aim({NODE: self._nodes, HOST: hosts or {}})
+        self._executor.aim({NODE: self._nodes, AGENT_TARGET: agents or {}, HOST: hosts or {}})
         return replace(system, exit=self._exit) if self._nodes else system
 
     def arm(self, t0_ns: int) -> None:
