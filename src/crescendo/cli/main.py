@@ -17,6 +17,7 @@ from crescendo.cli.baseline import BASELINE_HELP, BASELINE_VERBS
 from crescendo.cli.broker import broker
 from crescendo.cli.calibrate import calibrate
 from crescendo.cli.campaign import campaign
+from crescendo.cli.cluster import CLUSTER_HELP, CLUSTER_VERBS
 from crescendo.cli.compare import compare
 from crescendo.cli.control import control
 from crescendo.cli.demo import demo
@@ -107,6 +108,7 @@ for name, verb in VERBS.items():
 for name, help_text, verbs in (
     ("system", SYSTEM_HELP, SYSTEM_VERBS),
     ("topology", TOPOLOGY_HELP, TOPOLOGY_VERBS),
+    ("cluster", CLUSTER_HELP, CLUSTER_VERBS),
     ("mlmq", MLMQ_HELP, MLMQ_VERBS),
     ("baseline", BASELINE_HELP, BASELINE_VERBS),
 ):

@@ -42,13 +42,14 @@ class LabHost:
 
     def __init__(self, name: str, address: str, guardian: ChildProcess, keeper: int, network: "HostNetwork") -> None:
         self.name, self.address = name, address
-        self._guardian, self._keeper, self._network = guardian, keeper, network
+        self._guardian, self.keeper, self._network = guardian, keeper, network
+        """`keeper` is a process that is on the host as long as the host exists."""
         self._port = f"port{address.rpartition('.')[2]}"
         self._children: list[ChildProcess] = []
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs this one on the host."""
-        return enter_host(self._keeper, argv, rootless=self._network.rootless)
+        return enter_host(self.keeper, argv, rootless=self._network.rootless)
 
     def launch(
         self,
@@ -83,10 +84,10 @@ class LabHost:
 
     def limit(self, rate_bps: int) -> None:
         """Limit the host's link in each direction, in bits per second; 0 removes the limit."""
-        self._network.ask(LimitLink(self._port, self._keeper, rate_bps))
+        self._network.ask(LimitLink(self._port, self.keeper, rate_bps))
 
     def join(self) -> None:
-        self._network.ask(ConnectHost(self._port, self._keeper, self.address))
+        self._network.ask(ConnectHost(self._port, self.keeper, self.address))
 
     def remove(self) -> None:
         """End everything that runs on it. Safe to call twice."""

@@ -5,6 +5,7 @@ what was asked for, is rejected here, so that later stages need not check again.
 file. Starts nothing.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -17,8 +18,8 @@ from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import ConstantProfile, Profile
-from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of_scheme
-from crescendo.model.redaction import redact_address, redact_value
+from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of, protocol_of_scheme
+from crescendo.model.redaction import redact_address, redact_place, redact_value
 from crescendo.model.search import MIN_SECONDS, Search
 from crescendo.model.slices import slice_names
 from crescendo.model.suggestions import choice, suggestion
@@ -28,6 +29,7 @@ from crescendo.model.verdict import Bound, check_bound, check_metric, client_che
 from crescendo.model.workload import MAX_CONNECTIONS, RUN, Group
 
 PROCESS = "process"
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
 _DRAIN_FACTOR = 4
 MIN_EVERY_NS = 100_000_000
 MAX_SCHEDULE_SEGMENTS = 5_000_000
@@ -62,6 +64,7 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
     every: Duration | None = None
     url: str | None = None
     pid: Annotated[int, Meta(ge=1)] | None = None
+    on: Annotated[str, Meta(min_length=1, max_length=200)] | None = None  # a standing inspector, by host, name or label
 
     def __post_init__(self) -> None:
         if self.every is not None and self.every < MIN_EVERY_NS:
@@ -69,7 +72,9 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
         if self.pid is not None and self.kind != PROCESS:
             raise ValueError(f"pid needs kind: {PROCESS}; kind: {self.kind} needs a url")
         if self.url is not None and self.kind == PROCESS:
-            raise ValueError("a process inspector needs a pid on this machine, not a url")
+            raise ValueError("a process inspector needs a pid on its own machine, not a url")
+        if self.on is not None and not self.has_target:
+            raise ValueError(f"on: {self.on}: an inspector elsewhere needs its target: a url, or a pid of that host")
 
     @property
     def has_target(self) -> bool:
@@ -173,7 +178,34 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset(
             group.name
             for group in self.workload
-            if (self.system.url is not None or group.target.url is not None) and not group.is_unique
+            if (self.system.url is not None or group.target.url is not None or self.located_urls(group))
+            and not group.is_unique
+        )
+
+    def located_urls(self, group: Group) -> dict[str, str]:
+        """Role -> the URL that `send_to` or `receive_from` names, where that is not a node of a network."""
+        if self.topology is not None:
+            return {}
+        places = {role: group.place_of(role) for role in ("sender", "receiver")}
+        return {role: self._url_of_place(group, place) for role, place in places.items() if place is not None}
+
+    def _url_of_place(self, group: Group, place: str) -> str:
+        """A URL as it is; a host as the system's URL at that host, or in the protocol of the group."""
+        if "://" in place:
+            return place
+        url = self.system.url
+        spoken = None if url is None else protocol_of_scheme(parse_url(url).scheme)
+        if url is None or spoken is None or spoken.name != group.protocol:
+            return f"{protocol_of(group.protocol).scheme}://{place}"
+        parts = parse_url(url)
+        port = "" if parts.port is None or ":" in place else f":{parts.port}"
+        return url.replace(f"://{parts.authority}", f"://{parts.authority[: -len(parts.server)]}{place}{port}", 1)
+
+    def uses_system(self, group: Group) -> bool:
+        """Whether a connection of this group relies on the experiment to name the system."""
+        located = self.located_urls(group)
+        return group.needs_system and any(
+            group.connections_of(role) and role not in located for role in ("sender", "receiver")
         )
 
     def redacted(self) -> "Experiment":
@@ -189,6 +221,8 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
                     group,
                     address=redact_address(group.address),
                     failover=None if group.failover is None else [redact_address(text) for text in group.failover],
+                    send_to=group.send_to and redact_place(group.send_to),
+                    receive_from=group.receive_from and redact_place(group.receive_from),
                 )
                 for group in self.workload
             ],
@@ -233,7 +267,7 @@ def _check_groups(experiment: Experiment) -> None:
     spoken = None if url is None else protocol_of_scheme(scheme)
     for group in experiment.workload:
         experiment.profile.check(group.rate)
-        if spoken is not None and spoken.name != group.protocol and group.needs_system:
+        if spoken is not None and spoken.name != group.protocol and experiment.uses_system(group):
             raise ValueError(
                 f"group {group.name!r} uses {group.protocol}, but the system's url begins with {scheme}://; "
                 f"set its protocol to {spoken.name}, or change the url"
@@ -242,11 +276,8 @@ def _check_groups(experiment: Experiment) -> None:
 
 def _check_topology(experiment: Experiment) -> None:
     if experiment.topology is None:
-        placed = [group for group in experiment.workload if group.send_to or group.receive_from]
-        if placed:
-            raise ValueError(
-                f"group {placed[0].name!r}: send_to and receive_from name nodes of a network; give its file as topology"
-            )
+        for group in experiment.workload:
+            _check_places(experiment, group)
         return
     if experiment.system != System(kind="loopback") or experiment.clients:
         raise ValueError("topology: the network is the system; remove system and clients, or remove topology")
@@ -258,6 +289,26 @@ def _check_topology(experiment: Experiment) -> None:
         for key, is_missing in missing.items():
             if is_missing and group.needs_system:
                 raise ValueError(f"group {group.name!r}: name the node of the network that it uses: {key}: NODE")
+
+
+def _check_places(experiment: Experiment, group: Group) -> None:
+    """Both sides of a group must be able to do what the group says, each in the protocol of its own URL."""
+    for role, url in experiment.located_urls(group).items():
+        key = "send_to" if role == "sender" else "receive_from"
+        place = group.place_of(role) or ""
+        if "://" not in place and not _HOST.fullmatch(place):
+            raise ValueError(
+                f"group {group.name!r}: {key} is a URL, a host (host or host:port), or a node of a topology"
+            )
+        if not group.needs_system:
+            raise ValueError(f"group {group.name!r}: its address names the system; remove {key}, or write queue://NAME")
+        try:
+            _check_url(url)
+            if parse_url(url).path.strip("/"):
+                raise ValueError("virtual hosts cannot be given here; give them in the address")
+            group.located_at(url)
+        except ValueError as err:
+            raise ValueError(f"group {group.name!r}: {key}: {err}") from None
 
 
 def _check_inspectors(experiment: Experiment) -> None:

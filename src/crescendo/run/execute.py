@@ -57,7 +57,7 @@ from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
 STANDING = ("sender", "receiver")
-"""Roles that standing peers take; inspectors and clients are started by the run."""
+"""Roles that standing peers always take; inspectors only where the experiment says so, clients never."""
 
 MAX_INPUT_BYTES = 512 * 1024  # of one file that travels in an assignment
 _PEER_EXIT_TIMEOUT_S = 2.0
@@ -156,13 +156,11 @@ def _execute(
         stack.callback(loop.close)
         roles = arrangement.roles
         if recruits is not None:
-            recruits.recruit(
-                {peer: role for peer, role in roles.items() if role in STANDING},
-                observer.progress,
-                observer.interrupted,
-                places={peer: _place(experiment, peer, role) for peer, role in roles.items() if role in STANDING},
-            )
-            roles = {peer: role for peer, role in roles.items() if role not in STANDING}
+            places = {peer: _place(experiment, peer, role) for peer, role in roles.items() if role in STANDING}
+            places |= arrangement.inspectors_on
+            wanted = {peer: roles[peer] for peer in places}
+            recruits.recruit(wanted, observer.progress, observer.interrupted, places=places)
+            roles = {peer: role for peer, role in roles.items() if peer not in places}
             loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
             stack.callback(loop.clocks.close)
         if roles:
@@ -224,8 +222,9 @@ def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: context
 
 def _check_places(experiment: Experiment, control: ControlAccess) -> None:
     placed = [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
+    placed += [f"inspect: on: {inspect.on}" for inspect in experiment.inspect if inspect.on is not None]
     if placed and not control.standing:
-        raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or give a number")
+        raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or leave it out")
 
 
 def _place(experiment: Experiment, peer: str, role: str) -> str:
@@ -259,7 +258,7 @@ def with_contents(plan: RunPlan, names: Mapping[str, str], tls_names: Mapping[st
     """The plan for peers that cannot read our files: they are given what is in them, payloads only to senders."""
     of_tls = {name: _content(file) for file, name in tls_names.items()}
     of_sender = of_tls | {name: _content(file) for file, name in names.items()}
-    given = {"sender": of_sender, "receiver": of_tls}
+    given = {"sender": of_sender, "receiver": of_tls, "inspector": of_tls}
     peers = tuple(
         replace(peer, assignment=peer.assignment | {"inputs": given[peer.role]}) if peer.role in given else peer
         for peer in plan.peers
