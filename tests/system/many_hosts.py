@@ -151,12 +151,12 @@ class ManyHosts:
         access = self.access if verb in {"up", "status"} else self.access[2:]
         return self.on_conductor([CRESCENDO, "cluster", verb, str(self.inventory), *access, *options], check=check)
 
-    def start(self, name: str, **changes: Any) -> tuple["subprocess.Popen[str]", Path]:
+    def start(self, name: str, patience_s: float = 30, **changes: Any) -> tuple["subprocess.Popen[str]", Path]:
         """Start a run on the conductor's host, without analysis; and where its recording will be."""
         url = f"amqp://{self.network.hosts['system'].address}:5672"
         path = write_experiment(self.directory / f"{name}.yml", name=name, system={"url": url}, **changes)
         out = self.directory / name
-        argv = [sys.executable, RUN, str(path), str(out), *self.access[1::2]]
+        argv = [sys.executable, RUN, str(path), str(out), *self.access[1::2], str(patience_s)]
         command = self.network.hosts["conductor"].command(argv)
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True), out
 

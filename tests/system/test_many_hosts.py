@@ -130,6 +130,7 @@ def test_it_passes_with_latencies_on_one_clock(recording: Path, spark: SparkSess
 def test_a_link_that_is_cut_makes_the_run_incomplete_and_names_the_peer(hosts: ManyHosts) -> None:
     process, out = hosts.start(
         "cut",
+        patience_s=2,
         workload={"senders": 2, "receivers": 1, "rate": 200},
         peers={"senders": [{"on": DRIFTING}, {"on": "sender-b"}], "receivers": 1},
         phases={"warmup": "500ms", "measure": "60s"},

@@ -188,6 +188,8 @@ def _conduct(
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
             write_manifest(run_dir, manifest, durable=durable)  # from here on there is something worth keeping
+        if event.kind == "draining" and recruits is not None:
+            recruits.collect_sealed(run_dir)
         observer.on_event(event)
 
     ending = loop.run(peers, interrupted=observer.interrupted, watch=observer.on_statistics, on_event=on_event)
