@@ -32,6 +32,7 @@ from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
 from crescendo.cli.run import run
+from crescendo.cli.runs import RUNS_HELP, RUNS_VERBS
 from crescendo.cli.schema import schema
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
@@ -111,6 +112,7 @@ for name, help_text, verbs in (
     ("cluster", CLUSTER_HELP, CLUSTER_VERBS),
     ("mlmq", MLMQ_HELP, MLMQ_VERBS),
     ("baseline", BASELINE_HELP, BASELINE_VERBS),
+    ("runs", RUNS_HELP, RUNS_VERBS),
 ):
     group = typer.Typer(help=help_text, no_args_is_help=True)
     for verb_name, verb in verbs.items():

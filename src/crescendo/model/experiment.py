@@ -72,7 +72,7 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
         if self.pid is not None and self.kind != PROCESS:
             raise ValueError(f"pid needs kind: {PROCESS}; kind: {self.kind} needs a url")
         if self.url is not None and self.kind == PROCESS:
-            raise ValueError("a process inspector needs a pid on its own machine, not a url")
+            raise ValueError("a process inspector needs a pid on this machine, not a url")
         if self.on is not None and not self.has_target:
             raise ValueError(f"on: {self.on}: an inspector elsewhere needs its target: a url, or a pid of that host")
 
@@ -188,6 +188,17 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             return {}
         places = {role: group.place_of(role) for role in ("sender", "receiver")}
         return {role: self._url_of_place(group, place) for role, place in places.items() if place is not None}
+
+    def with_places_as_urls(self) -> "Experiment":
+        """The same experiment, whose groups name no host that only means something beside the system's URL."""
+
+        def located(group: Group) -> Group:
+            urls = self.located_urls(group)
+            if not urls:
+                return group
+            return msgspec.structs.replace(group, send_to=urls.get("sender"), receive_from=urls.get("receiver"))
+
+        return msgspec.structs.replace(self, workload=[located(group) for group in self.workload])
 
     def _url_of_place(self, group: Group, place: str) -> str:
         """A URL as it is; a host as the system's URL at that host, or in the protocol of the group."""

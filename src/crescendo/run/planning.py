@@ -83,6 +83,7 @@ def plan_run(
     `look_at`: the groups whose destinations may hold messages of others before the run.
     """
     names = input_names or {}
+    experiment = experiment.with_places_as_urls()
     named = for_peers(experiment, names)
     senders = _connections(experiment, "sender")
     receivers = _connections(experiment, "receiver")
