@@ -63,6 +63,6 @@ $(DEV_SETUP): $(SETUP)
 	@touch $@
 
 $(SYSTEM_SETUP): $(SETUP) .ci/packages
-	@bash .ci/packages chromium
+	@bash .ci/packages chromium sshd=openssh-server faketime
 	@for kind in rabbitmq mosquitto activemq artemis qpid-broker-j jms-clients; do $(BIN)/crescendo system install $$kind || exit; done
 	@touch $@

@@ -73,7 +73,7 @@ class HostSession:
             raise ConfigError(f"{host.name}: {err.filename} cannot be started: {err.strerror}") from err
         self._program: bytes | None = program
 
-    def ask(self, action: str, timeout_s: float, files: Sequence[Path] = (), **request: Any) -> dict[str, Any]:
+    def ask(self, action: str, timeout_s: float, contents: Sequence[Path] = (), **request: Any) -> dict[str, Any]:
         """The answer to a request, which the contents of files may follow. ConfigError if the host refuses."""
         line = json.dumps({"action": action, "directory": self.host.directory, **request}) + "\n"
         stdin = self._process.stdin
@@ -83,7 +83,7 @@ class HostSession:
                 stdin.write(self._program)
                 self._program = None
             stdin.write(line.encode())
-            for file in files:
+            for file in contents:
                 with file.open("rb") as content:
                     shutil.copyfileobj(content, stdin, 1 << 20)
             stdin.flush()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MARK = "CRESCENDO_CLUSTER_DIRECTORY"
 _OWN = "crescendo-cluster"  # a file that says that a directory is ours
 _READY = "waits for runs"
-_TERM_S, _KILL_S, _POLL_S = 10.0, 5.0, 0.05
+_TERM_S, _KILL_S, _POLL_S = 5.0, 5.0, 0.05
 _PIECE_BYTES = 1 << 20
 
 
