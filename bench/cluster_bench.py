@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crescendo.cluster.cluster_file import read_plan
-from crescendo.cluster.operations import ClusterAccess, bring_up, take_down
+from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up, take_down
 from crescendo.control.trust import Lab
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import connect

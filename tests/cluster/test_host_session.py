@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from crescendo.cluster.cluster_file import ClusterHost, PeerOnHost, read_plan
+from crescendo.cluster.cluster_lifecycle import run_hook, take_down
 from crescendo.cluster.host_session import HostSession, on_every
-from crescendo.cluster.operations import run_hook, take_down
 from crescendo.cluster.remote_program import MARK
 from crescendo.control.trust import Lab
 from crescendo.model.errors import ConfigError, LostError

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 import crescendo
 from crescendo.cluster import wheelhouse
 from crescendo.cluster.cluster_file import read_plan
-from crescendo.cluster.operations import ClusterAccess, bring_up, look_at, take_down
+from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up, look_at, take_down
 from crescendo.cluster.wheelhouse import given_wheelhouse, peer_distributions, wheelhouse_name
 from crescendo.control.trust import Lab
 from crescendo.model.errors import ConfigError

@@ -17,7 +17,7 @@ from crescendo.cli.baseline import BASELINE_HELP, BASELINE_VERBS
 from crescendo.cli.broker import broker
 from crescendo.cli.calibrate import calibrate
 from crescendo.cli.campaign import campaign
-from crescendo.cli.cluster import CLUSTER_HELP, CLUSTER_VERBS
+from crescendo.cli.cluster_verbs import CLUSTER_HELP, CLUSTER_VERBS
 from crescendo.cli.compare import compare
 from crescendo.cli.control import control
 from crescendo.cli.demo import demo
@@ -28,11 +28,11 @@ from crescendo.cli.import_ import import_
 from crescendo.cli.init import init
 from crescendo.cli.logs import logs
 from crescendo.cli.mlmq import MLMQ_HELP, MLMQ_VERBS
+from crescendo.cli.old_runs import RUNS_HELP, RUNS_VERBS
 from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
 from crescendo.cli.run import run
-from crescendo.cli.runs import RUNS_HELP, RUNS_VERBS
 from crescendo.cli.schema import schema
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS

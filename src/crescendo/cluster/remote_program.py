@@ -31,11 +31,11 @@ _TERM_S, _KILL_S, _POLL_S = 5.0, 5.0, 0.05
 _PIECE_BYTES = 1 << 20
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """The sentence is the answer."""
 
 
-class Abandoned(Exception):
+class AbandonedRequest(Exception):
     """Nobody is there any more."""
 
 
@@ -181,9 +181,9 @@ class Host:
             if _READY in said:
                 return
             if process.poll() is not None:
-                raise Refused(f"{peer['id']} ended: {' '.join(said.split()) or 'it said nothing'}")
+                raise RefusedRequest(f"{peer['id']} ended: {' '.join(said.split()) or 'it said nothing'}")
             if time.monotonic() > deadline:
-                raise Refused(f"{peer['id']} is not ready after a while: {' '.join(said.split())}")
+                raise RefusedRequest(f"{peer['id']} is not ready after a while: {' '.join(said.split())}")
             _leave_if_alone(_POLL_S)
 
     def _peers(self) -> dict[str, dict[str, Any]]:
@@ -205,9 +205,9 @@ class Host:
         try:
             done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired) as err:
-            raise Refused(f"{python} cannot be started: {err}") from None
+            raise RefusedRequest(f"{python} cannot be started: {err}") from None
         if done.returncode:
-            raise Refused(f"{python} has no Crescendo: {(done.stderr.strip().splitlines() or [''])[-1]}")
+            raise RefusedRequest(f"{python} has no Crescendo: {(done.stderr.strip().splitlines() or [''])[-1]}")
         return done.stdout.strip()
 
     def _run(self, argv: list[str]) -> None:
@@ -224,11 +224,11 @@ class Host:
         if child.returncode:
             with open(self._at("install.log"), encoding="utf-8", errors="replace") as file:
                 said = file.read().strip().splitlines()[-3:]
-            raise Refused(f"`{' '.join(argv[:4])} …` failed: {' '.join(said)}")
+            raise RefusedRequest(f"`{' '.join(argv[:4])} …` failed: {' '.join(said)}")
 
     def _own(self) -> None:
         if os.path.isdir(self.directory) and os.listdir(self.directory) and not os.path.exists(self._at(_OWN)):
-            raise Refused(f"{self.directory} holds files that are not ours; choose another crescendo_directory")
+            raise RefusedRequest(f"{self.directory} holds files that are not ours; choose another crescendo_directory")
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
         self._write(_OWN, "")
@@ -293,7 +293,7 @@ def _reap() -> None:
 def _leave_if_alone(wait_s: float) -> None:
     """Between request and answer nothing is sent, so input that is readable has ended."""
     if select.select([0], [], [], wait_s)[0]:
-        raise Abandoned
+        raise AbandonedRequest
 
 
 def _line() -> bytes:
@@ -311,7 +311,7 @@ def _pieces(octets: int) -> Iterator[bytes]:
     while octets:
         piece = os.read(0, min(octets, _PIECE_BYTES))
         if not piece:
-            raise Abandoned
+            raise AbandonedRequest
         octets -= len(piece)
         yield piece
 
@@ -332,9 +332,9 @@ def main() -> None:
             request["pieces"] = _pieces
         try:
             answer = getattr(host, action)(**request)
-        except Refused as err:
+        except RefusedRequest as err:
             answer = {"error": str(err)}
-        except Abandoned:
+        except AbandonedRequest:
             return
         except OSError as err:
             answer = {"error": f"{err.filename or host.directory}: {err.strerror}"}

@@ -4,17 +4,19 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
+from msgspec import Struct
 
 from crescendo.cli.options import Control, ControlFile, Json, TokenFile
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from crescendo.cluster.cluster_file import ClusterPlan
+    from crescendo.cluster.cluster_lifecycle import HostState
     from crescendo.cluster.lab_check import AnsweringPeer
-    from crescendo.cluster.operations import HostState
     from crescendo.control.trust import Lab
 
 CLUSTER_HELP = (
@@ -28,6 +30,23 @@ Inventory = Annotated[
 ]
 
 
+class PeerRow(Struct, frozen=True):
+    """What is shown of one peer."""
+
+    peer: str
+    host: str
+    role: str
+    pid: int | None = None
+    state: str = ""
+    run: str = ""
+    version: str = ""
+    cores: int | None = None
+    clock_offset_ns: int | None = None  # None: the conductor's own clock, or unknown
+    clock_bound_ns: int | None = None
+    faults: list[str] = []
+    ready: bool = False
+
+
 def up(
     inventory: Inventory,
     control: Control = None,
@@ -37,14 +56,15 @@ def up(
 ) -> int:
     """Install Crescendo on every host, start the peers, and check ports, clocks and versions. Repeat it freely."""
     from crescendo.cli.terminal import Progress
-    from crescendo.cluster.operations import ClusterAccess, bring_up
+    from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up
 
     plan = _plan(inventory)
     url, lab = _control(plan, control, control_file), _lab(plan, token_file)
     with Progress() as progress:
         done = bring_up(plan, ClusterAccess(url, lab), progress)
     if as_json:
-        print(json.dumps({"installed": done.installed, "started": done.started, "peers": _rows([], done.peers)}))
+        shown = {"installed": done.installed, "started": done.started, "peers": _rows([], done.peers)}
+        print(msgspec.json.encode(shown).decode())
         return 0
     _print_peers(_rows([], done.peers))
     print(f"{len(done.peers)} peer(s) are ready; {len(done.started)} started, {len(done.installed)} host(s) installed")
@@ -59,7 +79,7 @@ def status(
     as_json: Json = False,
 ) -> int:
     """Show every peer: whether it runs, answers, and with which clock. The exit code is 1 if one does not."""
-    from crescendo.cluster.operations import ClusterAccess, look_at
+    from crescendo.cluster.cluster_lifecycle import ClusterAccess, look_at
 
     plan = _plan(inventory)
     states, answering = look_at(
@@ -67,13 +87,13 @@ def status(
     )  # fmt: skip
     rows = _rows(states, answering)
     if as_json:
-        print(json.dumps(rows))
+        print(msgspec.json.encode(rows).decode())
     else:
         _print_peers(rows)
         for state in states:
             if state.fault:
                 print(f"{state.host.name}: {state.fault}")
-    return 0 if all(row["ready"] for row in rows) and not any(state.fault for state in states) else 1
+    return 0 if all(row.ready for row in rows) and not any(state.fault for state in states) else 1
 
 
 def logs(
@@ -83,7 +103,7 @@ def logs(
     as_json: Json = False,
 ) -> int:
     """Show the last lines that every peer printed."""
-    from crescendo.cluster.operations import logs_of
+    from crescendo.cluster.cluster_lifecycle import logs_of
 
     plan = _plan(inventory)
     found = logs_of(plan, _lab(plan, token_file), lines)
@@ -99,7 +119,7 @@ def logs(
 def down(inventory: Inventory, token_file: TokenFile = None) -> int:
     """End every peer and remove everything that `up` made, installation and recordings included."""
     from crescendo.cli.terminal import Progress
-    from crescendo.cluster.operations import take_down
+    from crescendo.cluster.cluster_lifecycle import take_down
 
     plan = _plan(inventory)
     with Progress() as progress:
@@ -139,42 +159,50 @@ def _lab(plan: "ClusterPlan", token_file: str | None) -> "Lab":
     return lab
 
 
-def _rows(states: "list[HostState]", answering: "list[AnsweringPeer]") -> list[dict[str, Any]]:
+def _rows(states: "list[HostState]", answering: "list[AnsweringPeer]") -> list[PeerRow]:
     """One row per peer: those that answer, and those that are only known to their host."""
     answers = {peer.identity.id: peer for peer in answering}
     known = {peer.id: state for state in states for peer in state.host.peers}
-    rows = []
-    for name in sorted(answers.keys() | known.keys()):
-        answer, state = answers.get(name), known.get(name)
-        process = {} if state is None else state.peers.get(name, {})
-        faults = list(answer.faults) if answer else ["not running" if not process.get("alive") else "does not answer"]
-        rows.append(
-            {
-                "peer": name,
-                "host": answer.identity.host if answer else "" if state is None else state.host.name,
-                "role": answer.identity.role if answer else name.partition("-")[0],
-                "pid": answer.identity.pid if answer else process.get("pid"),
-                "state": answer.state if answer else "",
-                "run": answer.run if answer else "",
-                "version": answer.version if answer else process.get("version", ""),
-                "cores": answer.cores if answer else None,
-                "clock_offset_ns": answer.clock_offset_ns if answer else None,
-                "clock_bound_ns": answer.clock_bound_ns if answer else None,
-                "faults": faults,
-                "ready": not faults,
-            }
+    return [_row(name, answers.get(name), known.get(name)) for name in sorted(answers.keys() | known.keys())]
+
+
+def _row(name: str, answer: "AnsweringPeer | None", state: "HostState | None") -> PeerRow:
+    if answer is not None:
+        identity = answer.identity
+        return PeerRow(
+            peer=name,
+            host=identity.host,
+            role=identity.role,
+            pid=identity.pid,
+            state=answer.state,
+            run=answer.run,
+            version=answer.version,
+            cores=answer.cores,
+            clock_offset_ns=answer.clock_offset_ns,
+            clock_bound_ns=answer.clock_bound_ns,
+            faults=list(answer.faults),
+            ready=not answer.faults,
         )
-    return rows
+    process = {} if state is None else state.peers.get(name, {})
+    return PeerRow(
+        peer=name,
+        host="" if state is None else state.host.name,
+        role=name.partition("-")[0],
+        pid=process.get("pid"),
+        version=process.get("version", ""),
+        faults=["does not answer" if process.get("alive") else "not running"],
+    )
 
 
-def _print_peers(rows: list[dict[str, Any]]) -> None:
+def _print_peers(rows: list[PeerRow]) -> None:
     from crescendo.model.units import format_ns
 
     for row in rows:
-        offset, bound = row["clock_offset_ns"], row["clock_bound_ns"]
-        clock = "" if offset is None else f"clock {offset / 1e9:+.6f} s ± {format_ns(bound)}"
-        said = "; ".join(row["faults"]) or " ".join(filter(None, (row["state"], row["run"])))
-        print(f"{row['peer']:28} {row['host']:20} {row['version']:10} {said:12} {clock}".rstrip())
+        offset_ns, bound_ns = row.clock_offset_ns, row.clock_bound_ns
+        known = offset_ns is not None and bound_ns is not None
+        clock = f"clock {(offset_ns or 0) / 1e9:+.6f} s ± {format_ns(bound_ns or 0)}" if known else ""
+        said = "; ".join(row.faults) or " ".join(filter(None, (row.state, row.run)))
+        print(f"{row.peer:28} {row.host:20} {row.version:10} {said:12} {clock}".rstrip())
     sys.stdout.flush()
 
 
