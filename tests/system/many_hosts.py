@@ -1,6 +1,7 @@
 """Six hosts as namespaces: conductor, control broker, system and three peers; those that run peers have a real sshd."""
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ DRIFTING = "sender-a"
 SHIFTS_S = {DRIFTING: 1, "sender-b": 3600, "receiver-a": 86_400}
 """Host -> how far its clock is ahead; that of the first drifts, too, so it needs a time namespace to be another one."""
 
+_NUMBERS = itertools.count()
 FAKETIME_LIBRARY = "libfaketimeMT.so.1"
 _DIAL = (
     "import socket, sys, time\n"
@@ -155,7 +157,7 @@ class ManyHosts:
         """Start a run on the conductor's host, without analysis; and where its recording will be."""
         url = f"amqp://{self.network.hosts['system'].address}:5672"
         path = write_experiment(self.directory / f"{name}.yml", name=name, system={"url": url}, **changes)
-        out = self.directory / name
+        out = self.directory / f"{name}-{next(_NUMBERS)}"
         argv = [sys.executable, RUN, str(path), str(out), *self.access[1::2], str(patience_s)]
         command = self.network.hosts["conductor"].command(argv)
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True), out

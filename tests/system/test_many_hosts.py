@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -135,11 +136,7 @@ def test_a_link_that_is_cut_makes_the_run_incomplete_and_names_the_peer(hosts: M
         peers={"senders": [{"on": DRIFTING}, {"on": "sender-b"}], "receivers": 1},
         phases={"warmup": "500ms", "measure": "60s"},
     )
-    deadline = time.monotonic() + 60
-    while not list(out.glob("*/manifest.json")):  # written at the barrier
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    _await_barrier(process, out)
     hosts.network.hosts["sender-b"].cut()
     try:
         said, progress = process.communicate(timeout=150)
@@ -153,6 +150,32 @@ def test_a_link_that_is_cut_makes_the_run_incomplete_and_names_the_peer(hosts: M
     assert not open_recording(run_dir).damaged
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("victim", ["conductor", "standing peer"])
+def test_no_process_of_a_run_outlives_a_kill(hosts: ManyHosts, victim: str) -> None:
+    process, out = hosts.start(
+        "killed",
+        patience_s=2,
+        workload={"senders": 2, "receivers": 1, "rate": 200},
+        peers={"senders": [{"on": DRIFTING}, {"on": "sender-b"}], "receivers": 1},
+        phases={"warmup": "500ms", "measure": "60s"},
+    )
+    _await_barrier(process, out)
+    everywhere = [hosts.network.hosts[name] for name in PEERS]
+    assert any("--launch" in line for host in everywhere for line in hosts.processes_on(host))
+    if victim == "conductor":
+        process.kill()
+    else:
+        os.kill(peer_rows(hosts.cluster("status", "--json"))["sender-b"]["pid"], signal.SIGKILL)
+    killed = time.monotonic()
+    while any("--launch" in line for host in everywhere for line in hosts.processes_on(host)):
+        assert time.monotonic() < killed + 20
+        time.sleep(0.1)
+    process.communicate(timeout=150)
+    again = json.loads(hosts.cluster("up", "--json").stdout)
+    assert again["started"] == ([] if victim == "conductor" else ["sender-b"])
+
+
 def test_down_leaves_nothing_on_any_host(hosts: ManyHosts) -> None:
     """Last in this module: no process, no file, no ssh; and a second time there is nothing to do."""
     assert "4 peer(s) ended, nothing is left" in hosts.cluster("down").stdout
@@ -163,6 +186,15 @@ def test_down_leaves_nothing_on_any_host(hosts: ManyHosts) -> None:
     done = hosts.cluster("status", "--json", check=False)
     assert done.returncode == 1
     assert all(row["faults"] == ["not running"] for row in peer_rows(done).values())
+
+
+def _await_barrier(process: subprocess.Popen[str], out: Path) -> None:
+    """Wait until the manifest is there, which is written when the first message is due."""
+    deadline = time.monotonic() + 60
+    while not list(out.glob("*/manifest.json")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
 
 
 def _peer_on(recording: Path, host: str) -> str:
