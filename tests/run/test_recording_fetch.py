@@ -1,6 +1,7 @@
 """Is a recording fetched completely, from any byte on, and is a damaged file rejected by name?"""
 
 import contextlib
+import gzip
 import hashlib
 import http.client
 import random
@@ -186,6 +187,16 @@ def test_a_peer_that_is_gone_is_one_sentence(tmp_path: Path, monkeypatch: pytest
         port = listener.getsockname()[1]
     with pytest.raises(LostError, match="sender-0 cannot be reached to fetch its recording"):
         fetch(port, tmp_path / "run")
+
+
+def test_long_logs_are_compressed_and_short_ones_stay(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "long.log").write_bytes(b"a line\n" * 20_000)
+    (logs / "short.log").write_bytes(b"a line\n")
+    recording_fetch.compress_logs(tmp_path)
+    assert sorted(path.name for path in logs.iterdir()) == ["long.log.gz", "short.log"]
+    assert gzip.decompress((logs / "long.log.gz").read_bytes()) == b"a line\n" * 20_000
 
 
 def test_what_is_sealed_is_fetched_early_and_not_again(

@@ -50,6 +50,7 @@ from crescendo.run.network_under_test import start_network
 from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
 from crescendo.run.planning import SystemUnderTest, answered_senders, files_of_urls, plan_run
+from crescendo.run.recording_fetch import compress_logs
 from crescendo.run.recruiting import Recruits
 from crescendo.run.result import RunResult
 from crescendo.run.startable import check_startable
@@ -253,6 +254,7 @@ def _collected(ending: RunEnding, recruits: Recruits, run_dir: Path, observer: R
     observer.progress("fetching the recording from the standing peers")
     try:
         recruits.collect(run_dir)
+        compress_logs(run_dir)
     except (CrescendoError, OSError) as err:
         observer.on_warning(f"the recording is not complete: {err}")
         if ending.state == "sealed":

@@ -7,6 +7,8 @@ than the peer listed is deleted and named; the others are fetched all the same. 
 """
 
 import contextlib
+import gzip
+import shutil
 import ssl
 import time
 from collections.abc import Callable
@@ -23,6 +25,7 @@ MAX_FILES = 100_000
 _MAX_LISTING_BYTES = 32 * 2**20
 _TIMEOUT_S, PATIENCE_S, _RETRY_S = 10.0, 30.0, 0.2
 PARTIAL = ".part"
+COMPRESSED_LOG_BYTES = 64 * 1024
 
 
 class UnreachableError(LostError):
@@ -130,6 +133,16 @@ class RecordingSource:
         if time.monotonic() > deadline_s:
             raise UnreachableError(f"{self._peer} cannot be reached to fetch its recording: {err}") from err
         time.sleep(_RETRY_S)
+
+
+def compress_logs(run_dir: Path) -> None:
+    """Long logs are kept compressed; short ones stay readable as they are."""
+    for log in sorted((run_dir / "logs").glob("*.log")):
+        if _size(log) >= COMPRESSED_LOG_BYTES:
+            packed = log.with_name(log.name + ".gz")
+            with log.open("rb") as content, gzip.open(packed, "wb") as out:
+                shutil.copyfileobj(content, out)
+            log.unlink()
 
 
 def _size(path: Path) -> int:
