@@ -67,7 +67,11 @@ def test_a_cluster_that_is_up_is_left_alone_and_says_how_it_is(hosts: ManyHosts)
         row = rows[name]
         assert abs(row["clock_offset_ns"] - SHIFTS_S[name] * 10**9) <= row["clock_bound_ns"] <= MAX_BOUND_NS
     assert "waits for runs" in json.loads(hosts.cluster("logs", "--json").stdout)["receiver-a"][-1]
-    assert not [process for process in psutil.process_iter(["name"]) if process.info["name"] == "ssh"]
+    assert not [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "ssh" and str(hosts.directory) in " ".join(process.info["cmdline"] or ())
+    ]
 
 
 def test_offsets_are_those_that_were_planted(recording: Path) -> None:
