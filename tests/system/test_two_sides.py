@@ -69,10 +69,13 @@ def test_passwords_of_places_are_not_shown_and_their_files_travel() -> None:
 @pytest.mark.parametrize(
     ("group", "sentence"),
     [
-        ({"send_to": "nowhere at all"}, "send_to is a URL, a host"),
+        ({"send_to": "nowhere at all"}, "send_to: write a URL, a host"),
         ({"send_to": "ftp://north"}, "send_to: .*amqp"),
         ({"receive_from": "amqp091://south/shop"}, "receive_from: virtual hosts"),
-        ({"address": "amqp://a:1/queue/perf", "send_to": NORTH}, "its address names the system; remove send_to"),
+        (
+            {"address": "amqp://a:1/queue/perf", "send_to": NORTH},
+            "send_to: the address names the system; remove send_to",
+        ),
         ({"settle": "exactly-once", "receive_from": SOUTH}, "receive_from: stomp does not support exactly-once"),
         ({"address": "queue://perf?selector=a", "send_to": "mqtt://north"}, "send_to: .*selector"),
     ],

@@ -118,17 +118,18 @@ class Host:
     def end(self, peers: list[str]) -> dict[str, Any]:
         """End these peers: first politely, so that they close their files and end their own children."""
         known = self._peers()
-        pids = [known[peer]["pid"] for peer in peers if peer in known and known[peer]["alive"]]
-        for pid in pids:
-            _signal(pid, signal.SIGTERM)
-        self._await_gone(pids, _TERM_S)
-        for pid in pids:
-            _signal(pid, signal.SIGKILL)
-        self._await_gone(pids, _KILL_S)
+        ending = [
+            (known[peer]["pid"], known[peer]["birth"]) for peer in peers if peer in known and known[peer]["alive"]
+        ]
+        for number, timeout_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _KILL_S)):
+            for pid, birth in ending:
+                if _birth(pid) == birth:  # the kernel may have given its number to another process
+                    _signal(pid, number)
+            self._await_gone(ending, timeout_s)
         for peer in peers:
             with contextlib.suppress(OSError):
                 os.unlink(self._at("peers", peer + ".json"))
-        return {"ended": len(pids)}
+        return {"ended": len(ending)}
 
     def remove(self) -> dict[str, Any]:
         """End everything that was started from this directory, and delete it."""
@@ -249,9 +250,9 @@ class Host:
     def _at(self, *names: str) -> str:
         return os.path.join(self.directory, *names)
 
-    def _await_gone(self, pids: list[int], timeout_s: float) -> None:
+    def _await_gone(self, processes: list[tuple[int, str]], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and any(_birth(pid) is not None for pid in pids):
+        while time.monotonic() < deadline and any(_birth(pid) == birth for pid, birth in processes):
             _reap()
             time.sleep(_POLL_S)
 

@@ -5,7 +5,6 @@ what was asked for, is rejected here, so that later stages need not check again.
 file. Starts nothing.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -14,11 +13,13 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from crescendo.model.address import MQTT_VERSIONS
+from crescendo.model.group_places import KEYS as PLACE_KEYS
+from crescendo.model.group_places import check_place, place_urls, with_place_urls
 from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
 from crescendo.model.pacer import Pacer
 from crescendo.model.profile import ConstantProfile, Profile
-from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of, protocol_of_scheme
+from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of_scheme
 from crescendo.model.redaction import redact_address, redact_place, redact_value
 from crescendo.model.search import MIN_SECONDS, Search
 from crescendo.model.slices import slice_names
@@ -29,7 +30,6 @@ from crescendo.model.verdict import Bound, check_bound, check_metric, client_che
 from crescendo.model.workload import MAX_CONNECTIONS, RUN, Group
 
 PROCESS = "process"
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
 _DRAIN_FACTOR = 4
 MIN_EVERY_NS = 100_000_000
 MAX_SCHEDULE_SEGMENTS = 5_000_000
@@ -186,31 +186,17 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         """Role -> the URL that `send_to` or `receive_from` names, where that is not a node of a network."""
         if self.topology is not None:
             return {}
-        places = {role: group.place_of(role) for role in ("sender", "receiver")}
-        return {role: self._url_of_place(group, place) for role, place in places.items() if place is not None}
+        return place_urls(group, self.system.url)
 
     def with_places_as_urls(self) -> "Experiment":
         """The same experiment, whose groups name no host that only means something beside the system's URL."""
 
-        def located(group: Group) -> Group:
-            urls = self.located_urls(group)
-            if not urls:
-                return group
-            return msgspec.structs.replace(group, send_to=urls.get("sender"), receive_from=urls.get("receiver"))
-
-        return msgspec.structs.replace(self, workload=[located(group) for group in self.workload])
-
-    def _url_of_place(self, group: Group, place: str) -> str:
-        """A URL as it is; a host as the system's URL at that host, or in the protocol of the group."""
-        if "://" in place:
-            return place
-        url = self.system.url
-        spoken = None if url is None else protocol_of_scheme(parse_url(url).scheme)
-        if url is None or spoken is None or spoken.name != group.protocol:
-            return f"{protocol_of(group.protocol).scheme}://{place}"
-        parts = parse_url(url)
-        port = "" if parts.port is None or ":" in place else f":{parts.port}"
-        return url.replace(f"://{parts.authority}", f"://{parts.authority[: -len(parts.server)]}{place}{port}", 1)
+        if self.topology is not None:
+            return self
+        workload = [
+            msgspec.structs.replace(group, **with_place_urls(group, self.system.url)) for group in self.workload
+        ]
+        return msgspec.structs.replace(self, workload=workload)
 
     def uses_system(self, group: Group) -> bool:
         """Whether a connection of this group relies on the experiment to name the system."""
@@ -305,21 +291,12 @@ def _check_topology(experiment: Experiment) -> None:
 def _check_places(experiment: Experiment, group: Group) -> None:
     """Both sides of a group must be able to do what the group says, each in the protocol of its own URL."""
     for role, url in experiment.located_urls(group).items():
-        key = "send_to" if role == "sender" else "receive_from"
-        place = group.place_of(role) or ""
-        if "://" not in place and not _HOST.fullmatch(place):
-            raise ValueError(
-                f"group {group.name!r}: {key} is a URL, a host (host or host:port), or a node of a topology"
-            )
-        if not group.needs_system:
-            raise ValueError(f"group {group.name!r}: its address names the system; remove {key}, or write queue://NAME")
         try:
-            _check_url(url)
-            if parse_url(url).path.strip("/"):
-                raise ValueError("virtual hosts cannot be given here; give them in the address")
-            group.located_at(url)
+            if url == group.place_of(role):
+                _check_url(url)
+            check_place(group, role, url)
         except ValueError as err:
-            raise ValueError(f"group {group.name!r}: {key}: {err}") from None
+            raise ValueError(f"group {group.name!r}: {PLACE_KEYS[role]}: {err}") from None
 
 
 def _check_inspectors(experiment: Experiment) -> None:
