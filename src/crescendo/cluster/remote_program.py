@@ -182,9 +182,9 @@ class Host:
             if _READY in said:
                 return
             if process.poll() is not None:
-                raise RefusedRequest(f"{peer['id']} ended: {' '.join(said.split()) or 'it said nothing'}")
+                raise RefusedRequest(f"{peer['id']} ended: {_last_line(said)}")
             if time.monotonic() > deadline:
-                raise RefusedRequest(f"{peer['id']} is not ready after a while: {' '.join(said.split())}")
+                raise RefusedRequest(f"{peer['id']} is not ready after a while: {_last_line(said)}")
             _leave_if_alone(_POLL_S)
 
     def _peers(self) -> dict[str, dict[str, Any]]:
@@ -255,6 +255,11 @@ class Host:
         while time.monotonic() < deadline and any(_birth(pid) == birth for pid, birth in processes):
             _reap()
             time.sleep(_POLL_S)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
 
 
 def _birth(pid: int) -> str | None:
