@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from crescendo.cluster.cluster_file import read_plan
 from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up, take_down
 from crescendo.control.trust import Lab
@@ -24,6 +26,8 @@ from crescendo.model.errors import PeerError
 from crescendo.net.sockets import connect
 from crescendo.processes.child import end_child, launch_child
 from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.record.manifest import PartRecord, sha256_of
+from crescendo.record.writer import JOURNAL
 from crescendo.run.recording_fetch import RecordingSource
 from crescendo.run.recording_server import RecordingServer, file_token
 from crescendo.systems.instance import start
@@ -47,8 +51,14 @@ def main() -> None:
 def _measure_collection(directory: Path) -> None:
     left = directory / "data" / RUN / "sent"
     left.mkdir(parents=True)
+    journal = left.parent / JOURNAL / "sender-0.jsonl"
+    journal.parent.mkdir()
     for number in range(FILES):
-        (left / f"sender-0-{number}.parquet").write_bytes(os.urandom(FILE_MB * 10**6))
+        part = left / f"sender-0-{number}.parquet"
+        part.write_bytes(os.urandom(FILE_MB * 10**6))
+        sealed = PartRecord(f"sent/{part.name}", "sent", "sender-0", 1, sha256_of(part))
+        with journal.open("ab") as lines:
+            lines.write(msgspec.json.encode(sealed) + b"\n")
     megabytes = FILES * FILE_MB
     started = time.perf_counter()
     subprocess.run(["cp", "-r", str(left.parent), str(directory / "copied")], check=True)
