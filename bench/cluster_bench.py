@@ -26,8 +26,7 @@ from crescendo.model.errors import PeerError
 from crescendo.net.sockets import connect
 from crescendo.processes.child import end_child, launch_child
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.record.manifest import PartRecord, sha256_of
-from crescendo.record.writer import JOURNAL
+from crescendo.record.manifest import JOURNAL, PartRecord, sha256_of
 from crescendo.run.recording_fetch import RecordingSource
 from crescendo.run.recording_server import RecordingServer, file_token
 from crescendo.systems.instance import start
@@ -56,7 +55,7 @@ def _measure_collection(directory: Path) -> None:
     for number in range(FILES):
         part = left / f"sender-0-{number}.parquet"
         part.write_bytes(os.urandom(FILE_MB * 10**6))
-        sealed = PartRecord(f"sent/{part.name}", "sent", "sender-0", 1, sha256_of(part))
+        sealed = PartRecord(f"sent/{part.name}", "sent", "sender-0", 1, part.stat().st_size, sha256_of(part))
         with journal.open("ab") as lines:
             lines.write(msgspec.json.encode(sealed) + b"\n")
     megabytes = FILES * FILE_MB
