@@ -17,6 +17,7 @@ from crescendo.cli.baseline import BASELINE_HELP, BASELINE_VERBS
 from crescendo.cli.broker import broker
 from crescendo.cli.calibrate import calibrate
 from crescendo.cli.campaign import campaign
+from crescendo.cli.cluster_verbs import CLUSTER_HELP, CLUSTER_VERBS
 from crescendo.cli.compare import compare
 from crescendo.cli.control import control
 from crescendo.cli.demo import demo
@@ -27,6 +28,7 @@ from crescendo.cli.import_ import import_
 from crescendo.cli.init import init
 from crescendo.cli.logs import logs
 from crescendo.cli.mlmq import MLMQ_HELP, MLMQ_VERBS
+from crescendo.cli.old_runs import RUNS_HELP, RUNS_VERBS
 from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
@@ -109,8 +111,10 @@ for name, verb in VERBS.items():
 for name, help_text, verbs in (
     ("system", SYSTEM_HELP, SYSTEM_VERBS),
     ("topology", TOPOLOGY_HELP, TOPOLOGY_VERBS),
+    ("cluster", CLUSTER_HELP, CLUSTER_VERBS),
     ("mlmq", MLMQ_HELP, MLMQ_VERBS),
     ("baseline", BASELINE_HELP, BASELINE_VERBS),
+    ("runs", RUNS_HELP, RUNS_VERBS),
 ):
     group = typer.Typer(help=help_text, no_args_is_help=True)
     for verb_name, verb in verbs.items():

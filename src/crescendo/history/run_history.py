@@ -64,6 +64,8 @@ def earlier_runs(place: Path, metrics: Sequence[str], wanted: str) -> list[Histo
 def _in_directory(place: Path, metrics: Sequence[str]) -> list[HistoricRun]:
     found = []
     for directory in sorted(place.iterdir()) if place.is_dir() else ():
+        if directory.is_symlink():
+            continue  # to a run that is listed itself
         if (directory / MANIFEST).exists() and (directory / SUMMARY).exists():
             try:
                 found.append(_run(directory.name, read_manifest(directory), read_summary(directory), metrics))
