@@ -36,6 +36,7 @@ from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
 from crescendo.cli.try_ import try_
 from crescendo.cli.watch import watch
+from crescendo.cli.web import web
 
 EXIT_USAGE, EXIT_INVALID = 2, 3
 _TYPER_INTERRUPTED = 130
@@ -46,6 +47,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "init": init,
     "run": run,
     "campaign": campaign,
+    "web": web,
     "analyze": analyze,
     "compare": compare,
     "gate": gate,
