@@ -432,3 +432,49 @@ def test_beyond_loopback_people_sign_in_over_tls(tmp_path: Path) -> None:
             assert "secure" in answer.headers["set-cookie"].lower()
             assert "max-age" in answer.headers["strict-transport-security"]
             assert client.get("/api/session").json()["role"] == "admin"
+
+
+# -- SQL -----------------------------------------------------------------------------------------------------------
+
+
+def _asked(owner: httpx.Client, sql: str) -> httpx.Response:
+    return owner.post("/api/runs/passing/sql", json={"sql": sql})
+
+
+def test_sql_reads_the_tables_of_the_run(owner: httpx.Client) -> None:
+    counted = owner.get("/api/runs/passing/tables/throughput").json()["count"]
+    assert _asked(owner, "SELECT count(*) AS n FROM throughput").json() == {
+        "columns": ["n"], "rows": [[counted]], "more": False, "problem": "",
+    }  # fmt: skip
+    assert "no_such_table" in _asked(owner, "SELECT * FROM no_such_table").json()["error"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "FROM read_csv('http://127.0.0.1:1/x.csv')",
+        "COPY (SELECT 1) TO 'written.csv'",
+        "ATTACH 'other.db'",
+        "SET enable_external_access = true",
+        "SELECT 1; SELECT 2",
+        "INSTALL httpfs",
+        "DROP VIEW throughput",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM read_blob('{runs}/failing/summary.json')",
+        "",
+    ],
+)
+def test_sql_reads_nothing_else_and_changes_nothing(owner: httpx.Client, lab: WebLab, sql: str) -> None:
+    before = sorted(lab.runs.rglob("*"))
+    answer = _asked(owner, sql.replace("{runs}", str(lab.runs)))
+    assert answer.status_code == 400, answer.text
+    assert "root:" not in answer.text
+    assert [path for path in sorted(lab.runs.rglob("*")) if path not in before and ".web" not in path.parts] == []
+
+
+def test_sql_ends_with_its_limits(owner: httpx.Client) -> None:
+    greedy = _asked(owner, "SELECT list(a.i) FROM range(400000000) a(i)")
+    assert greedy.status_code == 400
+    assert owner.get("/api/runs").status_code == 200

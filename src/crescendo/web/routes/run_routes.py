@@ -1,6 +1,7 @@
 """Results: the runs, their reports, tables, logs, notes and downloads, and up to five of them beside each other."""
 
 import io
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from crescendo.web.gatekeeper import REPORT_POLICY
 from crescendo.web.log_analysis import MEDIA, LogAnalyzer, LogForm
 from crescendo.web.page_routes import action, page, services_of
 from crescendo.web.run_index import RunNote
+from crescendo.web.sql_process import ask
 from crescendo.web.web_access import Role
 from crescendo.web.web_directory import NotFoundError
 from crescendo.web.zip_stream import files_below, zip_stream
@@ -43,6 +45,12 @@ class NoteBody(BaseModel):
 
     text: str = Field(default="", max_length=20_000)
     tags: str = Field(default="", max_length=1000, description="separated by spaces")
+
+
+class SqlBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    sql: str = Field(max_length=20_000)
 
 
 @page(ROUTES, "/runs", "runs.html.j2")
@@ -189,6 +197,15 @@ async def analyze_logs(request: Request, name: str, body: LogForm) -> dict[str, 
     path = analyzer.result(result)
     text = path.read_text(errors="replace")[:200_000] if path.suffix in {".csv", ".txt"} else ""
     return {"result": f"/analyses/{result}", "text": text}
+
+
+@action(ROUTES, "POST", "/api/runs/{name}/sql")
+async def sql(request: Request, name: str, body: SqlBody) -> dict[str, Any]:
+    """Ask one question in SQL about the tables of a run; it can read this run and nothing else."""
+    directory = services_of(request).directory.run(name)
+    with tempfile.TemporaryDirectory(prefix="crescendo-sql-") as scratch:
+        found: dict[str, Any] = msgspec.to_builtins(await ask(directory, body.sql, Path(scratch)))
+    return found
 
 
 @action(ROUTES, "GET", "/analyses/{result}", Role.VIEWER)
