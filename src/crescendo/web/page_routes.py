@@ -6,8 +6,9 @@ change. Both take the role that a person needs; there is no other way to add a r
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse
@@ -27,7 +28,8 @@ from crescendo.web.web_directory import WebDirectory
 Build = Callable[..., dict[str, Any]]
 
 
-class Services(NamedTuple):
+@dataclass(frozen=True)
+class Services:
     """What the routes work with."""
 
     directory: WebDirectory

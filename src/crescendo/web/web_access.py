@@ -198,4 +198,4 @@ def _hash(secret: str) -> str:
 
 
 def _key(password: str, salt: bytes) -> str:
-    return hashlib.scrypt(password.encode(), salt=salt, dklen=32, **_SCRYPT).hex()  # type: ignore[arg-type]
+    return hashlib.scrypt(password.encode(), salt=salt, dklen=32, **_SCRYPT).hex()

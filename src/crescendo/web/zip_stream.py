@@ -23,12 +23,15 @@ class _Pieces:
         self._pieces: list[bytes] = []
         self._length = 0
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes, /) -> int:
         self._pieces.append(bytes(data))
         self._length += len(data)
         return len(data)
 
     def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def tell(self) -> int:
@@ -43,7 +46,7 @@ def zip_stream(run_dir: Path, paths: Iterable[Path]) -> Iterator[bytes]:
     """The archive of these files of a recording, below a folder of its name."""
     pieces = _Pieces()
     left_out = []
-    with zipfile.ZipFile(pieces, "w", allowZip64=True) as archive:  # type: ignore[arg-type]
+    with zipfile.ZipFile(pieces, "w", allowZip64=True) as archive:
         for path in paths:
             name = path.relative_to(run_dir).as_posix()
             if fault := file_fault(run_dir, name):

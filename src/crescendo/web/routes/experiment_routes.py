@@ -55,7 +55,7 @@ def experiments(request: Request, archived: bool = False) -> dict[str, Any]:
                 "name": one.name,
                 "about": _about(request, one),
                 "strip": _strip(strips.get(one.name, [])),
-                "last": (strips.get(one.name) or [None])[-1],
+                "last": next(iter(reversed(strips.get(one.name, []))), None),
             }
             for one in services.experiments.all(archived=archived)
         ],

@@ -240,7 +240,7 @@ def _judged(baseline: Path, other: Path) -> dict[str, Any]:
         answer = compared(baseline, other)
     except ConfigError as err:
         return {"run": other.name, "outcome": "cannot say", "problem": str(err), "metrics": []}
-    found = msgspec.to_builtins(answer) | {"baseline": baseline.name, "run": other.name, "problem": ""}
+    found: dict[str, Any] = msgspec.to_builtins(answer) | {"baseline": baseline.name, "run": other.name, "problem": ""}
     return found | {"outcome": answer.outcome.value}
 
 
