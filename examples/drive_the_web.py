@@ -8,6 +8,8 @@ Every page has the same content as JSON below /api; /api/openapi.json describes 
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,14 +24,15 @@ checks: {rate: ">= 0.9 of offered", lost: 0}
 """
 
 
-def sign_in(link: str) -> httpx.Client:
+@contextmanager
+def signed_in(link: str) -> Iterator[httpx.Client]:
     """The link works once; from then on a cookie and a token in a header identify this program."""
     parts = urlsplit(link)
-    client = httpx.Client(base_url=f"{parts.scheme}://{parts.netloc}", timeout=60)
-    if client.get(link).is_error:
-        raise SystemExit("this link was used or is too old; make another on the page Access")
-    client.headers["X-CSRF-Token"] = answer(client.get("/api/session"))["csrf"]
-    return client
+    with httpx.Client(base_url=f"{parts.scheme}://{parts.netloc}", timeout=60) as client:
+        if client.get(link).is_error:
+            raise SystemExit("this link was used or is too old; make another on the page Access")
+        client.headers["X-CSRF-Token"] = str(answer(client.get("/api/session"))["csrf"])
+        yield client
 
 
 def answer(response: httpx.Response) -> dict[str, object]:
@@ -58,7 +61,7 @@ def follow(client: httpx.Client, job: str) -> dict[str, object]:
 
 
 def main(link: str, out: str = ".") -> str:
-    with sign_in(link) as client:
+    with signed_in(link) as client:
         name = answer(client.post("/api/experiments", json={"text": EXPERIMENT}))["name"]
         job = answer(client.post("/api/jobs", json={"experiment": name}))["id"]
         ended = follow(client, str(job))

@@ -117,6 +117,7 @@ class Jobs:
 
     def __init__(self, directory: WebDirectory) -> None:
         self._directory = directory.jobs
+        self._ended: set[str] = set()  # a job that has ended stays so, and need not be read again
 
     def add(self, experiment: str, text: str, *, by: str, not_before_ns: int = 0) -> str:
         """A new job at the end of the queue."""
@@ -140,4 +141,13 @@ class Jobs:
         return [JobFiles(self._directory / name) for name in names if not name.endswith(".new")]
 
     def unfinished(self) -> list[JobFiles]:
-        return [files for files in self.all() if files.state in {JobState.QUEUED, JobState.RUNNING}]
+        found = []
+        for files in self.all():
+            name = files.directory.name
+            if name in self._ended:
+                continue
+            if files.state in {JobState.QUEUED, JobState.RUNNING}:
+                found.append(files)
+            else:
+                self._ended.add(name)
+        return found

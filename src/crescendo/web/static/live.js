@@ -67,7 +67,9 @@ function draw() {
   const shown = samples.filter((sample) => sample.elapsed_s !== null && sample.elapsed_s >= 0);
   const x = shown.map((sample) => sample.elapsed_s);
   const line = (name, tone, y) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: colour(tone), width: 2 } });
-  const axes = { xaxis: { ...layout.xaxis, title: { text: "seconds", standoff: 4 } } };
+  // The whole time from the beginning, so that nothing moves while the run fills it.
+  const planned = Math.max(shown.at(-1)?.planned_s ?? 0, x.at(-1) ?? 0, 10);
+  const axes = { xaxis: { ...layout.xaxis, range: [0, planned], title: { text: "seconds", standoff: 4 } } };
   Plotly.react("rate-chart", [line("sent", "blue", shown.map((one) => one.sender.rate)), line("received", "orange", shown.map((one) => one.receiver.rate))], { ...layout, ...axes }, config);
   Plotly.react("delay-chart", [line("response p99, ms", "purple", shown.map((one) => (one.receiver.p99_ns === null ? null : one.receiver.p99_ns / 1e6)))], { ...layout, ...axes }, config);
 }
@@ -77,7 +79,7 @@ function take(entry) {
   else if (entry.kind === "step") addEvent(entry, entry.text);
   else if (entry.kind === "warning") addEvent(entry, entry.text, true);
   else if (entry.kind === "event") {
-    const detail = Object.entries(entry.detail).map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+    const detail = Object.entries(entry.detail).filter(([key]) => !key.endsWith("_ns")).map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
     addEvent(entry, `${entry.event}${detail ? `: ${detail}` : ""}`.slice(0, 300), ["lost", "failed", "fault"].includes(entry.event));
   }
 }
