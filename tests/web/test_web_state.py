@@ -6,7 +6,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from crescendo.web.experiment_store import ExperimentStore, renamed, shipped_exp
 from crescendo.web.jobs import JobFiles, JobResult, Jobs, JobState
 from crescendo.web.live_feed import sample
 from crescendo.web.run_index import RunIndex, RunNote
+from crescendo.web.run_queue import RunQueue
 from crescendo.web.web_access import Role, TooManyAttemptsError, WebAccess
 from crescendo.web.web_directory import NotFoundError, WebDirectory, child_of
 from report_samples import SAMPLES, write_sample
@@ -191,6 +194,78 @@ def test_a_sample_of_a_run_that_has_not_begun_names_every_peer_and_claims_nothin
     assert found["elapsed_s"] is None
     assert found["sender"]["rate"] == 0.0
     assert [(peer["id"], peer["state"], peer["rate"]) for peer in found["peers"]] == [("sender-0", "expected", None)]
+
+
+CLAIMS = """
+import signal, sys, time
+from pathlib import Path
+from crescendo.web.jobs import JobFiles
+heard = []
+signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+assert JobFiles(Path(sys.argv[1])).claim()
+while len(heard) < int(sys.argv[2]):
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(("now", "signals"), [(False, 1), (True, 2)])
+def test_stopping_asks_once_and_now_insists(directory: WebDirectory, now: bool, signals: int) -> None:
+    queue = RunQueue(directory)
+    job_id = queue.jobs.add("mine", YAML, by="me")
+    files = queue.jobs.get(job_id)
+    child = subprocess.Popen([sys.executable, "-c", CLAIMS, str(files.directory), str(signals)])
+    try:
+        _until(lambda: files.claimed)
+        queue.look()  # starts nothing: one is under way
+        queue.stop(job_id, now=now)
+        assert child.wait(20) == 0
+    finally:
+        child.kill()
+        child.wait()
+    assert files.state is JobState.LOST
+    with pytest.raises(ConfigError, match="lost already"):
+        queue.stop(job_id, now=now)
+
+
+def test_the_end_of_the_server_stops_the_run_and_keeps_the_queue(directory: WebDirectory) -> None:
+    queue = RunQueue(directory)
+    files = queue.jobs.get(queue.jobs.add("mine", YAML, by="me"))
+    waiting = queue.jobs.get(queue.jobs.add("mine", YAML, by="me", not_before_ns=2**62))
+    child = subprocess.Popen([sys.executable, "-c", CLAIMS, str(files.directory), "1"])
+    try:
+        _until(lambda: files.claimed)
+        queue.start()
+        reaper = threading.Thread(target=child.wait)
+        reaper.start()
+        queue.end()
+        reaper.join(20)
+        assert child.returncode == 0
+    finally:
+        child.kill()
+        child.wait()
+    assert waiting.state is JobState.QUEUED
+
+
+def test_a_run_process_that_cannot_begin_says_why(directory: WebDirectory) -> None:
+    queue = RunQueue(directory)
+    files = queue.jobs.get(queue.jobs.add("mine", YAML.replace("rate", "rat"), by="me"))
+    queue.look()
+    queue.look()
+    _until(lambda: files.state is JobState.FAILED, 60)
+    result = files.result
+    assert result is not None
+    assert "unknown key 'rat'" in result.problem
+    assert (files.directory / "output.log").read_text() == ""
+    queue.look()
+    assert queue.jobs.unfinished() == []
+    queue.end()
+
+
+def _until(reached: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not reached():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
 
 
 # -- the index -----------------------------------------------------------------------------------------------------

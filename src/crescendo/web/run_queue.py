@@ -94,7 +94,8 @@ class RunQueue(threading.Thread):
     def end(self) -> None:
         """Stop the run under way as Ctrl-C does, and wait for it. Queued jobs stay in the queue."""
         self._ended.set()
-        self.join()
+        if self.is_alive():
+            self.join()
         running = [process for files in self.jobs.unfinished() if (process := files.process) is not None]
         for process in running:
             _signal(process, signal.SIGTERM)
