@@ -16,11 +16,11 @@ import pytest
 from crescendo.control.conductor.plan import PeerPlan, RunPlan
 from crescendo.control.conductor.step import begin
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment_file import load_experiment
+from crescendo.model.experiment_file import load_experiment, to_document
 from crescendo.processes.ref import process_ref
 from crescendo.record.documents import write_document
 from crescendo.web.experiment_form import ExperimentForm, form_of, text_of
-from crescendo.web.experiment_store import ExperimentStore, renamed, shipped_experiments
+from crescendo.web.experiment_store import ExperimentStore, ShippedExperiment, renamed, shipped_experiments
 from crescendo.web.jobs import JobFiles, JobResult, Jobs, JobState
 from crescendo.web.live_feed import sample
 from crescendo.web.run_index import RunIndex, RunNote
@@ -135,7 +135,22 @@ def test_the_form_means_the_text_and_the_text_the_form(store: ExperimentStore) -
     assert text_of(again) == text
 
 
-@pytest.mark.parametrize("more", ["seed: 7", "stop_when: {response_p99: 1s}", "clients: []"])
+@pytest.mark.parametrize(
+    "shipped", [one for one in shipped_experiments() if one.folder == "quick"], ids=lambda one: one.id
+)
+def test_saving_the_form_of_a_text_keeps_its_meaning(directory: WebDirectory, shipped: ShippedExperiment) -> None:
+    store = ExperimentStore(directory)
+    for text in (shipped.text, YAML, "name: short\nsystem: {kind: loopback}\n"):
+        form = form_of(text)
+        if form is not None:
+            before, after = store.check(text), store.check(text_of(form))
+            assert [(one.kind, one.period_ns) for one in after.inspect] == [
+                (one.kind, one.period_ns) for one in before.inspect
+            ]
+            assert to_document(after) | {"inspect": []} == to_document(before) | {"inspect": []}
+
+
+@pytest.mark.parametrize("more", ["checks: {}", "seed: 7", "stop_when: {response_p99: 1s}", "accept_drift: true"])
 def test_what_the_form_cannot_show_is_edited_as_text(more: str) -> None:
     assert form_of(YAML) is not None
     assert form_of(YAML + more) is None

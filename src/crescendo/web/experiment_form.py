@@ -8,12 +8,16 @@ experiment's own reader does.
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import NODEFAULT, Struct, to_builtins
+from msgspec.structs import fields, replace
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment_file import parse_mapping
+from crescendo.model.experiment import Experiment, Phases
+from crescendo.model.experiment_file import experiment_from, parse_mapping
+from crescendo.model.units import Duration, format_unit
+from crescendo.model.workload import Group
 
-_SYSTEM_KEYS = {"kind", "url", "settings", "version"}
 _GROUP_KEYS = {"address", "protocol", "senders", "receivers", "size", "rate", "settle"}
 _PHASE_KEYS = {"warmup", "measure", "drain"}
 _CHECK_FIELDS = {
@@ -22,7 +26,6 @@ _CHECK_FIELDS = {
     "lost": "check_lost",
     "duplicated": "check_duplicated",
 }
-_KEYS = {"name", "system", "topology", "workload", "peers", "phases", "inspect", "checks", "seed"}
 
 
 class ExperimentForm(BaseModel):
@@ -48,6 +51,7 @@ class ExperimentForm(BaseModel):
     measure: str = "10s"
     drain: str = "10s"
     inspect: list[str] = Field(default_factory=lambda: ["mlmq", "process"], max_length=20)
+    inspect_every: str = "1s"
     check_rate: str = ">= 0.95 of offered"
     check_p99: str = "<= 1s"
     check_lost: str = "0"
@@ -76,9 +80,10 @@ def text_of(form: ExperimentForm) -> str:
         document["peers"] = processes
     document["phases"] = {"warmup": form.warmup, "measure": form.measure, "drain": form.drain}
     if form.inspect:
-        document["inspect"] = [{"kind": kind, "every": "1s"} for kind in form.inspect]
+        document["inspect"] = [{"kind": kind, "every": form.inspect_every} for kind in form.inspect]
     checks = {key: _plain(value) for key, field in _CHECK_FIELDS.items() if (value := getattr(form, field).strip())}
-    document["checks"] = checks
+    if checks:
+        document["checks"] = checks
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
 
 
@@ -86,40 +91,60 @@ def form_of(text: str) -> ExperimentForm | None:
     """The form that means the same as this text; None if there is none."""
     try:
         document = parse_mapping(text, "experiment", "name")
-    except ConfigError:
+        form = _form_like(document)
+        if form is None or _meaning(document) != _meaning(parse_mapping(text_of(form), "experiment", "name")):
+            return None
+    except (ConfigError, ValidationError):
         return None
+    return form
+
+
+def _meaning(document: dict[str, Any]) -> Experiment:
+    """The experiment, with the period of every inspector written out."""
+    found = experiment_from(document)
+    inspect = [replace(one, every=Duration(one.period_ns)) for one in found.inspect]
+    return replace(found, inspect=inspect)
+
+
+def _form_like(document: dict[str, Any]) -> ExperimentForm | None:
+    """The form with what it can show of a document; the caller compares whether that is everything."""
     group = document.get("workload", {})
     if isinstance(group, list) and len(group) == 1:
         group = group[0]
     system, phases = document.get("system", {}), document.get("phases", {})
     peers, checks = document.get("peers", {}), document.get("checks", {})
     inspect = document.get("inspect", [])
-    mappings = ((document, _KEYS), (system, _SYSTEM_KEYS - {"version"}), (group, _GROUP_KEYS), (phases, _PHASE_KEYS),
-                (peers, {"senders", "receivers"}), (checks, set(_CHECK_FIELDS)))  # fmt: skip
-    if any(not isinstance(part, dict) or set(part) - known for part, known in mappings) or "seed" in document:
+    if not all(isinstance(part, dict) for part in (group, system, phases, peers, checks, *inspect)):
         return None
-    if not isinstance(inspect, list) or any(set(one) - {"kind", "every"} for one in inspect if isinstance(one, dict)):
-        return None
-    values = {key: value for key, value in group.items() if key in _GROUP_KEYS} | phases
-    if any(isinstance(value, dict | list) for value in (*values.values(), *peers.values(), *checks.values())):
-        return None
-    kind = "topology" if "topology" in document else "url" if "url" in system else str(system.get("kind", ""))
-    found = {key: str(value) for key, value in values.items()}
-    found |= {_CHECK_FIELDS[key]: str(value) for key, value in checks.items()}
+    values = _defaults(Group, _GROUP_KEYS) | group | _defaults(Phases, _PHASE_KEYS) | phases
+    found = {key: str(value) for key, value in values.items() if key in _GROUP_KEYS | _PHASE_KEYS}
+    found |= {field: str(checks.get(key, "")) for key, field in _CHECK_FIELDS.items()}
     if found.get("address") == _own_queue(document.get("name", "")):
         found["address"] = ""
     settings = system.get("settings")
     return ExperimentForm(
-        **{field: "" for field in _CHECK_FIELDS.values()} | found,
+        **found,
         name=str(document.get("name", "")),
-        system=kind,
+        system="topology" if "topology" in document else "url" if "url" in system else str(system.get("kind", "")),
         url=str(system.get("url", "")),
         topology=str(document.get("topology", "")),
         settings="" if not settings else yaml.safe_dump(settings, sort_keys=False),
         sender_processes=str(peers.get("senders", 1)),
         receiver_processes=str(peers.get("receivers", 1)),
-        inspect=[str(one.get("kind")) for one in inspect if isinstance(one, dict)],
+        inspect=[str(one.get("kind")) for one in inspect],
+        inspect_every=next((str(one["every"]) for one in inspect if "every" in one), "1s"),
     )
+
+
+def _defaults(kind: type[Struct], names: set[str]) -> dict[str, Any]:
+    """What a file means that does not say it."""
+    found = {}
+    for field in fields(kind):
+        if field.encode_name in names and not field.required:
+            value = field.default if field.default is not NODEFAULT else field.default_factory()
+            plain = to_builtins(value, enc_hook=format_unit)
+            found[field.encode_name] = int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+    return found
 
 
 def _own_queue(name: object) -> str:
