@@ -47,6 +47,7 @@ class LiveFeed(RunObserver):
         self.say("directory", run=run_dir.name)
 
     def on_event(self, event: RecordEvent) -> None:
+        self._next_ns = 0  # what it changed is seen at once
         self.say("event", event=event.kind, detail=event.detail)
 
     def on_warning(self, sentence: str) -> None:

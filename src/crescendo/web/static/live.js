@@ -115,23 +115,32 @@ async function showLog() {
   if (follows) pre.scrollTop = pre.scrollHeight;
 }
 
-const source = new EventSource(`/api/jobs/${job}/live`);
 let drawing = 0;
-source.addEventListener("live", ({ data }) => {
-  take(JSON.parse(data));
-  cancelAnimationFrame(drawing);
-  drawing = requestAnimationFrame(draw);
-});
-source.addEventListener("state", ({ data }) => showState(JSON.parse(data).state));
-source.addEventListener("end", ({ data }) => { source.close(); clearInterval(logging); showLog(); showEnd(JSON.parse(data)); });
-source.addEventListener("open", () => { at("said").textContent = ""; });
-source.addEventListener("error", () => {
-  at("said").textContent = "The server does not answer; the run goes on. Trying again …";
-  // After a refusal the browser gives up; a restarted server may refuse for a moment.
-  if (source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 2000);
-});
+
+function connect() {
+  const source = new EventSource(`/api/jobs/${job}/live`);
+  source.addEventListener("live", ({ data }) => {
+    take(JSON.parse(data));
+    cancelAnimationFrame(drawing);
+    drawing = requestAnimationFrame(draw);
+  });
+  source.addEventListener("state", ({ data }) => showState(JSON.parse(data).state));
+  source.addEventListener("end", ({ data }) => { source.close(); clearInterval(logging); showLog(); showEnd(JSON.parse(data)); });
+  source.addEventListener("open", () => { at("said").textContent = ""; });
+  source.addEventListener("error", () => {
+    at("said").textContent = "The server does not answer; the run goes on. Trying again …";
+    if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself, and continues where it was
+    setTimeout(() => {
+      samples.length = 0;
+      at("events").replaceChildren();
+      connect();
+    }, 2000);
+  });
+}
+
 const logging = setInterval(showLog, 2000);
 document.addEventListener("themed", draw);
+connect();
 showState(live.dataset.state);
 showLog();
 draw();
