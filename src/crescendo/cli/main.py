@@ -34,6 +34,7 @@ from crescendo.cli.run import run
 from crescendo.cli.schema import schema
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
+from crescendo.cli.torture import torture
 from crescendo.cli.try_ import try_
 from crescendo.cli.watch import watch
 from crescendo.cli.web import web
@@ -48,6 +49,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "run": run,
     "campaign": campaign,
     "web": web,
+    "torture": torture,
     "analyze": analyze,
     "compare": compare,
     "gate": gate,
