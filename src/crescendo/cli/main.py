@@ -39,6 +39,7 @@ from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
 from crescendo.cli.torture import torture
 from crescendo.cli.try_ import try_
 from crescendo.cli.watch import watch
+from crescendo.cli.web import web
 
 EXIT_USAGE, EXIT_INVALID = 2, 3
 _TYPER_INTERRUPTED = 130
@@ -49,6 +50,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "init": init,
     "run": run,
     "campaign": campaign,
+    "web": web,
     "torture": torture,
     "analyze": analyze,
     "compare": compare,
