@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from browser_reader import Reader
 from crescendo.report.page import write_report
 from report_samples import SAMPLES, write_sample
 
@@ -30,3 +31,16 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def reader(chromium: Browser) -> Reader:
+    return Reader(chromium)
+
+
+@pytest.fixture
+def open_report(reader: Reader) -> Iterator[Reader]:
+    """Fails the test if a page logs anything, opens a dialog or requests anything but itself."""
+    reader.troubles.clear()
+    yield reader
+    assert reader.troubles == []
