@@ -23,6 +23,7 @@ from crescendo.cli.demo import demo
 from crescendo.cli.doctor import doctor
 from crescendo.cli.export import export
 from crescendo.cli.gate import gate
+from crescendo.cli.history import history
 from crescendo.cli.import_ import import_
 from crescendo.cli.init import init
 from crescendo.cli.logs import logs
@@ -49,6 +50,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "analyze": analyze,
     "compare": compare,
     "gate": gate,
+    "history": history,
     "report": report,
     "export": export,
     "doctor": doctor,

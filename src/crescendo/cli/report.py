@@ -8,8 +8,36 @@ import typer
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Analysed recordings, or directories of searches or campaigns.")],
+    overlay: Annotated[
+        Path | None,
+        typer.Option("--overlay", metavar="FILE", help="Instead, one page with 2 to 5 runs on the same axes."),
+    ] = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print each page to a PDF, with Chromium.")] = False,
 ) -> int:
     """Rewrite RUN/report.html, or the page of a search or a campaign: one self-contained page that needs no network."""
+    from crescendo.report.pdf import find_browser
+
+    if pdf:
+        find_browser()  # before the first page is written
+    for page in _write_overlay(runs, overlay) if overlay is not None else _write_pages(runs):
+        print(f"report  {page}")
+        if pdf:
+            from crescendo.report.pdf import write_pdf
+
+            print(f"pdf     {write_pdf(page)}")
+    return 0
+
+
+def _write_overlay(runs: list[Path], path: Path) -> list[Path]:
+    from crescendo.model.errors import ConfigError
+    from crescendo.report.overlay_page import write_overlay
+
+    if not path.parent.is_dir():
+        raise ConfigError(f"--overlay {path}: there is no directory {path.parent}; create it first")
+    return [write_overlay(runs, path)]
+
+
+def _write_pages(runs: list[Path]) -> list[Path]:
     from crescendo.record.campaign_effects import read_effects
     from crescendo.record.campaign_journal import CAMPAIGN_FILE
     from crescendo.record.search_result import SEARCH_FILE, read_search_result
@@ -25,6 +53,4 @@ def report(
     ]
     for run, (read, _) in zip(runs, kinds, strict=True):
         read(run)  # all of them, before the first page is written
-    for run, (_, write) in zip(runs, kinds, strict=True):
-        print(f"report  {write(run)}")
-    return 0
+    return [write(run) for run, (_, write) in zip(runs, kinds, strict=True)]

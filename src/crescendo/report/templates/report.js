@@ -148,7 +148,9 @@ function followTheme() {
     for (const each of folded) each.open = false;
     setTheme(before);
   });
-  setTheme(root.dataset.theme);
+  const paper = location.hash === "#print"; // a program prints: it waits for what is drawn, not for events
+  if (paper) for (const each of document.querySelectorAll("details")) each.open = true;
+  setTheme(paper ? "light" : root.dataset.theme);
 }
 
 function offerCopy() {
