@@ -117,6 +117,7 @@ def _print_plan(loaded: "Campaign", out: Path, *, as_json: bool) -> int:
 
 def _print_answer(finished: "FinishedCampaign") -> None:
     from crescendo.model.campaign import format_metric
+    from crescendo.report.sections.scaling import knee_sentence, law_sentence
 
     journal = finished.journal
     for one in finished.effects.metrics:
@@ -130,6 +131,16 @@ def _print_answer(finished: "FinishedCampaign") -> None:
                 print(f"  {effect.sentence}")
         for note in one.notes:
             print(f"  {note}")
+    for curve in finished.effects.scaling:
+        print(f"{curve.metric} by {curve.factor}")
+        for law in curve.laws:
+            print(f"  {law_sentence(curve.metric, law)}")
+            for warning in law.warnings:
+                print(f"    {warning}")
+        if curve.reason:
+            print(f"  {curve.reason}")
+    for knee in finished.effects.knees:
+        print(knee_sentence(knee) + (f" {knee.warning}" if knee.warning else ""))
     left_out = len(journal.attempts) - len(journal.counted)
     more = f" · {left_out} not counted" if left_out else ""
     state = "complete" if journal.complete else "incomplete"

@@ -28,6 +28,7 @@ from crescendo.cli.import_ import import_
 from crescendo.cli.init import init
 from crescendo.cli.logs import logs
 from crescendo.cli.mlmq import MLMQ_HELP, MLMQ_VERBS
+from crescendo.cli.model import model
 from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
@@ -51,6 +52,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "compare": compare,
     "gate": gate,
     "history": history,
+    "model": model,
     "report": report,
     "export": export,
     "doctor": doctor,

@@ -22,6 +22,7 @@ from crescendo.report.document import render
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.plots.value_axis import value_axis
 from crescendo.report.sections.headline import ICONS, HeadlineTile
+from crescendo.report.sections.scaling import growth_sections
 
 CAMPAIGN_PAGE = "campaign.html"
 _TONES = ("blue", "orange", "pass", "fail", "muted", "invalid")
@@ -56,6 +57,8 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
             interactions.append(f"interaction-{number}-{position}")
         charts[f"residuals-{number}"] = _residual_chart(one)
         sections.append(_section(number, one, interactions))
+    growth = growth_sections(effects)
+    charts |= {section.id: section.chart for section in growth}
     failed = sum(attempt.outcome == Outcome.FAIL for attempt in journal.counted)
     outcome = Outcome.PASS if journal.complete else Outcome.INVALID
     return render(
@@ -68,6 +71,7 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
         sentence=_ending(journal, failed),
         tiles_shown=_tiles(journal),
         sections=sections,
+        growth=growth,
         factors=[(factor.name, ", ".join(factor.levels), ", ".join(factor.keys)) for factor in journal.factors],
         design=_design(journal),
         aliases=journal.aliases,
