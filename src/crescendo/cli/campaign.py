@@ -72,7 +72,7 @@ def run_campaign_and_show(
             loaded,
             out=out,
             analyst=analyst,
-            view=_view(),
+            view=printed_view(),
             observer=observer,
             control=control,
             durable=durable,
@@ -155,7 +155,8 @@ def format_time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
-def _view() -> "CampaignView":
+def printed_view() -> "CampaignView":
+    """Prints which run starts, and how it ended."""
     from crescendo.campaigns.campaign_loop import CampaignView
     from crescendo.campaigns.next_run import NextRun
     from crescendo.record.campaign_journal import Attempt

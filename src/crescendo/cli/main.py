@@ -34,6 +34,7 @@ from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
 from crescendo.cli.run import run
 from crescendo.cli.schema import schema
+from crescendo.cli.study import study
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
 from crescendo.cli.try_ import try_
@@ -53,6 +54,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "gate": gate,
     "history": history,
     "model": model,
+    "study": study,
     "report": report,
     "export": export,
     "doctor": doctor,

@@ -29,12 +29,12 @@ def write_model_page(document: ModelDocument, path: str | os.PathLike[str]) -> P
 def render_model(document: ModelDocument) -> str:
     """The page as one HTML document."""
     rows = document.rows
-    throughput = {
+    throughput: dict[str, list[float | None]] = {
         "measured": [row.throughput for row in rows],
         "model": [row.predicted_throughput for row in rows],
         "after the change": [row.changed_throughput for row in rows],
     }
-    response = {
+    response: dict[str, list[float | None]] = {
         "measured": [row.response_ns for row in rows],
         "model": [row.predicted_response_ns for row in rows],
         "after the change": [row.changed_response_ns for row in rows],

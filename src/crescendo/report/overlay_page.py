@@ -98,7 +98,8 @@ def _row(run: OverlaidRun, kind: str | None) -> dict[str, Any]:
     summary = run.summary
     latency = next((each for each in summary.latency if (each.phase, each.kind) == (MEASURE, kind)), None)
     absent = formats.NOTHING if latency is None else formats.WITHHELD
-    values = [latency and latency.percentiles_ns.get(name) for name in ("p50", "p90", "p99", "p99.9")]
+    known = {} if latency is None else latency.percentiles_ns
+    values = [known.get(name) for name in ("p50", "p90", "p99", "p99.9")]
     cells = [
         formats.rate(summary.rate.sustained),
         *(absent if value is None else formats.nanoseconds(value) for value in values),

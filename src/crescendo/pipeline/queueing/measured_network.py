@@ -96,8 +96,8 @@ def measured_load(run_dir: Path) -> MeasuredLoad:
         raise ConfigError(f"{run_dir}: its clients join one after the other; a model needs a constant number of them")
     found = [row for row in rows(run_dir, SPANS) if row.phase == MEASURE and row.outcome is None]
     actions = {row.action for row in found}
-    tiers = [(*row.action.rsplit("/", 1), row) for row in found if row.action.rpartition("/")[0] in actions]
-    requests = {request for request, _, _ in tiers}
+    tiers = [row for row in found if row.action.rpartition("/")[0] in actions]
+    requests = {row.action.rpartition("/")[0] for row in tiers}
     whole = [row for row in found if row.action in requests]
     if not whole:
         raise ConfigError(f"{run_dir}: its requests have no tiers; run it with clients.breakup=true")
@@ -105,7 +105,8 @@ def measured_load(run_dir: Path) -> MeasuredLoad:
     seconds = summary.rate.duration_ns / 1e9
     spent: dict[str, float] = {}
     waited = 0.0
-    for _, tier, row in tiers:
+    for row in tiers:
+        tier = row.action.rpartition("/")[2]
         if tier in _WAITS:
             waited += row.total_ns / 1e9
         elif tier != _THINKING:
