@@ -20,6 +20,7 @@ BENCHES = {
     "inspectors": "inspectors_bench",
     "control": "control_bench",
     "history": "history_bench",
+    "campaigns": "campaigns_bench",
     "mlmq": "mlmq_bench",
 }
 

@@ -12,7 +12,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.record.campaign_journal import Attempt, AttemptState, write_journal
 from crescendo.report.study_page import STUDY_PAGE, STUDY_TEXT
 from crescendo.run.analysis import Analyst
-from crescendo.studies.study import STUDIES, PublishedFigure, StudyPart, read_study
+from crescendo.studies.published_study import STUDIES, PublishedFigure, StudyPart, read_study
 from crescendo.studies.study_results import part_points
 from crescendo.studies.study_session import part_campaign, run_study, study_directory
 

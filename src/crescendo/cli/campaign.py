@@ -117,7 +117,7 @@ def _print_plan(loaded: "Campaign", out: Path, *, as_json: bool) -> int:
 
 def _print_answer(finished: "FinishedCampaign") -> None:
     from crescendo.model.campaign import format_metric
-    from crescendo.report.sections.scaling import knee_sentence, law_sentence
+    from crescendo.report.sections.growth import knee_sentence, law_sentence
 
     journal = finished.journal
     for one in finished.effects.metrics:

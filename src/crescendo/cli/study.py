@@ -10,7 +10,7 @@ import typer
 from crescendo.cli.options import Json, NoFsync, Out
 
 if TYPE_CHECKING:
-    from crescendo.studies.study import StudyPart
+    from crescendo.studies.published_study import StudyPart
     from crescendo.studies.study_session import FinishedStudy
 
 
@@ -40,7 +40,7 @@ def study(
     from crescendo.cli.campaign import printed_view
     from crescendo.cli.run_view import TerminalObserver
     from crescendo.run.analysis import Analyst
-    from crescendo.studies.study import read_study
+    from crescendo.studies.published_study import read_study
     from crescendo.studies.study_session import run_study
 
     read_study(name)  # before Spark is started
@@ -65,7 +65,7 @@ def _print_plan(name: str, experiments: Path, repeat: int) -> int:
     from crescendo.campaigns.next_run import planned_runs
     from crescendo.cli.campaign import format_time
     from crescendo.model.errors import ConfigError
-    from crescendo.studies.study import read_study
+    from crescendo.studies.published_study import read_study
     from crescendo.studies.study_session import part_campaign
 
     study, total = read_study(name), 0.0

@@ -21,8 +21,8 @@ from crescendo.report import formats
 from crescendo.report.document import render
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.plots.value_axis import value_axis
+from crescendo.report.sections.growth import growth_sections
 from crescendo.report.sections.headline import ICONS, HeadlineTile
-from crescendo.report.sections.scaling import growth_sections
 
 CAMPAIGN_PAGE = "campaign.html"
 _TONES = ("blue", "orange", "pass", "fail", "muted", "invalid")

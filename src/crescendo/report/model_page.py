@@ -56,7 +56,9 @@ def render_model(document: ModelDocument) -> str:
 
 
 def error(predicted: float, measured: float) -> str:
-    return f"{predicted / measured - 1:+.1%}".replace("-", "−").replace("%", " %")
+    """How far a prediction is from a measurement, relative to that."""
+    text = f"{predicted / measured - 1:+.1%}"
+    return "0.0 %" if text in {"+0.0%", "-0.0%"} else text.replace("-", "−").replace("%", " %")
 
 
 def _chart(rows: list[ModelRow], lines: dict[str, list[float | None]], metric: str, title: str) -> Chart:

@@ -116,7 +116,8 @@ def _row(run: OverlaidRun, kind: str | None) -> dict[str, Any]:
 def _rate_chart(runs: Sequence[OverlaidRun]) -> Chart | None:
     traces, parts = [], []
     for run, (tone, dash) in zip(runs, LINE_STYLES, strict=False):
-        messages = run.tables.messages.get("receiver", run.tables.messages.get("sender"))
+        by_role = run.tables.messages
+        messages = next((by_role[role] for role in ("receiver", "sender") if role in by_role), None)
         if run.tables.time_bins is None or messages is None:
             continue
         y = series.rates(messages, run.tables.time_bins)

@@ -4,6 +4,7 @@ Every published figure next to ours with the ratio of both, as a chart and as a 
 to the campaign behind each number. A function of the document. Judges nothing.
 """
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def study_text(document: StudyDocument) -> str:
         for point in part.points:
             cells = _cells(point)
             ours = cells["ours"] if point.ours is not None else f"not measured: {part.reason or 'no value'}"
-            row = [f"`{part.file}`", point.label, cells["published"], ours, cells["ratio"], point.differs]
+            row = [f"`{part.file}`", point.label, cells["published"], ours, cells["quotient"], point.differs]
             lines.append(f"| {' | '.join(text.replace('|', '/') for text in row)} |")
         if not part.points:
             lines.append(f"| `{part.file}` | | | not measured: {part.reason} | | |")
@@ -90,7 +91,7 @@ def _cells(point: StudyPoint) -> dict[str, str]:
         ratio = f"× {point.ours / point.published:.3g}"
     published = formats.NOTHING if point.published is None else format_metric(point.unit_metric, point.published)
     return {
-        "label": point.label, "metric": point.metric, "published": published, "ours": ours, "ratio": ratio,
+        "label": point.label, "metric": point.metric, "published": published, "ours": ours, "quotient": ratio,
         "repeats": str(point.repeats), "differs": point.differs,
     }  # fmt: skip
 
@@ -102,7 +103,9 @@ def _chart(drawn: list[tuple[StudyPartResult, StudyPoint]]) -> Chart | None:
     upwards = drawn[::-1]
     rows = list(range(len(upwards)))
     ratios = [(point.ours or 0.0) / (point.published or 1.0) for _, point in upwards]
-    names = [plot_name(f"{part.name}, {point.label}", 34) for part, point in upwards]
+    names = [plot_name(f"{part.name}, {point.label}", 40) for part, point in upwards]
+    ends = [math.log10(ratio) for ratio in [*ratios, 1.0] if ratio > 0]
+    margin = 0.06 * (max(ends) - min(ends)) + 0.03
     marks = {
         "type": "scatter", "mode": "markers", "name": "ours", "x": ratios, "y": rows, "line": {},
         "marker": {"size": 10}, "meta": {"tone": "orange"}, "text": names,
@@ -111,7 +114,7 @@ def _chart(drawn: list[tuple[StudyPartResult, StudyPoint]]) -> Chart | None:
     equal = line("published", [1.0, 1.0], [-0.6, len(rows) - 0.4], "blue", hover="published", dash="7px,4px")
     layout = {
         "xaxis": {"title": {"text": "ours ÷ published"}, "type": "log", "fixedrange": True, "nticks": 6,
-                  "tickformat": "~g"},
+                  "tickformat": "~g", "range": [min(ends) - margin, max(ends) + margin]},
         "yaxis": {"title": {"text": ""}, "tickvals": rows, "ticktext": names, "fixedrange": True, "zeroline": False,
                   "range": [-0.7, len(rows) - 0.3]},
         "hovermode": "closest",

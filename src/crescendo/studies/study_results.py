@@ -11,7 +11,10 @@ from crescendo.model.schedule import measure_ns
 from crescendo.pipeline.compare.intervals import mean_interval
 from crescendo.record.campaign_journal import CampaignJournal
 from crescendo.report.data.study_document import StudyPoint
-from crescendo.studies.study import PublishedFigure, StudyPart
+from crescendo.studies.published_study import PublishedFigure, StudyPart
+
+LEAST_REPEATS = 3
+"""For an interval: with two runs it is wider than anything that it could tell."""
 
 
 def part_points(part: StudyPart, campaign: Campaign, journal: CampaignJournal) -> list[StudyPoint]:
@@ -50,7 +53,7 @@ def _is_at(journal: CampaignJournal, point: int, wanted: Mapping[str, str]) -> b
 def _measured(point: StudyPoint, values: Sequence[float]) -> StudyPoint:
     if not values:
         return point
-    interval = mean_interval(list(values))
+    interval = mean_interval(list(values)) if len(values) >= LEAST_REPEATS else None
     low, high = (None, None) if interval is None else (interval.low, interval.high)
     mean = sum(values) / len(values)
     return StudyPoint(

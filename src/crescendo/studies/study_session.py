@@ -22,7 +22,7 @@ from crescendo.report.study_page import write_study_page
 from crescendo.run import host_facts
 from crescendo.run.analysis import Analyst
 from crescendo.run.observer import RunObserver
-from crescendo.studies.study import Study, StudyPart, read_study
+from crescendo.studies.published_study import Study, StudyPart, read_study
 from crescendo.studies.study_results import part_points
 
 OnPart = Callable[[StudyPart, int, int], None]

@@ -1,8 +1,8 @@
 """From which load on does more load mostly mean more waiting?
 
 The knee is the load with the highest power, throughput divided by latency (Kleinrock 1979): before it, throughput grows
-faster than latency, after it, latency grows faster. Only loads that were measured can be the knee; one at an end is no
-knee yet, and that is said. Plain arithmetic.
+faster than latency, after it, latency grows faster. Only loads that were measured can be the knee; one at an end is not
+a knee yet, and that is said. Plain arithmetic.
 """
 
 from collections.abc import Sequence

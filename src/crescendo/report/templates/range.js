@@ -14,7 +14,7 @@ const grouped = (value) => Math.round(value).toLocaleString("en-US");
 function formatNs(ns) {
   if (ns === null) return "too few";
   for (const [unit, scale] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
-    if (Math.abs(ns) >= scale) return Math.abs(ns) < 1e3 * scale ? `${short(ns / scale)} ${unit}` : `${grouped(ns / scale)} ${unit}`;
+    if (Math.abs(ns) >= 0.9995 * scale) return Math.abs(ns) < 1e3 * scale ? `${short(ns / scale)} ${unit}` : `${grouped(ns / scale)} ${unit}`;
   }
   return `${Math.round(ns)} ns`;
 }
