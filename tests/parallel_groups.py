@@ -41,6 +41,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(groups[item.nodeid]))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reports what was collected
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Stop if xdist lost the groups: the tests would pass, but each worker would start every system and Spark."""
+    if not getattr(session.config.option, "loadgroup", False):  # only workers have this option
+        return
+    for item in session.items:
+        if "@" not in item.nodeid.rpartition("]")[2]:
+            raise RuntimeError(f"pytest {pytest.__version__} and pytest-xdist do not group tests: {item.nodeid}")
+
+
 def _group(item: pytest.Item) -> str:
     fixtures = frozenset(getattr(item, "fixturenames", ()))
     marked = item.get_closest_marker("shares")  # fixtures that are asked for by name while the test runs

@@ -37,6 +37,21 @@ def network_experiment(tmp_path: Path, experiment: Callable[..., Path]) -> Calla
     return write
 
 
+def _assert_steps_add_up(run_dir: Path, nodes: list[str]) -> None:
+    """Every node sampled the same messages in its order, and the mean of the steps is that of those messages."""
+    sampled = "SELECT node, count(*), min(seq % 100), max(seq % 100) FROM {} GROUP BY node ORDER BY min(arrived_ns)"
+    found = ask(run_dir, "hops", sampled)
+    assert [row[0] for row in found] == nodes
+    assert {row[1:] for row in found} == {(found[0][1], 0, 0)}
+    steps = ask(run_dir, "tables/hops", "SELECT sum(mean_ns), min(messages), max(route) FROM {}")[0]
+    assert steps[2] == " → ".join(nodes)
+    t0_ns = ask(run_dir, "events", "SELECT detail->>'t0_ns' FROM {} WHERE kind = 'start'")[0][0]
+    start_ns = int(t0_ns) + 10**9  # after the warm-up
+    query = "SELECT avg(received_ns - sent_ns), count(*) FROM {} WHERE seq % 100 = 0 AND intended_ns >= "
+    whole = ask(run_dir, "received", f"{query}{start_ns} AND intended_ns < {start_ns + 3 * 10**9}")[0]
+    assert (steps[0], steps[1]) == (pytest.approx(whole[0]), whole[1])
+
+
 def ask(run_dir: Path, table: str, query: str) -> list[tuple[Any, ...]]:
     """Query the raw parts with DuckDB, independently of our own readers."""
     return duckdb.sql(query.format(f"read_parquet('{run_dir / table}/*.parquet')")).fetchall()
@@ -77,7 +92,9 @@ def test_a_network_of_relays_loses_nothing_and_the_report_draws_it(
     carried = {source.removeprefix("inspector-"): most for source, most in ask(run_dir, "readings", transit)}
     assert all(carried[name] > total.sent / 2 for name in used)
     assert all(carried[name] == 0 for name in (first, last, *spared))
+    _assert_steps_add_up(run_dir, [first, *used, last])
     page = render_report(run_dir)
+    assert "Hop by hop" in page
     assert "A relay is a stand-in for a router" in page
     assert re.search(rf"{first} → {used[0]} [\d,]+/s", page)
 

@@ -1,8 +1,9 @@
 """The verbs of `topology`: networks of routers and brokers, from one file to their configuration and their picture."""
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,18 +14,24 @@ from crescendo.cli.options import Json
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
+    from crescendo.cli.terminal import Progress
     from crescendo.topology.generate import Network
     from crescendo.topology.rendering.router_schema import RouterSchema
 
 TOPOLOGY_HELP = (
     "Networks of routers and brokers.\n\n"
     "One file names the machines and the links; [bold]generate[/bold] turns it into variables for every "
-    "node, [bold]render[/bold] into their configuration files, [bold]show[/bold] into a picture."
+    "node, [bold]render[/bold] into their configuration files, [bold]show[/bold] into a picture, "
+    "[bold]deploy[/bold] into a running network."
 )
 
 TopologyPath = Annotated[Path, typer.Argument(metavar="FILE", help="A topology file, or a graph in node-link format.")]
 Output = Annotated[
     Path | None, typer.Option("--out", metavar="PATH", help="Write to this file instead of the terminal.")
+]
+NodeDirectory = Annotated[
+    str | None,
+    typer.Option("--directory", metavar="PATH", help="With --ansible: where nodes keep their files on their machines."),
 ]
 
 
@@ -123,9 +130,74 @@ def show(
 def deploy(
     file: TopologyPath,
     local: Annotated[bool, typer.Option("--local", help="Every node on this machine, on free loopback ports.")] = False,
+    ansible: Annotated[
+        bool, typer.Option("--ansible", help="Every router on its machine of the inventory, with Ansible.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --ansible: say what would change, and change nothing.")
+    ] = False,
+    user: Annotated[str | None, typer.Option("--user", help="With --ansible: the user of all brokers.")] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", metavar="FILE", help="A file with the password of this user.")
+    ] = None,
+    directory: NodeDirectory = None,
     as_json: Json = False,
 ) -> int:
-    """Start the network and keep it running until Ctrl-C; then stop it and remove everything."""
+    """Start the network: here until Ctrl-C, or on the machines of the inventory until `down`."""
+    if local == ansible:
+        raise ConfigError("say where: --local on this machine, or --ansible on the machines of the inventory")
+    if local:
+        if check or user or password_file or directory:
+            raise ConfigError("--check, --user, --password-file and --directory go with --ansible")
+        return _run_locally(file, as_json=as_json)
+    from crescendo.topology import ansible_deployment
+    from crescendo.topology.rendering.access import Access
+
+    password = "" if password_file is None else _secret(password_file)
+    with _ansible_session() as (work, progress):
+        network = _network(file, quiet=True)
+        at = directory or ansible_deployment.DIRECTORY
+        done = ansible_deployment.deploy(
+            network, Access(user or "", password), work, progress, check=check, directory=at
+        )
+    _print_changes(done.changed, "would change" if check else "changed", as_json=as_json)
+    return 0
+
+
+def down(file: TopologyPath, directory: NodeDirectory = None, as_json: Json = False) -> int:
+    """Stop the routers that `deploy --ansible` started, and remove their files."""
+    from crescendo.topology import ansible_deployment
+
+    with _ansible_session() as (work, progress):
+        network = _network(file, quiet=True)
+        at = directory or ansible_deployment.DIRECTORY
+        done = ansible_deployment.take_down(network, work, progress, directory=at)
+    _print_changes(done.changed, "removed", as_json=as_json)
+    return 0
+
+
+@contextlib.contextmanager
+def _ansible_session() -> "Iterator[tuple[Path, Progress]]":
+    """A private directory for what is copied, and progress on the terminal."""
+    import tempfile
+
+    from crescendo.cli.terminal import Progress
+
+    with tempfile.TemporaryDirectory(prefix="crescendo-topology-") as work, Progress() as progress:
+        yield Path(work), progress
+
+
+def _print_changes(changed: dict[str, list[str]], word: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(changed))
+        return
+    for host, tasks in changed.items():
+        print(f"{host:20} {word}: {', '.join(tasks)}")
+    if not changed:
+        print("nothing to do" if word == "removed" else f"nothing {word}")
+
+
+def _run_locally(file: Path, *, as_json: bool) -> int:
     import signal
     import tempfile
 
@@ -133,8 +205,6 @@ def deploy(
     from crescendo.topology.local_network import local_network, running_network
     from crescendo.topology.topology_file import load_topology
 
-    if not local:
-        raise ConfigError("only --local is there: for other machines, render the files and copy them to their nodes")
     network = local_network(load_topology(file))
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -221,6 +291,7 @@ TOPOLOGY_VERBS: dict[str, Callable[..., int]] = {
     "render": render,
     "show": show,
     "deploy": deploy,
+    "down": down,
     "template": template,
 }
 """In the order of the help."""

@@ -29,10 +29,13 @@ def _table(**columns: str) -> tuple[Column, ...]:
 
 SENT, SETTLED, RECEIVED, READINGS, EVENTS = "sent", "settled", "received", "readings", "events"
 OWN_DELAY, READ_DELAY = "own_delay", "read_delay"
-SPANS, RATES, HISTOGRAMS = "spans", "rates", "histograms"
+SPANS, HOPS, RATES, HISTOGRAMS = "spans", "hops", "rates", "histograms"
 
 READ_DELAY_FLOOR_NS = 100_000
 """Messages that are in no range of `read_delay` were read less than this long after they arrived."""
+
+HOP_SAMPLED_EVERY = 100
+"""Routers sample the messages whose sequence number is a multiple of this."""
 
 TABLES: dict[str, tuple[Column, ...]] = {
     SENT: _table(sender=I16, seq=I64, attempt=I16, intended_ns=I64, sent_ns=I64, size=I32),
@@ -47,6 +50,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     READINGS: _table(t_ns=I64, source=TEXT, entity=TEXT, metric=TEXT, value=F64),
     EVENTS: _table(t_ns=I64, source=TEXT, kind=TEXT, detail=TEXT),
     SPANS: _table(t_ns=I64, source=TEXT, action=TEXT, duration_ns=I64, value=F64, outcome=TEXT, detail=TEXT),
+    # Sampled by routers that can.
+    HOPS: _table(node=TEXT, sender=I16, seq=I64, arrived_ns=I64, departed_ns=I64),
     # Only for imports whose source kept no messages. Buckets are those of `model.histogram`.
     RATES: _table(t_ns=I64, peer=TEXT, role=TEXT, messages=I64),
     HISTOGRAMS: _table(t_ns=I64, peer=TEXT, kind=TEXT, bucket=I32, count=I64),

@@ -15,7 +15,7 @@ from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 from crescendo.record.table_types import Int32, Table
 
-TABLES_VERSION = 3
+TABLES_VERSION = 4
 """Increase it when a table is added or changed: every run is then computed again."""
 
 RESERVED = "runs"
@@ -318,6 +318,24 @@ class SpanHistogramRow(Struct, frozen=True):
     max_ns: MaxNs
 
 
+SENDER_END, RECEIVER_END = "sender", "receiver"
+
+
+class HopRow(Struct, frozen=True):
+    """One step of sampled messages through a network: over a link, or through a node. The steps of a route add up."""
+
+    route: Annotated[str, "the nodes that the messages passed, in order"]
+    position: Annotated[Int32, "number of the step on its route; even for links, odd for nodes"]
+    start: Annotated[str, "where the step begins: `sender`, or the name of a node"]
+    end: Annotated[str, "where it ends: the name of a node, or `receiver`; the same as `start` for a node itself"]
+    messages: Annotated[int, "messages that took this route and were sampled"]
+    mean_ns: Annotated[float, "mean duration of the step"]
+    p50_ns: Percentile
+    p90_ns: Percentile
+    p99_ns: Percentile
+    max_ns: Annotated[int, "longest duration"]
+
+
 _TRAFFIC, _LATENCY = "crescendo.pipeline.traffic", "crescendo.pipeline.latency"
 
 THROUGHPUT = Table("throughput", ThroughputRow, build=f"{_TRAFFIC}.throughput:build_throughput")
@@ -342,10 +360,12 @@ JITTER = Table("jitter", JitterRow)
 JITTER_HISTOGRAM = Table("jitter_histogram", JitterHistogramRow)
 SPANS = Table("spans", SpanRow)
 SPAN_HISTOGRAM = Table("span_histogram", SpanHistogramRow, build=f"{_TRAFFIC}.spans:build_span_histogram")
+HOPS = Table("hops", HopRow, build=f"{_TRAFFIC}.hops:build_hops")
 
 TABLES: tuple[Table[Any], ...] = (
     THROUGHPUT, LATENCY_HISTOGRAM, LATENCY, LEDGER, LEDGER_RANGES, CHECKS, READINGS, READING_SUMMARY, READING_GAPS,
     BACKLOG, LITTLE, OUTAGES, BURSTS, EFFECTS, STEADY_STATE, ERRORS, JITTER, JITTER_HISTOGRAM, SPANS, SPAN_HISTOGRAM,
+    HOPS,
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from crescendo.report.plots import charts
 from crescendo.report.plots.time_axis import Chart, TimeAxis, phase_spans, time_extent
 from crescendo.report.sections import environment, evidence, headline
 from crescendo.report.sections.backlog import backlog
+from crescendo.report.sections.hop_steps import hops_section
 from crescendo.report.sections.inspectors import inspectors_section
 from crescendo.report.sections.network_traffic import network_section
 from crescendo.report.sections.outages import outages
@@ -128,5 +129,11 @@ def _fan_out(total: Ledger) -> float:
 
 def _optional_sections(small: SmallTables, tables: Tables, axis: TimeAxis) -> list[Section]:
     """The sections for which this run has data."""
-    found = [outages(small), backlog(small, tables.time_bins, axis), jitter(small), spans_section(small)]
+    found = [
+        outages(small),
+        backlog(small, tables.time_bins, axis),
+        hops_section(small),
+        jitter(small),
+        spans_section(small),
+    ]
     return [section for section in found if section is not None]

@@ -43,6 +43,7 @@ from crescendo.run import host_facts
 from crescendo.run.conductor_loop import ConductorLoop
 from crescendo.run.control_access import ControlAccess, control_access, new_run_of
 from crescendo.run.file_limits import allow_connections
+from crescendo.run.hop_recording import record_hops
 from crescendo.run.host_clocks import HostClocks
 from crescendo.run.lab_client import LabClient
 from crescendo.run.network_under_test import start_network
@@ -54,6 +55,7 @@ from crescendo.run.result import RunResult
 from crescendo.run.startable import check_startable
 from crescendo.systems.base import SystemKind
 from crescendo.systems.instance import start
+from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
 from crescendo.systems.registry import system_of
 
 STANDING = ("sender", "receiver")
@@ -174,7 +176,7 @@ def _execute(
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits)
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, system.hop_files)
 
 
 def _conduct(
@@ -186,6 +188,7 @@ def _conduct(
     durable: bool,
     experiment: Experiment,
     recruits: Recruits | None,
+    hop_files: Mapping[str, Path],
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
@@ -202,6 +205,7 @@ def _conduct(
     manifest = msgspec.structs.replace(manifest, clocks=[*manifest.clocks, *loop.clocks.finish()])
     recorder = Recorder(run_dir, CONDUCTOR, durable=durable)
     loop.record_events(recorder)
+    record_hops(recorder, hop_files, manifest.tag)
     recorder.close()
     if recruits is not None:
         ending = _collected(ending, recruits, run_dir, observer)
@@ -304,7 +308,8 @@ def _start_system(
         stop_grace_s=_SYSTEM_STOP_GRACE_S,
     )
     stack.callback(instance.stop)
-    return SystemUnderTest(instance.endpoints, instance.pid, instance.exit), instance.facts
+    hop_files = {system.kind: run_dir.resolve() / "system" / HOPS_FILE} if system.kind == RELAY.name else {}
+    return SystemUnderTest(instance.endpoints, instance.pid, instance.exit, hop_files=hop_files), instance.facts
 
 
 def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
 from crescendo.run.planning import SystemNode, SystemUnderTest
 from crescendo.systems.instance import ProcessExit, RunningInstance
+from crescendo.systems.kinds.relay import HOPS_FILE
 from crescendo.topology.generate import Network
 from crescendo.topology.graph import CLIENT, GraphNode
 from crescendo.topology.local_network import local_network, running_network
@@ -61,7 +62,9 @@ def start_network(
         name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]))
         for name, instance in running.items()
     }
-    return SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes), network_facts(network, running)
+    hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == STAND_IN}
+    system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, hop_files=hop_files)
+    return system, network_facts(network, running)
 
 
 def _inspector(node: GraphNode) -> str:

@@ -7,6 +7,7 @@ assigned round-robin, so that peers of one role carry the same load; those of a 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import msgspec
 
@@ -66,6 +67,7 @@ class SystemUnderTest:
     pid: int | None = None
     exit: Callable[[], ProcessExit | None] = lambda: None
     nodes: Mapping[str, SystemNode] = field(default_factory=dict)  # of a network, by name
+    hop_files: Mapping[str, Path] = field(default_factory=dict)  # node -> where it writes its samples
 
 
 def plan_run(

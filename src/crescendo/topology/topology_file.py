@@ -97,6 +97,7 @@ class Topology(Struct, frozen=True):
     addresses: Distributions
     ports: PortBases
     name: str = "topology"
+    inventory: str | None = None  # the path of the inventory
 
 
 def load_topology(path: Path) -> Topology:
@@ -118,7 +119,8 @@ def load_topology(path: Path) -> Topology:
     places = Counter(node.address for node in nodes if node.type != CLIENT)
     nodes = [_completed(node, given, places) for node in nodes]
     graph = ordered(nodes, links, directed=content.directed)
-    return Topology(graph, given.addresses, given.ports, path.stem)
+    hostfile = None if given.hostfile is None else str(path.parent / given.hostfile)
+    return Topology(graph, given.addresses, given.ports, path.stem, hostfile)
 
 
 def _converted(document: dict[str, Any], source: Path) -> TopologyFile:

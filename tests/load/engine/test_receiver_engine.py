@@ -80,7 +80,12 @@ def test_at_full_speed_reading_pauses_only_when_the_socket_is_empty(
 ) -> None:
     """Else a receiver that reads in pieces after a stall would sleep between them, with megabytes waiting."""
     pauses: list[float] = []
-    monkeypatch.setattr("crescendo.load.engine.receiver_engine.time.sleep", pauses.append)
+    thread, sleep = threading.current_thread(), time.sleep
+
+    def record(pause_s: float) -> None:  # threads of other fixtures sleep too
+        pauses.append(pause_s) if threading.current_thread() is thread else sleep(pause_s)
+
+    monkeypatch.setattr(time, "sleep", record)
     channel = TricklingChannel(drained=drained)
     control = FakeControl(stop=lambda: channel.reads > 1500 and (bool(pauses) or not drained))
     engine = ReceiverEngine([Receiver(5, Group(rate=0), channel)], FakeLog(), control, tag=TAG)

@@ -18,6 +18,7 @@ from crescendo.systems.base import AMQP, MANAGEMENT, Blueprint, Installation, La
 from crescendo.systems.settings import endpoint, refuse
 
 CONFIGURATION = "relay.json"
+HOPS_FILE = "data/hops"
 _PROBE_ADDRESS, _PROBE_TIMEOUT_S = "crescendo.proof", 5.0
 
 
@@ -27,6 +28,7 @@ class RelaySettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True
     user: str = ""
     persistence: bool = False
     id: str = "crescendo"
+    hops: bool = True  # sample when messages arrive and leave
 
     def __post_init__(self) -> None:
         no_accounts = "the relay accepts every client on this machine; leave it out"
@@ -67,7 +69,10 @@ class RelayRouter:
             "listener": [{"host": settings.listen, "port": ports[AMQP], "role": "normal"}],
             "address": [{"prefix": name, "distribution": "balanced"} for name in settings.queues],
         }
-        argv = (sys.executable, "-m", "crescendo.systems.relay", "--router", str(directory / CONFIGURATION))
+        argv: tuple[str, ...] = (sys.executable, "-m", "crescendo.systems.relay")
+        argv += ("--router", str(directory / CONFIGURATION))
+        if settings.hops:
+            argv += ("--hops", str(directory / HOPS_FILE))
         url = endpoint(AMQP, settings, ports[AMQP])
         files = {CONFIGURATION: json.dumps(document, indent=2)}
         return Blueprint(files, (Launch(self.name, argv),), {AMQP: url, MANAGEMENT: url})

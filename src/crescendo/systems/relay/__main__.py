@@ -29,9 +29,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--ca", type=Path, help="the CA that signs the certificates of clients")
     parser.add_argument("--client-certificates", choices=("required", "optional"))
     parser.add_argument("--router", type=Path, metavar="CONFIG", help="work as a router, from this file")
+    parser.add_argument("--hops", type=Path, metavar="FILE", help="as a router: write when sampled messages passed")
     options = parser.parse_args(arguments)
     if options.router is not None:
-        return route(options.router)
+        return route(options.router, options.hops)
     secret = options.credentials and options.credentials.read_text(encoding="utf-8")
     credentials = Credentials(*json.loads(secret)) if secret else None
     listener = listen(options.host, options.port)
@@ -54,18 +55,19 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def route(path: Path) -> int:
+def route(path: Path, hops: Path | None = None) -> int:
     """Serve as a router until SIGTERM. A mistake in the configuration is one sentence."""
+    from crescendo.systems.relay.hop_samples import HopSamples
     from crescendo.systems.relay.router_config import read_router_config
     from crescendo.systems.relay.router_server import RouterServer
 
     try:
-        server = RouterServer(read_router_config(path))
+        server = RouterServer(read_router_config(path), HopSamples(hops) if hops else None)
     except ConfigError as err:
         print(err, file=sys.stderr)
         return 2
     except OSError as err:
-        print(f"{path}: a listener cannot be opened: {err}", file=sys.stderr)
+        print(f"{path}: a listener or the file of hops cannot be opened: {err}", file=sys.stderr)
         return 2
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

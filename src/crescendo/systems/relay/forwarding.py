@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from crescendo.systems.relay.hop_samples import HopSamples
 from crescendo.systems.relay.router_links import Inlet, Outlet, RoutedBatch
 from crescendo.systems.relay.router_settlement import RouterSettlement
 from crescendo.systems.relay.router_tables import DATA_PREFIX, MANAGEMENT, RouterTables
@@ -27,8 +28,9 @@ HOLD_S = 10.0
 class Forwarding:
     """The messages of all links."""
 
-    def __init__(self, tables: RouterTables) -> None:
+    def __init__(self, tables: RouterTables, samples: HopSamples | None = None) -> None:
         self._tables = tables
+        self._samples = samples
         self.settlement = RouterSettlement(tables, self.has_way)
 
     def reroute(self) -> None:
@@ -188,6 +190,8 @@ class Forwarding:
         outlet.deliveries += count
         outlet.peer.departed += count
         self._tables.egress += count if outlet.peer.router is None else 0
+        if self._samples is not None:
+            self._samples.add(batch.rows[:, batch.body_start :], batch.arrived_ns, time.monotonic_ns())
         first = connection.next_delivery_id
         if not self._send_rows(outlet, batch, settled=settled):
             for row in batch.rows:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from crescendo.model.errors import PeerError
 from crescendo.systems.relay.broker_links import BrokerLinks
 from crescendo.systems.relay.forwarding import Forwarding
+from crescendo.systems.relay.hop_samples import HopSamples
 from crescendo.systems.relay.router_config import RouterConfig
 from crescendo.systems.relay.router_links import Inlet, Outlet, RoutedBatch, RouterPeer
 from crescendo.systems.relay.router_neighbours import Neighbours
@@ -29,10 +30,11 @@ class Router:
         config: RouterConfig,
         flush: Callable[[RouterPeer], bool],
         ask: Callable[[bytes], tuple[str, bytes] | None],
+        samples: HopSamples | None = None,
     ) -> None:
         self.tables = RouterTables(config, flush)
         self._ask = ask  # answers a management request: the address of the answer and its bytes
-        self.forwarding = Forwarding(self.tables)
+        self.forwarding = Forwarding(self.tables, samples)
         self._settlement = self.forwarding.settlement
         self._neighbours = Neighbours(self.tables, self.forwarding.reroute)
         self.brokers = BrokerLinks(self.tables, self._settlement, self._neighbours.advertise)
@@ -165,6 +167,7 @@ class Router:
             deliveries.body_start,
             deliveries.body_length,
             deliveries.settled,
+            int(peer.read_s * 1e9),
         )
         if inlet.address == MANAGEMENT:
             self._manage(batch)

@@ -61,12 +61,15 @@ class RoutedBatch:
     body_start: int
     body_length: int
     settled: bool
+    arrived_ns: int
     copies: npt.NDArray[np.int32] | None = None  # multicast: receivers that have not settled yet
 
     def part(self, first: int, last: int) -> "RoutedBatch":
         copies = None if self.copies is None else self.copies[first:last]
         rows, ids = self.rows[first:last], self.ids[first:last]
-        return RoutedBatch(self.inlet, ids, rows, self.body_start, self.body_length, self.settled, copies)
+        return RoutedBatch(
+            self.inlet, ids, rows, self.body_start, self.body_length, self.settled, self.arrived_ns, copies
+        )
 
 
 @dataclass(eq=False)

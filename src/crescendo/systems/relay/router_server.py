@@ -14,6 +14,7 @@ import time
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import close_socket, configure_socket, listen
 from crescendo.net.transport import PlainTransport
+from crescendo.systems.relay.hop_samples import WRITTEN_EVERY_S, HopSamples
 from crescendo.systems.relay.router import Router
 from crescendo.systems.relay.router_config import RouterConfig, RouterConnector
 from crescendo.systems.relay.router_links import INTER_ROUTER, RouterPeer
@@ -35,7 +36,7 @@ from crescendo.wire.amqp10.events import (
 from crescendo.wire.amqp10.handshake import Credentials
 from crescendo.wire.amqp10.links import RECEIVER
 
-_TICK_S = 0.1
+_TICK_S = WRITTEN_EVERY_S
 _IDLE_MS = 2000
 _RETRY_S = 0.25
 
@@ -43,12 +44,13 @@ _RETRY_S = 0.25
 class RouterServer:
     """The server: one thread, one epoll."""
 
-    def __init__(self, config: RouterConfig) -> None:
+    def __init__(self, config: RouterConfig, samples: HopSamples | None = None) -> None:
         self._config = config
+        self._samples = samples
         self._epoll = select.epoll()
         self._numbers = 0
         management = RouterManagement()
-        self._router = management.router = Router(config, self._flush, management.answer)
+        self._router = management.router = Router(config, self._flush, management.answer, samples)
         self._by_socket: dict[int, RouterPeer] = {}
         self._connecting: dict[int, tuple[socket.socket, int]] = {}
         self._due_s = dict.fromkeys(range(len(config.connector)), 0.0)  # when to open a connector; absent: it is open
@@ -86,6 +88,8 @@ class RouterServer:
         for connecting, _ in self._connecting.values():
             close_socket(connecting)
         self._epoll.close()
+        if self._samples is not None:
+            self._samples.close()
         for bound, _, _ in self._listeners.values():
             close_socket(bound)
 
@@ -105,6 +109,8 @@ class RouterServer:
             if now_s >= due_s:
                 self._open(at, self._config.connector[at])
         self._router.forwarding.expire()
+        if self._samples is not None:
+            self._samples.write()
 
     # -- connections ---------------------------------------------------------------------------------------------
 

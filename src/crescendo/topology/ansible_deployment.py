@@ -1,0 +1,205 @@
+"""How are the routers of a network brought up on other machines?
+
+With Ansible, because its inventory is what the topology file names: find or install the program, take the schema from
+the node, generate, render, copy, restart what has changed, and wait until every port listens. A second time nothing
+changes; `check` changes nothing at all. Nodes run under start-stop-daemon in a directory of their own, which
+`take_down` removes with them. Brokers are not deployed: their programs need more than files.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from crescendo.model.errors import ConfigError, LostError
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.topology.generate import Network
+from crescendo.topology.graph import ROUTER, GraphNode
+from crescendo.topology.listener_ports import port_of
+from crescendo.topology.render import DEFAULT_ROUTER, node_files
+from crescendo.topology.rendered_files import write_files
+from crescendo.topology.rendering.access import Access
+from crescendo.topology.rendering.relay import RELAY_FILE
+from crescendo.topology.rendering.router_schema import read_schema
+from crescendo.topology.rendering.routers import FILES, PROGRAMS
+
+_PLAYBOOKS = Path(__file__).parent / "ansible"
+_PYTHON = "@python@"  # the interpreter of the node, which only its inventory knows
+_SCHEMA_PATHS = ["/usr/lib", "/usr/local/lib", "/usr/share", "/opt"]
+_START_TIMEOUT_S = 20
+DIRECTORY = "/var/lib/crescendo-topology"
+
+
+class Deployed(Struct, frozen=True):
+    """What Ansible changed: task names by machine."""
+
+    changed: dict[str, list[str]]
+
+
+def deploy(
+    network: Network,
+    access: Access,
+    work: Path,
+    progress: Callable[[str], None],
+    *,
+    check: bool = False,
+    directory: str = DIRECTORY,
+) -> Deployed:
+    """Bring every router up. `work` is a private directory for the files that are copied."""
+    variables = _variables(network, work, directory)
+    has_schemas = any((node.program or DEFAULT_ROUTER) in FILES for node in _routers(network))
+    look = _play("look.yml", network, variables, work, progress) if has_schemas else {}
+    files: dict[str, str] = {}
+    for node in _routers(network):
+        fetched = work / "schemas" / f"{node.id}.json"
+        schema = read_schema(fetched) if fetched.exists() else None
+        at = Access(access.user, access.password, access.role, f"{directory}/{node.id}", access.home)
+        files |= {f"{node.id}/{path}": text for path, text in node_files(network, node, at, schema).items()}
+    list(write_files(work / "files", files))
+    changed = _play("deploy.yml", network, variables, work, progress, check=check)
+    return Deployed({host: [*look.get(host, ()), *changed.get(host, ())] for host in look | changed})
+
+
+def take_down(network: Network, work: Path, progress: Callable[[str], None], *, directory: str = DIRECTORY) -> Deployed:
+    """Stop every router and remove its files."""
+    return Deployed(_play("down.yml", network, _variables(network, work, directory), work, progress))
+
+
+def _routers(network: Network) -> list[GraphNode]:
+    others = [node.id for node in network.graph.nodes if node.type not in {ROUTER, "client"}]
+    if others:
+        raise ConfigError(
+            f"{others[0]} is a broker; Ansible deploys routers only: render its files, and start it with your own tools"
+        )
+    return [node for node in network.graph.nodes if node.type == ROUTER]
+
+
+def _variables(network: Network, work: Path, directory: str) -> dict[str, Any]:
+    nodes: dict[str, list[dict[str, Any]]] = {}
+    for node in _routers(network):
+        if not node.known:
+            raise ConfigError(f"{node.id} is not in the inventory {network.topology.inventory}")
+        nodes.setdefault(node.machine, []).append(_node(network, node, f"{directory}/{node.id}"))
+    return {
+        "crescendo_machines": ",".join(nodes),
+        "crescendo_nodes": nodes,
+        "crescendo_work": str(work),
+        "crescendo_schema_paths": _SCHEMA_PATHS,
+        "crescendo_timeout_s": _START_TIMEOUT_S,
+        "crescendo_default_python": sys.executable,
+    }
+
+
+def _node(network: Network, node: GraphNode, directory: str) -> dict[str, Any]:
+    program = node.program or DEFAULT_ROUTER
+    listeners = [
+        {"host": _reached_at(entry.get("host")), "port": port_of(entry)}
+        for entry in network.variables[node.id].get("listener", ())
+    ]
+    if program in FILES:
+        command, schema = PROGRAMS[program]
+        argv = [f"/usr/sbin/{command}", "--", "--conf", f"{directory}/{FILES[program]}"]
+        probe = ["test", "-x", f"/usr/sbin/{command}"]
+        cure = "install it, or name its package in the inventory: crescendo_package=…"
+    else:
+        schema = ""
+        argv = [_PYTHON, "--", "-m", "crescendo.systems.relay", "--router", f"{directory}/{RELAY_FILE}"]
+        probe = [_PYTHON, "-c", "import crescendo.systems.relay"]
+        cure = "install Crescendo there, and name its interpreter in the inventory: crescendo_python=…"
+    return {
+        "id": node.id,
+        "program": program,
+        "directory": directory,
+        "argv": argv,
+        "probe": probe,
+        "cure": cure,
+        "schema": schema,
+        "listeners": listeners,
+    }
+
+
+def _reached_at(host: object) -> str:
+    """An address at which a listener can be probed from its own machine."""
+    return "127.0.0.1" if host in {None, "", "0.0.0.0", "::"} else str(host)  # noqa: S104 - compared, not bound
+
+
+def _play(
+    playbook: str,
+    network: Network,
+    variables: dict[str, Any],
+    work: Path,
+    progress: Callable[[str], None],
+    *,
+    check: bool = False,
+) -> dict[str, list[str]]:
+    """Run one playbook; task names of what it changed, by machine. The first failure is one sentence."""
+    if network.topology.inventory is None:
+        raise ConfigError("the topology names no hostfile; Ansible needs an inventory of the machines")
+    given = work / "variables.json"
+    list(write_files(work, {given.name: json.dumps(variables)}))
+    argv = [_ansible(), "-i", network.topology.inventory, "-e", f"@{given}", *(["--check"] if check else [])]
+    changed: dict[str, list[str]] = {}
+    failure = ""
+    for event in _events([*argv, str(_PLAYBOOKS / playbook)], work):
+        host, task = event["host"], event["task"]
+        progress(f"{host}: {task}")
+        if event["outcome"] == "unreachable":
+            failure = failure or f"{host} cannot be reached: {event['reason']}"
+        elif event["outcome"] == "failed":
+            failure = failure or f"{host}: {task}: {event['reason']}"
+        elif event["changed"]:
+            changed.setdefault(host, []).append(task)
+    if failure:
+        raise ConfigError(" ".join(failure.split()))
+    return changed
+
+
+def _events(argv: list[str], work: Path) -> Iterator[dict[str, Any]]:
+    settings = {
+        "ANSIBLE_HOME": str(work / "ansible"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(_PLAYBOOKS / "callbacks"),
+        "ANSIBLE_STDOUT_CALLBACK": "crescendo_events",
+        "ANSIBLE_ROLES_PATH": str(_PLAYBOOKS / "roles"),
+        "ANSIBLE_SSH_ARGS": "-o ControlMaster=no",  # otherwise a connection stays open for a minute
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_PYTHON_INTERPRETER": "auto_silent",
+    }
+    with (
+        (work / "ansible.log").open("ab") as log,
+        subprocess.Popen(
+            die_with_parent().wrap(argv),
+            env=os.environ | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        ) as child,
+    ):
+        try:
+            for line in child.stdout or ():
+                if line.startswith(b"{"):
+                    yield json.loads(line)
+            code = child.wait()
+        finally:
+            if child.poll() is None:
+                child.terminate()
+    # 2: a task failed, 4: a machine cannot be reached; both have been said.
+    if code not in {0, 2, 4}:
+        lines = (work / "ansible.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise LostError(f"ansible-playbook ended with code {code}: {' '.join(lines[-3:])}")
+
+
+def _ansible() -> str:
+    beside = Path(sys.executable).with_name("ansible-playbook")
+    found = str(beside) if beside.exists() else shutil.which("ansible-playbook")
+    if found is None:
+        raise ConfigError("ansible-playbook was not found; run: python -m pip install 'crescendo-lab[deploy]'")
+    return found
