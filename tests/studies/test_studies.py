@@ -123,6 +123,9 @@ def test_a_study_without_its_experiments_says_so_and_keeps_what_was_measured(tmp
     text = (directory / STUDY_TEXT).read_text(encoding="utf-8")
     assert "| `stomp-study/1a-small.yml` | received | 18,489 msg/s | 36,978 msg/s | × 2 |" in text
     assert "not measured: " in text
+    (directory / STUDY_PAGE).unlink()
+    assert int(app(["report", str(directory)], standalone_mode=False) or 0) == 0
+    assert (directory / STUDY_PAGE).is_file()
 
 
 def test_a_dry_run_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
