@@ -14,9 +14,15 @@ from crescendo.history.run_history import HistoricRun
 from crescendo.history.run_series import history_of
 from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
+from crescendo.record.capacity_result import CapacityLevel, CapacityResult
+from crescendo.report.capacity_page import render_capacity
 from crescendo.report.data.history_document import HistoryDocument
+from crescendo.report.data.model_document import ModelDocument, ModelRow, ModelStation
+from crescendo.report.data.study_document import StudyDocument, StudyPartResult, StudyPoint
 from crescendo.report.history_page import write_history_page
+from crescendo.report.model_page import render_model
 from crescendo.report.overlay_page import write_overlay
+from crescendo.report.study_page import render_study
 from report_samples import WARMUP_S
 
 
@@ -83,6 +89,34 @@ def test_a_history_shows_its_change_point_and_every_verdict(tmp_path: Path, open
     page.set_viewport_size({"width": 390, "height": 900})
     _fits(page)
     page.close()
+
+
+def _other_pages() -> dict[str, str]:
+    row = ModelRow(
+        "r", 4, 100.0, 5e6, 110.0, 4e6, 150.0, 3e6, 0.5, {"database": 0.4}, "database", 400.0, 1e5, 2e5, None
+    )
+    model = ModelDocument([ModelStation("database", 4e6, 2)], 1e7, "r", ["database.servers=16"], [row, row])
+    levels = [CapacityLevel(str(at), float(at), 100.0 * at, 110.0 * at, True, "bracketed", "s") for at in (1, 2, 4)]
+    point = StudyPoint("p99", "response_p99", "response_p99", 2e6, 3e6, 2.5e6, 3.5e6, 3, "another disk " * 12)
+    parts = [StudyPartResult(f"part-{at}", "a/b.yml", "How long?", [point, point]) for at in range(3)]
+    return {
+        "model": render_model(model),
+        "capacity": render_capacity(CapacityResult("x", "system.settings.brokers", {"lost": "== 0"}, levels)),
+        "study": render_study(StudyDocument("s", "A study", "A paper", "2 cores", ["a machine"], parts)),
+    }
+
+
+def test_pages_of_models_capacities_and_studies_are_drawn_and_fit_a_phone(tmp_path: Path, open_report: Reader) -> None:
+    for name, text in _other_pages().items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text, encoding="utf-8")
+        page = open_report(path, scheme="dark")
+        assert page.locator(".chart.broken").count() == 0
+        assert page.locator(".chart .points path").count() >= 3
+        assert [found for found in page.evaluate(CONTRASTS) if found[0] < 4.5] == []
+        page.set_viewport_size({"width": 390, "height": 900})
+        _fits(page)
+        page.close()
 
 
 def test_a_dismissed_change_is_listed_and_no_alarm() -> None:

@@ -17,7 +17,9 @@ HISTORY_PAGE = "history.html"
 
 
 def history(
-    place: Annotated[Path, typer.Argument(metavar="DIR", help="A directory of runs, or a lake.")] = Path("runs"),
+    place: Annotated[
+        str, typer.Argument(metavar="DIR", help="A directory of runs, or a lake; a lake may be at a URL.")
+    ] = "runs",
     metric: Annotated[
         list[str] | None, typer.Option("--metric", metavar="METRIC", help="Only this metric; may be repeated.")
     ] = None,
@@ -28,7 +30,8 @@ def history(
         float, typer.Option("--threshold", metavar="PERCENT", help="Changes below half of this are not listed.")
     ] = 5.0,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help=f"The page. Default: DIR/{HISTORY_PAGE}.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help=f"The page. Default: DIR/{HISTORY_PAGE}."),
     ] = None,
     baselines: BaselineFile = DEFAULT_FILE,
     as_json: Json = False,
@@ -37,20 +40,20 @@ def history(
     from crescendo.history.baseline_file import read_baselines
     from crescendo.history.run_history import all_runs, check_metrics
     from crescendo.history.run_series import history_of
+    from crescendo.pipeline.storage.locations import is_url
     from crescendo.report.history_page import write_history_page
 
     check_metrics(metric or ())
-    if not place.is_dir():
+    remote = is_url(place)
+    if not remote and not Path(place).is_dir():
         raise ConfigError(f"{place}: no such directory; name one that holds runs, or a lake")
-    path = out or place / HISTORY_PAGE
+    path = out or (Path(HISTORY_PAGE) if remote else Path(place) / HISTORY_PAGE)
     if not path.parent.is_dir():
         raise ConfigError(f"--out {path}: there is no directory {path.parent}; create it first")
     runs = [run for run in all_runs(place, metric or ()) if experiment in {None, run.experiment}]
     if not runs:
         raise ConfigError(f"{place}: no analysed run is there{f' of {experiment}' if experiment else ''}")
-    document = history_of(
-        runs, read_baselines(baselines), threshold / 100, place=str(place), beside=path.parent.resolve()
-    )
+    document = history_of(runs, read_baselines(baselines), threshold / 100, place=place, beside=path.parent.resolve())
     write_history_page(document, path)
     if as_json:
         print(msgspec.json.encode(document).decode())

@@ -4,7 +4,7 @@ Reads analysed runs: those that a person names, and all in a directory or a lake
 nothing and is left out; the caller learns which. Compares nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import RATE, metric_of
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.compare.runs import run_group
-from crescendo.pipeline.lake.lake import Lake
-from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
+from crescendo.pipeline.lake.lake import Lake, LakeEntry
+from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory, is_url
 from crescendo.record.campaign_journal import CAMPAIGN_FILE
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
 from crescendo.record.run_metrics import summary_value
@@ -53,17 +53,25 @@ def named_runs(selectors: Sequence[str], lake: Path, metrics: Sequence[str]) -> 
     return found
 
 
-def earlier_runs(place: Path, metrics: Sequence[str], wanted: str) -> list[HistoricRun]:
+def earlier_runs(place: str | Path, metrics: Sequence[str], wanted: str) -> list[HistoricRun]:
     """All runs with this fingerprint in a directory of runs or in a lake."""
     return [run for run in all_runs(place, metrics) if run.fingerprint == wanted]
 
 
-def all_runs(place: Path, metrics: Sequence[str]) -> list[HistoricRun]:
-    """All runs in a directory, those of its campaigns too, or in a lake. Damaged and unanalysed ones are skipped."""
-    if (place / LAKE_MARKER).exists():
-        entries = Lake(Directory(place)).entries()
-        return [_run(each.run, each.manifest, each.summary, metrics, each.path) for each in entries]
-    return _in_directory(place, metrics)
+def all_runs(place: str | Path, metrics: Sequence[str]) -> list[HistoricRun]:
+    """All runs in a directory, those of its campaigns too, or in a lake, which may be at a URL.
+
+    Damaged and unanalysed ones are skipped.
+    """
+    if is_url(str(place)):
+        from crescendo.pipeline.lake.remote_entries import remote_entries  # Spark
+
+        entries: Iterable[LakeEntry] = remote_entries(str(place))
+    elif (Path(place) / LAKE_MARKER).exists():
+        entries = Lake(Directory(Path(place))).entries()
+    else:
+        return _in_directory(Path(place), metrics)
+    return [_run(each.run, each.manifest, each.summary, metrics, each.path) for each in entries]
 
 
 def _in_directory(place: Path, metrics: Sequence[str]) -> list[HistoricRun]:
