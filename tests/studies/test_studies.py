@@ -121,7 +121,7 @@ def test_a_study_without_its_experiments_says_so_and_keeps_what_was_measured(tmp
     page = (directory / STUDY_PAGE).read_text(encoding="utf-8")
     assert "× 2<" in page
     text = (directory / STUDY_TEXT).read_text(encoding="utf-8")
-    assert "| `stomp-study/1a-small.yml` | received | 18,489 msg/s | 36,978 msg/s | × 2 |" in text
+    assert "| `stomp-study/1a-small.yml` | received | 18,489 msg/s | 36,978 msg/s | 1 | × 2 |" in text
     assert "not measured: " in text
     (directory / STUDY_PAGE).unlink()
     assert int(app(["report", str(directory)], standalone_mode=False) or 0) == 0

@@ -58,16 +58,20 @@ def study_text(document: StudyDocument) -> str:
     """The same numbers in Markdown."""
     lines = [
         f"# {document.title}", "", f"Published in: {document.source}. Measured on: {document.machine}.", "",
-        "| experiment | figure | published | ours | ours ÷ published | what differs |", "|---|---|---|---|---|---|",
+        "| experiment | figure | published | ours | runs | ours ÷ published | what differs |",
+        "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for part in document.parts:
         for point in part.points:
             cells = _cells(point)
             ours = cells["ours"] if point.ours is not None else f"not measured: {part.reason or 'no value'}"
-            row = [f"`{part.file}`", point.label, cells["published"], ours, cells["quotient"], point.differs]
+            row = [
+                f"`{part.file}`", point.label, cells["published"], ours, cells["repeats"], cells["quotient"],
+                point.differs,
+            ]  # fmt: skip
             lines.append(f"| {' | '.join(text.replace('|', '/') for text in row)} |")
         if not part.points:
-            lines.append(f"| `{part.file}` | | | not measured: {part.reason} | | |")
+            lines.append(f"| `{part.file}` | | | not measured: {part.reason} | | | |")
     lines += ["", "What differs in all of them:", "", *(f"- {each}" for each in document.differs)]
     return "\n".join(lines) + "\n"
 
