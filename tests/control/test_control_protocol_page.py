@@ -18,6 +18,7 @@ import msgpack
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from crescendo.control.agent_payloads import AgentSource, UserCommand
 from crescendo.control.bus import Bus
 from crescendo.control.notes import (
     Command,
@@ -75,10 +76,10 @@ def requests() -> dict[Command, tuple[str, dict[str, Any]]]:
         Command.HALT: (AT, {}),
         Command.PING: (TO_ALL, Ping(1_700_000_000, 250_000).to_payload()),
         Command.GET: (TO_ALL, {}),
-        Command.START_AGENT: (AT, {}),
+        Command.START_AGENT: (AT, start),
         Command.STOP_AGENT: (AT, {}),
-        Command.AGENT_SOURCE: (AT, {"source": "https://git.example/agent.git", "branch": "main"}),
-        Command.USER_COMMAND_1: (AT, {"command": "restart"}),
+        Command.AGENT_SOURCE: (AT, AgentSource("https://git.example/agent.git", "main").to_payload()),
+        Command.USER_COMMAND_1: (AT, UserCommand("restart", {"router": "B"}).to_payload()),
         Command.LOG: (TO_ALL, {}),
         Command.DRAIN: (AT, {}),
         Command.GROUP_JOIN: (AT, group),

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
 from typer.main import get_command
 
 from crescendo.cli.main import app
 from crescendo.model.campaign_file import load_campaign
-from crescendo.model.experiment_file import experiment_from, load_experiment
+from crescendo.model.experiment_file import load_experiment
 from documented import CAMPAIGNS, EXPERIMENTS, ROOT, Documented, commands, yaml_experiments
 
 COMMANDS, WRITTEN = commands(), yaml_experiments()
@@ -47,8 +46,9 @@ def test_the_overrides_of_a_documented_run_fit_its_file(command: Documented) -> 
 
 
 @pytest.mark.parametrize("written", WRITTEN, ids=_ids(WRITTEN))
-def test_a_documented_experiment_is_valid(written: Documented) -> None:
-    experiment_from(yaml.safe_load(written.text), default_name="documented")
+def test_a_documented_experiment_is_valid(written: Documented, tmp_path: Path) -> None:
+    (tmp_path / "documented.yml").write_text(written.text, encoding="utf-8")
+    load_experiment(tmp_path / "documented.yml")
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))

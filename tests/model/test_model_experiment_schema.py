@@ -89,6 +89,7 @@ CHECKS: dict[str, Any] = {
     "minItems": _limit(lambda value, limit: len(value) >= limit, list),
     "maxItems": _limit(lambda value, limit: len(value) <= limit, list),
     "minProperties": _limit(lambda value, limit: len(value) >= limit, dict),
+    "minLength": _limit(lambda value, limit: len(value) >= limit, str),
     "maxLength": _limit(lambda value, limit: len(value) <= limit, str),
     **dict.fromkeys(
         ("properties", "items", "title", "description", "default", "discriminator", "$defs", "$schema"), _nothing

@@ -4,12 +4,14 @@ import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import yaml
 
 from crescendo.record.reader import open_recording
+from handler_repository import HandlerRepository
 from whole_runs import Launcher, Session, launching
 
 PHASES_S = {"warm-up": 1.2, "measure": 3.3, "drain": 5.3}
@@ -21,6 +23,7 @@ VICTIMS = {
     "sender": "peer sender",
     "receiver": "peer receiver",
     "inspector": "peer inspector",
+    "agent": "peer agent",
     "control broker": "crescendo.control.embedded_broker",
     "conductor": "",
 }
@@ -40,11 +43,30 @@ def process_of(session: Session, words: str) -> psutil.Process:
     return next(process for process in session.family() if words in " ".join(process.cmdline()))
 
 
+def with_agent(directory: Path) -> dict[str, Any]:
+    """An agent whose handler runs, and has forked, when it is killed."""
+    repository = HandlerRepository(directory / "handlers")
+    repository.write("start_agent/stay", "#!/bin/sh\n(setsid sleep 1000 &)\nsleep 1000\n")
+    source = {"from": str(repository.path), "commits": [repository.commit()]}
+    (directory / "agent.yml").write_text(yaml.safe_dump({"sources": [source]}))
+    return {"agents": [{"name": "a", "config": "agent.yml", "source": str(repository.path)}]}
+
+
+def handlers_below(directory: Path) -> list[int]:
+    """Processes of handlers: their home is below the directory of the run, and our mark is not in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("HOME", "").startswith(f"{directory}/"):
+                found.append(process.pid)
+    return found
+
+
 def killed(launch: Launcher, directory: Path, victim: str, phase: str) -> str:
     """What is wrong after this kill; empty if nothing is."""
     directory.mkdir()
     experiment = directory / "trial.yml"
-    experiment.write_text(yaml.safe_dump(EXPERIMENT))
+    experiment.write_text(yaml.safe_dump(EXPERIMENT | (with_agent(directory) if victim == "agent" else {})))
     session = Launcher(directory).without_analysis(experiment)
     launch.sessions.append(session)
     deadline_s = time.monotonic() + 60
@@ -63,13 +85,15 @@ def _kill_and_look(session: Session, victim: str, phase: str) -> str:
         _sleep_until(written_s + SUSPEND_S)
         receiver.suspend()
     _sleep_until(written_s + PHASES_S[phase])
+    if victim == "agent":
+        assert handlers_below(session.out.parent), "its handler runs"
     chosen.kill()
     killed_s = time.monotonic()
     with contextlib.suppress(psutil.NoSuchProcess):
         receiver.resume()
     done = session.finish(60)
     took_s = time.monotonic() - killed_s
-    while session.family() and time.monotonic() - killed_s < MAX_END_S:
+    while (session.family() or handlers_below(session.out.parent)) and time.monotonic() - killed_s < MAX_END_S:
         time.sleep(0.1)
     recording = open_recording(session.run_dir())
     wrong = []
@@ -77,7 +101,7 @@ def _kill_and_look(session: Session, victim: str, phase: str) -> str:
         wrong.append("sealed")
     if took_s > MAX_END_S:
         wrong.append(f"took {took_s:.1f} s")
-    if session.family():
+    if session.family() or handlers_below(session.out.parent):
         wrong.append("left processes")
     if recording.damaged:
         wrong.append("damaged")

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from crescendo.run.lab_client import LabClient
     from crescendo.run.lab_view import LabProcess, LabView
 
-ACTIONS = ("watch", "peers", "ping", "get", "stats", "log", "flush", "set", "start", "drain", "stop", "halt")
+ACTIONS = (
+    "watch", "peers", "ping", "get", "stats", "log", "flush", "set", "start", "drain", "stop", "halt", "source",
+    "command",
+)  # fmt: skip
 _HALF_SECOND_S = 0.5
 _STARTED_S = 60.0
 _ANSWER_S = 30.0  # a peer that stops closes its connections and its recording first
-_START_ORDER = ("inspector", "receiver", "sender")  # nothing is sent before somebody receives
+_SOURCE_S = 90.0  # an agent fetches from a network
+_AGENT_ACTIONS = ("source", "command")
+_START_ORDER = ("inspector", "agent", "receiver", "sender")  # nothing is sent before somebody receives
 
 
 def control(
@@ -44,7 +49,8 @@ def control(
     """Watch the peers of a lab and its runs: roles, leases, clocks, statistics. Or ask some of them by hand.
 
     `set RUN/conductor rate=500` changes the rate of a running test; `halt` ends a standing peer, or a run if the target
-    is its conductor. `set`, `start`, `drain` and `stop` on standing peers carry out a test by hand. Only the holder of
+    is its conductor. `set`, `start`, `drain` and `stop` on standing peers carry out a test by hand. `source AGENT
+    source=URL branch=NAME` and `command AGENT command=NAME …` are for agents that take part in one. Only the holder of
     the lab's token is listened to.
     """
     from crescendo.cli.secret_options import read_token, secret_url
@@ -60,7 +66,7 @@ def control(
     targets = [text for text in arguments or () if "=" not in text]
     settings = [text for text in arguments or () if "=" in text]
     setting = _set_request(settings) if action == "set" else None
-    if settings and action not in {"set", "start"}:
+    if settings and action not in {"set", "start", *_AGENT_ACTIONS}:
         raise ConfigError(f"{action} takes no settings; {settings[0]!r} has no effect")
     with LabClient(given, lab, f"control-{time.time_ns() & 0xFFFFFF:06x}", listen=True) as client:
         view = LabView(client)
@@ -70,8 +76,10 @@ def control(
         if action in {"watch", "peers"} or (action == "ping" and not targets):
             _print_peers(view, as_json)
             return 0
-        processes = view.find_all(targets or ["conductor"])
+        processes = view.find_all(targets or ["conductor"], standing_first=action not in _AGENT_ACTIONS)
         try:
+            if action in _AGENT_ACTIONS:
+                return _ask_agents(client, view, action, processes, settings, as_json)
             if action == "start":
                 _start(client, view, processes, settings, as_json)
             else:
@@ -93,6 +101,48 @@ def _ask(
         begun_ns = time.monotonic_ns()
         answer = client.ask(client.lab.scope_of(process.scope), process.identity, command, payload, _ANSWER_S)
         _print_answer(process, answer.command.name, answer.payload, time.monotonic_ns() - begun_ns, as_json)
+
+
+def _ask_agents(
+    client: "LabClient",
+    view: "LabView",
+    action: str,
+    processes: "list[LabProcess]",
+    settings: list[str],
+    as_json: bool,
+) -> int:
+    """Ask agents for a source or a command; 1 if a command failed."""
+    from crescendo.control.agent_payloads import StartedHandler
+    from crescendo.control.notes import Command
+
+    given = {str(name): value for name, value in _options(settings).items()} if settings else {}
+    payload = _agent_request(action, given)
+    wanted = Command.AGENT_SOURCE if action == "source" else Command.USER_COMMAND_1
+    failed = 0
+    for process in processes:
+        scope = client.lab.scope_of(process.scope)
+        begun_ns = time.monotonic_ns()
+        answer = client.ask(scope, process.identity, wanted, payload, _SOURCE_S)
+        _print_answer(process, answer.command.name, answer.payload, time.monotonic_ns() - begun_ns, as_json)
+        if action == "command":
+            handler = StartedHandler.from_payload(answer.payload).handler
+            ended = view.await_handler(process.identity, handler)
+            failed += ended.command is not Command.NOTIFY_SUCCESS
+            _print_answer(process, ended.command.name, ended.payload, time.monotonic_ns() - begun_ns, as_json)
+    return 1 if failed else 0
+
+
+def _agent_request(action: str, given: dict[str, Any]) -> "NotePayload":
+    from crescendo.control.agent_payloads import AgentSource, UserCommand
+
+    if action == "source":
+        unknown = [name for name in given if name not in {"source", "branch"}]
+        if unknown or "source" not in given:
+            raise ConfigError("source: give source=URL-OR-PATH, and branch=NAME if the agent allows several commits")
+        return AgentSource.from_payload({name: str(value) for name, value in given.items()})
+    if "command" not in given:
+        raise ConfigError("command: give command=NAME; every other NAME=VALUE is a parameter of it")
+    return UserCommand(str(given.pop("command")), given)
 
 
 def _request(action: str, process: "LabProcess", setting: "SetRequest | None") -> "tuple[Command, NotePayload | None]":

@@ -37,6 +37,7 @@ from crescendo.cli.schema import schema
 from crescendo.cli.study import study
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
+from crescendo.cli.torture import torture
 from crescendo.cli.try_ import try_
 from crescendo.cli.watch import watch
 
@@ -49,6 +50,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "init": init,
     "run": run,
     "campaign": campaign,
+    "torture": torture,
     "analyze": analyze,
     "compare": compare,
     "gate": gate,

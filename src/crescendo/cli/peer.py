@@ -1,4 +1,4 @@
-"""The verb `peer`: one sender, receiver, inspector or MLMQ client process, of one run or standing."""
+"""The verb `peer`: one sender, receiver, inspector, agent or MLMQ client process, of one run or standing."""
 
 import signal
 import sys
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from crescendo.control.peer_launch import PeerLaunch
     from crescendo.control.peer_loop import PeerLoop
 
-ROLES = ("sender", "receiver", "inspector", "client")
-STANDING_ROLES = ("sender", "receiver", "inspector")
+ROLES = ("sender", "receiver", "inspector", "agent", "client")
+STANDING_ROLES = ("sender", "receiver", "inspector", "agent")
 
 
 def peer(
-    role: Annotated[str, typer.Argument(help="sender, receiver or inspector. In a run also: client.")],
+    role: Annotated[str, typer.Argument(help="sender, receiver, inspector or agent. In a run also: client.")],
     data: Annotated[Path, typer.Option("--data", help="The only directory that it writes to.")],
     id: Annotated[str | None, typer.Option("--id", help="Its name. Default: role, host and process number.")] = None,
     control: Control = None,
@@ -33,12 +33,15 @@ def peer(
     label: Annotated[
         list[str] | None, typer.Option("--label", help="A word that runs can choose it by. Repeatable.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Of an agent: what it may run, and its limits.")
+    ] = None,
     launch: Annotated[bool, typer.Option("--launch", hidden=True, help="Read what `run` writes to its peers.")] = False,
 ) -> int:
-    """Wait for runs of the lab that holds the same token, as a sender, receiver or inspector.
+    """Wait for runs of the lab that holds the same token, as a sender, receiver, inspector or agent.
 
-    `crescendo run --standing --control URL --token-file FILE` makes use of senders and receivers, `crescendo control`
-    of all three.
+    `crescendo run --standing --control URL --token-file FILE` makes use of senders, receivers and agents, `crescendo
+    control` of all four.
     """
     if role not in ROLES:
         raise ConfigError(f"no role is called {role!r}; choose from {', '.join(ROLES)}")
@@ -54,9 +57,10 @@ def peer(
     lab = read_token(token_file)
     if url is None or lab is None:
         raise ConfigError("a standing peer needs --control URL (or --control-file) and --token-file FILE")
+    files = _own_files(role, config)
     own = identity_of_this_process("", role)
     name = id or f"{role}-{own.host}-{own.pid}"
-    standing = StandingPeer(url, lab, role, name, data, listen=listen, labels=label or ())
+    standing = StandingPeer(url, lab, role, name, data, listen=listen, labels=label or (), files=files)
     print(f"{name} waits for runs of {lab.scope.name}; Ctrl-C ends it", file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # with its children
     try:
@@ -64,6 +68,18 @@ def peer(
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _own_files(role: str, config: Path | None) -> dict[str, str]:
+    """The configuration of an agent, which is read here once to reject mistakes."""
+    if (role == "agent") != (config is not None):
+        raise ConfigError("--config FILE is for an agent, which needs one: what it may run, and its limits")
+    if config is None:
+        return {}
+    from crescendo.agent.configuration import read_configuration
+
+    read_configuration(config)
+    return {role: str(config.resolve())}
 
 
 def _take_part(role: str, peer_id: str, data: Path) -> int:
@@ -84,6 +100,14 @@ def _loop_of(role: str, control_peer: "Peer", data: Path, given: "PeerLaunch") -
         from crescendo.inspectors.worker import InspectorWorker
 
         return InspectorWorker(control_peer, data, given.inputs)
+    if role == "agent":
+        from crescendo.agent.configuration import read_configuration
+        from crescendo.agent.worker import AgentWorker
+
+        configuration = given.inputs.get(control_peer.identity.id) or given.inputs.get("agent")
+        if configuration is None:
+            raise ConfigError("an agent needs its configuration file")
+        return AgentWorker(control_peer, data, read_configuration(Path(configuration)))
     if role == "client":
         from crescendo.mlmq.workloads.worker import ClientWorker
 

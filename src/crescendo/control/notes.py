@@ -66,8 +66,12 @@ class Command(IntEnum):
     NOTIFY_TEST_STARTED = 70
 
 
-START_COMMANDS = frozenset((Command.START_RECEIVER, Command.START_SENDER, Command.START_INSPECTOR))
-STOP_COMMANDS = frozenset((Command.STOP_RECEIVER, Command.STOP_SENDER, Command.STOP_INSPECTOR))
+START_COMMANDS = frozenset(
+    (Command.START_RECEIVER, Command.START_SENDER, Command.START_INSPECTOR, Command.START_AGENT)
+)  # fmt: skip
+STOP_COMMANDS = frozenset(
+    (Command.STOP_RECEIVER, Command.STOP_SENDER, Command.STOP_INSPECTOR, Command.STOP_AGENT)
+)  # fmt: skip
 AGENT_COMMANDS = frozenset(
     (Command.START_AGENT, Command.STOP_AGENT, Command.AGENT_SOURCE, Command.USER_COMMAND_1)
 )  # fmt: skip

@@ -14,8 +14,10 @@ from collections import deque
 from typing import Any, get_args
 
 from crescendo import __version__
+from crescendo.control.agent_payloads import AGENT, EndedHandler, HandlerNote
 from crescendo.control.bus import Bus
 from crescendo.control.notes import (
+    AGENT_COMMANDS,
     EVERYBODY,
     READING_COMMANDS,
     Command,
@@ -151,6 +153,14 @@ class Peer:
         self.log("drained")
         self._notify(Command.NOTIFY_DRAIN_COMPLETE, statistics)
 
+    def ended_handler(self, ended: EndedHandler, *, is_good: bool) -> None:
+        """Announce how a handler of an agent ended."""
+        self._notify(Command.NOTIFY_SUCCESS if is_good else Command.NOTIFY_FAIL, ended)
+
+    def tell(self, note: HandlerNote) -> None:
+        """Pass on what a handler says."""
+        self._notify(Command.LOG, note)
+
     def log(self, line: str, level: LogLevel = "info") -> None:
         """Keep a line for LOG, unless the log level leaves it out."""
         levels = get_args(LogLevel)
@@ -190,6 +200,8 @@ class Peer:
             self._change_group(note)
             return None
         if note.command is Command.GET and note.payload:
+            return note
+        if note.command in AGENT_COMMANDS and self.identity.role == AGENT:
             return note
         answer = answer_to(note, self._facts())
         if answer is None:

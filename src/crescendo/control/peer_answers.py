@@ -1,7 +1,7 @@
 """What does every peer answer in the same way, whatever its role?
 
-PING, GET, STATS, LOG and the notes for an agent. Pure: what there is to say comes as a value, the answer is a command
-and a payload. Knows no bus; requests that a role carries out are none of its business.
+PING, GET, STATS, LOG, and the notes for an agent where there is none. Pure: what there is to say comes as a value, the
+answer is a command and a payload. Knows no bus; requests that a role carries out are none of its business.
 """
 
 from collections.abc import Sequence

@@ -89,7 +89,10 @@ class PeerLoop(ABC):
         elif note.command in STOP_COMMANDS:
             self._shut_down()
             self._peer.state = "stopped"
-            self._peer.accept(note, self._statistics)
+            if (failure := self._failure()) is not None:
+                self._peer.refuse(note, failure)
+            else:
+                self._peer.accept(note, self._statistics)
         else:
             self._serve(note)
         return True
@@ -139,7 +142,8 @@ class PeerLoop(ABC):
                 case Command.DRAIN:
                     self._begin_drain()
                 case _:
-                    raise ConfigError(f"{note.command.name} means nothing to a {self._peer.identity.role}")
+                    self._carry_out(note)
+                    return
         except CrescendoError as err:
             self._peer.refuse(note, failure_of(err))
         else:
@@ -191,6 +195,14 @@ class PeerLoop(ABC):
     @abstractmethod
     def _shut_down(self) -> None:
         """Close connections and recording, if open: what is reported after this is on disk."""
+
+    def _carry_out(self, note: Note) -> None:
+        """A request that only this role knows; the role answers it, now or later."""
+        raise ConfigError(f"{note.command.name} means nothing to a {self._peer.identity.role}")
+
+    def _failure(self) -> Failure | None:
+        """What went wrong although it went on; asked when it has stopped."""
+        return None
 
     def _change_rate(self, rate: float, from_ns: int | None) -> None:
         """Send this many messages per second on each connection, from that instant on."""

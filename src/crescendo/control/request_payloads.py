@@ -141,7 +141,7 @@ class RoleAssignment(NotePayload, frozen=True):
 
 
 class StartByHand(NotePayload, frozen=True):
-    """START_SENDER, START_RECEIVER and START_INSPECTOR to a standing peer: a test as the options describe it."""
+    """START_SENDER, START_RECEIVER, START_INSPECTOR or START_AGENT to a standing peer: a test as the options say."""
 
     run: Annotated[str, Meta(pattern=RUN_PATTERN)]  # the same for all peers of one test
     kind: Annotated[str, Meta(max_length=64)] = ""  # of an inspector: the kind of system that it inspects

@@ -13,9 +13,12 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from crescendo.model.address import MQTT_VERSIONS
+from crescendo.model.agents import Agent, check_agents
+from crescendo.model.fault_schedule import check_faults
 from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
 from crescendo.model.pacer import Pacer
+from crescendo.model.planned_faults import PlannedFault
 from crescendo.model.profile import ConstantProfile, Profile
 from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of_scheme
 from crescendo.model.redaction import redact_address, redact_value
@@ -144,6 +147,8 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     search: Search | None = None
     accept_drift: bool = False  # of rate, latency or backlog while they are measured
     topology: str | None = None  # the file of a network that is the system
+    agents: list[Agent] = field(default_factory=list)
+    faults: list[PlannedFault] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for check in _RULES:
@@ -184,6 +189,8 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
             self,
             system=msgspec.structs.replace(system, url=url, settings=redact_value(system.settings)),
             inspect=[msgspec.structs.replace(item, url=item.url and redact_url(item.url)) for item in self.inspect],
+            agents=[agent.redacted() for agent in self.agents],
+            faults=[fault.redacted() for fault in self.faults],
             workload=[
                 msgspec.structs.replace(
                     group,
@@ -295,6 +302,8 @@ def _check_search(experiment: Experiment) -> None:
         check_metric(metric, slices)
     if experiment.checks is not None:
         raise ValueError("search: a search judges search.limits; move the checks there")
+    if experiment.faults:
+        raise ValueError("search: every try would be disturbed by the faults; remove faults")
     if not isinstance(experiment.profile, ConstantProfile):
         raise ValueError("search: each try runs at one constant rate; remove profile")
     if not all(group.rate for group in experiment.workload if group.senders):
@@ -322,6 +331,10 @@ def _check_clients(experiment: Experiment) -> None:
             raise ValueError(f"{key} applies to rates and receivers, and clients have neither; remove it")
 
 
+def _check_agents(experiment: Experiment) -> None:
+    check_agents(experiment.agents)
+
+
 _RULES: tuple[Callable[[Experiment], None], ...] = (
     _check_names,
     _check_connections,
@@ -333,6 +346,8 @@ _RULES: tuple[Callable[[Experiment], None], ...] = (
     _check_stop_when,
     _check_search,
     _check_clients,
+    _check_agents,
+    check_faults,
 )
 """What the values of an experiment must agree on. The first rule that is broken is reported."""
 

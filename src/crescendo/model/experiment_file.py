@@ -40,10 +40,11 @@ _MAPPINGS = frozenset(
 
 
 _SYSTEMS = ("system.url", "system.kind")
+_BOOLEAN, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 
 
 class _Loader(yaml.SafeLoader):
-    """Rejects duplicate keys, where other loaders silently keep the last one."""
+    """Rejects duplicate keys, where other loaders silently keep the last one. The key `on` is text, not `true`."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -52,6 +53,8 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key.value!r} appears twice", key.start_mark
                 )
+            if key.tag == _BOOLEAN:
+                key.tag = _TEXT
         return super().construct_mapping(node, deep)
 
 
@@ -60,6 +63,9 @@ def load_experiment(path: Path, overrides: tuple[str, ...] = (), values: Mapping
     document = read_mapping(path, "name, workload and phases")
     if isinstance(named := document.get("topology"), str):
         document["topology"] = str(path.parent / named)  # it stands beside the experiment, wherever that is run from
+    for agent in document["agents"] if isinstance(document.get("agents"), list) else ():
+        if isinstance(agent, dict) and isinstance(agent.get("config"), str):
+            agent["config"] = str(path.parent / agent["config"])
     return experiment_from(document, overrides, values, source=str(path), default_name=name_of(path))
 
 
@@ -150,6 +156,9 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
+    for key in ("faults", "agents"):
+        if not document[key]:
+            del document[key]  # so that runs without any stay comparable with earlier ones
     return document
 
 
@@ -159,7 +168,7 @@ def _apply_override(document: dict[str, Any], override: str) -> None:
         wanted = "write it as path=value, for example --set workload.rate=5000"
         raise ConfigError(f"--set {override_path(override)}: {wanted}")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, _Loader)  # noqa: S506 - a subclass of SafeLoader
     except yaml.YAMLError as err:
         raise ConfigError(f"--set {path}: the value is not YAML: {explain_yaml(err)}") from None
     _set(document, path, value)

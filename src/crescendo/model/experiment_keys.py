@@ -6,8 +6,10 @@ a test finds a key without a sentence. Links and code are written as in Markdown
 
 from msgspec import Struct
 
+from crescendo.model.agents import Agent
 from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.mlmq_clients import Clients
+from crescendo.model.planned_faults import PlannedFault
 from crescendo.model.profile import Incremental, OnOff, Ramp, Replay, Sine, Spike, Step, Steps
 from crescendo.model.protocols import OWN
 from crescendo.model.search import Search
@@ -45,6 +47,15 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "instead of `system`: the file of a network that is started here, every node of it inspected, and stopped "
             "again; see [topology.md](topology.md#in-an-experiment)"
         ),
+        "faults": "what is broken on purpose during the run, when, and for how long: see [faults.md](faults.md)",
+        "agents": "peers that run commands of their own repositories beside the system: see [agent.md](agent.md)",
+    },
+    Agent: {
+        "name": "unique among the agents",
+        "source": "the git repository of its handlers: an absolute path or a URL, which the agent must allow",
+        "branch": "a branch or a commit, which the agent must allow; without it, the one commit that it allows",
+        "config": "the configuration file of an agent that the run starts on this host, beside the experiment file",
+        "on": "instead of `config`: the host, the name or a label of a standing agent",
     },
     System: {
         "kind": (
@@ -139,6 +150,19 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "url": "the management interface, where it is not that of the system that Crescendo starts",
         "pid": "the process to watch, where Crescendo does not start the system",
     },
+    PlannedFault: {
+        "at": ("when it begins: `30s` after the start of the run, `measure + 10s`, `drain + 1s`"),
+        "do": (
+            "what is done: `restart`, `stop`, `kill`, `pause`, `cpu`, `memory`, `descriptors`, `disconnect` or "
+            "`command`, see [faults.md](faults.md#actions)"
+        ),
+        "on": "the node of the network, or `system`",
+        "for": "how long it lasts; without it, an action that has a length lasts until the run ends",
+        "every": "the period of a fault that is repeated",
+        "times": "how often it is repeated",
+        "within": "it begins at a random time of this interval after `at`, drawn from the seed",
+        "with": "settings of the action, such as `{share: 0.2}`",
+    },
     Peers: {
         "senders": (
             "processes that share the sending connections; or standing peers, `[{on: hostA, count: 2}]`: by host, name "
@@ -219,6 +243,8 @@ PATHS: dict[str, type[Struct]] = {
     "workload.summarize.": Summarize,
     "phases.": Phases,
     "inspect.": Inspect,
+    "faults.": PlannedFault,
     "peers.": Peers,
+    "agents.": Agent,
 }
 """Where the values of the table in docs/experiment.md are in a file. Profiles, searches and clients have their own."""

@@ -20,6 +20,7 @@ from crescendo.model.experiment_file import GROUP_LISTS
 from crescendo.model.experiment_keys import KEYS, PATHS
 from crescendo.model.mlmq_clients import ClientKind, Clients
 from crescendo.model.payload import PayloadSize
+from crescendo.model.planned_faults import MOMENT_PATTERN, FaultMoment
 from crescendo.model.protocols import known_protocols
 from crescendo.model.search import Confirmation, Limit, Resolution
 from crescendo.model.units import DURATION_PATTERN, SIZE_PATTERN, Duration, Extent, Size, format_unit
@@ -54,6 +55,7 @@ _UNITS: dict[type, dict[str, Any]] = {
              "additionalProperties": False},
         ]
     },
+    FaultMoment: {"anyOf": [{"type": "string", "pattern": MOMENT_PATTERN}, {"const": 0}]},
     Bound: _BOUND,
     Limit: _BOUND | {"anyOf": [*_BOUND["anyOf"], {"const": "steady"}]},
     Resolution: {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"},

@@ -12,7 +12,7 @@ from functools import cache, partial
 
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.plugins import CHECKS, loaded_plugins
-from crescendo.model.run_evidence import CountedMessages, MeasuredLatency, RunEvidence
+from crescendo.model.run_evidence import CountedMessages, MeasuredLatency, MeasuredRecovery, RunEvidence
 from crescendo.model.suggestions import closest
 from crescendo.model.units import format_count, format_ns, format_rate
 
@@ -77,6 +77,8 @@ class Need(Enum):
     MESSAGES = auto()  # each one, or clients that account for theirs
     RATES = auto()  # messages, or counts per second
     LATENCIES = auto()  # those of the metric's kind
+    BEHAVIOUR = auto()  # over time
+    FAULTS = auto()  # at least one
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,24 @@ def _counted(
         return None if evidence.counts is None else float(count(evidence.counts))
 
     return Metric(name, COUNT, value, additive=additive, undermined_by=undermined_by, needs=Need.MESSAGES)
+
+
+def _after_fault(name: str, time_ns: Callable[[MeasuredRecovery], int | None]) -> Metric:
+    """A time after a fault, the longest of all faults. A fault without an outage has none."""
+
+    def value(evidence: RunEvidence) -> float | None:
+        if evidence.recoveries is None:
+            return None
+        times_ns = []
+        for number, recovery in enumerate(evidence.recoveries):
+            if recovery.outage_ns is None:
+                continue
+            measured = time_ns(recovery)
+            # It did not happen while it could be seen, so it took at least that long.
+            times_ns.append(evidence.load_ended_ns[number] if measured is None else measured)
+        return float(max(times_ns, default=0))
+
+    return Metric(name, DURATION, value, needs=Need.FAULTS)
 
 
 _OTHER_STATISTICS: dict[str, Callable[[MeasuredLatency], float]] = {
@@ -200,6 +220,24 @@ _SINGLE_METRICS = (
     _counted("stray", lambda counts: counts.stray, additive=True),
     _counted("unrecorded", lambda counts: counts.unrecorded, additive=True),
     _counted("undelivered", lambda counts: counts.undelivered),
+    Metric(
+        "outage",
+        DURATION,
+        lambda evidence: None if evidence.recoveries is None else float(evidence.longest_outage_ns),
+        needs=Need.BEHAVIOUR,
+    ),
+    _after_fault("detection_time", lambda recovery: recovery.detected_ns or 0),
+    _after_fault("recovery_time", lambda recovery: recovery.recovered_ns),
+    _after_fault("catch_up_time", lambda recovery: recovery.caught_up_ns),
+    Metric(
+        "never_offered",
+        COUNT,
+        lambda evidence: (
+            None if evidence.recoveries is None else float(sum(each.never_offered for each in evidence.recoveries))
+        ),
+        additive=True,
+        needs=Need.FAULTS,
+    ),
 )
 _LATENCY_METRICS = tuple(
     _latency(kind, statistic, _IN_SECOND.get((kind, statistic)))

@@ -57,6 +57,9 @@ class PeerStatistics(Struct, frozen=True, omit_defaults=True, kw_only=True):
     looks: float | None = None
     failed_looks: float | None = None
     missed_looks: float | None = None
+    # agents
+    handlers: float | None = None  # that were started
+    failed_handlers: float | None = None  # that exited with another code than 0, or were ended by a limit
 
     def reported(self) -> dict[str, float]:
         """name -> value of everything that was reported, as notes and manifests hold it."""
@@ -132,6 +135,12 @@ def inspector_statistics(*, looks: int, failed_looks: int, missed_looks: int, cp
         failed_looks=_measured(failed_looks),
         missed_looks=_measured(missed_looks),
         cpu_seconds=_measured(cpu_seconds),
+    )
+
+
+def agent_statistics(*, handlers: int, failed_handlers: int, cpu_seconds: float) -> PeerStatistics:
+    return PeerStatistics(
+        handlers=_measured(handlers), failed_handlers=_measured(failed_handlers), cpu_seconds=_measured(cpu_seconds)
     )
 
 

@@ -5,7 +5,7 @@ it. Metrics of other packages may rely on these names. Times are nanoseconds, ra
 values itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from crescendo.model.peer_statistics import PeerStatistics
@@ -92,6 +92,25 @@ class MeasuredLatency(Protocol):
     def percentiles_ns(self) -> Mapping[str, int | None]: ...
 
 
+class MeasuredRecovery(Protocol):
+    """What one fault did, and how long until the system was well again; None where that did not happen."""
+
+    @property
+    def detected_ns(self) -> int | None: ...
+
+    @property
+    def outage_ns(self) -> int | None: ...
+
+    @property
+    def recovered_ns(self) -> int | None: ...
+
+    @property
+    def caught_up_ns(self) -> int | None: ...
+
+    @property
+    def never_offered(self) -> int: ...
+
+
 class RunEvidence(Protocol):
     """What was measured in one run."""
 
@@ -105,6 +124,18 @@ class RunEvidence(Protocol):
     @property
     def latency(self) -> Mapping[str, MeasuredLatency]:
         """By kind; without the kinds that were not measured."""
+
+    @property
+    def recoveries(self) -> Sequence[MeasuredRecovery] | None:
+        """Of each fault, in order of time; None if that was not computed."""
+
+    @property
+    def longest_outage_ns(self) -> int:
+        """The longest time without deliveries that were due, whatever the cause; 0 if there was none."""
+
+    @property
+    def load_ended_ns(self) -> Mapping[int, int]:
+        """Fault -> how long after its start the load ended."""
 
     @property
     def violations(self) -> float | None:

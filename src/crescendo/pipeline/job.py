@@ -215,6 +215,7 @@ def tabulate(
         shared_topics=sorted({connections.subscriptions[number].rpartition("#")[0] for number in balance.shared}),
         trends=behaviour.trends,
         outages=behaviour.outages,
+        recoveries=behaviour.recoveries,
     )
     slices = slice_evidence(evidence, SliceSources(store, context, balance, found, behaviour))
     for name in (c.OWN_RANGES, c.READ_RANGES, c.PATH_EPISODES, c.SENDER_EPISODES, c.CORRECTIONS):

@@ -22,7 +22,7 @@ def end_all(processes: Sequence[ProcessRef], token: str, grace_s: float) -> None
     """End the processes one by one, the last first, and then kill the descendants that are left."""
     for process in reversed(processes):
         _end(process, grace_s)
-    left = _processes_with(token)
+    left = processes_with(token)
     for straggler in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             straggler.kill()
@@ -65,7 +65,7 @@ def _descendants(process: ProcessRef) -> list[psutil.Process]:
         return []
 
 
-def _processes_with(token: str) -> list[psutil.Process]:
+def processes_with(token: str) -> list[psutil.Process]:
     """Every process that inherited the token."""
     found = []
     for process in psutil.process_iter():

@@ -42,6 +42,7 @@ class PeerRole(StrEnum):
     RECEIVER = "receiver"
     INSPECTOR = "inspector"
     CLIENT = "client"
+    AGENT = "agent"
 
 
 class State(StrEnum):

@@ -12,6 +12,7 @@ from pathlib import Path
 from crescendo.model.campaign import READING, SPAN
 from crescendo.model.metrics import metric_of, split_metric
 from crescendo.model.peer_statistics import PeerStatistics
+from crescendo.model.run_evidence import MeasuredRecovery
 from crescendo.record.summary import Latency, Ledger, Rate, Summary
 from crescendo.record.table_reader import rows
 from crescendo.record.tables import READING_SUMMARY, SPANS
@@ -27,6 +28,9 @@ class SummarizedEvidence:
     latency: Mapping[str, Latency]
     violations: float | None = None
     statistics: Mapping[str, PeerStatistics] = field(default_factory=dict)
+    recoveries: Sequence[MeasuredRecovery] | None = None  # a summary has only what a check judged
+    longest_outage_ns: int = 0
+    load_ended_ns: Mapping[int, int] = field(default_factory=dict)
 
 
 def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> dict[str, float]:
@@ -48,7 +52,12 @@ def summary_value(summary: Summary, name: str) -> float | None:
     """The value of a metric of checks; None if the run has none."""
     slice_name, _ = split_metric(name)
     evidence = _evidence(summary, slice_name)
-    return None if evidence is None else metric_of(name).value(evidence)
+    value = None if evidence is None else metric_of(name).value(evidence)
+    return (
+        next((check.value for check in summary.verdict.checks if check.metric == name), None)
+        if value is None
+        else value
+    )
 
 
 def _evidence(summary: Summary, slice_name: str) -> SummarizedEvidence | None:

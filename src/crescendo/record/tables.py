@@ -15,7 +15,7 @@ from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 from crescendo.record.table_types import Int32, Table
 
-TABLES_VERSION = 4
+TABLES_VERSION = 5
 """Increase it when a table is added or changed: every run is then computed again."""
 
 RESERVED = "runs"
@@ -248,6 +248,35 @@ class EffectRow(Struct, frozen=True):
     outage_gap_ns: Annotated[int | None, "its length"]
 
 
+class RecoveryRow(Struct, frozen=True):
+    """What one fault did to the traffic, and how long until it was well again."""
+
+    fault: Annotated[int, "number of the fault, in order of time"]
+    action: Annotated[str, "what was done"]
+    target: Annotated[str, "the node it was done to"]
+    means: Annotated[str, "by which means, where there are several"]
+    planned_ns: Annotated[int, "when it was due"]
+    start_ns: Annotated[int, "when it began"]
+    end_ns: Annotated[int | None, "when it was undone; null if it lasted until the run was over"]
+    detected_ns: Annotated[int | None, "from `start_ns` until the first connection was lost; null if none was"]
+    outage_ns: Annotated[int | None, "longest gap in deliveries; null if there was no outage"]
+    resumed: Annotated[bool, "whether deliveries resumed before the load ended"]
+    recovered_ns: Annotated[int | None, "from `start_ns` until a whole second had 95 % of the earlier rate"]
+    caught_up_ns: Annotated[
+        int | None, "from `start_ns` until the backlog was no larger than before, lost messages aside"
+    ]
+    until_ns: Annotated[int, "until when its messages count: it was undone, recovered and caught up, or the next began"]
+    lost: Annotated[int, "messages that never arrived"]
+    lost_acknowledged: Annotated[int, "those of them that the system had accepted"]
+    never_offered: Annotated[int, "messages shed or not sent; without a schedule, those missing at the earlier rate"]
+    redelivered: Annotated[int, "deliveries that the system marked as repeated"]
+    duplicated: Annotated[int, "deliveries after the first of a message"]
+    reordered: Annotated[int, "first deliveries out of order"]
+    p99_before_ns: Percentile
+    p99_during_ns: Percentile
+    p99_after_ns: Percentile
+
+
 class SteadyStateRow(Struct, frozen=True):
     """The trend of one metric over the measure phase; null where there are too few samples."""
 
@@ -354,6 +383,7 @@ LITTLE = Table("little", LittleRow)
 OUTAGES = Table("outages", OutageRow)
 BURSTS = Table("bursts", BurstRow)
 EFFECTS = Table("effects", EffectRow)
+RECOVERY = Table("recovery", RecoveryRow)
 STEADY_STATE = Table("steady_state", SteadyStateRow)
 ERRORS = Table("errors", ErrorRow, build="crescendo.pipeline.ledger.refusals:build_errors")
 JITTER = Table("jitter", JitterRow)
@@ -364,8 +394,8 @@ HOPS = Table("hops", HopRow, build=f"{_TRAFFIC}.hops:build_hops")
 
 TABLES: tuple[Table[Any], ...] = (
     THROUGHPUT, LATENCY_HISTOGRAM, LATENCY, LEDGER, LEDGER_RANGES, CHECKS, READINGS, READING_SUMMARY, READING_GAPS,
-    BACKLOG, LITTLE, OUTAGES, BURSTS, EFFECTS, STEADY_STATE, ERRORS, JITTER, JITTER_HISTOGRAM, SPANS, SPAN_HISTOGRAM,
-    HOPS,
+    BACKLOG, LITTLE, OUTAGES, BURSTS, EFFECTS, RECOVERY, STEADY_STATE, ERRORS, JITTER, JITTER_HISTOGRAM, SPANS,
+    SPAN_HISTOGRAM, HOPS,
 )  # fmt: skip
 
 

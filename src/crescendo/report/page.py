@@ -16,7 +16,7 @@ from crescendo.record.documents import write_atomically
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.recorded_experiment import experiment_of, offered_messages
 from crescendo.record.summary import Ledger, read_summary
-from crescendo.record.tables import OUTAGES
+from crescendo.record.tables import OUTAGES, RECOVERY
 from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import RANGES_SHOWN, Tables, read_tables
@@ -28,6 +28,7 @@ from crescendo.report.plots import charts
 from crescendo.report.plots.time_axis import Chart, TimeAxis, phase_spans, time_extent
 from crescendo.report.sections import environment, evidence, headline
 from crescendo.report.sections.backlog import backlog
+from crescendo.report.sections.faults import faults_section
 from crescendo.report.sections.hop_steps import hops_section
 from crescendo.report.sections.inspectors import inspectors_section
 from crescendo.report.sections.network_traffic import network_section
@@ -112,9 +113,13 @@ def _time_axis(manifest: Manifest, tables: Tables, small: SmallTables) -> TimeAx
     stopped = [
         (small.second(outage.start_ns), small.second(outage.start_ns + outage.gap_ns)) for outage in small.rows(OUTAGES)
     ]
+    broken = tuple(
+        (small.second(row.start_ns), small.second(row.until_ns if row.end_ns is None else row.end_ns))
+        for row in small.rows(RECOVERY)
+    )
     bins = tables.time_bins
     extent, bin_seconds = ((0.0, 1.0), 1) if bins is None else (time_extent(bins), bins.bin_seconds)
-    return TimeAxis(extent, phase_spans(manifest.phases), stopped, bin_seconds)
+    return TimeAxis(extent, phase_spans(manifest.phases), stopped, bin_seconds, broken)
 
 
 def _offered(manifest: Manifest, experiment: Experiment | None, tables: Tables, axis: TimeAxis) -> Floats | None:
@@ -130,6 +135,7 @@ def _fan_out(total: Ledger) -> float:
 def _optional_sections(small: SmallTables, tables: Tables, axis: TimeAxis) -> list[Section]:
     """The sections for which this run has data."""
     found = [
+        faults_section(small),
         outages(small),
         backlog(small, tables.time_bins, axis),
         hops_section(small),

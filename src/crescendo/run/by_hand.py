@@ -6,6 +6,7 @@ that would have no effect is refused. Pure.
 
 from typing import Any
 
+from crescendo.agent.assignment import AgentAssignment
 from crescendo.control.notes import Command
 from crescendo.control.peer_launch import UnconductedTest
 from crescendo.control.request_payloads import SetOptions, StartByHand
@@ -22,10 +23,16 @@ OPTIONS = {
     "sender": ("broker", "duration", "log_level", "parallel_count", "message_size", "throttle", "rate"),
     "receiver": ("broker", "duration", "log_level", "parallel_count", "fcl"),
     "inspector": ("duration", "log_level", "management_interface"),
+    "agent": ("duration", "log_level"),
 }
 """Role -> the options that act on it."""
 
-_NEEDED = {"sender": ("broker", "duration"), "receiver": ("broker",), "inspector": ("management_interface",)}
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "sender": ("broker", "duration"),
+    "receiver": ("broker",),
+    "inspector": ("management_interface",),
+    "agent": (),
+}
 _PERIOD_NS = 1_000_000_000
 _UNTIL_STOPPED = "1h"  # receivers do not look at the measure phase, but an experiment has one
 _PACED = 1.0  # messages per second: to a receiver only the difference to unpaced matters
@@ -65,6 +72,8 @@ def unconducted_test(role: str, options: SetOptions, start: StartByHand) -> Unco
             raise ConfigError(f"START_{role.upper()}: SET {name} first")
     if role == "inspector":
         assignment = _inspector_assignment(options.management_interface or "", start.kind)
+    elif role == "agent":
+        assignment = AgentAssignment().to_payload()  # AGENT_SOURCE follows
     else:
         assignment = _load_assignment(role, options, start.run)
     length_ns = None if options.duration is None or role == "sender" else int(options.duration * 1e9)

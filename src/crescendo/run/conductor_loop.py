@@ -82,6 +82,7 @@ class ConductorLoop:
             will=(self._topics.peers, leaving),
         )
         self.clocks = same_clock_for_all()
+        self.occurred: Callable[[], list[RecordEvent]] = list  # what happened outside the conductor's knowledge
         self._peers: Sequence[PeerProcess] = ()
         self._system_exit = system_exit
         self._system_ended = False
@@ -115,6 +116,7 @@ class ConductorLoop:
         next_tick_ns = 0
         while self._ending is None:
             self._take_notes(on_event)
+            self.record(self.occurred(), on_event)
             now_ns = time.monotonic_ns()
             if interrupted() and not interrupt_sent:
                 interrupt_sent = True
@@ -142,6 +144,12 @@ class ConductorLoop:
             leaving = self._note(NoteKind.NOTIFICATION, Command.GROUP_LEAVE, Failure("the run is over", "lost"))
             self._bus.publish(self._topics.peers, leaving, qos=1)
         self._bus.close()
+
+    def record(self, events: Sequence[RecordEvent], on_event: Callable[[RecordEvent], None]) -> None:
+        """Take events into the recording that the conductor does not decide about."""
+        for event in events:
+            self._events.append(event)
+            on_event(event)
 
     def record_events(self, recorder: Recorder) -> None:
         """Write the events of the run to the recording."""
@@ -268,6 +276,4 @@ class ConductorLoop:
         if self._unbound:
             dropped["of another process"] = self._unbound
         if dropped:
-            event = RecordEvent(time.monotonic_ns(), "notes dropped", dropped)
-            self._events.append(event)
-            on_event(event)
+            self.record([RecordEvent(time.monotonic_ns(), "notes dropped", dropped)], on_event)

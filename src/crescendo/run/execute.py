@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from crescendo.agent.worker import AGENTS
+from crescendo.control.agent_payloads import AGENT
 from crescendo.control.conductor.commands import PeerEnding, RecordEvent, RunEnding
 from crescendo.control.conductor.plan import RunPlan
 from crescendo.control.embedded_broker import EmbeddedBroker
@@ -29,6 +31,7 @@ from crescendo.model.experiment_file import to_document
 from crescendo.model.experiment_inputs import check_inputs, derived_values, input_files, with_inputs_at
 from crescendo.model.measurable import check_measurable
 from crescendo.model.peer_statistics import PeerStatistics
+from crescendo.model.planned_faults import SYSTEM
 from crescendo.model.protocols import default_port, protocol_of_scheme
 from crescendo.model.schedule import offered
 from crescendo.model.urls import parse_url
@@ -40,8 +43,10 @@ from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord
 from crescendo.record.reader import journalled_parts
 from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
+from crescendo.run.agent_targets import AgentOfRun
 from crescendo.run.conductor_loop import ConductorLoop
 from crescendo.run.control_access import ControlAccess, control_access, new_run_of
+from crescendo.run.fault_control import FaultControl
 from crescendo.run.file_limits import allow_connections
 from crescendo.run.hop_recording import record_hops
 from crescendo.run.host_clocks import HostClocks
@@ -59,7 +64,7 @@ from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
 from crescendo.systems.registry import system_of
 
 STANDING = ("sender", "receiver")
-"""Roles that standing peers take; inspectors and clients are started by the run."""
+"""Roles that standing peers take, as agents do where the experiment says so; the others are started by the run."""
 
 MAX_INPUT_BYTES = 512 * 1024  # of one file that travels in an assignment
 _PEER_EXIT_TIMEOUT_S = 2.0
@@ -123,7 +128,13 @@ def _execute(
             control_url = stack.enter_context(EmbeddedBroker(on_fork=die_with_parent())).url
         tag = secrets.randbits(32)
         carried_out = experiment.for_run(f"{tag:08x}")
+        faults = FaultControl(experiment, stack)
         system, system_facts = _start_system(carried_out, run_dir, stack, observer)
+        system = faults.aim(
+            system,
+            stack,
+            {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents},
+        )
         inputs = keep_inputs(run_dir, input_files(experiment), durable=durable)
         # Peers read the copies, so that the recording holds what was sent even if somebody edits the files meanwhile.
         self_contained = with_inputs_at(carried_out, kept_at(run_dir, inputs))
@@ -158,25 +169,30 @@ def _execute(
         stack.callback(loop.close)
         roles = arrangement.roles
         if recruits is not None:
+            standing = {peer: role for peer, role in roles.items() if _is_standing(experiment, peer, role)}
             recruits.recruit(
-                {peer: role for peer, role in roles.items() if role in STANDING},
+                standing,
                 observer.progress,
                 observer.interrupted,
-                places={peer: _place(experiment, peer, role) for peer, role in roles.items() if role in STANDING},
+                places={peer: _place(experiment, peer, role) for peer, role in standing.items()},
             )
-            roles = {peer: role for peer, role in roles.items() if role not in STANDING}
+            roles = {peer: role for peer, role in roles.items() if peer not in standing}
             loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
             stack.callback(loop.clocks.close)
         if roles:
             observer.progress("starting " + ", ".join(sorted({f"{role}s" for role in roles.values()})))
-        launch = launch_into(scope, control_url, {name: file for file, name in (names | tls_names).items()})
+        given_files = {name: file for file, name in (names | tls_names).items()}
+        configurations = {agent.peer_id: _absolute(agent.config) for agent in experiment.agents if agent.config}
+        launch = launch_into(scope, control_url, given_files | configurations)
         data = run_dir.resolve()
+        stack.callback(shutil.rmtree, run_dir / AGENTS, ignore_errors=True)  # of an agent that was killed
         peers = [PeerProcess(peer, role, launch, data, run_dir / "logs") for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, system.hop_files)
+        hops = system.hop_files
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, hops, faults)
 
 
 def _conduct(
@@ -189,13 +205,20 @@ def _conduct(
     experiment: Experiment,
     recruits: Recruits | None,
     hop_files: Mapping[str, Path],
+    faults: FaultControl,
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
+            faults.arm(event.detail["t0_ns"])
             write_manifest(run_dir, manifest, durable=durable)  # from here on there is something worth keeping
         observer.on_event(event)
 
+    loop.occurred = faults.take_events
     ending = loop.run(peers, interrupted=observer.interrupted, watch=observer.on_statistics, on_event=on_event)
+    faults.close()
+    loop.record(faults.take_events(), on_event)
+    if faults.failure and ending.state == "sealed":
+        ending = replace(ending, state="incomplete", reason=faults.failure)
     # Without a control broker they notice by themselves that the run is over; their parts are not closed before.
     exit_by_s = time.monotonic() + (_PEER_EXIT_TIMEOUT_S if loop.connected else _ORPHAN_EXIT_TIMEOUT_S)
     for peer in peers:
@@ -228,13 +251,25 @@ def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: context
 
 def _check_places(experiment: Experiment, control: ControlAccess) -> None:
     placed = [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
+    placed += [f"agents.{agent.name}.on" for agent in experiment.agents if agent.on]
     if placed and not control.standing:
         raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or give a number")
 
 
 def _place(experiment: Experiment, peer: str, role: str) -> str:
-    """Where this peer shall run: ids end with their number."""
+    """Where this peer shall run: ids of senders and receivers end with their number."""
+    for agent in experiment.agents:
+        if role == AGENT and agent.peer_id == peer:
+            return agent.on or ""
     return experiment.peers.places(role)[int(peer.rpartition("-")[2])]
+
+
+def _is_standing(experiment: Experiment, peer: str, role: str) -> bool:
+    return role in STANDING or (role == AGENT and _place(experiment, peer, role) != "")
+
+
+def _absolute(file: str) -> str:
+    return str(Path(file).resolve())
 
 
 def _compared_clocks(recruits: Recruits, lab: Lab, experiment: Experiment, observer: RunObserver) -> HostClocks:
@@ -309,7 +344,10 @@ def _start_system(
     )
     stack.callback(instance.stop)
     hop_files = {system.kind: run_dir.resolve() / "system" / HOPS_FILE} if system.kind == RELAY.name else {}
-    return SystemUnderTest(instance.endpoints, instance.pid, instance.exit, hop_files=hop_files), instance.facts
+    started = SystemUnderTest(
+        instance.endpoints, instance.pid, instance.exit, hop_files=hop_files, instances={SYSTEM: instance}
+    )
+    return started, instance.facts
 
 
 def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:

@@ -52,6 +52,8 @@ class LabView:
         self._processes: dict[tuple[str, int], LabProcess] = {}
         self._statistics: dict[int, Statistics] = {}
         self._beginnings: dict[tuple[str, str], Note] = {}  # of tests by hand: run and peer -> how it began
+        self._handler_ends: dict[tuple[int, str], Note] = {}  # session of an agent and its handler -> how it ended
+        self._heard: dict[int, float] = {}  # session -> when it was last heard of
         client.on_notification = self._hear
 
     def discover(self) -> None:
@@ -81,13 +83,16 @@ class LabView:
         """The process of this id; `RUN/ID` where several runs have one."""
         return self.find_all([target])[0]
 
-    def find_all(self, targets: Sequence[str]) -> list[LabProcess]:
-        """One process for each of them. On a busy machine, some answer to a later question only."""
+    def find_all(self, targets: Sequence[str], *, standing_first: bool = True) -> list[LabProcess]:
+        """One process for each of them. On a busy machine, some answer to a later question only.
+
+        Where a standing peer and its process have one name, `standing_first` says who is meant.
+        """
         for _ in range(_PATIENCE):
             seen = self.refresh()
             if {target.rpartition("/")[2] for target in targets} <= {one.identity.id for one in seen}:
                 break
-        return [_found(seen, target) for target in targets]
+        return [_found(seen, target, standing_first) for target in targets]
 
     def await_started(self, run: str, peer_id: str, timeout_s: float) -> Note:
         """How the process of a test by hand began. PeerError if it failed, LostError if it says nothing."""
@@ -100,7 +105,21 @@ class LabView:
             raise PeerError(f"{peer_id}: {FailureReport.from_payload(note.payload).failure.reason}")
         return note
 
+    def await_handler(self, agent: Identity, handler: str) -> Note:
+        """How a handler of an agent ended, however long that takes. LostError if the agent is gone."""
+        asked_s = time.monotonic()
+        while (note := self._handler_ends.get((agent.session, handler))) is None:
+            self._client.listen(_LISTEN_S)
+            if time.monotonic() - max(self._heard.get(agent.session, 0.0), asked_s) > LEASE_NS / 1e9:
+                raise LostError(f"{agent.id} does not report any more")
+        return note
+
     def _hear(self, note: Note) -> None:
+        self._heard[note.sender.session] = time.monotonic()
+        if "handler" in note.payload:
+            if note.command is not Command.LOG:
+                self._handler_ends[note.sender.session, str(note.payload["handler"])] = note
+            return
         if len(self._scopes) < MAX_SCOPES:
             self._scopes.setdefault(note.scope, time.monotonic_ns())
         if note.command in {Command.NOTIFY_TEST_STARTED, Command.NOTIFY_FAIL}:
@@ -112,12 +131,13 @@ class LabView:
                 return
 
 
-def _found(seen: list[LabProcess], target: str) -> LabProcess:
+def _found(seen: list[LabProcess], target: str, standing_first: bool) -> LabProcess:
     run, _, peer_id = target.rpartition("/")
     found = [one for one in seen if one.identity.id == peer_id and (not run or one.scope.startswith(run))]
-    standing = [one for one in found if one.is_standing]  # it passes requests on to its process in a test by hand
-    if len(standing or found) == 1:
-        return (standing or found)[0]
+    # A standing peer passes requests on to its process in a test by hand; an agent answers for itself.
+    preferred = [one for one in found if one.is_standing == standing_first]
+    if len(preferred or found) == 1:
+        return (preferred or found)[0]
     if not found:
         raise ConfigError(f"no process of this lab is called {target!r}; `peers` lists them")
     names = ", ".join(f"{one.scope}/{one.identity.id}" for one in found)

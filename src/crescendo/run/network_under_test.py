@@ -63,7 +63,7 @@ def start_network(
         for name, instance in running.items()
     }
     hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == STAND_IN}
-    system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, hop_files=hop_files)
+    system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, hop_files=hop_files, instances=running)
     return system, network_facts(network, running)
 
 

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from crescendo.agent.assignment import AgentAssignment
+from crescendo.agent.fetch_source import FETCH_S
+from crescendo.agent.worker import STOP_S
 from crescendo.client.mlmq import brokers_of
-from crescendo.control.conductor.plan import PREPARE_NS, PeerPlan, RunPlan
+from crescendo.control.conductor.plan import PREPARE_NS, SECOND_NS, STOP_NS, PeerPlan, RunPlan
 from crescendo.inspectors.assignment import InspectorAssignment
 from crescendo.inspectors.registry import inspector_of
 from crescendo.load.assignment import ConnectionSlot, SliceMembers, load_assignment
@@ -30,9 +33,10 @@ from crescendo.model.url_files import files_of_addresses, files_of_url, with_add
 from crescendo.model.workload import MAX_CONNECTIONS, Group
 from crescendo.record.manifest import ConnectionRecord, ConnectionRole
 from crescendo.systems.base import MANAGEMENT
-from crescendo.systems.instance import ProcessExit
+from crescendo.systems.instance import ProcessExit, RunningInstance
 
 _SOME_KIND = MLMQ.name  # for peers, which get the URLs of the system and never start one; clients need this one
+AGENT_STOP_NS = int(STOP_S + 5) * SECOND_NS  # while its last handlers run
 _NODE_PERIOD = Duration(10**9)
 
 
@@ -67,6 +71,7 @@ class SystemUnderTest:
     pid: int | None = None
     exit: Callable[[], ProcessExit | None] = lambda: None
     nodes: Mapping[str, SystemNode] = field(default_factory=dict)  # of a network, by name
+    instances: Mapping[str, RunningInstance] = field(default_factory=dict)  # what this run started, by name
     hop_files: Mapping[str, Path] = field(default_factory=dict)  # node -> where it writes its samples
 
 
@@ -106,6 +111,10 @@ def plan_run(
     client_peers = _clients(experiment, tag, system, (len(senders), len(receivers)))
     peers += client_peers
     peers += _inspectors(experiment, system, names)
+    peers += [
+        PeerPlan(agent.peer_id, "agent", AgentAssignment(agent.source, agent.branch).to_payload())
+        for agent in experiment.agents
+    ]
     plan = RunPlan(
         peers=tuple(replace(peer, assignment=peer.assignment | {"durable": durable}) for peer in peers),
         warmup_ns=experiment.phases.warmup,
@@ -116,7 +125,8 @@ def plan_run(
         fixed_rate=_fixed_rate(experiment),
         outlives_system=any(group.failover for group in experiment.workload),
         stop_when={metric: int(limit) for metric, limit in experiment.stop_when.items()},
-        prepare_ns=2 * PREPARE_NS if any(group.client for group in experiment.workload) else PREPARE_NS,
+        prepare_ns=_prepare_ns(experiment),
+        stop_ns=AGENT_STOP_NS if experiment.agents else STOP_NS,
     )
     return RunArrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in client_peers))
 
@@ -124,7 +134,8 @@ def plan_run(
 def for_peers(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
     """What senders and receivers must know of an experiment: neither paths nor the secrets of its system."""
     named = with_address_files_at(with_inputs_at(experiment, names), names)
-    return msgspec.structs.replace(named, system=System(kind=experiment.system.kind or _SOME_KIND), inspect=[])
+    system = System(kind=experiment.system.kind or _SOME_KIND)
+    return msgspec.structs.replace(named, system=system, inspect=[], agents=[])
 
 
 def files_of_urls(experiment: Experiment, system: SystemUnderTest) -> list[str]:
@@ -151,6 +162,13 @@ def _members(
 
     sending = [connection.id for connection in senders if is_member(connection)]
     return SliceMembers(sending, [] if sending else [one.id for one in receivers if is_member(one)])
+
+
+def _prepare_ns(experiment: Experiment) -> int:
+    """JVMs start slowly, and sources are fetched over a network."""
+    if experiment.agents:
+        return int(FETCH_S * 1e9) + PREPARE_NS
+    return 2 * PREPARE_NS if any(group.client for group in experiment.workload) else PREPARE_NS
 
 
 def _fixed_rate(experiment: Experiment) -> str:

@@ -11,11 +11,12 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crescendo import __version__
+from crescendo.control.agent_payloads import AGENT
 from crescendo.control.clock_exchange import ClockResponder, clock_id
 from crescendo.control.notes import Command, Failure, Identity, Note, NotePayload, Statistics
 from crescendo.control.peer import Peer, identity_of_this_process
@@ -66,8 +67,13 @@ class StandingPeer:
         *,
         listen: str | None = None,
         labels: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
     ) -> None:
-        """It answers on `listen`, by default the address from which it reaches the control broker."""
+        """It answers on `listen`, by default the address from which it reaches the control broker.
+
+        Its processes may read `files`, by name.
+        """
+        self._own_files = dict(files or {})
         self._url, self._lab, self._role, self._id = control_url, lab, role, peer_id
         self._data = data
         self._process: PeerProcess | None = None
@@ -181,6 +187,9 @@ class StandingPeer:
             case Command.DRAIN:
                 self._tell(Command.DRAIN)
                 peer.accept(request)
+            case Command.AGENT_SOURCE | Command.USER_COMMAND_1 if self._role == AGENT:
+                where = f"{self._run}/{self._id}" if self._process else "START_AGENT begins one"
+                raise ConfigError(f"{request.command.name} is for its process in a run or test: {where}")
             case command:
                 raise ConfigError(f"{command.name} means nothing to a standing {self._role}")
 
@@ -232,7 +241,7 @@ class StandingPeer:
             directory.mkdir(mode=0o700)  # a run never writes to the directory of another
         except FileExistsError:
             raise ConfigError(f"run {run} was here before; ROLE_UNASSIGN deletes what it left") from None
-        inputs = {} if test is None else self._write_files(directory)
+        inputs = self._own_files | ({} if test is None else self._write_files(directory))
         launch = launch_into(self._lab.scope_of(run), self._url, inputs, test)
         self._process = PeerProcess(peer_id, self._role, launch, directory, directory / "logs")
         self._run, self._by_hand = run, test is not None

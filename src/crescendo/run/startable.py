@@ -4,18 +4,26 @@ What only the parts above the experiment know: which systems and inspectors ther
 speaks. Asked before anything is started. Opens no connection.
 """
 
+from pathlib import Path
+
+from crescendo.agent.configuration import read_configuration
 from crescendo.inspectors.registry import inspector_of
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import PROCESS, Experiment
 from crescendo.model.protocols import known_protocols, protocol_of
 from crescendo.model.suggestions import choice
+from crescendo.run.fault_control import check_faults_of
 from crescendo.run.network_under_test import check_network_of
 from crescendo.systems.registry import system_of
 from crescendo.systems.settings import protocols_of
 
 
 def check_startable(experiment: Experiment) -> None:
-    """Reject a system, an inspector or a protocol that is not there."""
+    """Reject a system, an inspector, a protocol or a fault that is not there, and a source that an agent forbids."""
+    for agent in experiment.agents:
+        if agent.config is not None:
+            read_configuration(Path(agent.config)).commits_of(agent.source)
+    check_faults_of(experiment)
     if experiment.topology is not None:
         check_network_of(experiment)
         return

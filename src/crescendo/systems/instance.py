@@ -131,7 +131,7 @@ class RunningInstance:
 
     @property
     def pid(self) -> int:
-        return self.processes[self._blueprint.serving].pid
+        return self.main_process.pid
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -226,6 +226,21 @@ class RunningInstance:
                 return ProcessExit(f"{self._kind.name} ended {_how(code)}", self._log_lines(process.name))
         return None
 
+    @property
+    def ports(self) -> Mapping[str, int]:
+        return self._ports
+
+    @property
+    def main_process(self) -> ProcessRef:
+        """The process that serves."""
+        return self.processes[self._blueprint.serving]
+
+    def end(self) -> None:
+        """Let the system shut down in order; its data on disk stays."""
+        end_all(self.processes, self.token, STOP_GRACE_S)
+        for child in self._children:
+            child.wait()
+
     def crash(self) -> None:
         """Kill the system without warning; its data on disk stays."""
         for child in self._children:
@@ -236,7 +251,7 @@ class RunningInstance:
             child.wait()
 
     def restart(self, *, on_fork: OnFork | None = None, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start the system again after a crash, with its data and on the same ports."""
+        """Start the system again after it ended, with its data and on the same ports."""
         self._children.clear()
         self.processes.clear()
         for launch in self._blueprint.launches:

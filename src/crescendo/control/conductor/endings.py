@@ -20,6 +20,7 @@ STOPS: dict[Role, notes.Command] = {
     "sender": notes.Command.STOP_SENDER,
     "receiver": notes.Command.STOP_RECEIVER,
     "inspector": notes.Command.STOP_INSPECTOR,
+    "agent": notes.Command.STOP_AGENT,
 }
 
 Step = tuple[RunState, tuple[Command, ...]]
@@ -47,8 +48,8 @@ def lose_peer(run: RunState, peer: PeerState, reason: str, now_ns: int) -> Step:
     record = RecordEvent(now_ns, "lost", {"peer": peer.plan.id, "reason": reason})
     if run.state == "sealed":
         run = replace(run, state="incomplete", reason=lost)
-    if peer.plan.role == "inspector":
-        return run, (record,)  # it carried no messages: the others finish, and only its own figures are missing
+    if peer.plan.role in {"inspector", "agent"}:
+        return run, (record,)  # it carried no messages: the others finish, and only what it did itself is unknown
     short_ns = now_ns + min(run.plan.drain_ns, SHORT_DRAIN_NS)
     if run.stage is Stage.DRAINING:
         return replace(run, drain_until_ns=min(run.drain_until_ns, short_ns)), (record,)

@@ -6,11 +6,14 @@ Frozen values; times are nanoseconds. They decide nothing.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Role = Literal["sender", "receiver", "inspector"]
+Role = Literal["sender", "receiver", "inspector", "agent"]
 
 SECOND_NS = 1_000_000_000
 PREPARE_NS = 20 * SECOND_NS
 """How long peers may take to connect."""
+
+STOP_NS = 3 * SECOND_NS
+"""How long peers may take to close their recordings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,6 @@ class RunPlan:
     gather_ns: int = 20 * SECOND_NS
     prepare_ns: int = PREPARE_NS
     start_delay_ns: int = 300_000_000
-    stop_ns: int = 3 * SECOND_NS
+    stop_ns: int = STOP_NS
     grace_ns: int = 300_000_000
     rate_lead_ns: int = SECOND_NS  # how far ahead a change of rate is agreed

@@ -48,9 +48,13 @@ from crescendo.model.metrics import exceeded_in_second
 
 STARTS: dict[Role, notes.Command] = {
     "inspector": notes.Command.START_INSPECTOR,
+    "agent": notes.Command.START_AGENT,
     "receiver": notes.Command.START_RECEIVER,
     "sender": notes.Command.START_SENDER,
 }
+
+FIRST_PREPARED: tuple[Role, ...] = ("receiver", "inspector", "agent")
+"""Roles that are ready before a sender connects."""
 
 STALL_NS = 10 * SECOND_NS
 """A run of unknown length ends after this long without a message."""
@@ -159,7 +163,7 @@ def _apply_answer(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
         case notes.Command.SET:
             record = RecordEvent(event.now_ns, "ready", {"peer": event.peer})
             return run.with_peer(replace(peer, ready=True)), (record,)
-        case notes.Command.STOP_SENDER | notes.Command.STOP_RECEIVER | notes.Command.STOP_INSPECTOR:
+        case _ if command in notes.STOP_COMMANDS:
             record = RecordEvent(event.now_ns, "stopped", {"peer": event.peer})
             return run.with_peer(replace(peer, stopped=True)), (record,)
         case _:
@@ -244,8 +248,8 @@ def _advance_once(run: RunState, now_ns: int) -> Step:
     match run.stage:
         case Stage.GATHERING if all(peer.joined for peer in run.peers.values()):
             run = run.entering(Stage.PREPARING_RECEIVERS, now_ns)
-            return run.with_requests(run.of("receiver", "inspector"), notes.Command.SET, _assignment)
-        case Stage.PREPARING_RECEIVERS if all(peer.ready for peer in run.of("receiver", "inspector")):
+            return run.with_requests(run.of(*FIRST_PREPARED), notes.Command.SET, _assignment)
+        case Stage.PREPARING_RECEIVERS if all(peer.ready for peer in run.of(*FIRST_PREPARED)):
             run = run.entering(Stage.PREPARING_SENDERS, now_ns)
             return run.with_requests(run.of("sender"), notes.Command.SET, _assignment)
         case Stage.PREPARING_SENDERS if all(peer.ready for peer in run.of("sender")):

@@ -38,6 +38,8 @@ def event_from_note(note: Note, now_ns: int) -> Event | None:
                 return PeerJoined(peer, note.sender, Hello.from_payload(payload), now_ns)
             case NoteKind.NOTIFICATION, notes.Command.STATS:
                 return PeerReported(peer, Statistics.from_payload(payload), now_ns)
+            case NoteKind.NOTIFICATION, _ if "handler" in payload:
+                return None  # how a handler of an agent ended, or what it says: the agent records it
             case NoteKind.NOTIFICATION, notes.Command.NOTIFY_SUCCESS:
                 return PeerFinished(peer, Statistics.from_payload(payload), now_ns)
             case NoteKind.NOTIFICATION, notes.Command.NOTIFY_FAIL:

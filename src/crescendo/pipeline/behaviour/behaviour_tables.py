@@ -1,8 +1,9 @@
 """How did the run behave over time?
 
 Writes the tables about backlog, outages and recovery, effects of events, and steady state. All come from the tick
-counts and the histogram, which are small. Jitter needs every delivery in order, so it is computed only for runs with an
-outage and not too many deliveries, or with `--full`. Computes nothing itself: the other modules of this package do.
+counts and the histogram, which are small; only what faults cost needs the messages again. Jitter needs every delivery
+in order, so it is computed only for runs with an outage and not too many deliveries, or with `--full`. Computes nothing
+itself: the other modules of this package do.
 """
 
 from collections import Counter
@@ -20,6 +21,9 @@ from crescendo.pipeline.behaviour.backlog import (
 from crescendo.pipeline.behaviour.bursts import bursts
 from crescendo.pipeline.behaviour.event_effects import event_effects
 from crescendo.pipeline.behaviour.outages import outages
+from crescendo.pipeline.behaviour.recorded_events import CURE, DISCONNECT, FAULT, fault_windows, read_events
+from crescendo.pipeline.behaviour.recovery import fault_effects, missing_at_earlier_rate, recovery_rows
+from crescendo.pipeline.behaviour.recovery_counts import read_counts, recovery_counts
 from crescendo.pipeline.behaviour.steady import MeasuredSeries, PhaseTrend, measured_series
 from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
@@ -32,15 +36,16 @@ from crescendo.pipeline.source.run_slices import RunSlice
 from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.record import tables
 from crescendo.record.clock_mapping import PeerTimes
+from crescendo.record.recorded_experiment import offered_rate
 from crescendo.record.schema import EVENTS, RECEIVED
 from crescendo.record.summary import Latency
-from crescendo.record.tables import OutageRow
+from crescendo.record.tables import OutageRow, RecoveryRow
 from crescendo.record.timeline import MEASURE
 
 JITTER_ROWS = 5_000_000
 """With more deliveries than this, jitter is computed only on request."""
 
-_JITTER_BLOCKS = ".jitter"  # intermediate table, removed when the jitter tables are written
+_JITTER_BLOCKS, _COUNTS = ".jitter", ".recovery"  # intermediate tables, removed when theirs are written
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Behaviour:
     trends: Sequence[PhaseTrend] = ()
     outages: Sequence[OutageRow] = ()
     streams: Sequence[SubscriptionSeries] = ()
+    recoveries: Sequence[RecoveryRow] | None = None  # None: not computed
 
     def trends_of(
         self, context: AnalysisContext, store: TableStore, run_slice: RunSlice, subscriptions: Collection[int]
@@ -82,11 +88,40 @@ def write_behaviour(
     files = context.recording.local_files(EVENTS)
     effects = event_effects(files, streams, interruptions, ticks, timeline, histogram, times)
     store.write_rows(tables.EFFECTS, effects)
+    recoveries = _write_recoveries(store, context, streams, _lost(found))
     if any(outage.end_ns is not None for outage in interruptions):
         store.write_frame(tables.BURSTS.name, lambda: bursts(context.frames.received, interruptions, connections))
     if context.full or (interruptions and context.recording.rows(RECEIVED) <= JITTER_ROWS):
         _write_jitter(store, context.frames)
-    return Behaviour(_trends(series), interruptions, streams)
+    return Behaviour(_trends(series), interruptions, streams, recoveries)
+
+
+def _write_recoveries(
+    store: TableStore,
+    context: AnalysisContext,
+    streams: list[SubscriptionSeries],
+    lost: dict[int, int],
+) -> list[RecoveryRow]:
+    """Only a run with faults has this table."""
+    manifest, timeline = context.recording.manifest, context.timeline
+    events = read_events(context.recording.local_files(EVENTS), (FAULT, CURE, DISCONNECT), PeerTimes(manifest))
+    windows = fault_windows(events)
+    if not windows:
+        return []
+    ticks = ticks_for(timeline, context.connections)
+    end_ns = max(phase.end_ns for phase in timeline.phases)
+    interruptions = outages(streams, lost, ticks, context.connections, lost_aside=True)
+    found = fault_effects(windows, interruptions, streams, ticks, end_ns)
+    ranges = store.spark_path(tables.LEDGER_RANGES.name)
+    store.write_frame(_COUNTS, lambda: recovery_counts(context, [each.span for each in found], ranges))
+    counts = read_counts(store.files(_COUNTS))
+    store.remove(_COUNTS)
+    load_end_ns = end_ns if timeline.measure is None else timeline.measure.end_ns
+    unoffered = {} if offered_rate(manifest) else missing_at_earlier_rate(found, streams, ticks, load_end_ns)
+    histogram = store.files(tables.LATENCY_HISTOGRAM.name)
+    rows = recovery_rows(found, counts, unoffered, events, timeline, histogram)
+    store.write_rows(tables.RECOVERY, rows)
+    return rows
 
 
 def _trends(series: list[MeasuredSeries]) -> list[PhaseTrend]:

@@ -5,15 +5,14 @@ causation: two events in the same second get the same figures.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from crescendo.model.metrics import RESPONSE, TRANSFER
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
+from crescendo.pipeline.behaviour.recorded_events import read_events
 from crescendo.pipeline.behaviour.ticks import Ticks
 from crescendo.pipeline.columns import BUCKET, DETAIL, KIND, SECOND, SOURCE, T_NS
 from crescendo.pipeline.latency.group_sums import group_sums
@@ -39,14 +38,7 @@ def event_effects(
     times: PeerTimes,
 ) -> list[EffectRow]:
     """One row per event, ordered by time."""
-    if not event_files:
-        return []
-    wanted = ds.field(KIND).isin(EVENT_KINDS)
-    table = ds.dataset(event_files, format="parquet").to_table(columns=[T_NS, SOURCE, KIND, DETAIL], filter=wanted)
-    written = zip(table[SOURCE].to_pylist(), table[T_NS].to_pylist(), strict=True)
-    ours = [times.to_ours(source, t_ns) for source, t_ns in written]
-    table = table.set_column(0, T_NS, pa.array(ours, pa.int64()))
-    rows: list[dict[str, Any]] = table.sort_by([(T_NS, "ascending"), (SOURCE, "ascending")])[:MAX_EVENTS].to_pylist()
+    rows = read_events(event_files, EVENT_KINDS, times)[:MAX_EVENTS]
     effects = []
     for row in rows:
         t_ns = row[T_NS]
@@ -61,8 +53,8 @@ def event_effects(
                 detail=row[DETAIL],
                 rate_before=flow.rate_before,
                 rate_after=flow.rate_after,
-                p99_before_ns=_p99(histogram, second - AROUND_S, second),
-                p99_after_ns=_p99(histogram, second, second + AROUND_S),
+                p99_before_ns=p99_between(histogram, second - AROUND_S, second),
+                p99_after_ns=p99_between(histogram, second, second + AROUND_S),
                 backlog_before=flow.backlog_before,
                 backlog_peak=flow.backlog_peak,
                 outage_start_ns=None if outage is None else outage.start_ns,
@@ -94,8 +86,9 @@ def _flow(streams: list[SubscriptionSeries], ticks: Ticks, t_ns: int) -> _Flow:
     return _Flow(before / seconds, after / seconds, int(waiting[0]), int(waiting.max()))
 
 
-def _p99(histogram: list[Path], first: int, end: int) -> int | None:
-    for kind in (RESPONSE, TRANSFER):
+def p99_between(histogram: list[Path], first: int, end: int) -> int | None:
+    """The p99 of the responses, or else of the transfers, from one second up to another."""
+    for kind in (RESPONSE, TRANSFER) if histogram else ():
         within = (pc.field(SECOND) >= first) & (pc.field(SECOND) < end) & (pc.field(KIND) == kind)
         counts = group_sums(histogram, [BUCKET], where=within)
         if counts.num_rows:

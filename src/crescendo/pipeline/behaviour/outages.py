@@ -24,15 +24,24 @@ RECOVERED_SHARE = 0.95
 
 
 def outages(
-    streams: list[SubscriptionSeries], lost: dict[int, int], ticks: Ticks, connections: Connections
+    streams: list[SubscriptionSeries],
+    lost: dict[int, int],
+    ticks: Ticks,
+    connections: Connections,
+    *,
+    lost_aside: bool = False,
 ) -> list[OutageRow]:
-    """All outages, ordered by start. `lost` is the number of messages that each subscription never received."""
+    """All outages, ordered by start. `lost` is the number of messages that each subscription never received.
+
+    Lost messages stay in the backlog forever; with `lost_aside` it counts as caught up without them.
+    """
     found = []
     for stream in streams:
         delivery_ticks = np.flatnonzero(stream.received)
         if not delivery_ticks.size:
             continue  # without a delivery there is no rate to drop from; the ledger reports the losses
-        view = _SubscriptionView(stream, ticks, connections.subscriptions[stream.number], lost.get(stream.number, 0))
+        missing = lost.get(stream.number, 0)
+        view = _SubscriptionView(stream, ticks, connections.subscriptions[stream.number], missing, lost_aside)
         for last, first in pairwise(delivery_ticks):
             if first - last >= LEAST_TICKS and view.is_outage(int(last), int(first), int(stream.first_ns[first])):
                 found.append(view.outage(int(last), int(first)))
@@ -51,6 +60,7 @@ class _SubscriptionView:
     ticks: Ticks
     name: str
     lost: int
+    lost_aside: bool
 
     def is_outage(self, last: int, first: int, end_ns: int) -> bool:
         """Whether the gap between the deliveries in ticks `last` and `first` is an outage. The gap ends at `end_ns`."""
@@ -109,7 +119,7 @@ class _SubscriptionView:
         """The first tick at whose end the backlog is no larger than its peak in the second before the gap."""
         width = max(WINDOW_NS // self.ticks.length_ns, 1)
         usual = self.stream.demand[max(last - width, 0) : max(last, 1)].max()
-        settled = np.flatnonzero(self.stream.demand[first:] <= max(usual, 0))
+        settled = np.flatnonzero(self.stream.demand[first:] <= max(usual, 0) + (self.lost if self.lost_aside else 0))
         return first + int(settled[0]) if settled.size else None
 
     def start_ns(self, tick: int) -> int:

@@ -59,6 +59,10 @@ class TableStore:
         """The files of a table, on this machine."""
         return self._location.local_files(f"{TABLES_DIR}/{name}")
 
+    def spark_path(self, name: str) -> str:
+        """The path or URL by which Spark finds a table."""
+        return self._location.spark_path(f"{TABLES_DIR}/{name}")
+
     def remove(self, name: str) -> None:
         self._location.remove(f"{TABLES_DIR}/{name}")
 

@@ -33,7 +33,9 @@ from crescendo.pipeline.source.run_slices import RunSlice
 from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord
 from crescendo.record.schema import READ_DELAY_FLOOR_NS
 from crescendo.record.summary import Latency, Ledger, Rate
-from crescendo.record.tables import OutageRow
+from crescendo.record.tables import OutageRow, RecoveryRow
+
+_DRAIN = "drain"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Evidence:
     held: Mapping[str, int] = field(default_factory=dict)  # destination -> messages that it held after the drain
     trends: Sequence[PhaseTrend] = ()  # of rate, p99 and backlog over the measure phase
     outages: Sequence[OutageRow] = ()  # in all phases
+    recoveries: Sequence[RecoveryRow] | None = None  # of each fault; None if not computed
     run_slice: RunSlice | None = None  # the slice that this is the evidence of; None: the whole run
     shares_queue: bool = False  # with receivers of other slices, so that nobody knows what it was owed
 
@@ -111,6 +114,17 @@ class Evidence:
         """What peers measured about themselves."""
         return {peer.id: peer.statistics for peer in self.peers}
 
+    @property
+    def longest_outage_ns(self) -> int:
+        return max((outage.gap_ns for outage in self.outages), default=0)
+
+    @cached_property
+    def load_ended_ns(self) -> dict[int, int]:
+        """Fault -> how long after its start the load ended."""
+        ends_ns = [phase.end_ns for phase in self.manifest.phases if phase.name != _DRAIN]
+        end_ns = max(ends_ns, default=0)
+        return {number: max(end_ns - row.start_ns, 0) for number, row in enumerate(self.recoveries or ())}
+
     @cached_property
     def violations(self) -> float | None:
         """Violations that clients found among their own messages; None unless every client process reported them."""
@@ -161,6 +175,8 @@ class Evidence:
                 return self._without_messages(metric) or self._without_rate(bound)
             case Need.MESSAGES:
                 return self._without_messages(metric)
+            case Need.BEHAVIOUR | Need.FAULTS:
+                return self._without_behaviour(metric)
 
     def _without_latency(self, kind: str) -> str:
         if kind in self.latency:
@@ -176,6 +192,13 @@ class Evidence:
             return ""
         kept = " and ".join(self.aggregates.tables)
         return f"the source kept no messages, only {kept}: {metric.name} cannot be derived from them"
+
+    def _without_behaviour(self, metric: Metric) -> str:
+        if self.run_slice is not None:
+            return f"{metric.name} is known of the whole run only"
+        if self.recoveries is None:
+            return "the recording is not complete, so its behaviour over time was not computed"
+        return "no fault was caused in this run" if metric.needs is Need.FAULTS and not self.recoveries else ""
 
     def _without_rate(self, bound: Bound) -> str:
         if not self.rate.duration_ns:

@@ -1,7 +1,7 @@
 """How are charts over time laid out, so that they can be read together?
 
-Every chart over time covers the same seconds, shades the phases that are not judged and the outages, and labels phases
-if there is room.
+Every chart over time covers the same seconds, shades the phases that are not judged, the outages and the faults, and
+labels phases if there is room.
 Also holds what all charts share: a line trace, and numbers that JSON can represent. Does not know what the lines mean.
 """
 
@@ -42,18 +42,21 @@ def phase_spans(phases: list[Phase]) -> list[PhaseSpan]:
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """What all charts over time share: the seconds that they cover, the phases, and the outages."""
+    """What all charts over time share: the seconds that they cover, the phases, the outages and the faults."""
 
     extent: tuple[float, float]
     spans: list[PhaseSpan]
     outages: list[tuple[float, float]]  # start and end, in seconds since the start of the first phase
     bin_seconds: int = 1
+    faults: tuple[tuple[float, float], ...] = ()
 
     def layout(self, y_axis: dict[str, Any]) -> dict[str, Any]:
         layout = time_layout(self.extent, self.spans, y_axis)
         start, end = self.extent
         for first, last in merged(self.outages, (end - start) * _SEEN_APART):
             layout["shapes"].append(band(first, last) | {"name": "outage"})
+        for first, last in merged(list(self.faults), (end - start) * _SEEN_APART):
+            layout["shapes"].append(band(first, last) | {"name": "fault"})
         return layout
 
     def notes(self) -> list[str]:
@@ -61,6 +64,8 @@ class TimeAxis:
         notes = [f"Shaded: {' and '.join(unjudged)}, not judged."] if unjudged else []
         if self.outages:
             notes.append("Red: outages.")
+        if self.faults:
+            notes.append("Framed: faults.")
         if self.bin_seconds > 1:
             notes.append(f"Each point covers {self.bin_seconds} s.")
         return notes

@@ -19,3 +19,4 @@ class Section:
     grids: dict[str, Grid]  # title -> table
     left_out: int = 0  # rows that are not shown on the page
     picture: str = ""  # SVG
+    paragraphs: tuple[str, ...] = ()

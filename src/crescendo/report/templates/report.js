@@ -44,10 +44,11 @@ function themed(name, strip) {
     layout[side] = { ...axis, zerolinecolor, ...layout[side], title };
   }
   for (const shape of layout.shapes ?? []) {
-    const tones = { gap: `${colour("invalid")}33`, outage: `${colour("fail")}30`, bracket: `${colour("accent")}38` };
+    const tones = { gap: `${colour("invalid")}33`, outage: `${colour("fail")}30`, bracket: `${colour("accent")}38`, fault: `${colour("accent")}20` };
     const fillcolor = tones[shape.name] ?? colour("shade");
     // An outage of a tenth of a second is narrower than a pixel in a long run; its outline is not.
-    const line = shape.name === "outage" ? { width: 1, color: fillcolor } : { width: 0 };
+    const framed = shape.name === "outage" || shape.name === "fault";
+    const line = framed ? { width: 1, color: fillcolor } : { width: 0 };
     Object.assign(shape, { fillcolor, line, layer: "below" });
   }
   for (const label of layout.annotations ?? []) {

@@ -1,0 +1,34 @@
+"""Which faults are there? One line each.
+
+An action's module is imported when the action is requested, so packages above this one can offer some too. Applies
+nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from crescendo.faults.action import FaultAction
+from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import suggestion
+
+ACTIONS: dict[str, str] = {
+    "restart": "crescendo.faults.lifecycle:RESTART",
+    "stop": "crescendo.faults.lifecycle:STOP",
+    "kill": "crescendo.faults.lifecycle:KILL",
+    "pause": "crescendo.faults.pause:PAUSE",
+    "cpu": "crescendo.faults.resource_limits:CPU",
+    "memory": "crescendo.faults.resource_limits:MEMORY",
+    "descriptors": "crescendo.faults.resource_limits:DESCRIPTORS",
+    "disconnect": "crescendo.faults.disconnect:DISCONNECT",
+    "command": "crescendo.faults.command:COMMAND",
+    "handler": "crescendo.agent.handler_fault:HANDLER",
+}
+"""Name -> the module and the instance of FaultAction."""
+
+
+def action_of(name: str) -> FaultAction[Any, Any]:
+    if name not in ACTIONS:
+        raise ConfigError(f"do: no action is called {name!r}; {suggestion(name, ACTIONS)}")
+    module, _, attribute = ACTIONS[name].partition(":")
+    action: FaultAction[Any, Any] = getattr(import_module(module), attribute)
+    return action

@@ -1,0 +1,86 @@
+"""A real system as a target of faults, and what the kernel says about its processes."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from crescendo.faults.action import FaultAction
+from crescendo.faults.executor import FaultEvent, FaultExecutor
+from crescendo.faults.registry import action_of
+from crescendo.model.experiment_file import experiment_from
+from crescendo.model.fault_schedule import ScheduledFault, fault_schedule
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.run.fault_control import NodeUnderFaults
+from crescendo.systems.instance import start
+from crescendo.systems.registry import system_of
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@contextlib.contextmanager
+def running_node(directory: Path) -> Iterator[NodeUnderFaults]:
+    instance = start(system_of("loopback"), {}, directory=directory, on_fork=die_with_parent(), stop_grace_s=2)
+    try:
+        yield NodeUnderFaults("system", instance)
+    finally:
+        instance.stop()
+
+
+def scheduled(*faults: dict[str, Any]) -> list[tuple[ScheduledFault, FaultAction[Any, Any], Struct]]:
+    experiment = experiment_from({"phases": {"warmup": 0, "measure": "1m"}, "faults": list(faults)}, default_name="x")
+    found = []
+    for each in fault_schedule(experiment):
+        action = action_of(each.planned.do)
+        found.append((each, action, action.settings_of(each.planned.settings)))
+    return found
+
+
+@contextlib.contextmanager
+def executing(node: NodeUnderFaults, *faults: dict[str, Any]) -> Iterator[FaultExecutor]:
+    executor = FaultExecutor(scheduled(*faults))
+    try:
+        executor.aim({"node": {node.name: node}})
+        executor.arm(time.monotonic_ns())
+        yield executor
+    finally:
+        executor.close()
+        executor.end_threads()
+
+
+def events_of(executor: FaultExecutor, kind: str, wanted: int = 1, timeout_s: float = 30) -> list[FaultEvent]:
+    """Wait for so many events of a kind."""
+    found: list[FaultEvent] = []
+    seen: list[FaultEvent] = []
+
+    def are_there() -> bool:
+        seen.extend(executor.take_events())
+        found[:] = [event for event in seen if event.kind == kind]
+        return len(found) >= wanted
+
+    assert within(timeout_s, are_there), f"no {kind} in {seen}"
+    return found
+
+
+def state_of(pid: int) -> str:
+    """The state of a process as the kernel writes it: T is stopped by a signal; empty if there is none."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def left_groups(owner: int) -> list[Path]:
+    """The control groups that this process made."""
+    return [path for path in GROUPS.glob(f"**/crescendo-{owner}-*") if path.is_dir()] if GROUPS.is_dir() else []
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.01)
+    return True

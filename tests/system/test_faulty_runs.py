@@ -1,0 +1,259 @@
+"""Whole runs in which something is broken on purpose: what they report is compared with the raw recording.
+
+Counts come from DuckDB over the parts, and the truth about an outage from the events of the run: it begins with the
+fault, and ends when the receiver is connected again and the sender has sent again.
+"""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psutil
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from broken_nodes import left_groups, state_of, within
+from crescendo.faults.control_groups import hierarchy_of
+from crescendo.model.errors import ConfigError
+from crescendo.model.experiment_file import experiment_from, load_experiment
+from crescendo.model.verdict import Outcome
+from crescendo.record.table_reader import rows
+from crescendo.record.tables import OUTAGES, RECOVERY, RecoveryRow
+from crescendo.report.page import render_report
+from crescendo.run.startable import check_startable
+from whole_runs import Launcher, judged, launching, write_experiment
+
+MS = 10**6
+RATE = 200
+SLACK_NS = 20 * MS + 3 * 10**9 // RATE
+PHASES = {"warmup": "1s", "measure": "6s", "drain": "4s"}
+LINE = {"graph_type": "line", "routers": 3, "router_program": "relay"}
+
+
+def ask(run_dir: Path, query: str) -> list[tuple[Any, ...]]:
+    """Query the raw parts with DuckDB, independently of our own readers."""
+    tables = {name: f"read_parquet('{run_dir / name}/*.parquet')" for name in ("sent", "received", "events")}
+    return duckdb.sql(query.format(**tables)).fetchall()
+
+
+def lost_messages(run_dir: Path) -> int:
+    query = "select count(*) from (select sender, seq from {sent} except select sender, seq from {received})"
+    return int(ask(run_dir, query)[0][0])
+
+
+def events(run_dir: Path, kind: str) -> list[tuple[int, dict[str, Any]]]:
+    found = ask(run_dir, "select t_ns, kind, detail from {events} order by t_ns")
+    return [(t_ns, json.loads(detail)) for t_ns, found_kind, detail in found if found_kind == kind]
+
+
+def recoveries(run_dir: Path) -> list[RecoveryRow]:
+    return rows(run_dir, RECOVERY)
+
+
+@pytest.fixture(scope="module")
+def restarted(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[tuple[Path, Any]]:
+    """A run at most once, whose system is restarted in the middle."""
+    directory = tmp_path_factory.mktemp("restarted")
+    common = {"rate": RATE, "settle": "at-most-once"}
+    path = write_experiment(
+        directory / "restarted.yml",
+        workload=[
+            {"name": "main", "address": ["queue://main"], **common},
+            # Half of its messages wait in the memory of the relay when that ends, so some are lost for certain.
+            {"name": "slow", "address": ["queue://slow?prefetch=5"], "receive_rate": RATE // 2, **common},
+        ],
+        phases=PHASES,
+        faults=[{"at": "measure + 1500ms", "do": "restart"}],
+        checks={"outage": "<= 20s", "recovery_time": "<= 20s", "detection_time": "<= 2s", "lost_acknowledged": 0},
+    )
+    with launching(directory) as launch:
+        session = launch.without_analysis(path)
+        ended = session.finish()
+        assert ended.stdout.split() == ["sealed"], ended.stderr
+        yield session.run_dir(), judged(session, spark)
+
+
+def test_what_a_restart_loses_is_what_was_sent_and_never_arrived(restarted: tuple[Path, Any]) -> None:
+    run_dir, summary = restarted
+    (row,) = recoveries(run_dir)
+    lost = lost_messages(run_dir)
+    assert summary.total.lost == summary.total.sent - summary.total.delivered == lost
+    assert row.lost == lost > 0, "and all of it belongs to the fault"
+    assert row.lost_acknowledged == 0
+
+
+def test_the_outage_is_the_one_that_the_events_tell(restarted: tuple[Path, Any]) -> None:
+    run_dir, _ = restarted
+    (row,) = recoveries(run_dir)
+    ((fault_ns, fault),) = events(run_dir, "fault")
+    noted = [t_ns for t_ns, detail in events(run_dir, "reconnect") if detail.get("receiver") == 0]
+    ((lost_ns,),) = [(t_ns,) for t_ns, detail in events(run_dir, "disconnect") if detail.get("sender") == 0]
+    delivered = ask(run_dir, "select sent_ns, received_ns from {received} where sender = 0 order by sent_ns")
+    sent_ns, received_ns = next(times for times in delivered if times[0] > lost_ns)
+    (outage,) = [each for each in rows(run_dir, OUTAGES) if each.subscription == "queue://main"]
+    assert row.start_ns == fault_ns
+    truth_ns = max(*noted, sent_ns) - fault_ns
+    assert abs(outage.gap_ns - truth_ns) <= SLACK_NS + (received_ns - sent_ns), "the first message is a part of it"
+    assert row.outage_ns is not None
+    assert row.outage_ns >= outage.gap_ns
+    assert 0 <= fault_ns - fault["planned_ns"] < 100 * MS
+    (noticed_ns, _), *_ = events(run_dir, "disconnect")
+    assert row.detected_ns == noticed_ns - fault_ns
+
+
+def test_checks_judge_the_recovery_and_the_report_tells_it(restarted: tuple[Path, Any]) -> None:
+    run_dir, summary = restarted
+    outcomes = {check.metric: check.outcome for check in summary.verdict.checks}
+    for metric in ("outage", "recovery_time", "detection_time"):
+        assert outcomes[metric] is Outcome.PASS, summary.verdict
+    (row,) = recoveries(run_dir)
+    values = {check.metric: check.value for check in summary.verdict.checks}
+    assert (values["outage"], values["recovery_time"]) == (row.outage_ns, row.recovered_ns)
+    page = render_report(run_dir)
+    assert re.search(r"Fault 1: The system was restarted at 2\.[5-9]\d s", page)
+    assert f"Lost: {row.lost}" in page
+    assert page.count('"name":"fault"') + page.count('"name": "fault"') >= 2, "shaded in the charts over time"
+
+
+def test_a_line_of_routers_without_its_middle_loses_nothing_that_it_acknowledged(
+    tmp_path: Path, experiment: Callable[..., Path], launch: Launcher, spark: SparkSession
+) -> None:
+    (tmp_path / "network.yml").write_text(yaml.safe_dump(LINE))
+    path = experiment(
+        topology="network.yml",
+        workload={"rate": RATE, "senders": 1, "receivers": 1, "send_to": "router1", "receive_from": "router3"},
+        phases={"warmup": "1s", "measure": "5s", "drain": "15s"},
+        faults=[{"at": "measure + 1s", "on": "router2", "do": "stop", "for": "1s"}],
+        checks={"lost_acknowledged": 0, "outage": "<= 500ms"},
+    )
+    session = launch.without_analysis(path)
+    ended = session.finish()
+    assert ended.stdout.split() == ["sealed"], ended.stderr
+    summary = judged(session, spark)
+    run_dir = session.run_dir()
+    outcomes = {check.metric: check.outcome for check in summary.verdict.checks}
+    assert outcomes == {"lost_acknowledged": Outcome.PASS, "outage": Outcome.FAIL}, "a second without its middle"
+    (row,) = recoveries(run_dir)
+    ((fault_ns, _),), ((cure_ns, _),) = events(run_dir, "fault"), events(run_dir, "cure")
+    assert row.target == "router2"
+    assert row.end_ns == cure_ns
+    assert cure_ns - fault_ns >= 10**9
+    assert row.outage_ns is not None
+    assert row.outage_ns >= 10**9
+    assert row.detected_ns is None, "the connections of the load lead to other nodes"
+    assert row.lost == lost_messages(run_dir)
+
+
+DURABLE = [
+    ("mosquitto", "mqtt", {"do": "restart"}, {}),
+    *[("rabbitmq", protocol, {"do": "kill", "for": "1s"}, {}) for protocol in ("amqp091", "stomp", "mqtt")],
+    *[("artemis", protocol, {"do": "kill", "for": "1s"}, {}) for protocol in ("amqp10", "core", "openwire", "stomp")],
+    *[("activemq", protocol, {"do": "kill", "for": "1s"}, {}) for protocol in ("openwire", "stomp")],
+    ("mlmq", "mlmq", {"do": "kill", "for": "1s"}, {}),
+    ("mlmq", "mlmq", {"do": "kill", "with": {"only": "broker-1.json"}}, {"brokers": 2}),
+]
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("kind", "protocol", "fault", "settings"),
+    [pytest.param(*case, marks=() if case[0] == "mosquitto" else pytest.mark.soak) for case in DURABLE],
+)
+def test_nothing_durable_and_acknowledged_is_lost(
+    kind: str,
+    protocol: str,
+    fault: dict[str, Any],
+    settings: dict[str, Any],
+    experiment: Callable[..., Path],
+    launch: Launcher,
+    spark: SparkSession,
+) -> None:
+    address = "topic://kept?subscription=kept" if protocol == "mqtt" else "queue://kept?durable=yes"
+    path = experiment(
+        system={"kind": kind, "settings": settings},
+        workload={
+            "protocol": protocol,
+            "address": ["queue://kept" if kind == "mlmq" else address],
+            "senders": 1,
+            "receivers": 1,
+            "rate": RATE,
+        },
+        phases={"warmup": "1s", "measure": "4s" if kind == "mosquitto" else "20s", "drain": "30s"},
+        faults=[{"at": "measure + 1s", **fault}],
+        checks={"lost": 0},
+    )
+    session = launch.without_analysis(path)
+    ended = session.finish()
+    assert ended.stdout.split() == ["sealed"], ended.stderr
+    summary = judged(session, spark)
+    (row,) = recoveries(session.run_dir())
+    assert (summary.total.lost, row.lost, lost_messages(session.run_dir())) == (0, 0, 0)
+    assert summary.total.sent > RATE, "and there was something to lose"
+    assert row.detected_ns is not None
+
+
+def test_a_run_killed_in_a_fault_leaves_nothing_paused_or_limited(
+    experiment: Callable[..., Path], launch: Launcher
+) -> None:
+    path = experiment(
+        workload={"rate": 50},
+        faults=[{"at": "200ms", "do": "cpu", "with": {"share": 0.5}}, {"at": "300ms", "do": "pause"}],
+    )
+    session = launch.without_analysis(path)
+
+    def everything() -> list[psutil.Process]:
+        return psutil.Process(session.process.pid).children(recursive=True)
+
+    def is_broken() -> bool:
+        paused = any(state_of(process.pid) == "T" for process in everything())
+        return paused and (hierarchy_of("cpu") is None or bool(left_groups(session.process.pid)))
+
+    assert within(60, is_broken)
+    family = [process.pid for process in everything()]
+    os.kill(session.process.pid, signal.SIGKILL)
+    session.process.communicate()
+    assert within(20, lambda: not any(psutil.pid_exists(pid) and state_of(pid) not in {"", "Z"} for pid in family))
+    assert within(20, lambda: left_groups(session.process.pid) == [])
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ({"do": "stopp"}, "faults[0].do: no action is called 'stopp'; did you mean 'stop'?"),
+        ({"do": "stop"}, "faults[0].for: stop needs a length"),
+        ({"do": "restart", "for": "1s"}, "faults[0].for: restart has no length"),
+        ({"do": "pause", "on": "router2"}, "faults[0].on: there is no node 'router2'; write system"),
+        ({"do": "cpu", "with": {"chare": 1}}, "settings of cpu: share"),
+        ({"do": "command", "with": {"run": ["true"]}}, "only if CRESCENDO_ALLOW_COMMANDS=1"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused_before_anything_starts(
+    fault: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CRESCENDO_ALLOW_COMMANDS", raising=False)
+    with pytest.raises(ConfigError) as raised:
+        check_startable(experiment_from({"faults": [{"at": "1s", **fault}]}, default_name="x"))
+    assert sentence in str(raised.value)
+
+
+def test_what_crescendo_did_not_start_it_does_not_break() -> None:
+    document = {"system": {"url": "amqp://127.0.0.1"}, "faults": [{"at": "1s", "do": "pause"}]}
+    with pytest.raises(ConfigError, match="did not start the system"):
+        check_startable(experiment_from(document, default_name="x"))
+
+
+FAULT_FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*/faults/*.yml"))
+
+
+@pytest.mark.parametrize("path", FAULT_FILES, ids=lambda path: path.stem)
+def test_every_experiment_with_faults_can_be_started(path: Path) -> None:
+    found = load_experiment(path)
+    assert found.faults
+    assert found.name == path.stem
+    check_startable(found)
