@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from crescendo.model.address import MQTT_VERSIONS
+from crescendo.model.address import MQTT_VERSIONS, address_of
 from crescendo.model.agents import Agent, check_agents
 from crescendo.model.fault_schedule import check_faults
+from crescendo.model.lab_network import LabSettings
 from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
 from crescendo.model.pacer import Pacer
@@ -148,6 +149,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     accept_drift: bool = False  # of rate, latency or backlog while they are measured
     topology: str | None = None  # the file of a network that is the system
     agents: list[Agent] = field(default_factory=list)
+    lab: LabSettings | None = None  # hosts on this machine, for the system and the peers
     faults: list[PlannedFault] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -267,6 +269,22 @@ def _check_topology(experiment: Experiment) -> None:
                 raise ValueError(f"group {group.name!r}: name the node of the network that it uses: {key}: NODE")
 
 
+def _check_lab(experiment: Experiment) -> None:
+    if experiment.lab is None:
+        return
+    if experiment.topology is not None or experiment.system.url is not None or experiment.clients:
+        raise ValueError("lab: the system starts on a host of the lab; give system.kind, without topology and clients")
+    elsewhere = [group.name for group in experiment.workload if any(address_of(a).url for a in group.addresses)]
+    if elsewhere:
+        raise ValueError(f"lab: hosts reach only each other; group {elsewhere[0]!r} must not name a system of its own")
+    for role in ("sender", "receiver"):
+        for place in filter(None, experiment.peers.places(role)):
+            if place not in experiment.lab.hosts:
+                raise ValueError(
+                    f"peers.{role}s: {place!r} is not a host of the lab; {choice(place, experiment.lab.hosts)}"
+                )
+
+
 def _check_inspectors(experiment: Experiment) -> None:
     system = experiment.system
     for inspect in experiment.inspect:
@@ -341,6 +359,7 @@ _RULES: tuple[Callable[[Experiment], None], ...] = (
     _check_addresses,
     _check_groups,
     _check_topology,
+    _check_lab,
     _check_inspectors,
     _check_checks,
     _check_stop_when,

@@ -156,6 +156,8 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
+    if document["lab"] is None:
+        del document["lab"]
     for key in ("faults", "agents"):
         if not document[key]:
             del document[key]  # so that runs without any stay comparable with earlier ones

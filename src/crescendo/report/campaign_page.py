@@ -19,6 +19,7 @@ from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJou
 from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.document import render
+from crescendo.report.plots.campaign_points import distribution_chart, map_grid, point_grid
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.plots.value_axis import value_axis
 from crescendo.report.sections.growth import growth_sections
@@ -56,7 +57,10 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
             charts[f"interaction-{number}-{position}"] = _interaction_chart(one, interaction)
             interactions.append(f"interaction-{number}-{position}")
         charts[f"residuals-{number}"] = _residual_chart(one)
-        sections.append(_section(number, one, interactions))
+        charts[f"distribution-{number}"] = distribution_chart(journal, one)
+        grids = {"Every point": point_grid(journal, one), "Map of means": map_grid(journal, one)}
+        shown = {title: grid for title, grid in grids.items() if grid is not None}
+        sections.append(_section(number, one, interactions) | {"grids": shown})
     growth = growth_sections(effects)
     charts |= {section.id: section.chart for section in growth}
     failed = sum(attempt.outcome == Outcome.FAIL for attempt in journal.counted)

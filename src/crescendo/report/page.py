@@ -30,6 +30,7 @@ from crescendo.report.sections import environment, evidence, headline
 from crescendo.report.sections.backlog import backlog
 from crescendo.report.sections.faults import faults_section
 from crescendo.report.sections.hop_steps import hops_section
+from crescendo.report.sections.hosts_and_links import hosts_and_links
 from crescendo.report.sections.inspectors import inspectors_section
 from crescendo.report.sections.network_traffic import network_section
 from crescendo.report.sections.outages import outages
@@ -68,7 +69,7 @@ def render_report(run_dir: Path) -> str:
     inspectors = inspectors_section(readings, tables, axis)
     drawn |= inspectors.charts if inspectors else {}
     first = [slices_section(summary), network_section(manifest, readings.summaries)]
-    sections = [*filter(None, first), *_optional_sections(small, tables, axis)]
+    sections = [*filter(None, first), *_optional_sections(small, tables, axis, manifest, experiment)]
     drawn |= {section.id: section.chart for section in sections if section.chart is not None}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
     counts = range_counts(run_dir, tables, inspectors.listed if inspectors else {})
@@ -132,14 +133,17 @@ def _fan_out(total: Ledger) -> float:
     return total.owed / total.sent if total.owed and total.sent else 1.0
 
 
-def _optional_sections(small: SmallTables, tables: Tables, axis: TimeAxis) -> list[Section]:
+def _optional_sections(
+    small: SmallTables, tables: Tables, axis: TimeAxis, manifest: Manifest, experiment: Experiment | None
+) -> list[Section]:
     """The sections for which this run has data."""
     found = [
         faults_section(small),
         outages(small),
         backlog(small, tables.time_bins, axis),
         hops_section(small),
-        jitter(small),
+        jitter(small, axis),
         spans_section(small),
+        hosts_and_links(manifest, experiment),
     ]
     return [section for section in found if section is not None]

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from crescendo.agent.handler_fault import AGENT_TARGET
 from crescendo.agent.worker import AGENTS
 from crescendo.control.agent_payloads import AGENT
 from crescendo.control.conductor.commands import PeerEnding, RecordEvent, RunEnding
@@ -25,6 +26,7 @@ from crescendo.control.notes import Statistics
 from crescendo.control.peer import CONDUCTOR
 from crescendo.control.peer_launch import launch_into
 from crescendo.control.trust import Lab, NoteScope
+from crescendo.lab.link_faults import HOST
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import to_document
@@ -46,6 +48,7 @@ from crescendo.run import host_facts
 from crescendo.run.agent_targets import AgentOfRun
 from crescendo.run.conductor_loop import ConductorLoop
 from crescendo.run.control_access import ControlAccess, control_access, new_run_of
+from crescendo.run.experiment_lab import ExperimentLab
 from crescendo.run.fault_control import FaultControl
 from crescendo.run.file_limits import allow_connections
 from crescendo.run.hop_recording import record_hops
@@ -129,12 +132,13 @@ def _execute(
         tag = secrets.randbits(32)
         carried_out = experiment.for_run(f"{tag:08x}")
         faults = FaultControl(experiment, stack)
-        system, system_facts = _start_system(carried_out, run_dir, stack, observer)
-        system = faults.aim(
-            system,
-            stack,
-            {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents},
-        )
+        hosts = None
+        if carried_out.lab is not None:
+            hosts = ExperimentLab(carried_out, control_url, stack, observer.progress)
+        system, system_facts = _start_system(carried_out, run_dir, stack, observer, hosts)
+        agents = {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents}
+        stations = {} if hosts is None else hosts.stations
+        system = faults.aim(system, stack, {HOST: stations, AGENT_TARGET: agents})
         inputs = keep_inputs(run_dir, input_files(experiment), durable=durable)
         # Peers read the copies, so that the recording holds what was sent even if somebody edits the files meanwhile.
         self_contained = with_inputs_at(carried_out, kept_at(run_dir, inputs))
@@ -161,6 +165,7 @@ def _execute(
             connections=arrangement.connections,
             offered_per_s=offered(self_contained),
             inputs=with_derived(inputs, derived_values(self_contained), kept_at(run_dir, inputs)),
+            lab={} if hosts is None else hosts.facts(),
         )
         recruits = _recruits(control, lab, scope, stack)
         plan = arrangement.plan if recruits is None else with_contents(arrangement.plan, names, tls_names)
@@ -186,13 +191,14 @@ def _execute(
         launch = launch_into(scope, control_url, given_files | configurations)
         data = run_dir.resolve()
         stack.callback(shutil.rmtree, run_dir / AGENTS, ignore_errors=True)  # of an agent that was killed
-        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs") for peer, role in roles.items()]
+        placed = {peer: list if hosts is None else hosts.command_of(peer, role) for peer, role in roles.items()}
+        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs", placed[peer]) for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        hops = system.hop_files
-        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, hops, faults)
+        extras = (system.hop_files, faults, hosts)
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, *extras)
 
 
 def _conduct(
@@ -206,6 +212,7 @@ def _conduct(
     recruits: Recruits | None,
     hop_files: Mapping[str, Path],
     faults: FaultControl,
+    hosts: ExperimentLab | None,
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
@@ -226,6 +233,8 @@ def _conduct(
     if ending.t0_ns is None:
         raise _refusal(ending)
     manifest = msgspec.structs.replace(manifest, clocks=[*manifest.clocks, *loop.clocks.finish()])
+    if hosts is not None:
+        manifest = msgspec.structs.replace(manifest, lab=hosts.facts())
     recorder = Recorder(run_dir, CONDUCTOR, durable=durable)
     loop.record_events(recorder)
     record_hops(recorder, hop_files, manifest.tag)
@@ -250,8 +259,11 @@ def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: context
 
 
 def _check_places(experiment: Experiment, control: ControlAccess) -> None:
-    placed = [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
-    placed += [f"agents.{agent.name}.on" for agent in experiment.agents if agent.on]
+    if experiment.lab is not None and control.standing:
+        raise ConfigError("lab: its peers are started by the run, on hosts of the lab; run without --standing")
+    placed = [f"agents.{agent.name}.on" for agent in experiment.agents if agent.on]
+    if experiment.lab is None:
+        placed += [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
     if placed and not control.standing:
         raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or give a number")
 
@@ -320,7 +332,11 @@ def _content(file: str) -> bytes:
 
 
 def _start_system(
-    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, observer: RunObserver
+    experiment: Experiment,
+    run_dir: Path,
+    stack: contextlib.ExitStack,
+    observer: RunObserver,
+    hosts: ExperimentLab | None,
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if experiment.topology is not None:
@@ -332,6 +348,8 @@ def _start_system(
         return SystemUnderTest(endpoints), {"url": experiment.redacted().system.url}
     kind = system_of(system.kind or "")
     observer.progress(f"starting {system.kind}")
+    if hosts is not None:
+        return hosts.start_system(experiment, _settings(kind, experiment), run_dir, _SYSTEM_STOP_GRACE_S, stack)
     instance = start(
         kind,
         _settings(kind, experiment),

@@ -135,7 +135,7 @@ def for_peers(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
     """What senders and receivers must know of an experiment: neither paths nor the secrets of its system."""
     named = with_address_files_at(with_inputs_at(experiment, names), names)
     system = System(kind=experiment.system.kind or _SOME_KIND)
-    return msgspec.structs.replace(named, system=system, inspect=[], agents=[])
+    return msgspec.structs.replace(named, system=system, inspect=[], agents=[], lab=None)
 
 
 def files_of_urls(experiment: Experiment, system: SystemUnderTest) -> list[str]:

@@ -7,7 +7,8 @@ tiers. A section exists only if the pipeline wrote its table. Formats text; comp
 from crescendo.record.tables import JITTER, SPANS, SpanRow
 from crescendo.report import formats
 from crescendo.report.data.small_tables import SmallTables
-from crescendo.report.plots.time_axis import Chart, plot_name
+from crescendo.report.plots.jitter_chart import jitter_chart
+from crescendo.report.plots.time_axis import Chart, TimeAxis, plot_name
 from crescendo.report.sections.evidence import Grid
 from crescendo.report.sections.request_breakdown import RequestKind, request_breakdown, requests_of
 from crescendo.report.sections.section import ROWS_SHOWN, Section
@@ -18,7 +19,7 @@ _ALL = "all"
 _COLUMNS = ["Action", "Outcome", "count", "share", "mean", "p50", "p90", "p99", "p99.9", "max"]
 
 
-def jitter(tables: SmallTables) -> Section | None:
+def jitter(tables: SmallTables, axis: TimeAxis) -> Section | None:
     found = sorted(tables.rows(JITTER), key=lambda row: -row.statistics.max_ns)
     if not found:
         return None
@@ -41,7 +42,7 @@ def jitter(tables: SmallTables) -> Section | None:
         " outage do when it ends."
     )
     grids = {"Jitter by receiver": Grid(columns, rows)}
-    return Section("jitter", "Jitter", lead, None, grids, max(len(found) - ROWS_SHOWN, 0))
+    return Section("jitter", "Jitter", lead, jitter_chart(tables, axis), grids, max(len(found) - ROWS_SHOWN, 0))
 
 
 def spans_section(tables: SmallTables) -> Section | None:
