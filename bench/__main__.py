@@ -22,6 +22,7 @@ BENCHES = {
     "control": "control_bench",
     "cluster": "cluster_bench",
     "history": "history_bench",
+    "campaigns": "campaigns_bench",
     "lab": "lab_bench",
     "mlmq": "mlmq_bench",
 }

@@ -24,16 +24,19 @@ from crescendo.cli.demo import demo
 from crescendo.cli.doctor import doctor
 from crescendo.cli.export import export
 from crescendo.cli.gate import gate
+from crescendo.cli.history import history
 from crescendo.cli.import_ import import_
 from crescendo.cli.init import init
 from crescendo.cli.logs import logs
 from crescendo.cli.mlmq import MLMQ_HELP, MLMQ_VERBS
+from crescendo.cli.model import model
 from crescendo.cli.old_runs import RUNS_HELP, RUNS_VERBS
 from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
 from crescendo.cli.run import run
 from crescendo.cli.schema import schema
+from crescendo.cli.study import study
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
 from crescendo.cli.torture import torture
@@ -55,6 +58,9 @@ VERBS: dict[str, Callable[..., int]] = {
     "analyze": analyze,
     "compare": compare,
     "gate": gate,
+    "history": history,
+    "model": model,
+    "study": study,
     "report": report,
     "export": export,
     "doctor": doctor,

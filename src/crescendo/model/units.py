@@ -163,7 +163,7 @@ def format_unit(value: object) -> Any:
 def format_ns(ns: float) -> str:
     """A human-readable time, in the unit that fits it."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= scale:
+        if abs(ns) >= 0.9995 * scale:  # 999.6 µs would be rounded to 1e+03 µs
             return f"{ns / scale:.3g} {unit}" if abs(ns) < 1e3 * scale else f"{ns / scale:,.0f} {unit}"
     return f"{ns:.0f} ns"
 

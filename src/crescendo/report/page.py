@@ -20,9 +20,10 @@ from crescendo.record.tables import OUTAGES, RECOVERY
 from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import RANGES_SHOWN, Tables, read_tables
+from crescendo.report.data.range_counts import range_counts
 from crescendo.report.data.reading_tables import ReadingTables
 from crescendo.report.data.small_tables import SmallTables
-from crescendo.report.document import render
+from crescendo.report.document import packed_json, render
 from crescendo.report.plots import charts
 from crescendo.report.plots.time_axis import Chart, TimeAxis, phase_spans, time_extent
 from crescendo.report.sections import environment, evidence, headline
@@ -71,6 +72,7 @@ def render_report(run_dir: Path) -> str:
     sections = [*filter(None, first), *_optional_sections(small, tables, axis, manifest, experiment)]
     drawn |= {section.id: section.chart for section in sections if section.chart is not None}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
+    counts = range_counts(run_dir, tables, inspectors.listed if inspectors else {})
     scopes = ("total", "subscription", "sender")
     return render(
         "report.html.j2",
@@ -86,6 +88,7 @@ def render_report(run_dir: Path) -> str:
         generator=headline.generator_sentence(summary),
         command=shlex.join(manifest.command),
         inspectors=inspectors,
+        counts="" if counts is None else packed_json(counts),
         sections=sections,
         kind=charts.judged_kind(tables) or "response",
         latency=evidence.latency_grid(summary.latency, summary.without_own_delay),
