@@ -346,7 +346,7 @@ def _start_system(
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if experiment.topology is not None:
-        return start_network(experiment.topology, run_dir, stack, observer.progress)
+        return start_network(experiment, run_dir, stack, observer.progress)
     if system.url is not None:
         _check_reachable(system.url)
         protocol = protocol_of_scheme(parse_url(system.url).scheme)
