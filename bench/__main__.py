@@ -20,6 +20,7 @@ BENCHES = {
     "intervals": "intervals_bench",
     "inspectors": "inspectors_bench",
     "control": "control_bench",
+    "cluster": "cluster_bench",
     "history": "history_bench",
     "campaigns": "campaigns_bench",
     "lab": "lab_bench",

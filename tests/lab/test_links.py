@@ -75,7 +75,7 @@ host = network.add("station", access_point="a", packet_link=True)
 host.impair(Impairment(Duration(10**6)), Impairment())
 host.limit(10_000_000)
 host.leave()
-print(json.dumps([os.readlink(f"/proc/{pid}/ns/net") for pid in (network._switch.pid, host._keeper)]), flush=True)
+print(json.dumps([os.readlink(f"/proc/{pid}/ns/net") for pid in (network._switch.pid, host.keeper)]), flush=True)
 sys.stdin.read()
 """
 

@@ -77,6 +77,8 @@ def all_runs(place: str | Path, metrics: Sequence[str]) -> list[HistoricRun]:
 def _in_directory(place: Path, metrics: Sequence[str]) -> list[HistoricRun]:
     found = []
     for directory in sorted(place.iterdir()) if place.is_dir() else ():
+        if directory.is_symlink():
+            continue  # to a run that is listed itself
         if (directory / CAMPAIGN_FILE).exists():
             found += _in_directory(directory, metrics)
         elif (directory / MANIFEST).exists() and (directory / SUMMARY).exists():

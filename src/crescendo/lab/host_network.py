@@ -70,7 +70,8 @@ class LabHost:
 
     def __init__(self, name: str, number: int, guardian: ChildProcess, keeper: int, network: "HostNetwork") -> None:
         self.name, self.address = name, _address(0, number)
-        self._number, self._guardian, self._keeper, self._network = number, guardian, keeper, network
+        self._number, self._guardian, self.keeper, self._network = number, guardian, keeper, network
+        """`keeper` is a process that is on the host as long as the host exists."""
         self.port = f"port{number}"
         self._link: PacketLink | None = None
         self._rto_min_ms: int | None = None
@@ -78,11 +79,11 @@ class LabHost:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs this one on the host."""
-        return enter_host(self._keeper, argv, rootless=self._network.rootless)
+        return enter_host(self.keeper, argv, rootless=self._network.rootless)
 
     def network_command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs this one in the host's network, but with the name and the clock of this machine."""
-        return enter_network(self._keeper, argv, rootless=self._network.rootless)
+        return enter_network(self.keeper, argv, rootless=self._network.rootless)
 
     def listener(self, port: int) -> socket.socket:
         """A socket of ours that listens on the loopback interface of the host."""
@@ -131,7 +132,7 @@ class LabHost:
 
     def limit(self, rate_bps: int) -> None:
         """Limit the host's link in each direction, in bits per second; 0 removes the limit."""
-        self._network.ask(LimitLink(self.port, self._keeper, rate_bps))
+        self._network.ask(LimitLink(self.port, self.keeper, rate_bps))
 
     def impair(self, up: Impairment, down: Impairment) -> None:
         """Change what the host's link does to packets from the host (up) and to it. Needs a packet link."""
@@ -151,7 +152,7 @@ class LabHost:
     def retransmit_after(self, rto_min_ms: int) -> None:
         """TCP of the host repeats what was not acknowledged after this time at the earliest; Linux waits 200 ms."""
         self._rto_min_ms = rto_min_ms
-        self._network.ask(SetRetransmission(self._keeper, self.address, rto_min_ms, self._router))
+        self._network.ask(SetRetransmission(self.keeper, self.address, rto_min_ms, self._router))
 
     @property
     def _router(self) -> str | None:
@@ -166,7 +167,7 @@ class LabHost:
         bridge, subnet = self._network.bridge_of(access_point)
         address, before = _address(subnet, self._number), self.address
         if address != before:
-            self._network.ask(SetAddress(self._keeper, address, _address(subnet, ROUTER)))
+            self._network.ask(SetAddress(self.keeper, address, _address(subnet, ROUTER)))
             self.address = address
         self._network.ask(JoinBridge(self.port, bridge))
         if address != before:
@@ -192,9 +193,9 @@ class LabHost:
         self._link = link
         self.address = _address(subnet, self._number)
         tap = None if link is None else link.inside
-        self._network.ask(ConnectHost(self.port, self._keeper, self.address, bridge, tap))
+        self._network.ask(ConnectHost(self.port, self.keeper, self.address, bridge, tap))
         if self._network.has_routers:
-            self._network.ask(SetRoute(self._keeper, _address(subnet, ROUTER)))
+            self._network.ask(SetRoute(self.keeper, _address(subnet, ROUTER)))
 
     def remove(self) -> None:
         """End everything that runs on it. Safe to call twice."""

@@ -126,8 +126,14 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "`true` deletes whatever the queue, or the durable subscription, holds before the run; on a terminal you "
             "are asked first"
         ),
-        "send_to": "with `topology`: the node that its senders connect to",
-        "receive_from": "with `topology`: the node that its receivers connect to",
+        "send_to": (
+            "where its senders connect to, instead of `system`: a URL, `amqp://user:password@host:5672`, whose "
+            "protocol they speak then; a host, `hostA` or `hostA:5673`; with `topology`, a node of the network"
+        ),
+        "receive_from": (
+            "the same for its receivers; both sides may have different hosts and protocols, if the systems there pass "
+            "messages on"
+        ),
     },
     WindowMode: {
         "size": "how many messages of a connection may be unsettled at a time",
@@ -151,6 +157,10 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "every": "the period; without it, 5 s, and 1 s for processes",
         "url": "the management interface, where it is not that of the system that Crescendo starts",
         "pid": "the process to watch, where Crescendo does not start the system",
+        "on": (
+            "a standing inspector, by host, name or label, instead of one that the run starts here; with `pid`, a "
+            "process of that host"
+        ),
     },
     LabSettings: {
         "hosts": "the hosts by name, and the link of each; `{}` is a cable without limits",

@@ -58,6 +58,7 @@ from crescendo.run.network_under_test import start_network
 from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
 from crescendo.run.planning import SystemUnderTest, answered_senders, files_of_urls, plan_run
+from crescendo.run.recording_fetch import compress_logs
 from crescendo.run.recruiting import Recruits
 from crescendo.run.result import RunResult
 from crescendo.run.startable import check_startable
@@ -67,7 +68,7 @@ from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
 from crescendo.systems.registry import system_of
 
 STANDING = ("sender", "receiver")
-"""Roles that standing peers take, as agents do where the experiment says so; the others are started by the run."""
+"""Roles that standing peers always take, as inspectors and agents do where the experiment says so; clients never."""
 
 MAX_INPUT_BYTES = 512 * 1024  # of one file that travels in an assignment
 _PEER_EXIT_TIMEOUT_S = 2.0
@@ -174,12 +175,13 @@ def _execute(
         stack.callback(loop.close)
         roles = arrangement.roles
         if recruits is not None:
-            standing = {peer: role for peer, role in roles.items() if _is_standing(experiment, peer, role)}
+            placed = arrangement.inspectors_on
+            standing = {p: role for p, role in roles.items() if p in placed or _is_standing(experiment, p, role)}
             recruits.recruit(
                 standing,
                 observer.progress,
                 observer.interrupted,
-                places={peer: _place(experiment, peer, role) for peer, role in standing.items()},
+                places={p: placed.get(p) or _place(experiment, p, role) for p, role in standing.items()},
             )
             roles = {peer: role for peer, role in roles.items() if peer not in standing}
             loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
@@ -218,6 +220,8 @@ def _conduct(
         if event.kind == "start":
             faults.arm(event.detail["t0_ns"])
             write_manifest(run_dir, manifest, durable=durable)  # from here on there is something worth keeping
+        if event.kind == "draining" and recruits is not None:
+            recruits.collect_sealed(run_dir)
         observer.on_event(event)
 
     loop.occurred = faults.take_events
@@ -261,11 +265,12 @@ def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: context
 def _check_places(experiment: Experiment, control: ControlAccess) -> None:
     if experiment.lab is not None and control.standing:
         raise ConfigError("lab: its peers are started by the run, on hosts of the lab; run without --standing")
-    placed = [f"agents.{agent.name}.on" for agent in experiment.agents if agent.on]
+    placed = [f"inspect: on: {inspect.on}" for inspect in experiment.inspect if inspect.on is not None]
+    placed += [f"agents.{agent.name}.on" for agent in experiment.agents if agent.on]
     if experiment.lab is None:
         placed += [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
     if placed and not control.standing:
-        raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or give a number")
+        raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or leave it out")
 
 
 def _place(experiment: Experiment, peer: str, role: str) -> str:
@@ -299,6 +304,7 @@ def _collected(ending: RunEnding, recruits: Recruits, run_dir: Path, observer: R
     observer.progress("fetching the recording from the standing peers")
     try:
         recruits.collect(run_dir)
+        compress_logs(run_dir)
     except (CrescendoError, OSError) as err:
         observer.on_warning(f"the recording is not complete: {err}")
         if ending.state == "sealed":
@@ -310,7 +316,7 @@ def with_contents(plan: RunPlan, names: Mapping[str, str], tls_names: Mapping[st
     """The plan for peers that cannot read our files: they are given what is in them, payloads only to senders."""
     of_tls = {name: _content(file) for file, name in tls_names.items()}
     of_sender = of_tls | {name: _content(file) for file, name in names.items()}
-    given = {"sender": of_sender, "receiver": of_tls}
+    given = {"sender": of_sender, "receiver": of_tls, "inspector": of_tls}
     peers = tuple(
         replace(peer, assignment=peer.assignment | {"inputs": given[peer.role]}) if peer.role in given else peer
         for peer in plan.peers

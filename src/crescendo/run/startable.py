@@ -42,7 +42,7 @@ def check_startable(experiment: Experiment) -> None:
     endpoints = protocols_of(system_of(system.kind))
     spoken = [name for name, protocol in known_protocols().items() if protocol.endpoint in endpoints]
     for group in experiment.workload:
-        if group.needs_system and protocol_of(group.protocol).endpoint not in endpoints:
+        if experiment.uses_system(group) and protocol_of(group.protocol).endpoint not in endpoints:
             raise ConfigError(
                 f"workload.{group.name}.protocol: {system.kind} does not speak {group.protocol}; "
                 f"{choice(group.protocol, spoken)}"
