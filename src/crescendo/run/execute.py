@@ -175,13 +175,13 @@ def _execute(
         stack.callback(loop.close)
         roles = arrangement.roles
         if recruits is not None:
-            placed = arrangement.inspectors_on
-            standing = {p: role for p, role in roles.items() if p in placed or _is_standing(experiment, p, role)}
+            on = arrangement.inspectors_on
+            standing = {p: role for p, role in roles.items() if p in on or _is_standing(experiment, p, role)}
             recruits.recruit(
                 standing,
                 observer.progress,
                 observer.interrupted,
-                places={p: placed.get(p) or _place(experiment, p, role) for p, role in standing.items()},
+                places={p: on.get(p) or _place(experiment, p, role) for p, role in standing.items()},
             )
             roles = {peer: role for peer, role in roles.items() if peer not in standing}
             loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
