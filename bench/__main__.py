@@ -7,6 +7,7 @@ BENCHES = {
     "null-sink": "null_sink",
     "relay": "relay_bench",
     "topology": "topology_bench",
+    "federation": "federation_bench",
     "faults": "faults_bench",
     "clients": "clients_bench",
     "quiver": "quiver_bench",

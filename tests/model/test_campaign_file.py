@@ -21,6 +21,16 @@ def test_an_experiment_may_be_a_file_beside_the_campaign(tmp_path: Path) -> None
     assert campaign.experiment(1).workload[0].rate == 20
 
 
+def test_topologies_stand_beside_the_campaign(tmp_path: Path) -> None:
+    levels = "{one: {topology: one.yml, workload.rate: 1}, two: {topology: two.yml, workload.rate: 2}}"
+    load = "{send_to: a, receive_from: b}"
+    text = f"experiment: {{topology: base.yml, workload: {load}}}\nfactors: {{network: {{levels: {levels}}}}}\n"
+    (tmp_path / "networks.yml").write_text(text)
+    campaign = load_campaign(tmp_path / "networks.yml")
+    found = [campaign.experiment(point.number).topology for point in campaign.points]
+    assert found == [str(tmp_path / "one.yml"), str(tmp_path / "two.yml")]
+
+
 def test_a_factor_may_be_the_system_itself() -> None:
     factors = {"broker": {"levels": {"a": {"system.kind": "artemis", "system.version": "2.44.0"},
                                      "b": {"system.kind": "loopback", "system.version": None}}}}  # fmt: skip

@@ -90,6 +90,9 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
         return int(self.every or 0) or (10**9 if self.kind == PROCESS else 5 * 10**9)
 
 
+MAX_PROBES = 1_000_000
+
+
 class Phases(Struct, frozen=True, forbid_unknown_fields=True):
     """Warm-up is not judged; measure is; drain limits how long the last messages may take to arrive."""
 
@@ -153,6 +156,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     search: Search | None = None
     accept_drift: bool = False  # of rate, latency or backlog while they are measured
     topology: str | None = None  # the file of a network that is the system
+    probe_links: Annotated[int, Meta(ge=0, le=MAX_PROBES)] = 0  # messages that are compared one by one before the load
     agents: list[Agent] = field(default_factory=list)
     lab: LabSettings | None = None  # hosts on this machine, for the system and the peers
     faults: list[PlannedFault] = field(default_factory=list)
@@ -282,6 +286,8 @@ def _check_groups(experiment: Experiment) -> None:
 
 def _check_topology(experiment: Experiment) -> None:
     if experiment.topology is None:
+        if experiment.probe_links:
+            raise ValueError("probe_links: it compares messages that cross a network; give its file as topology")
         for group in experiment.workload:
             _check_places(experiment, group)
         return

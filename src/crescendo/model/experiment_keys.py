@@ -49,6 +49,11 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "again; see [topology.md](topology.md#in-an-experiment)"
         ),
         "lab": "hosts on this machine, with links of their own, for the system and the peers: see [lab.md](lab.md)",
+        "probe_links": (
+            "with `topology`: before the load, this many messages of every kind go the way of each group and are "
+            "compared one by one; the report says what became of them, see "
+            "[federation.md](federation.md#what-a-link-does-to-a-message)"
+        ),
         "faults": "what is broken on purpose during the run, when, and for how long: see [faults.md](faults.md)",
         "agents": "peers that run commands of their own repositories beside the system: see [agent.md](agent.md)",
     },

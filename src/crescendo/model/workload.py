@@ -4,6 +4,7 @@ Values only. A group says how many connections, to which address, how large, how
 clocks.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -278,14 +279,14 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     def connections_of(self, role: str) -> int:
         return self.senders if role == "sender" else self.receivers
 
-    def located_at(self, url: str) -> "Group":
-        """The same group with addresses at the system that this URL names, in the protocol of the URL."""
+    def located_at(self, url: str, called: Mapping[str, str] | None = None) -> "Group":
+        """The same group at the system of this URL, in the protocol of the URL; `called`: what it calls some queues."""
         spoken = protocol_of_scheme(parse_url(url).scheme)
         return msgspec.structs.replace(
             self,
             protocol=self.protocol if spoken is None else spoken.name,
-            address=located_address(self.address, url),
-            failover=self.failover and [located_address(text, url) for text in self.failover],
+            address=located_address(self.address, url, called),
+            failover=self.failover and [located_address(text, url, called) for text in self.failover],
             send_to=None,
             receive_from=None,
         )

@@ -20,6 +20,7 @@ from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.document import render
 from crescendo.report.plots.campaign_points import distribution_chart, map_grid, point_grid
+from crescendo.report.plots.size_curves import size_curves
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.plots.value_axis import value_axis
 from crescendo.report.sections.growth import growth_sections
@@ -63,6 +64,8 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
         sections.append(_section(number, one, interactions) | {"grids": shown})
     growth = growth_sections(effects)
     charts |= {section.id: section.chart for section in growth}
+    curves = size_curves(journal)
+    charts |= {f"curve-{number}": each.chart for number, each in enumerate(curves)}
     failed = sum(attempt.outcome == Outcome.FAIL for attempt in journal.counted)
     outcome = Outcome.PASS if journal.complete else Outcome.INVALID
     return render(
@@ -74,6 +77,7 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
         title="complete" if journal.complete else "incomplete",
         sentence=_ending(journal, failed),
         tiles_shown=_tiles(journal),
+        curves=curves,
         sections=sections,
         growth=growth,
         factors=[(factor.name, ", ".join(factor.levels), ", ".join(factor.keys)) for factor in journal.factors],

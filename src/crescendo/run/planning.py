@@ -62,6 +62,7 @@ class SystemNode:
     endpoints: Mapping[str, str]
     pid: int
     inspector: str
+    called: Mapping[str, str] = field(default_factory=dict)  # its queues that clients call by another name
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,9 @@ def _located(experiment: Experiment, role: str, system: SystemUnderTest) -> Expe
                 else (group.located_at(next(iter(urls.values()))))
             )
         place = group.place_of(role) or group.send_to or group.receive_from
-        return group if place is None else group.located_at(_url(system.nodes[place], group))
+        if place is None:
+            return group
+        return group.located_at(_url(system.nodes[place], group), system.nodes[place].called)
 
     workload = [located(group) for group in experiment.workload]
     return msgspec.structs.replace(experiment, workload=workload, topology=None)
