@@ -57,7 +57,7 @@ from crescendo.run.lab_client import LabClient
 from crescendo.run.network_under_test import start_network
 from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
-from crescendo.run.planning import SystemUnderTest, answered_senders, files_of_urls, plan_run
+from crescendo.run.planning import RunArrangement, SystemUnderTest, answered_senders, files_of_urls, plan_run
 from crescendo.run.recording_fetch import compress_logs
 from crescendo.run.recruiting import Recruits
 from crescendo.run.result import RunResult
@@ -175,15 +175,7 @@ def _execute(
         stack.callback(loop.close)
         roles = arrangement.roles
         if recruits is not None:
-            placed = arrangement.inspectors_on
-            standing = {p: role for p, role in roles.items() if p in placed or _is_standing(experiment, p, role)}
-            recruits.recruit(
-                standing,
-                observer.progress,
-                observer.interrupted,
-                places={p: placed.get(p) or _place(experiment, p, role) for p, role in standing.items()},
-            )
-            roles = {peer: role for peer, role in roles.items() if peer not in standing}
+            roles = _recruit(recruits, arrangement, experiment, observer)
             loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
             stack.callback(loop.clocks.close)
         if roles:
@@ -193,14 +185,29 @@ def _execute(
         launch = launch_into(scope, control_url, given_files | configurations)
         data = run_dir.resolve()
         stack.callback(shutil.rmtree, run_dir / AGENTS, ignore_errors=True)  # of an agent that was killed
-        placed = {peer: list if hosts is None else hosts.command_of(peer, role) for peer, role in roles.items()}
-        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs", placed[peer]) for peer, role in roles.items()]
+        wraps = {peer: list if hosts is None else hosts.command_of(peer, role) for peer, role in roles.items()}
+        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs", wraps[peer]) for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
         extras = (system.hop_files, faults, hosts)
         return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, *extras)
+
+
+def _recruit(
+    recruits: Recruits, arrangement: RunArrangement, experiment: Experiment, observer: RunObserver
+) -> dict[str, str]:
+    """Recruit standing peers; the roles of the peers that are left for us to start."""
+    roles, placed = arrangement.roles, arrangement.inspectors_on
+    standing = {peer: role for peer, role in roles.items() if peer in placed or _is_standing(experiment, peer, role)}
+    recruits.recruit(
+        standing,
+        observer.progress,
+        observer.interrupted,
+        places={peer: placed.get(peer) or _place(experiment, peer, role) for peer, role in standing.items()},
+    )
+    return {peer: role for peer, role in roles.items() if peer not in standing}
 
 
 def _conduct(
