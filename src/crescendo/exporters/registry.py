@@ -18,6 +18,7 @@ EXPORTERS: dict[str, str] = {
     "junit": "results.export_results:export_junit",
     "maestro": "maestro.export:export_maestro",
     "openmetrics": "results.export_results:export_openmetrics",
+    "amqp-csv": "amqp_csv.export:export_amqp_csv",
 }
 
 

@@ -165,7 +165,7 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
-    for key in ("faults", "agents"):
+    for key in ("faults", "agents", "lab"):
         if not document[key]:
             del document[key]  # so that runs without any stay comparable with earlier ones
     return document
