@@ -32,6 +32,7 @@ from crescendo.web.jobs import LIVE, JobFiles, Jobs
 from crescendo.web.page_routes import RoleCheck, Services
 from crescendo.web.run_index import RunIndex
 from crescendo.web.run_queue import RunQueue
+from crescendo.web.sql_process import SqlQuestion, answer_to
 from crescendo.web.web_access import Role, WebAccess
 from crescendo.web.web_directory import WebDirectory
 from crescendo.web.web_server import WebOptions, checked_access
@@ -215,7 +216,8 @@ def test_signing_out_ends_the_session_on_the_server(lab: WebLab, owner: httpx.Cl
 
 
 def test_a_page_that_resolves_to_this_server_is_not_served(lab: WebLab, owner: httpx.Client) -> None:
-    assert owner.get("/runs", headers={"host": "evil.example"}).status_code == 421
+    for foreign in ("evil.example", "[::1", "127.0.0.1.evil.example:80", "@127.0.0.2"):
+        assert owner.get("/runs", headers={"host": foreign}).status_code == 421, foreign
 
 
 def test_every_answer_has_its_headers(owner: httpx.Client) -> None:
@@ -446,16 +448,18 @@ def test_sql_reads_the_tables_of_the_run(owner: httpx.Client) -> None:
     assert _asked(owner, "SELECT count(*) AS n FROM throughput").json() == {
         "columns": ["n"], "rows": [[counted]], "more": False, "problem": "",
     }  # fmt: skip
-    assert "no_such_table" in _asked(owner, "SELECT * FROM no_such_table").json()["error"]
+    refused = _asked(owner, "SELECT * FROM read_text('/etc/passwd')")
+    assert refused.status_code == 400
+    assert "root:" not in refused.text
 
 
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM no_such_table",
         "SELECT * FROM '/etc/passwd'",
         "FROM read_csv('http://127.0.0.1:1/x.csv')",
-        "COPY (SELECT 1) TO 'written.csv'",
+        "COPY (SELECT 1) TO '{runs}/passing/written.csv'",
         "ATTACH 'other.db'",
         "SET enable_external_access = true",
         "SELECT 1; SELECT 2",
@@ -466,12 +470,13 @@ def test_sql_reads_the_tables_of_the_run(owner: httpx.Client) -> None:
         "",
     ],
 )
-def test_sql_reads_nothing_else_and_changes_nothing(owner: httpx.Client, lab: WebLab, sql: str) -> None:
-    before = sorted(lab.runs.rglob("*"))
-    answer = _asked(owner, sql.replace("{runs}", str(lab.runs)))
-    assert answer.status_code == 400, answer.text
-    assert "root:" not in answer.text
-    assert [path for path in sorted(lab.runs.rglob("*")) if path not in before and ".web" not in path.parts] == []
+def test_sql_reads_nothing_else_and_changes_nothing(lab: WebLab, sql: str) -> None:
+    """In this process, as the process of its own does it: starting a dozen of them takes long."""
+    before = sorted((lab.runs / "passing").rglob("*"))
+    answer = answer_to(SqlQuestion(str(lab.runs / "passing"), sql.replace("{runs}", str(lab.runs))))
+    assert answer.problem
+    assert answer.rows == []
+    assert sorted((lab.runs / "passing").rglob("*")) == before
 
 
 def test_sql_ends_with_its_limits(owner: httpx.Client) -> None:

@@ -23,7 +23,8 @@ from crescendo.web.web_access import WebAccess, WebSession
 COOKIE = "crescendo"
 CSRF_HEADER = "x-csrf-token"
 MAX_BODY_BYTES = 1024 * 1024
-PUBLIC = ("/login", "/api/login", "/static/")
+PUBLIC = frozenset(("/login", "/api/login"))
+STATIC = "/static/"
 METRICS = "/metrics"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -43,6 +44,7 @@ _HEADERS = {
 }
 _TOO_LARGE = f"the body is larger than {MAX_BODY_BYTES:,} bytes"
 _SAFE = frozenset(("GET", "HEAD"))
+_REFUSALS = frozenset((401, 403, 413, 421, 429))
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT"))
 
 
@@ -71,26 +73,24 @@ class Gatekeeper:
         session = self._session(request)
         scope.setdefault("state", {})["session"] = session
         refusal = self._refusal(request, session)
-        status = 0
 
         async def sending(message: Message) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
                 self._add_headers(MutableHeaders(scope=message), request)
+                self._note(request, session, message["status"])  # before the answer: who has it can rely on the entry
             await send(message)
 
-        try:
-            if refusal is not None:
-                await refusal(scope, receive, sending)
-            else:
-                await self._app(scope, _limited(receive), sending)
-        finally:
-            if request.method not in _SAFE or status in {401, 403, 413, 421, 429} or request.url.path == "/login":
-                who = "-" if session is None else session.name
-                self._audit.write(
-                    who=who, client=client_of(request), method=request.method, path=request.url.path, status=status
-                )
+        if refusal is not None:
+            await refusal(scope, receive, sending)
+        else:
+            await self._app(scope, _limited(receive), sending)
+
+    def _note(self, request: Request, session: WebSession | None, status: int) -> None:
+        if request.method not in _SAFE or status in _REFUSALS or request.url.path == "/login":
+            who = "-" if session is None else session.name
+            self._audit.write(
+                who=who, client=client_of(request), method=request.method, path=request.url.path, status=status
+            )
 
     def _session(self, request: Request) -> WebSession | None:
         cookie = request.cookies.get(COOKIE)
@@ -98,7 +98,7 @@ class Gatekeeper:
 
     def _refusal(self, request: Request, session: WebSession | None) -> Response | None:
         headers, path = request.headers, request.url.path
-        if urlsplit(f"//{headers.get('host', '')}").hostname not in self._hosts:
+        if _host_of(f"//{headers.get('host', '')}") not in self._hosts:
             return _problem(421, "this server does not answer to that name; use the address that it printed")
         if request.method not in _METHODS:
             return _problem(405, f"{request.method} is not used here")
@@ -106,7 +106,7 @@ class Gatekeeper:
             return _problem(413, _TOO_LARGE)
         if request.method not in _SAFE and not self._same_origin(headers):
             return _problem(403, "the request comes from another site")
-        if path.startswith(PUBLIC):
+        if path in PUBLIC or path.startswith(STATIC):
             return None
         if path == METRICS and hmac.compare_digest(
             headers.get("authorization", "").encode(), f"Bearer {self._metrics_token}".encode()
@@ -128,16 +128,23 @@ class Gatekeeper:
         if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             return False
         origin = headers.get("origin")
-        return origin is None or urlsplit(origin).netloc == headers.get("host")
+        return origin is None or origin.partition("://")[2] == headers.get("host")
 
     def _add_headers(self, headers: MutableHeaders, request: Request) -> None:
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
         headers.setdefault("content-security-policy", POLICY)
-        if not request.url.path.startswith("/static/"):
+        if not request.url.path.startswith(STATIC):
             headers.setdefault("cache-control", "no-store")
         if self._secure:
             headers.setdefault("strict-transport-security", "max-age=31536000")
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def client_of(request: Request) -> str:
