@@ -7,6 +7,7 @@ BENCHES = {
     "null-sink": "null_sink",
     "relay": "relay_bench",
     "topology": "topology_bench",
+    "federation": "federation_bench",
     "faults": "faults_bench",
     "clients": "clients_bench",
     "quiver": "quiver_bench",
@@ -20,7 +21,10 @@ BENCHES = {
     "intervals": "intervals_bench",
     "inspectors": "inspectors_bench",
     "control": "control_bench",
+    "cluster": "cluster_bench",
     "history": "history_bench",
+    "campaigns": "campaigns_bench",
+    "lab": "lab_bench",
     "mlmq": "mlmq_bench",
 }
 

@@ -88,14 +88,15 @@ def through(
     record: Path | None = None,
     batching: bool = True,
     receive_url: str | None = None,
+    receive_group: Group | None = None,
 ) -> tuple[TrialResult, TrialResult]:
     """Send through a system and receive everything; returns the results of sender and receiver.
 
-    In a network the receiver has another URL than the sender.
+    In a network the receiver has another URL than the sender, and may call the queue by another name.
     """
     ready = FORK.Event()
     expected = FORK.Value("q", NO_LIMIT)
-    receiver = Child(_receive, receive_url or url, group, record, batching, ready, expected)
+    receiver = Child(_receive, receive_url or url, receive_group or group, record, batching, ready, expected)
     while not ready.wait(0.1) and receiver.running:
         pass  # a receiver that has failed raises below
     if not ready.is_set():

@@ -20,6 +20,7 @@ LONG_MODULES = (
     "test_systems_detached",
     "test_run_live",
     "test_mlmq_workloads_killed",
+    "test_web_browser",
 )
 
 

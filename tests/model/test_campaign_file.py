@@ -8,6 +8,7 @@ import pytest
 from crescendo.model.campaign import describe_levels
 from crescendo.model.campaign_file import campaign_from, load_campaign, swept
 from crescendo.model.errors import ConfigError
+from crescendo.model.experiment_file import experiment_from, to_document
 
 EXPERIMENT: dict[str, Any] = {"workload": {"rate": 10}, "phases": {"measure": "1s"}}
 
@@ -18,6 +19,16 @@ def test_an_experiment_may_be_a_file_beside_the_campaign(tmp_path: Path) -> None
     campaign = load_campaign(tmp_path / "many loads.yml")
     assert (campaign.name, len(campaign.points)) == ("many-loads", 2)
     assert campaign.experiment(1).workload[0].rate == 20
+
+
+def test_topologies_stand_beside_the_campaign(tmp_path: Path) -> None:
+    levels = "{one: {topology: one.yml, workload.rate: 1}, two: {topology: two.yml, workload.rate: 2}}"
+    load = "{send_to: a, receive_from: b}"
+    text = f"experiment: {{topology: base.yml, workload: {load}}}\nfactors: {{network: {{levels: {levels}}}}}\n"
+    (tmp_path / "networks.yml").write_text(text)
+    campaign = load_campaign(tmp_path / "networks.yml")
+    found = [campaign.experiment(point.number).topology for point in campaign.points]
+    assert found == [str(tmp_path / "one.yml"), str(tmp_path / "two.yml")]
 
 
 def test_a_factor_may_be_the_system_itself() -> None:
@@ -79,6 +90,8 @@ def test_a_sweep_is_every_combination() -> None:
     assert (len(campaign.points), campaign.settings.repeat) == (4, 3)
     assert int(campaign.experiment(3).workload[0].size) == 2000
     assert len(swept(EXPERIMENT, [], 5, source="x", name="x").points) == 1
+    written = to_document(experiment_from(EXPERIMENT, default_name="x"))  # as `run --repeat` passes it, with every key
+    assert len(swept(written, [], 5, source="x", name="x").points) == 1
     for mistake in ("workload.rate", "workload.rate=5", "=1,2", "workload.rate=[1,"):
         with pytest.raises(ConfigError, match="write two or more values"):
             swept(EXPERIMENT, [mistake], 1, source="x", name="x")

@@ -156,6 +156,10 @@ def _compare_jitter(run_dir: Path, tiny: Tiny) -> None:
             counts[receiver, bucket] = counts.get((receiver, bucket), 0) + 1
     histogram = {(row["receiver"], row["bucket"]): row["count"] for row in read(run_dir, "jitter_histogram")}
     assert histogram == counts
+    series: dict[int, list[int]] = {}
+    for row in sorted(read(run_dir, "jitter_series"), key=lambda row: (row["receiver"], row["arrival"])):
+        series.setdefault(row["receiver"], []).append(row["jitter_ns"])
+    assert series == {receiver: list(values) for receiver, values in steps.items() if len(values)}
 
 
 def _compare_spans(run_dir: Path, tiny: Tiny) -> None:

@@ -110,3 +110,49 @@ def test_multiplied_effects_are_factors() -> None:
         "multiplies response_p99 by 1e+03 from its lowest mean, at 1, to its highest, at 4"
         in effects.effects[0].sentence
     )
+
+
+def test_every_point_has_its_largest_value_mean_and_deviation_and_a_distribution() -> None:
+    values = {(point, repeat): MS * (10 * (point + 1) + repeat) for point in range(4) for repeat in range(5)}
+    journal = journal_of(values)
+    page = render_campaign(journal, campaign_effects(journal))
+    # 10 to 14 ms: mean 12, and the deviation of five consecutive numbers is the root of 2.5.
+    row = r'<th scope="row">10</th><th scope="row">100</th>' + "".join(
+        rf'<td class="number">{cell}</td>' for cell in ("5", "14 ms", "12 ms", "1.58 ms", "10 ms")
+    )
+    assert re.search(row, page), page[page.index("Every point") :][:900]
+    assert "Map of means" in page
+    (drawn,) = [figure for name, figure in figures(page).items() if name.startswith("distribution")]
+    assert drawn["data"][0]["x"] == [MS * (10 + repeat) for repeat in range(5)]
+    assert drawn["data"][0]["y"] == [0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+def test_a_campaign_over_sizes_draws_a_curve_per_network() -> None:
+    """Rates by hand: 1,000 msg/s of 100 B are 100 kB/s, and 10,000 of them take 10 s."""
+    networks = {"one": {"workload.senders": 1}, "two": {"workload.senders": 2}}
+    factors = {"network": {"levels": networks}, "workload.size": [100, "1KB", "10KB"]}
+    document = {"name": "sizes", "experiment": {}, "factors": factors, "metrics": ["rate"]}
+    journal = new_journal(campaign_from(document))
+    rates = {("one", "100"): 1000.0, ("one", "1KB"): 500.0, ("two", "100"): 250.0, ("two", "1KB"): 100.0}
+    attempts = [
+        Attempt(number, 0, AttemptState.COUNTED, "run", "pass", "", 1.0, {"rate": rates[key]})
+        for number, point in enumerate(journal.points)
+        if (key := (point.levels[0], point.levels[1])) in rates
+    ]
+    journal = msgspec.structs.replace(journal, attempts=attempts, ending="the budget is spent")
+    page = render_campaign(journal, campaign_effects(journal))
+    drawn = figures(page)
+    assert [(trace["x"], trace["y"]) for trace in drawn["curve-0"]["data"]] == [
+        ([100, 1000], [1000.0, 500.0]),
+        ([100, 1000], [250.0, 100.0]),
+    ]
+    assert [trace["y"] for trace in drawn["curve-1"]["data"]] == [[100_000.0, 500_000.0], [25_000.0, 100_000.0]]
+    assert drawn["curve-2"]["data"][0]["y"] == [10e9, 20e9]
+    assert "100 kB/s (× 1.00)" in page
+    assert "(× 0.25)" in page
+
+
+def test_other_campaigns_have_no_curves() -> None:
+    journal = journal_of(VALUES)
+    journal = msgspec.structs.replace(journal, factors=journal.factors[:1])
+    assert "Against the size" not in render_campaign(journal, campaign_effects(journal_of(VALUES)))

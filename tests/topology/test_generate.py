@@ -9,7 +9,9 @@ import yaml
 
 from crescendo.cli.topology import VariablesFormat, variables_text
 from crescendo.model.errors import ConfigError
-from crescendo.topology.generate import Network, generate
+from crescendo.topology.address_ways import ways_of
+from crescendo.topology.generate import Network, generate, wired_links
+from crescendo.topology.network_check import check_network
 from crescendo.topology.topology_file import load_topology
 from networks import SAMPLES, broker, link, network_of, router, write_topology
 
@@ -163,6 +165,56 @@ def test_a_broker_that_cannot_connect_is_connected_to(tmp_path: Path) -> None:
         "links": [link("a", "b")],
     }
     assert set(_connectors(network_of(tmp_path, document))) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "via", "opener", "way"),
+    [
+        ("artemis", "rabbitmq", "shovel", "b", "in"),
+        ("rabbitmq", "artemis", "shovel", "a", "out"),
+        ("activemq", "rabbitmq", None, "b", "in"),
+        ("activemq", "artemis", None, "b", "in"),
+        ("artemis", "activemq", "amqp-bridge", "a", "out"),
+        ("qpid-broker-j", "artemis", None, "b", "in"),
+        ("rabbitmq", "rabbitmq", "federation", "b", "in"),
+        ("activemq", "activemq", None, "a", "out"),
+    ],
+)
+def test_the_broker_that_can_open_a_link_opens_it_in_either_direction(
+    tmp_path: Path, source: str, target: str, via: str | None, opener: str, way: str
+) -> None:
+    joined = link("a", "b", addresses=["q"], **({"via": via} if via else {}))
+    nodes = [broker("a", program=source), broker("b", program=target)]
+    network = network_of(tmp_path, {"nodes": nodes, "links": [joined], "directed": True})
+    [(name, [connector])] = _connectors(network).items()
+    assert (name, connector["direction"]) == (opener, way)
+
+
+def test_links_in_both_directions_have_a_connector_each(tmp_path: Path) -> None:
+    nodes = [broker(name, program="artemis") for name in ("a", "b")]
+    links = [link("a", "b", addresses=["q"]), link("b", "a", addresses=["replies"])]
+    document = {"nodes": nodes, "links": links, "directed": True, "multigraph": True}
+    network = network_of(tmp_path, document)
+    wired = [(each.link.ends, each.opener.id, each.connector["addresses"]) for each in wired_links(network)]
+    assert wired == [(("a", "b"), "a", ["q"]), (("b", "a"), "b", ["replies"])]
+    assert check_network(network) == []
+    assert ways_of(network.graph) == {"q": ("a", "b"), "replies": ("b", "a")}
+
+
+def test_a_router_takes_from_one_broker_and_gives_to_another(tmp_path: Path) -> None:
+    nodes = [broker("a"), router("r"), broker("b")]
+    links = [link(*ends, via="autoLink", addresses=["q"]) for ends in (("a", "r"), ("r", "b"))]
+    links.append(link("r", "a", via="autoLink", addresses=["replies"]))
+    network = network_of(tmp_path, {"nodes": nodes, "links": links, "directed": True, "multigraph": True})
+    values = network.variables["r"]
+    assert values["autoLink"] == [
+        {"address": "replies", "connection": "a", "direction": "out"},
+        {"address": "q", "connection": "b", "direction": "out"},
+        {"address": "q", "connection": "a-2", "direction": "in"},
+    ]
+    assert [entry["name"] for entry in values["connector"]] == ["a", "b", "a-2"]
+    assert not any("waypoint" in entry for entry in values["address"])
+    assert ways_of(network.graph)["q"] == ("a", "b")
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def test_federation_is_configured_where_messages_are_wanted(tmp_path: Path) -> N
         (("artemis", "qpid-broker-j"), {"addresses": ["q"], "directed": False}, "back and forth"),
         (("artemis", "rabbitmq"), {"via": "cluster", "addresses": ["q"]}, "only Artemis"),
         (("activemq", "activemq"), {"options": {"networkTtl": 1}}, "no option networkTtl"),
-        (("activemq", "artemis"), {"addresses": ["q"]}, "joins only ActiveMQ"),
+        (("activemq", "qpid-broker-j"), {"addresses": ["q"]}, "joins only ActiveMQ"),
         (("rabbitmq", "rabbitmq"), {"addresses": ["q"], "directed": False}, "one way"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crescendo.cli.options import Json
+from crescendo.cli.topology_probe import probe
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -291,6 +292,7 @@ TOPOLOGY_VERBS: dict[str, Callable[..., int]] = {
     "render": render,
     "show": show,
     "deploy": deploy,
+    "probe": probe,
     "down": down,
     "template": template,
 }

@@ -13,13 +13,13 @@ from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.decoding import decode
 from crescendo.wire.amqp10.types import Described, ULong, encode
 
-_PROPERTIES, _APPLICATION_PROPERTIES, _DATA, _SEQUENCE, _VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
+PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
 _NAMES = {
-    "amqp:properties:list": _PROPERTIES,
-    "amqp:application-properties:map": _APPLICATION_PROPERTIES,
-    "amqp:data:binary": _DATA,
-    "amqp:amqp-sequence:list": _SEQUENCE,
-    "amqp:amqp-value:*": _VALUE,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
 }
 _MESSAGE_ID, _TO, _SUBJECT, _REPLY_TO, _CORRELATION_ID = 0, 2, 3, 4, 5  # positions in the properties section
 
@@ -44,10 +44,10 @@ def encode_message(message: Amqp10Message) -> bytes:
         properties.pop()
     sections: list[tuple[int, Any]] = []
     if properties:
-        sections.append((_PROPERTIES, properties))
+        sections.append((PROPERTIES, properties))
     if message.application_properties:
-        sections.append((_APPLICATION_PROPERTIES, dict(message.application_properties)))
-    sections.append((_DATA if isinstance(message.body, bytes) else _VALUE, message.body))
+        sections.append((APPLICATION_PROPERTIES, dict(message.application_properties)))
+    sections.append((DATA if isinstance(message.body, bytes) else VALUE, message.body))
     return b"".join(encode(Described(ULong(code), value)) for code, value in sections)
 
 
@@ -61,14 +61,14 @@ def decode_message(octets: memoryview) -> Amqp10Message:
         section, position = decode(octets, position)
         if not isinstance(section, Described):
             raise PeerError("a message section without a descriptor")
-        code = _NAMES.get(section.descriptor) if isinstance(section.descriptor, str) else section.descriptor
-        if code == _PROPERTIES:
+        code = section_code(section.descriptor)
+        if code == PROPERTIES:
             properties = _checked(section.value, list)
-        elif code == _APPLICATION_PROPERTIES:
+        elif code == APPLICATION_PROPERTIES:
             application_properties = {str(key): value for key, value in _checked(section.value, dict).items()}
-        elif code == _DATA:
+        elif code == DATA:
             body = (body if isinstance(body, bytes) else b"") + _checked(section.value, bytes)
-        elif code in {_SEQUENCE, _VALUE}:
+        elif code in {SEQUENCE, VALUE}:
             body = section.value
     fields = dict(enumerate(properties))
     return Amqp10Message(
@@ -80,6 +80,11 @@ def decode_message(octets: memoryview) -> Amqp10Message:
         reply_to=_text(fields.get(_REPLY_TO)),
         correlation_id=fields.get(_CORRELATION_ID),
     )
+
+
+def section_code(descriptor: object) -> object:
+    """The code of a section, which may also be named by a symbol."""
+    return _NAMES.get(descriptor) if isinstance(descriptor, str) else descriptor
 
 
 def _checked(value: Any, kind: type) -> Any:

@@ -44,11 +44,12 @@ _numbers = itertools.count()
 class Arrival:
     """A received message and the delivery id to settle it with, None if it arrived settled."""
 
-    __slots__ = ("delivery", "message")
+    __slots__ = ("delivery", "message", "octets")
 
-    def __init__(self, delivery: int | None, message: Amqp10Message) -> None:
+    def __init__(self, delivery: int | None, message: Amqp10Message, octets: bytes) -> None:
         self.delivery = delivery
         self.message = message
+        self.octets = octets  # as it arrived
 
 
 class SessionLink:
@@ -96,6 +97,11 @@ class BlockingSession:
         limit_ms = self._wire.remote_idle_time_out_ms
         return self._closed or bool(limit_ms and (time.monotonic() - self._last_sent_s) * 1000 > limit_ms / 2)
 
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone, by whoever's will."""
+        return self._closed
+
     def attach(self, role: bool, source: Source, target: Target, deadline_s: float) -> SessionLink:
         handle = self._wire.attach(f"{self._name}-{next(_numbers)}", role, source, target)
         link = self._links[handle] = SessionLink(handle, role)
@@ -106,8 +112,12 @@ class BlockingSession:
 
     def transfer(self, link: SessionLink, message: Amqp10Message, deadline_s: float) -> int:
         """Send one message once there is credit; returns its delivery id, the key of its entry in `outcomes`."""
+        return self.transfer_octets(link, encode_message(message), deadline_s)
+
+    def transfer_octets(self, link: SessionLink, octets: bytes, deadline_s: float) -> int:
+        """The same with a message that is encoded already."""
         self.run_until(lambda: self._wire.sendable(link.handle) > 0, deadline_s, f"credit to send to {link.address!r}")
-        delivery = self._wire.transfer_message(link.handle, encode_message(message))
+        delivery = self._wire.transfer_message(link.handle, octets)
         self.outcomes[delivery] = None
         self._flush()
         return delivery
@@ -201,8 +211,9 @@ class BlockingSession:
                 raise PeerError(f"a message of {row.nbytes} bytes where {MAX_MESSAGE_BYTES} is the limit")
             if len(link.arrived) >= _MAX_ARRIVED:
                 raise PeerError("the system sends messages without credit")
-            message = decode_message(memoryview(row.tobytes()))
-            link.arrived.append(Arrival(None if event.settled else delivery, message))
+            octets = row.tobytes()
+            message = decode_message(memoryview(octets))
+            link.arrived.append(Arrival(None if event.settled else delivery, message, octets))
 
     def _lost(self, reason: str) -> PeerError:
         self._close_transport()

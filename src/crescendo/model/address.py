@@ -6,6 +6,7 @@ if one were silently ignored, the run would measure something other than what wa
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -105,15 +106,19 @@ def address_of(text: str) -> Address:
     return Address(match[2], match[1] == "topic", _parse_options(dict(parse_qsl(query, keep_blank_values=True))))
 
 
-def located_address(text: str, url: str) -> str:
-    """The same queue or topic, with the same options, at the system that this URL names."""
+def located_address(text: str, url: str, called: Mapping[str, str] | None = None) -> str:
+    """The same queue or topic, with the same options, at the system that this URL names.
+
+    `called` has the names under which that system knows some of its queues.
+    """
     address = address_of(text)
     if address.url is not None:
         return text
     base, _, secure = url.partition("?")
     options = "&".join(filter(None, (secure, text.partition("?")[2])))
     kind = "topic" if address.is_topic else "queue"
-    return f"{base.rstrip('/')}/{kind}/{quote(address.destination)}" + (f"?{options}" if options else "")
+    name = address.destination if address.is_topic else (called or {}).get(address.destination, address.destination)
+    return f"{base.rstrip('/')}/{kind}/{quote(name)}" + (f"?{options}" if options else "")
 
 
 def _parse_url(text: str) -> Address:

@@ -18,17 +18,33 @@ from crescendo.model.suggestions import suggestion
 from crescendo.model.units import parse_unit
 
 EXPERIMENT, FACTORS = "experiment", "factors"
-_DESIGN = "design"
+_DESIGN, _TOPOLOGY = "design", "topology"
 _KNOWN = (EXPERIMENT, FACTORS, *(each.encode_name for each in msgspec.structs.fields(CampaignSettings)))
 
 
 def load_campaign(path: Path) -> Campaign:
     """Read one campaign file. Raises ConfigError for mistakes."""
     document = read_mapping(path, "experiment, factors and design")
-    written = document.get(EXPERIMENT)
+    written, place = document.get(EXPERIMENT), path
     if isinstance(written, str):
-        written = read_mapping(path.parent / written, "name, workload and phases")
+        place = path.parent / written
+        written = read_mapping(place, "name, workload and phases")
+    written = _topologies_beside(place, written)
+    if FACTORS in document:
+        document[FACTORS] = _topologies_beside(path, document[FACTORS])
     return campaign_from({**document, EXPERIMENT: written}, source=str(path), default_name=name_of(path))
+
+
+def _topologies_beside(path: Path, written: object) -> Any:
+    """The same with topology files that stand beside this file, wherever the campaign is run from."""
+    if not isinstance(written, dict):
+        return written
+    found = {key: _topologies_beside(path, value) for key, value in written.items()}
+    if isinstance(named := found.get(_TOPOLOGY), str):
+        found[_TOPOLOGY] = str(path.parent / named)
+    elif isinstance(named, list):  # the levels of a factor
+        found[_TOPOLOGY] = [str(path.parent / each) if isinstance(each, str) else each for each in named]
+    return found
 
 
 def campaign_from(document: dict[str, Any], *, source: str = "campaign", default_name: str = "campaign") -> Campaign:
@@ -39,7 +55,7 @@ def campaign_from(document: dict[str, Any], *, source: str = "campaign", default
     experiment = document.get(EXPERIMENT)
     if not isinstance(experiment, dict):
         raise ConfigError(f"{source}: experiment: write an experiment, or the path of its file relative to this one")
-    if "search" in experiment:
+    if experiment.get("search") is not None:
         raise ConfigError(f"{source}: experiment.search: a search decides its own runs; remove it")
     rest = {key: value for key, value in document.items() if key not in {EXPERIMENT, FACTORS}}
     if isinstance(rest.get(_DESIGN), str):

@@ -7,12 +7,14 @@ them. Places no load and reads no results.
 
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from crescendo.inspectors.registry import inspector_of
-from crescendo.model.errors import ConfigError
+from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.experiment import PROCESS, Experiment
 from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
@@ -20,9 +22,11 @@ from crescendo.run.planning import SystemNode, SystemUnderTest
 from crescendo.systems.instance import ProcessExit, RunningInstance
 from crescendo.systems.kinds.relay import HOPS_FILE
 from crescendo.topology.generate import Network
-from crescendo.topology.graph import CLIENT, GraphNode
+from crescendo.topology.graph import CLIENT, Graph, GraphNode, queue_address
+from crescendo.topology.link_fidelity import LinkFidelity
 from crescendo.topology.local_network import local_network, running_network
 from crescendo.topology.node_positions import positions
+from crescendo.topology.route_probe import probe_route, route_between
 from crescendo.topology.topology_file import load_topology
 
 NETWORK = "network"
@@ -50,26 +54,54 @@ def check_network_of(experiment: Experiment) -> None:
 
 
 def start_network(
-    source: str, run_dir: Path, stack: contextlib.ExitStack, progress: Callable[[str], None]
+    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, progress: Callable[[str], None]
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     """Start every node; `stack` stops them."""
-    network = local_network(load_topology(Path(source)))
+    network = local_network(load_topology(Path(experiment.topology or "")))
     directory = run_dir.resolve() / "system"
     stack.callback(shutil.rmtree, directory, ignore_errors=True)
     running = stack.enter_context(running_network(network, directory, progress, keep_logs=run_dir / "logs"))
     programs = {node.id: node for node in network.graph.nodes}
     nodes = {
-        name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]))
+        name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]), _called(network, programs[name]))
         for name, instance in running.items()
     }
+    facts = network_facts(network, running)
+    if experiment.probe_links:
+        probed = _probed(experiment, network.graph, running, progress)
+        facts["routes"] = [msgspec.to_builtins(found) for found in probed]
     hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == STAND_IN}
     system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, hop_files=hop_files, instances=running)
-    return system, network_facts(network, running)
+    return system, facts
+
+
+def _probed(
+    experiment: Experiment, graph: Graph, running: dict[str, RunningInstance], progress: Callable[[str], None]
+) -> Iterator[LinkFidelity]:
+    """What the way of each group does to messages, before it carries the load."""
+    ways = dict.fromkeys(
+        (group.send_to, group.receive_from, group.destination)
+        for group in experiment.workload
+        if group.send_to is not None and group.receive_from is not None and not group.is_topic
+    )
+    for first, last, address in ways:
+        progress(f"probing {address} from {first} to {last}")
+        route = route_between(graph, running, (first, last), address)
+        try:
+            yield probe_route(route, experiment.probe_links)
+        except PeerError as err:
+            raise ConfigError(f"{experiment.topology}: from {first} to {last}, {address}: {err}") from err
 
 
 def _inspector(node: GraphNode) -> str:
     program = node.program or STAND_IN
     return _INSPECTORS.get(program, program)
+
+
+def _called(network: Network, node: GraphNode) -> dict[str, str]:
+    """The names of the node's queues, where clients call them otherwise."""
+    queues = [str(entry["name"]) for entry in network.variables[node.id].get("queue", ())]
+    return {name: called for name in queues if (called := queue_address(node.program, name)) != name}
 
 
 def _first_exit(running: dict[str, RunningInstance]) -> ProcessExit | None:

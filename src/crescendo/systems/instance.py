@@ -226,6 +226,10 @@ class RunningInstance:
                 return ProcessExit(f"{self._kind.name} ended {_how(code)}", self._log_lines(process.name))
         return None
 
+    def last_log_lines(self) -> str:
+        """What the serving process logged last, without secrets."""
+        return self._log_lines(self.main_process.name)
+
     @property
     def ports(self) -> Mapping[str, int]:
         return self._ports

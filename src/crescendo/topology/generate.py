@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, Graph, GraphLink, GraphNode
+from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, Graph, GraphLink, GraphNode, queue_address
 from crescendo.topology.listener_ports import ListenerPorts, names_node, port_of, roles_of
 from crescendo.topology.topology_file import Topology
 
@@ -22,8 +22,17 @@ SECTIONS = ("router", "broker", "listener", "connector", "address", LINK_ROUTE, 
 """The sections that are generated, in the order of the output."""
 
 _ANONYMOUS: Entry = {"authenticatePeer": "no", "saslMechanisms": "ANONYMOUS"}
-_NEVER_CONNECTS = frozenset({"qpid-broker-j"})
-"""Programs that open no connections to other brokers."""
+_OPENS = {
+    "shovel": "rabbitmq",
+    "amqp-bridge": "artemis",
+    "bridge": "artemis",
+    "cluster": "artemis",
+    "network-connector": "activemq",
+}
+"""Which program opens a link of this kind, whatever the direction of its messages."""
+
+_SPEAKS_AMQP = ("artemis", "rabbitmq")
+"""Programs that open connections to brokers of other kinds. ActiveMQ joins ActiveMQ alone, Broker-J nobody."""
 
 Variables = dict[str, Any]
 
@@ -170,7 +179,16 @@ def _directions(
         return both[:1]
     if link.via == FEDERATION and directed:  # the broker that wants the messages fetches them
         both.reverse()
-    return [(opener, acceptor) for opener, acceptor in both if opener.program not in _NEVER_CONNECTS]
+    # Where neither can, the first is asked, and its rendering says why not.
+    return [ends for ends in both if _can_open(link, *ends)] or both[:1]
+
+
+def _can_open(link: GraphLink, opener: GraphNode, acceptor: GraphNode) -> bool:
+    if opener.type == ROUTER:
+        return True
+    if link.via in _OPENS:
+        return opener.program == _OPENS[link.via]
+    return opener.program in _SPEAKS_AMQP or opener.program == acceptor.program == "activemq"
 
 
 def role_of_listener(opener: GraphNode, acceptor: GraphNode) -> str:
@@ -201,8 +219,9 @@ def _connect(
         return
     connector: Entry = {"name": acceptor.id, "host": acceptor.address, "port": port}
     if opener.type == ROUTER:
+        connector["name"] = _unused_name(values, acceptor.id)
         values["connector"].append({**connector, "role": ROUTE_CONTAINER, **link.options})
-        _add_broker_routes(values, link, acceptor)
+        _add_broker_routes(values, link, connector["name"], acceptor, way)
         return
     via = {} if link.via is None else {"via": link.via}
     via["direction"] = way  # of the messages, seen from here
@@ -210,18 +229,34 @@ def _connect(
     values["connector"].append({**connector, "role": BRIDGE, **via, **addresses, **link.options})
 
 
-def _add_broker_routes(values: Variables, link: GraphLink, broker: GraphNode) -> None:
-    """What of the network goes through this broker: by default, the addresses that begin with its name."""
+def _unused_name(values: Variables, name: str) -> str:
+    """Link routes and auto links call a connector by its name, and two links may lead to the same broker."""
+    taken, number, found = {entry.get("name") for entry in values["connector"]}, 2, name
+    while found in taken:
+        found, number = f"{name}-{number}", number + 1
+    return found
+
+
+def _add_broker_routes(values: Variables, link: GraphLink, connection: str, broker: GraphNode, way: str) -> None:
+    """What of the network goes through this broker: by default, the addresses that begin with its name.
+
+    An auto link with a direction makes no waypoint: the router takes from the queue of one broker and gives to another.
+    """
     for address in link.addresses or [broker.id]:
-        if link.via == AUTO_LINK:
+        called = queue_address(broker.program, address)
+        external = {"externalAddress": called} if called != address else {}
+        if link.via == AUTO_LINK and way != "both":
+            entry = {"address": address, "connection": connection, "direction": way}
+            values[AUTO_LINK].append({**entry, **external})
+        elif link.via == AUTO_LINK:
             values["address"].append({"prefix": address, "waypoint": "yes"})
             # From the broker into the network, and from the network into the broker.
             values[AUTO_LINK] += [
-                {"address": address, "connection": broker.id, "direction": way} for way in ("in", "out")
+                {"address": address, "connection": connection, "direction": each, **external} for each in ("in", "out")
             ]
         else:
             values[LINK_ROUTE] += [
-                {"prefix": address, "connection": broker.id, "direction": way} for way in ("in", "out")
+                {"prefix": address, "connection": connection, "direction": each} for each in ("in", "out")
             ]
 
 
@@ -229,6 +264,14 @@ def _add_queues(values: Variables, link: GraphLink) -> None:
     """The addresses of a link are queues of its brokers."""
     written = {entry.get("name") for entry in values["queue"]}
     values["queue"] += [{"name": address} for address in link.addresses if address not in written]
+
+
+def _carries(entry: Entry, link: GraphLink, opener: GraphNode) -> bool:
+    """Whether a bridge is that of this link: several links may join the same brokers, in both directions."""
+    if entry.get("role") != BRIDGE or "direction" not in entry:
+        return True
+    way = "out" if opener.id == link.source else "in"
+    return entry["direction"] in {"both", way} and list(entry.get("addresses", ())) == link.addresses
 
 
 def wired_links(network: Network) -> list[WiredLink]:
@@ -247,7 +290,8 @@ def wired_links(network: Network) -> list[WiredLink]:
             for entry in network.variables.get(opener.id, {}).get("connector", ()):
                 # Several nodes may share a machine; then the port decides which one is meant.
                 owner = owners.get((acceptor.address, port_of(entry)), acceptor.id)
-                if id(entry) not in used and str(entry.get("host")) in acceptor.names and owner == acceptor.id:
+                leads_there = str(entry.get("host")) in acceptor.names and owner == acceptor.id
+                if id(entry) not in used and leads_there and _carries(entry, link, opener):
                     used.add(id(entry))
                     found.append(WiredLink(link, opener, acceptor, entry))
                     break

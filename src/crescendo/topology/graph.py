@@ -79,6 +79,14 @@ class Graph(Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
 
+def queue_address(program: str, queue: str) -> str:
+    """How AMQP 1.0 clients call a queue that the node has already.
+
+    To RabbitMQ 3 a plain name means a queue that it declares, and it refuses one that is there with another durability.
+    """
+    return f"/amq/queue/{queue}" if program == "rabbitmq" else queue
+
+
 _TYPE_ORDER = {ROUTER: 0, BROKER: 1, CLIENT: 2}
 
 

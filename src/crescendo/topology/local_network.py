@@ -14,15 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from crescendo.client.amqp10 import Amqp10Client
-from crescendo.inspectors.kinds.qpid_dispatch import ADDRESS, entities_of, query_of
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.systems.base import AMQP
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.ports import HOST, choose_ports
 from crescendo.topology.generate import Network, generate
 from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, GraphNode
+from crescendo.topology.link_status import unconnected_links
 from crescendo.topology.local_node import LocalNode
 from crescendo.topology.topology_file import Topology
 
@@ -92,10 +90,10 @@ def running_network(
             progress(f"starting {node.id} ({node.program})")
             running[node.id] = _start(network, node, directory, password, keep_logs)
             started.callback(running[node.id].stop)
-        progress("waiting for the links")
         for node in nodes:
-            if node.type == ROUTER:
-                _await_links(network, node, running[node.id].endpoints[AMQP])
+            if network.variables[node.id].get("connector"):
+                progress(f"waiting for the links of {node.id}")
+            _await_links(network, node, running[node.id])
         yield running
 
 
@@ -117,30 +115,20 @@ def _start(
         raise ConfigError(f"node {node.id}: {err}") from err
 
 
-def _await_links(network: Network, node: GraphNode, url: str) -> None:
-    """Wait until every connector of a router is connected."""
+def _await_links(network: Network, node: GraphNode, instance: RunningInstance) -> None:
+    """Wait until every link that this node opens is connected."""
     expected = len(network.variables[node.id].get("connector", ()))
     deadline_s = time.monotonic() + LINKS_TIMEOUT_S
     missing: list[str] = []
     while expected:
         with contextlib.suppress(PeerError):
-            missing = _unconnected(url)
+            missing = unconnected_links(network, node, instance.endpoints)
             if not missing:
                 return
         if time.monotonic() > deadline_s:
-            links = ", ".join(missing) or f"{expected} links"
-            raise ConfigError(f"node {node.id}: it did not connect to {links} within {LINKS_TIMEOUT_S:.0f} s")
+            links, words = ", ".join(missing) or f"{expected} links", instance.last_log_lines()
+            raise ConfigError(
+                f"node {node.id}: it did not connect to {links} within {LINKS_TIMEOUT_S:.0f} s"
+                + (f"; last log lines: {words}" if words else "")
+            )
         time.sleep(0.1)
-
-
-def _unconnected(url: str) -> list[str]:
-    client = Amqp10Client(url)
-    try:
-        answer = client.request(ADDRESS, {"attributeNames": []}, query_of("connector"))
-        return [
-            f"{entity.get('host')}:{entity.get('port')}"
-            for entity in entities_of(answer.body)
-            if entity.get("connectionStatus") != "SUCCESS"
-        ]
-    finally:
-        client.close()

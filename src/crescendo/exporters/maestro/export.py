@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 
-from crescendo.exporters.maestro.export_window import ExportWindow, window_of
+from crescendo.exporters.export_window import ExportWindow, window_of
 from crescendo.exporters.maestro.latency import write_latency
 from crescendo.exporters.maestro.properties import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, check_length, write_rates

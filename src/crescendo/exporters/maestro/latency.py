@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from hdrh.histogram import HdrHistogram
 
-from crescendo.exporters.maestro.export_window import ExportWindow
+from crescendo.exporters.export_window import ExportWindow
 from crescendo.record.schema import Flag
 from crescendo.record.timeline import SECOND_NS
 

@@ -8,7 +8,7 @@ value are omitted: Maestro's readers do not require them.
 from pathlib import Path
 from typing import Any
 
-from crescendo.exporters.maestro.export_window import ExportWindow
+from crescendo.exporters.export_window import ExportWindow
 from crescendo.exporters.maestro.readings import Attributes
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from crescendo.exporters.maestro.export_window import ExportWindow
+from crescendo.exporters.export_window import ExportWindow
 from crescendo.model.errors import ConfigError
 from crescendo.record.schema import RECEIVED, SENT, Flag
 from crescendo.record.timeline import SECOND_NS

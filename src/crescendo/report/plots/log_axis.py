@@ -5,7 +5,7 @@ nothing.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crescendo.model.units import format_ns
@@ -34,18 +34,23 @@ def log_axis(title: str, traces: list[dict[str, Any]], side: str) -> dict[str, A
 
 def rate_axis(title: str, rates: Sequence[float]) -> dict[str, Any]:
     """An axis of messages per second, around these rates."""
-    low, high = math.log10(min(rates)), math.log10(max(rates))
+    return value_axis(f"{title}, msg/s", rates, formats.rate)
+
+
+def value_axis(title: str, values: Sequence[float], written: Callable[[float], str]) -> dict[str, Any]:
+    """An axis around these values, all of them above zero."""
+    low, high = math.log10(min(values)), math.log10(max(values))
     margin = max(0.06 * (high - low), 0.04)
     ticks = _round_numbers(low - margin, high + margin, 3)
     if len(ticks) < 2:
-        ticks = sorted({min(rates), max(rates)})
+        ticks = sorted({min(values), max(values)})
     return {
-        "title": {"text": f"{title}, msg/s"},
+        "title": {"text": title},
         "type": "log",
         "fixedrange": True,
         "range": [low - margin, high + margin],
         "tickvals": ticks,
-        "ticktext": [formats.rate(tick) for tick in ticks],
+        "ticktext": [written(tick) for tick in ticks],
         "tickangle": 0,
     }
 

@@ -43,11 +43,36 @@ class _Link(Struct, frozen=True):
     cost: int = 1
 
 
+class _Body(Struct, frozen=True):
+    sent_as: str
+    arrived_as: dict[str, int]
+    equal: int
+    messages: int
+
+
+class _Route(Struct, frozen=True):
+    """What a way through the network did to messages that were compared one by one."""
+
+    source: str
+    target: str
+    address: str
+    sent: int
+    lost: int
+    duplicated: int
+    reordered: int
+    bodies: list[_Body]
+    kept: list[str]
+    dropped: list[str]
+    changed: list[str]
+    added: list[str]
+
+
 class _Network(Struct, frozen=True):
     topology: str
     nodes: list[_Node]
     links: list[_Link]
     stand_ins: int = 0
+    routes: list[_Route] = []
 
 
 def network_section(manifest: Manifest, summaries: list[ReadingSummaryRow]) -> Section | None:
@@ -75,9 +100,52 @@ def network_section(manifest: Manifest, summaries: list[ReadingSummaryRow]) -> S
         "Network",
         f"{lead} {STAND_IN}" if network.stand_ins else lead,
         None,
-        {"Nodes": _grid(network, readings)},
+        {"Nodes": _grid(network, readings), **_route_grids(network.routes)},
         picture=network_svg(nodes, links, places, network.topology),
     )
+
+
+def _route_grids(routes: list[_Route]) -> dict[str, Grid]:
+    """Messages of every kind that were sent before the load, and what arrived."""
+    if not routes:
+        return {}
+    counts = [
+        [_way(route), *(formats.count(value) for value in (route.sent, route.lost, route.duplicated, route.reordered))]
+        for route in routes
+    ]
+    bodies = [
+        [
+            _way(route),
+            body.sent_as,
+            _became(body),
+            formats.count(body.messages),
+            formats.count(body.messages - body.equal),
+        ]
+        for route in routes
+        for body in route.bodies
+    ]
+    names = [
+        [
+            _way(route),
+            *(", ".join(each) or formats.NOTHING for each in (route.kept, route.changed, route.dropped, route.added)),
+        ]
+        for route in routes
+    ]
+    return {
+        "Links: messages compared before the load": Grid(
+            ["Way", "sent", "lost", "duplicated", "reordered"], counts, alarms=2
+        ),
+        "Links: bodies": Grid(["Way", "sent as", "arrived as", "messages", "changed"], bodies, names=3, alarms=4),
+        "Links: properties": Grid(["Way", "kept", "changed", "lost", "added"], names, names=5),
+    }
+
+
+def _way(route: _Route) -> str:
+    return f"{route.source} → {route.target} ({route.address})"
+
+
+def _became(body: _Body) -> str:
+    return ", ".join(f"{kind} {formats.count(count)}" for kind, count in sorted(body.arrived_as.items())) or "nothing"
 
 
 def _is_from(source: str, node: str) -> bool:

@@ -104,6 +104,14 @@ def client_certificate_option(tls: TlsSettings) -> str | None:
 def jolokia_value(url: str, path: str) -> Any:
     """The value that Jolokia reads at this path; PeerError unless it answers."""
     try:
-        return json.loads(get_management(url, path)).get("value")
-    except (ValueError, AttributeError) as err:
+        return management_document(url, path).get("value")
+    except AttributeError as err:
         raise PeerError("its Jolokia did not answer in JSON") from err
+
+
+def management_document(url: str, path: str) -> Any:
+    """What a management interface answers in JSON; PeerError unless it does."""
+    try:
+        return json.loads(get_management(url, path))
+    except ValueError as err:
+        raise PeerError(f"its management did not answer {path} in JSON") from err

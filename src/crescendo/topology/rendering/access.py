@@ -54,7 +54,13 @@ class NodeVariables(Struct, frozen=True):
 
     @property
     def connectors(self) -> list[dict[str, Any]]:
-        return [dict(entry) for entry in self.values.get("connector", ())]
+        """Each with a label of its own: two links may lead to the same broker."""
+        found: list[dict[str, Any]] = []
+        for entry in self.values.get("connector", ()):
+            number = 1 + sum(other.get("name") == entry.get("name") for other in found)
+            label = str(entry.get("name")) if number == 1 else f"{entry.get('name')}-{number}"
+            found.append({**entry, "label": label})
+        return found
 
     def listener(self, role: str = NORMAL) -> dict[str, Any]:
         for entry in self.values.get("listener", ()):

@@ -25,7 +25,7 @@ RULES = {
     "static": "staticallyIncludedDestinations",
     "excluded": "excludedDestinations",
 }
-_OWN = {"name", "host", "port", "role", "via", "direction"}
+_OWN = {"name", "label", "host", "port", "role", "via", "direction"}
 
 
 def activemq_files(node: NodeVariables, peers: dict[str, str], access: Access) -> dict[str, str]:

@@ -7,10 +7,15 @@ with federation, or a cluster connection. It is a whole broker.xml for an instan
 from typing import Any
 
 from crescendo.model.errors import ConfigError
+from crescendo.topology.graph import queue_address
 from crescendo.topology.rendering.access import Access, NodeVariables, refuse_via
 from crescendo.topology.templates import fill_template
 
 VIA = ("bridge", "amqp-bridge", "federation", "cluster")
+OPTIONS = frozenset({"priority", "remote-address", "remote-address-prefix", "remote-terminus-capabilities"})
+"""Attributes of an AMQP bridge that a link may set, as broker.xml calls them."""
+
+_OWN = {"name", "label", "host", "port", "role", "via", "direction", "addresses"}
 
 
 def artemis_files(node: NodeVariables, peers: dict[str, str], access: Access) -> dict[str, str]:
@@ -34,8 +39,7 @@ def _own_address(node: NodeVariables) -> str:
 
 
 def _connector(node: NodeVariables, entry: dict[str, Any], program: str) -> dict[str, Any]:
-    direction = entry.get("direction", "both")
-    via = entry.get("via") or _default_via(direction, program)
+    direction, via = entry.get("direction", "both"), via_of(entry, program)
     if via not in VIA:
         raise refuse_via(node, {**entry, "via": via}, VIA)
     if program != "artemis" and via != "amqp-bridge":
@@ -52,9 +56,19 @@ def _connector(node: NodeVariables, entry: dict[str, Any], program: str) -> dict
     addresses = entry.get("addresses") or []
     if via in {"bridge", "amqp-bridge"} and not addresses:
         raise ConfigError(f"node {node.id}: a bridge to {entry['name']} needs addresses on its link")
-    return {**entry, "via": via, "direction": direction, "addresses": addresses or ["#"]}
+    options = {key: value for key, value in entry.items() if key not in _OWN}
+    for key in options:
+        if via != "amqp-bridge" or key not in OPTIONS:
+            known = f"known: {', '.join(sorted(OPTIONS))}" if via == "amqp-bridge" else "it has none"
+            raise ConfigError(f"node {node.id}: a link via {via} has no option {key}; {known}")
+    if via == "amqp-bridge" and (prefix := queue_address(program, "")):
+        options = {"remote-address-prefix": prefix, **options}
+    return {**entry, "via": via, "direction": direction, "addresses": addresses or ["#"], "options": options}
 
 
-def _default_via(direction: str, program: str) -> str:
+def via_of(entry: dict[str, Any], program: str) -> str:
+    """How this connector joins a broker of that program."""
+    if entry.get("via"):
+        return str(entry["via"])
     # Not a core bridge: our load is AMQP, and an AMQP connection carries it as it is.
-    return "federation" if program == "artemis" and direction == "both" else "amqp-bridge"
+    return "federation" if program == "artemis" and entry.get("direction", "both") == "both" else "amqp-bridge"

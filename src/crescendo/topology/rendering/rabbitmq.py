@@ -18,6 +18,7 @@ VIA = ("shovel", "federation")
 VIRTUAL_HOST = "/"
 DIRECTORY = "/etc/rabbitmq"
 _PLUGINS = ("rabbitmq_management", "rabbitmq_amqp1_0")
+_OWN = {"name", "label", "host", "port", "role", "via", "direction", "addresses"}
 
 
 def rabbitmq_files(node: NodeVariables, peers: dict[str, str], access: Access) -> dict[str, str]:
@@ -27,8 +28,10 @@ def rabbitmq_files(node: NodeVariables, peers: dict[str, str], access: Access) -
         via = entry.get("via") or "shovel"
         if via not in VIA:
             raise refuse_via(node, entry, VIA)
-        used.add(f"rabbitmq_{via}")
+        used |= {f"rabbitmq_{via}", f"rabbitmq_{via}_management"}  # the second reports the state of each link
         _check(node, entry, via, peers.get(str(entry.get("name")), ""))
+        for key in set(entry) - _OWN:
+            raise ConfigError(f"node {node.id}: a link via {via} has no option {key}; it has none")
         if via == "shovel":
             parameters += [_shovel(node, entry, queue, peers, access) for queue in entry["addresses"]]
         else:
@@ -121,7 +124,7 @@ def _shovel(
     value: dict[str, Any] = {f"src-{key}": content for key, content in source.items()}
     value |= {f"dest-{key}": content for key, content in target.items()}
     value |= {"ack-mode": "on-confirm", "reconnect-delay": 1}
-    return {"component": "shovel", "vhost": VIRTUAL_HOST, "name": f"{queue}-{entry['name']}", "value": value}
+    return {"component": "shovel", "vhost": VIRTUAL_HOST, "name": f"{queue}-{entry['label']}", "value": value}
 
 
 def _end(uri: str, protocol: str, queue: str) -> dict[str, str]:
@@ -130,16 +133,16 @@ def _end(uri: str, protocol: str, queue: str) -> dict[str, str]:
 
 def _upstream(entry: dict[str, Any], access: Access) -> dict[str, Any]:
     value = {"uri": _uri(entry["host"], entry["port"], access), "reconnect-delay": 1}
-    return {"component": "federation-upstream", "vhost": VIRTUAL_HOST, "name": entry["name"], "value": value}
+    return {"component": "federation-upstream", "vhost": VIRTUAL_HOST, "name": entry["label"], "value": value}
 
 
 def _policy(entry: dict[str, Any]) -> dict[str, Any]:
     names = "|".join(re.escape(queue) for queue in entry["addresses"])
     return {
         "vhost": VIRTUAL_HOST,
-        "name": f"from-{entry['name']}",
+        "name": f"from-{entry['label']}",
         "pattern": f"^({names})$",
         "apply-to": "queues",
         "priority": 1,
-        "definition": {"federation-upstream": entry["name"]},
+        "definition": {"federation-upstream": entry["label"]},
     }

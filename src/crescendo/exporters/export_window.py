@@ -1,6 +1,6 @@
 """Which part of a recording is exported, and at which wall-clock time did it run?
 
-The measure phase: Maestro warms up in a separate run, and its reports treat every row as a result. Converts the clock
+The measure phase: other tools warm up in a separate run, and treat every row as a result. Converts the clock
 of the host that wrote a row into wall-clock time. Reads only the manifest.
 """
 

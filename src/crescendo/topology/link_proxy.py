@@ -1,0 +1,115 @@
+"""How is a link of a local network cut and restored while messages cross it?
+
+A forwarder of bytes stands between the node that opens the link and the one that accepts it. Cut: every connection is
+reset and new ones are refused. Restored: it forwards again, on the same port. It reads nothing of what it forwards.
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+
+from crescendo.systems.ports import HOST
+from crescendo.topology.generate import Network, wired_links
+from crescendo.topology.listener_ports import port_of
+
+_CHUNK_BYTES = 1 << 16
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, no time: close sends a reset
+_JOIN_S = 5.0
+
+
+class LinkProxy:
+    """Forwards connections to one port of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener: socket.socket | None = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._serve(self._listener)
+
+    def cut(self) -> None:
+        """Reset every connection and refuse new ones."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+            pairs, self._pairs = self._pairs, []
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            listener.close()
+        for pair in pairs:
+            _reset(*pair)
+
+    def restore(self) -> None:
+        listener = socket.create_server((HOST, self.port))
+        with self._lock:
+            self._listener = listener
+        self._serve(listener)
+
+    def close(self) -> None:
+        self.cut()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    def _serve(self, listener: socket.socket) -> None:
+        self._start(self._accept, listener)
+
+    def _start(self, function: object, *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=function, args=arguments, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # closed by cut
+            while True:
+                near, _ = listener.accept()
+                try:
+                    far = socket.create_connection((HOST, self._target))
+                except OSError:
+                    near.close()
+                    continue
+                with self._lock:
+                    alive = self._listener is listener
+                    if alive:
+                        self._pairs.append((near, far))
+                if not alive:
+                    _reset(near, far)
+                    return
+                self._start(_forward, near, far)
+                self._start(_forward, far, near)
+
+
+def _forward(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(_CHUNK_BYTES):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def _reset(*sockets: socket.socket) -> None:
+    for one in sockets:
+        with contextlib.suppress(OSError):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            one.shutdown(socket.SHUT_RD)  # wakes the thread that reads, and tells the other side nothing yet
+        one.close()
+
+
+@contextlib.contextmanager
+def proxied_links(network: Network) -> Iterator[tuple[Network, Mapping[tuple[str, str], list[LinkProxy]]]]:
+    """The same network with a proxy on every link, by source and target of the link."""
+    copied = Network(network.topology, deepcopy(network.variables))
+    proxies: dict[tuple[str, str], list[LinkProxy]] = {}
+    with contextlib.ExitStack() as stack:
+        for wired in wired_links(copied):
+            port = port_of(wired.connector)
+            if port is None:
+                continue
+            proxy = LinkProxy(port)
+            stack.callback(proxy.close)
+            wired.connector["port"] = proxy.port
+            proxies.setdefault(wired.link.ends, []).append(proxy)
+        yield copied, proxies
