@@ -104,6 +104,8 @@ def test_every_shipped_experiment_can_be_cloned(directory: WebDirectory, shipped
         "workload: {size: {file: /etc/passwd}}",
         "profile: {kind: replay, file: ../../secret.csv}",
         "system: {kind: artemis, home: /opt/artemis}",
+        "system: {kind: relay}\nfaults: [{at: 1s, do: command, with: {argv: [id]}}]",
+        "agents: [{name: a, source: /r, config: ../agent.yml}]",
         "system: {url: 'amqps://host:5671?ca=/etc/passwd'}",
         "system: {kind: rabbitmq, settings: {tls: {certificate: /etc/a, key: b, ca: c}}}",
     ],

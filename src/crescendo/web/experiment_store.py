@@ -24,7 +24,7 @@ MAX_TEXT_CHARS = 200_000
 _KEYS = "name, workload and phases"
 _SUFFIX = ".yml"
 _CAMPAIGN = re.compile(r"^(experiment|factors):", re.MULTILINE)  # keys of a file that plans many runs
-_FILE_KEYS = ("file", "topology", "certificate", *FILE_OPTIONS)
+_FILE_KEYS = ("file", "topology", "certificate", "config", *FILE_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,10 @@ def _place_files(node: Any, places: _FilePlaces) -> None:
             if key == "home" and not places.any_file:
                 raise ConfigError(
                     f"{places.source}: system.home names programs of this machine; start the server with --any-file"
+                )
+            if (key, value) == ("do", "command") and not places.any_file:
+                raise ConfigError(
+                    f"{places.source}: faults: `command` runs programs of this machine; start the server with --any-file"
                 )
             if key in _FILE_KEYS:
                 node[key] = places.place(str(key), value)
