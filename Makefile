@@ -64,5 +64,9 @@ $(DEV_SETUP): $(SETUP)
 
 $(SYSTEM_SETUP): $(SETUP) .ci/packages
 	@bash .ci/packages chromium
+	@# For clusters of namespaces, which only root's tests have. The service of the package is not started.
+	@[ "$$(id -u)" -ne 0 ] || bash .ci/packages faketime
+	@[ "$$(id -u)" -ne 0 ] || command -v sshd >/dev/null || $(BIN)/python -c \
+	  "from crescendo.systems.install.packages import install_package; install_package('openssh-server', None, print)"
 	@for kind in rabbitmq mosquitto activemq artemis qpid-broker-j jms-clients; do $(BIN)/crescendo system install $$kind || exit; done
 	@touch $@

@@ -21,7 +21,10 @@ BENCHES = {
     "intervals": "intervals_bench",
     "inspectors": "inspectors_bench",
     "control": "control_bench",
+    "cluster": "cluster_bench",
     "history": "history_bench",
+    "campaigns": "campaigns_bench",
+    "lab": "lab_bench",
     "mlmq": "mlmq_bench",
 }
 

@@ -21,6 +21,7 @@ LONG_MODULES = (
     "test_federations",
     "test_run_live",
     "test_mlmq_workloads_killed",
+    "test_web_browser",
 )
 
 

@@ -10,8 +10,8 @@ import pytest
 import crescendo
 from crescendo.control.peer_launch import PeerLaunch
 
-HEAVY = ("numpy", "pyspark", "plotly", "asyncpg", "scipy", "matplotlib")
-NOT_IN_A_PEER = ("pyspark", "plotly", "scipy", "matplotlib", "rich")
+HEAVY = ("numpy", "pyspark", "plotly", "asyncpg", "scipy", "matplotlib", "fastapi", "uvicorn")
+NOT_IN_A_PEER = ("pyspark", "plotly", "scipy", "matplotlib", "rich", "fastapi", "uvicorn")
 IMPORTED = "import sys; print([name for name in {names!r} if name in sys.modules])"
 PLUGINS = """
 [crescendo.verbs]

@@ -314,7 +314,7 @@ def test_a_mistake_is_one_sentence_with_its_cure(tmp_path: Path) -> None:
     for arguments, fragment in (
         (("maestro", str(run), "--out", str(tmp_path / "full")), "not empty"),
         (("maestro", str(tmp_path / "nothing"), "--out", new), "no such directory"),
-        (("gnuplot", str(run), "--out", new), "known: maestro"),
+        (("gnuplot", str(run), "--out", new), "known: csv, junit, maestro"),
     ):
         code, stderr = crescendo(*arguments)
         assert (code, stderr.count("\n")) == (2, 1)

@@ -10,7 +10,11 @@ import pytest
 from crescendo.cli.main import app
 from crescendo.history.fingerprints import fingerprint
 from crescendo.model.errors import ConfigError
+from crescendo.pipeline.lake.lake import Lake, LakeEntry
+from crescendo.pipeline.receipts import Receipt
+from crescendo.pipeline.storage.locations import Directory
 from crescendo.record.manifest import read_manifest
+from crescendo.record.summary import read_summary
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "version-0.1" / "baseline"
 
@@ -59,6 +63,35 @@ def test_a_gate_passes_equal_runs_and_fails_slow_ones(place: Path, capsys: pytes
     assert call("gate", "runs/slow-0") == 3  # one run is not enough
     assert call("baseline", "dismiss", "runs/slow-0", "rate", "--note", "new disks") == 0
     assert "dismissed: rate since slow-0 · new disks" in _listed(capsys)
+
+
+def test_a_confirmed_change_keeps_failing_and_quotes_its_note(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("baseline", "set", "runs/good-*", "--metric", "rate") == 0
+    assert call("baseline", "dismiss", "runs/slow-0", "rate", "--note", "new disks") == 0
+    assert call("baseline", "confirm", "runs/slow-0", "rate", "--note", "commit 1234") == 0
+    listed = _listed(capsys)
+    assert "confirmed: rate since slow-0 · commit 1234" in listed
+    assert "dismissed" not in listed
+    assert call("gate", "runs/slow-*") == 1
+    assert "since slow-0, which was confirmed (commit 1234)" in capsys.readouterr().out
+
+
+def test_a_history_of_a_directory_and_of_a_lake_is_the_same(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = Lake(Directory(place / "lake"))
+    lake.open()
+    for run in sorted((place / "runs").iterdir()):
+        entry = LakeEntry("quick", run.name, str(run), Receipt("", True, []), read_manifest(run), read_summary(run))
+        lake.add_run(entry, Directory(run))
+    assert call("history", "runs", "--metric", "rate") == 0
+    printed = capsys.readouterr().out
+    assert "-20.0% since slow-0: worse" in printed
+    assert (place / "runs" / "history.html").is_file()
+    assert call("history", "lake", "--metric", "rate", "--out", "history.html") == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == printed.splitlines()[:-1]
+    assert call("baseline", "set", "runs/good-*", "--metric", "rate") == 0
+    assert call("gate", "runs/slow-*", "--history", "lake") == 1
+    with pytest.raises(ConfigError, match="no analysed run is there"):
+        call("history", "runs", "--experiment", "other")
 
 
 def _listed(capsys: pytest.CaptureFixture[str]) -> str:

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from crescendo.history.baseline_file import Baselines, Dismissal
+from crescendo.history.baseline_file import Baselines, ReviewedChange
 from crescendo.history.gate_files import junit_xml, markdown_summary
 from crescendo.history.regression_gate import baseline_of, judge_runs
 from crescendo.history.run_history import HistoricRun
@@ -49,7 +49,7 @@ def test_a_creeping_change_is_found_in_the_series_and_its_first_run_is_named() -
 def test_a_dismissed_change_is_not_reported_again_until_the_next_baseline() -> None:
     random = np.random.default_rng(1)
     earlier = runs((1000 + random.normal(0, 4, 12)).tolist(), 3) + runs((960 + random.normal(0, 4, 3)).tolist(), 15)
-    dismissals = [Dismissal("f" * 16, metric, "run-15", "new disks") for metric in ("rate", "response_p99")]
+    dismissals = [ReviewedChange("f" * 16, metric, "run-15", "new disks") for metric in ("rate", "response_p99")]
     quiet = msgspec.structs.replace(known(), dismissed=dismissals)
     result = judge_runs(runs([961, 958, 962], 18), earlier, quiet, 0.05)
     assert result.outcome is not Change.WORSE

@@ -8,6 +8,7 @@ import pytest
 from crescendo.model.campaign import describe_levels
 from crescendo.model.campaign_file import campaign_from, load_campaign, swept
 from crescendo.model.errors import ConfigError
+from crescendo.model.experiment_file import experiment_from, to_document
 
 EXPERIMENT: dict[str, Any] = {"workload": {"rate": 10}, "phases": {"measure": "1s"}}
 
@@ -89,6 +90,8 @@ def test_a_sweep_is_every_combination() -> None:
     assert (len(campaign.points), campaign.settings.repeat) == (4, 3)
     assert int(campaign.experiment(3).workload[0].size) == 2000
     assert len(swept(EXPERIMENT, [], 5, source="x", name="x").points) == 1
+    written = to_document(experiment_from(EXPERIMENT, default_name="x"))  # as `run --repeat` passes it, with every key
+    assert len(swept(written, [], 5, source="x", name="x").points) == 1
     for mistake in ("workload.rate", "workload.rate=5", "=1,2", "workload.rate=[1,"):
         with pytest.raises(ConfigError, match="write two or more values"):
             swept(EXPERIMENT, [mistake], 1, source="x", name="x")

@@ -10,6 +10,7 @@ import pytest
 from crescendo.control.notes import Statistics
 from crescendo.model.peer_statistics import (
     PeerStatistics,
+    agent_statistics,
     client_statistics,
     inspector_statistics,
     receiver_statistics,
@@ -17,7 +18,7 @@ from crescendo.model.peer_statistics import (
 )
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "version-0.1"
-CONSTRUCTORS = (sender_statistics, receiver_statistics, inspector_statistics, client_statistics)
+CONSTRUCTORS = (sender_statistics, receiver_statistics, inspector_statistics, client_statistics, agent_statistics)
 
 
 @pytest.mark.parametrize("manifest", sorted(SAMPLES.glob("*/manifest.json")), ids=lambda path: path.parent.name)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crescendo.model.units import Duration, Extent, Size, format_ns, format_unit, parse_unit
+from crescendo.model.units import Duration, Extent, LineRate, Share, Size, format_ns, format_unit, parse_unit
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,26 @@ def test_only_units_have_hooks() -> None:
 )
 def test_times_are_shown_in_the_unit_that_fits(ns: float, text: str) -> None:
     assert format_ns(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"), [("20Mbit", 20_000_000), ("512kbit", 512_000), ("1.5Gbit", 1_500_000_000), ("9600bit", 9600)]
+)
+def test_line_rates_are_bits_per_second(text: str, bits: int) -> None:
+    assert LineRate.parse(text) == bits
+    assert LineRate.parse(str(LineRate.parse(text))) == bits
+
+
+@pytest.mark.parametrize("text", ["20", 20, "20MB", "20 Mbits", "-1Mbit", True, None])
+def test_a_line_rate_without_its_unit_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="bit rate such as 20Mbit"):
+        LineRate.parse(text)
+
+
+def test_shares_are_percentages() -> None:
+    assert Share.parse("1%") == 0.01
+    assert Share.parse(0) == 0
+    assert str(Share.parse("0.5%")) == "0.5%"
+    for text in ("1", 1, "101%", "-1%", True):
+        with pytest.raises(ValueError, match="0 % to 100 %"):
+            Share.parse(text)

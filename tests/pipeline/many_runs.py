@@ -36,7 +36,9 @@ def eventful(seed: int = 1, messages: int = 400) -> Tiny:
     for number in range(60):
         t_ns, duration_ns = START_NS + number * 50 * MS, int(random.integers(10**9))
         tiny.spans.append((t_ns, "client", ["round trip", "send"][number % 2], duration_ns, 0.0, "ok", ""))
-    tiny.events.append((MEASURE_NS + SECOND_NS, "agent-0", "fault", json.dumps({"action": "cut"})))
+    tiny.events.append(
+        (MEASURE_NS + SECOND_NS, "conductor", "fault", json.dumps({"fault": 0, "do": "cut", "on": "link"}))
+    )
     return tiny
 
 

@@ -7,6 +7,7 @@ import pytest
 from crescendo.record.schema import (
     EVENTS,
     HISTOGRAMS,
+    HOPS,
     OWN_DELAY,
     RATES,
     READ_DELAY,
@@ -34,6 +35,7 @@ DESIGN = {
     EVENTS: "t_ns i64, source text, kind text, detail text",
     SPANS: "t_ns i64, source text, action text, duration_ns i64, value f64, outcome text, detail text",
     RATES: "t_ns i64, peer text, role text, messages i64",
+    HOPS: "node text, sender i16, seq i64, arrived_ns i64, departed_ns i64",
     HISTOGRAMS: "t_ns i64, peer text, kind text, bucket i32, count i64",
 }
 ARROW = {"i16": pa.int16(), "i32": pa.int32(), "i64": pa.int64(), "f64": pa.float64(), "text": pa.string()}

@@ -96,7 +96,7 @@ SAMPLES = {
 def write_sample(run_dir: Path, sample: Sample) -> Path:
     """Write one run; returns its directory."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    latencies = {} if sample.empty else _latencies(sample)
+    latencies = {} if sample.empty else latencies_of(sample)
     write_table(run_dir, "throughput", _throughput(sample))
     write_table(run_dir, "latency_histogram", _histogram(latencies))
     write_table(run_dir, "ledger_ranges", _ranges(sample))
@@ -115,7 +115,8 @@ def write_table(run_dir: Path, name: str, rows: list[dict[str, Any]]) -> None:
     (folder / "_SUCCESS").touch()
 
 
-def _latencies(sample: Sample) -> Latencies:
+def latencies_of(sample: Sample) -> Latencies:
+    """The latency of every message of a sample."""
     draw = np.random.default_rng(7)
     second = np.repeat(np.arange(sample.seconds), SENDERS * sample.per_connection)
     transfer = draw.lognormal(np.log(420_000), 0.35, second.size).astype(np.int64)

@@ -112,6 +112,21 @@ def test_multiplied_effects_are_factors() -> None:
     )
 
 
+def test_every_point_has_its_largest_value_mean_and_deviation_and_a_distribution() -> None:
+    values = {(point, repeat): MS * (10 * (point + 1) + repeat) for point in range(4) for repeat in range(5)}
+    journal = journal_of(values)
+    page = render_campaign(journal, campaign_effects(journal))
+    # 10 to 14 ms: mean 12, and the deviation of five consecutive numbers is the root of 2.5.
+    row = r'<th scope="row">10</th><th scope="row">100</th>' + "".join(
+        rf'<td class="number">{cell}</td>' for cell in ("5", "14 ms", "12 ms", "1.58 ms", "10 ms")
+    )
+    assert re.search(row, page), page[page.index("Every point") :][:900]
+    assert "Map of means" in page
+    (drawn,) = [figure for name, figure in figures(page).items() if name.startswith("distribution")]
+    assert drawn["data"][0]["x"] == [MS * (10 + repeat) for repeat in range(5)]
+    assert drawn["data"][0]["y"] == [0.2, 0.4, 0.6, 0.8, 1.0]
+
+
 def test_a_campaign_over_sizes_draws_a_curve_per_network() -> None:
     """Rates by hand: 1,000 msg/s of 100 B are 100 kB/s, and 10,000 of them take 10 s."""
     networks = {"one": {"workload.senders": 1}, "two": {"workload.senders": 2}}

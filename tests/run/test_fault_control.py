@@ -34,7 +34,7 @@ def controlled(instance: RunningInstance, **fault: object) -> Iterator[tuple[Fau
     with contextlib.ExitStack() as stack:
         control = FaultControl(experiment_from(document, default_name="x"), stack)
         system = SystemUnderTest(instance.endpoints, instance.pid, instance.exit, instances={"system": instance})
-        yield control, control.aim(system, stack)
+        yield control, control.aim(system, stack, {})
 
 
 def await_event(control: FaultControl, kind: str) -> RecordEvent:

@@ -1,6 +1,7 @@
 """Is a recording fetched completely, from any byte on, and is a damaged file rejected by name?"""
 
 import contextlib
+import gzip
 import hashlib
 import http.client
 import random
@@ -181,8 +182,42 @@ def test_strangers_and_paths_get_nothing(server: RecordingServer, left: Path, tm
 
 
 def test_a_peer_that_is_gone_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_fetch, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(recording_fetch, "PATIENCE_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(LostError, match="sender-0 cannot be reached to fetch its recording"):
         fetch(port, tmp_path / "run")
+
+
+def test_long_logs_are_compressed_and_short_ones_stay(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "long.log").write_bytes(b"a line\n" * 20_000)
+    (logs / "short.log").write_bytes(b"a line\n")
+    recording_fetch.compress_logs(tmp_path)
+    assert sorted(path.name for path in logs.iterdir()) == ["long.log.gz", "short.log"]
+    assert gzip.decompress((logs / "long.log.gz").read_bytes()) == b"a line\n" * 20_000
+
+
+def test_what_is_sealed_is_fetched_early_and_not_again(
+    server: RecordingServer, left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a run drains, journals and logs still grow: only parts are fetched, and later only the rest."""
+    into, part = tmp_path / "run", part_of(left).relative_to(left)
+    source = RecordingSource("sender-0", "127.0.0.1", server.port, "", RUN, TOKEN)
+    source.fetch_sealed(into, lambda: True)
+    assert not into.exists()
+    source.fetch_sealed(into, lambda: False)
+    assert list(contents(into)) == [str(part)]
+    asked: list[str] = []
+    original = RecordingSource._continue
+    monkeypatch.setattr(
+        RecordingSource,
+        "_continue",
+        lambda self, file, partial, start: (asked.append(file.name), original(self, file, partial, start))[1],
+    )
+    source.fetch_all(into)
+    source.close()
+    assert str(part) not in asked
+    assert len(asked) == 2
+    assert (into / part).read_bytes() == (left / part).read_bytes()

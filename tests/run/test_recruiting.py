@@ -2,15 +2,17 @@
 
 import itertools
 
+import msgspec
 import pytest
 
+from crescendo import __version__
 from crescendo.control.notes import Identity
 from crescendo.control.request_payloads import PeerOffer, Pong
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from
 from crescendo.run.execute import execute
 from crescendo.run.observer import RunObserver
-from crescendo.run.recruiting import _choose, matched
+from crescendo.run.recruiting import _choose, matched, of_this_version
 
 SESSIONS = itertools.count(1)
 
@@ -60,6 +62,19 @@ def test_it_says_for_whom_it_waits_and_where_one_is_missing() -> None:
     assert missing.startswith(
         "this run needs 1 standing sender(s) on east, and 0 answer; start more with: crescendo peer"
     )
+
+
+def test_a_peer_of_another_version_is_refused_by_name() -> None:
+    same, other = standing("sender-a", "north"), standing("sender-b", "south")
+    assert other[1].offer is not None
+    same = (same[0], msgspec.structs.replace(same[1], offer=PeerOffer(__version__, "clock", 0, "127.0.0.1", 1)), 0)
+    unknown = (standing("sender-c", "west")[0], msgspec.structs.replace(other[1], offer=None), 0)
+    usable, refused = of_this_version([unknown, other, same])
+    assert usable == [same]
+    assert refused == [
+        f"sender-b on south has version 1, and this is {__version__}; install the same",
+        f"sender-c on west has no version, and this is {__version__}; install the same",
+    ]
 
 
 def test_a_matching_is_as_large_as_possible() -> None:

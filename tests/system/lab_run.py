@@ -1,9 +1,10 @@
-"""A run with the standing peers of a lab, without its analysis: EXPERIMENT OUT CONTROL-FILE TOKEN-FILE."""
+"""A run with the standing peers of a lab, without its analysis: EXPERIMENT OUT CONTROL-FILE TOKEN-FILE [PATIENCE-S]."""
 
 import sys
 from pathlib import Path
 
 import crescendo
+from crescendo.run import recording_fetch
 from without_analysis import Steps
 
 
@@ -17,4 +18,6 @@ def main(path: Path, out: Path, url_file: Path, token_file: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 5:
+        recording_fetch.PATIENCE_S = float(sys.argv[5])
     main(*map(Path, sys.argv[1:5]))

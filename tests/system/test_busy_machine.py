@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,23 +24,27 @@ EXPERIMENT = {
 }
 
 
-@pytest.fixture
+@contextmanager
 def busy() -> Iterator[None]:
     """Two processes that take all the CPU they can get."""
     hogs = [
         launch_child([sys.executable, "-c", SPIN], on_fork=die_with_parent(), stdout=subprocess.DEVNULL)
         for _ in range(2)
     ]
-    yield
-    for hog in hogs:
-        end_child(hog, 2.0)
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            end_child(hog, 2.0)
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("runs", [pytest.param(10, marks=pytest.mark.quiet), pytest.param(200, marks=pytest.mark.soak)])
-def test_honest_runs_beside_other_work_never_fail(runs: int, busy: None, spark: SparkSession, tmp_path: Path) -> None:
+def test_honest_runs_beside_other_work_never_fail(runs: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     experiment = crescendo.experiment_from(EXPERIMENT)
-    recorded = [crescendo.run(experiment, out=tmp_path / "runs", analyze=False).run_dir for _ in range(runs)]
+    with busy():
+        recorded = [crescendo.run(experiment, out=tmp_path / "runs", analyze=False).run_dir for _ in range(runs)]
+    spark: SparkSession = request.getfixturevalue("spark")  # only now: what is measured is over
     build_lake(recorded, tmp_path / "lake", spark, lambda _: None)
     verdicts = [read_summary(run).verdict for run in recorded]
     outcomes = Counter(

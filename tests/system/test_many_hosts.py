@@ -1,105 +1,45 @@
-"""A run on six hosts, two of them with clocks of their own: it passes, and its latencies are right."""
+"""A cluster of six hosts over real ssh, with clocks that are shifted and one that drifts: up, runs, down."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from crescendo.lab.host_network import HostNetwork, LabHost
 from crescendo.pipeline.job import analyze
-from crescendo.record.manifest import clock_bound_ns, read_manifest
+from crescendo.record.manifest import Clock, clock_bound_ns, read_manifest
 from crescendo.record.reader import open_recording
 from lab_hosts import needs_namespaces
-from whole_runs import CRESCENDO, write_experiment
+from many_hosts import DRIFT, DRIFTING, PEERS, SHIFTS_S, ManyHosts, hosts, peer_rows
 
-pytestmark = needs_namespaces
-RUN = str(Path(__file__).with_name("lab_run.py"))
-SHIFTS_S = {"sender-b": 3600, "receiver-a": 86_400}
-PEERS = ("sender-a", "sender-b", "receiver-a")
-
-
-class ManyHosts:
-    """Conductor, control broker, system, two senders and a receiver, each on a host of its own."""
-
-    def __init__(self, network: HostNetwork, directory: Path) -> None:
-        self.network, self.directory = network, directory
-        for name in ("conductor", "broker", "system", *PEERS):
-            network.add(name, clock_shift_s=SHIFTS_S.get(name, 0))
-        hosts = network.hosts
-        (directory / "mosquitto.conf").write_text(
-            f"listener 1883 {hosts['broker'].address}\nallow_anonymous true\nuser root\npersistence false\n"
-        )
-        hosts["broker"].launch(["mosquitto", "-c", str(directory / "mosquitto.conf")], log=directory / "mosquitto.log")
-        relay = [sys.executable, "-m", "crescendo.systems.relay", "--host", hosts["system"].address, "--port", "5672"]
-        hosts["system"].launch(relay, log=directory / "relay.log")
-        for file, text in (("control.url", f"mqtt://{hosts['broker'].address}:1883"), ("lab.token", "70ce" * 12)):
-            (directory / file).write_text(text + "\n")
-            (directory / file).chmod(0o600)
-        self._await_listeners({"broker": 1883, "system": 5672})
-        logs = [self._stand(hosts[name]) for name in PEERS]
-        deadline = time.monotonic() + 90
-        while not all("waits for runs" in log.read_text() for log in logs):
-            assert time.monotonic() < deadline, [log.read_text() for log in logs]
-            time.sleep(0.05)
-
-    def _await_listeners(self, ports: dict[str, int]) -> None:
-        dial = (
-            "import socket, sys, time\n"
-            "deadline = time.monotonic() + 60\n"
-            "while True:\n"
-            "    try:\n"
-            "        socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close(); break\n"
-            "    except OSError:\n"
-            "        if time.monotonic() > deadline: raise\n"
-            "        time.sleep(0.05)\n"
-        )
-        for name, port in ports.items():
-            argv = [sys.executable, "-c", dial, self.network.hosts[name].address, str(port)]
-            subprocess.run(self.network.hosts["conductor"].command(argv), timeout=90, check=True)
-
-    def _stand(self, host: LabHost) -> Path:
-        role = host.name.partition("-")[0]
-        log = self.directory / f"{host.name}.log"
-        data = str(self.directory / "data" / host.name)
-        host.launch([CRESCENDO, "peer", role, "--id", host.name, "--data", data, *self.access], log=log)
-        return log
-
-    @property
-    def access(self) -> list[str]:
-        return [
-            "--control-file",
-            str(self.directory / "control.url"),
-            "--token-file",
-            str(self.directory / "lab.token"),
-        ]
-
-    def start(self, name: str, **changes: object) -> tuple[subprocess.Popen[str], Path]:
-        """Start a run on the conductor's host, without analysis; and where its recording will be."""
-        url = f"amqp://{self.network.hosts['system'].address}:5672"
-        path = write_experiment(self.directory / f"{name}.yml", name=name, system={"url": url}, **changes)
-        out = self.directory / name
-        argv = [sys.executable, RUN, str(path), str(out), *self.access[1::2]]
-        command = self.network.hosts["conductor"].command(argv)
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True), out
-
-    def run(self, name: str, **changes: object) -> Path:
-        process, out = self.start(name, **changes)
-        said, progress = process.communicate(timeout=120)
-        assert (process.returncode, said) == (0, "sealed\n"), progress
-        (run_dir,) = out.iterdir()
-        return run_dir
-
-
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManyHosts]:
-    with HostNetwork() as network:
-        yield ManyHosts(network, tmp_path_factory.mktemp("hosts"))
+pytestmark = [
+    needs_namespaces,
+    pytest.mark.skipif(os.geteuid() != 0, reason="sshd changes accounts, which needs root"),
+]
+__all__ = ["hosts"]
+MAX_ERROR_NS, MAX_BOUND_NS = 50_000, 100_000
+_CLOCK_GETTIME = {"x86_64": 228, "aarch64": 113}
+BOTH_CLOCKS = (
+    "import ctypes, json, os, sys, time\n"
+    "libc = ctypes.CDLL(None)\n"
+    "class Time(ctypes.Structure): _fields_ = [('s', ctypes.c_long), ('ns', ctypes.c_long)]\n"
+    "def true_ns():\n"
+    "    now = Time()\n"
+    "    libc.syscall(int(sys.argv[1]), 1, ctypes.byref(now))  # past libfaketime, which replaces functions\n"
+    "    return now.s * 10**9 + now.ns\n"
+    "def both():\n"
+    "    before, shown, after = true_ns(), time.monotonic_ns(), true_ns()\n"
+    "    return after - before, shown, (before + after) // 2\n"
+    "print(json.dumps(min(both() for _ in range(1000))))\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -107,44 +47,78 @@ def recording(hosts: ManyHosts) -> Path:
     return hosts.run(
         "six-hosts",
         workload={"senders": 2, "receivers": 1, "rate": 200},
-        peers={"senders": [{"on": "sender-b"}, {"on": "sender-a"}], "receivers": 1},
+        peers={"senders": [{"on": "sender-b"}, {"on": DRIFTING}], "receivers": 1},
+        inspect=[{"kind": "process", "pid": hosts.relay.pid, "on": "system"}],
         phases={"warmup": "500ms", "measure": "4s"},
         checks={"lost": 0},
     )
 
 
+def test_a_cluster_that_is_up_is_left_alone_and_says_how_it_is(hosts: ManyHosts) -> None:
+    before = {name: row["pid"] for name, row in peer_rows(hosts.cluster("status", "--json")).items()}
+    again = json.loads(hosts.cluster("up", "--json").stdout)
+    assert (again["installed"], again["started"]) == ([], [])
+    rows = {row["peer"]: row for row in again["peers"]}
+    assert {name: row["pid"] for name, row in rows.items()} == before
+    assert {row["host"] for row in rows.values()} == set(PEERS)
+    assert all(row["ready"] and row["state"] == "free" for row in rows.values())
+    assert rows["inspector-system"]["clock_offset_ns"] is None  # it shares the conductor's clock
+    for name in ("sender-b", "receiver-a"):
+        row = rows[name]
+        assert abs(row["clock_offset_ns"] - SHIFTS_S[name] * 10**9) <= row["clock_bound_ns"] <= MAX_BOUND_NS
+    assert "waits for runs" in json.loads(hosts.cluster("logs", "--json").stdout)["receiver-a"][-1]
+    assert not [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "ssh" and str(hosts.directory) in " ".join(process.info["cmdline"] or ())
+    ]
+
+
 def test_offsets_are_those_that_were_planted(recording: Path) -> None:
     clocks = {clock.host: clock for clock in read_manifest(recording).clocks}
     assert set(clocks) == {"conductor", *PEERS}
-    for name in ("conductor", "sender-a"):
+    for name in ("conductor", "system"):
         assert (clocks[name].offset_ns, clocks[name].drift_ppb, clocks[name].bound_ns) == (0, 0.0, 0)
-    for name, shift_s in SHIFTS_S.items():
-        error_ns = abs(clocks[name].offset_ns + shift_s * 10**9)
+    for name in set(SHIFTS_S) - {DRIFTING}:
+        error_ns = abs(clocks[name].offset_ns + SHIFTS_S[name] * 10**9)
         print(f"{name}: error {error_ns / 1000:.1f} us, bound {clocks[name].bound_ns / 1000:.1f} us")
         assert error_ns <= clocks[name].bound_ns
+        assert error_ns <= MAX_ERROR_NS
+
+
+def test_a_drifting_clock_is_followed_through_the_run(hosts: ManyHosts, recording: Path) -> None:
+    """What the host's own processes see, against the kernel's clock, which libfaketime does not reach."""
+    clock = next(clock for clock in read_manifest(recording).clocks if clock.host == DRIFTING)
+    assert clock.drift_ppb == pytest.approx((1 / DRIFT - 1) * 1e9, abs=30_000)
+    line = _true_line(hosts)
+    errors_ns = [
+        abs(_mapped(clock, intended_ns) - line(intended_ns))
+        for intended_ns in _intended(recording, _peer_on(recording, DRIFTING))
+    ]
+    print(f"{DRIFTING}: error {max(errors_ns) / 1000:.1f} us, bound {clock.bound_ns / 1000:.1f} us")
+    assert max(errors_ns) <= min(clock.bound_ns, MAX_ERROR_NS)
+    assert clock.bound_ns <= MAX_BOUND_NS
 
 
 def test_peers_are_where_they_were_asked_for(recording: Path) -> None:
-    hosts = {peer.id: peer.host for peer in read_manifest(recording).peers}
-    assert hosts == {"sender-0": "sender-b", "sender-1": "sender-a", "receiver-0": "receiver-a"}
+    found = {peer.id: peer.host for peer in read_manifest(recording).peers}
+    assert found == {
+        "sender-0": "sender-b",
+        "sender-1": DRIFTING,
+        "receiver-0": "receiver-a",
+        "inspector-process": "system",
+    }
+    assert open_recording(recording).rows("readings") > 0  # of the relay, by the inspector on its host
 
 
 def test_every_peer_started_at_the_agreed_time(recording: Path) -> None:
     """The first message of each sender was intended at t0, which its clock shows an hour apart."""
-    manifest, opened = read_manifest(recording), open_recording(recording)
+    manifest = read_manifest(recording)
     start_ns = min(phase.start_ns for phase in manifest.phases)
-    first: dict[str, int] = {}
-    for part in opened.parts:
-        if part.table == "sent":
-            first[part.peer] = min(
-                first.get(part.peer, 2**62), *pq.read_table(recording / part.path)["intended_ns"].to_pylist()
-            )
-    host_of = {peer.id: peer.host for peer in manifest.peers}
-    bounds = {clock.host: clock.bound_ns for clock in manifest.clocks}
-    assert len(first) == 2
-    for peer, intended_ns in first.items():
-        host = host_of[peer]
-        assert abs(intended_ns - SHIFTS_S.get(host, 0) * 10**9 - start_ns) <= bounds[host] + 10**9 // 200
+    clocks = {clock.host: clock for clock in manifest.clocks}
+    for host in ("sender-b", DRIFTING):
+        first_ns = min(_intended(recording, _peer_on(recording, host)))
+        assert abs(_mapped(clocks[host], first_ns) - start_ns) <= clocks[host].bound_ns + 10**9 // 200
 
 
 def test_it_passes_with_latencies_on_one_clock(recording: Path, spark: SparkSession) -> None:
@@ -153,33 +127,101 @@ def test_it_passes_with_latencies_on_one_clock(recording: Path, spark: SparkSess
     manifest = read_manifest(recording)
     assert summary.clock_bound_ns == clock_bound_ns(manifest.clocks) > 0
     transfer = next(row for row in summary.latency if row.kind == "transfer" and row.phase == "measure")
-    # Unmapped, these would be an hour and a day. No message arrives before it was sent.
+    # Unmapped, these would be an hour, a day and half a century. No message arrives before it was sent.
     assert -summary.clock_bound_ns <= transfer.min_ns <= transfer.max_ns < 60 * 10**9
     assert json.loads((recording / "summary.json").read_text())["clock_bound_ns"] == summary.clock_bound_ns
 
 
-@pytest.mark.soak
 def test_a_link_that_is_cut_makes_the_run_incomplete_and_names_the_peer(hosts: ManyHosts) -> None:
     process, out = hosts.start(
         "cut",
+        patience_s=2,
         workload={"senders": 2, "receivers": 1, "rate": 200},
-        peers={"senders": [{"on": "sender-a"}, {"on": "sender-b"}], "receivers": 1},
+        peers={"senders": [{"on": DRIFTING}, {"on": "sender-b"}], "receivers": 1},
         phases={"warmup": "500ms", "measure": "60s"},
     )
-    deadline = time.monotonic() + 60
-    while not list(out.glob("*/manifest.json")):  # written at the barrier
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    _await_barrier(process, out)
     hosts.network.hosts["sender-b"].cut()
     try:
         said, progress = process.communicate(timeout=150)
     finally:
         hosts.network.hosts["sender-b"].restore()
     assert said == "incomplete\n", progress
-    (run_dir,) = out.iterdir()
+    run_dir = next(path for path in out.iterdir() if not path.is_symlink())
     manifest = read_manifest(run_dir)
     assert "sender-1" in manifest.reason, manifest.reason
-    ended = {peer.id: peer.ended for peer in manifest.peers}
-    assert ended["sender-1"] == "lost"
+    assert {peer.id: peer.ended for peer in manifest.peers}["sender-1"] == "lost"
     assert not open_recording(run_dir).damaged
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("victim", ["conductor", "standing peer"])
+def test_no_process_of_a_run_outlives_a_kill(hosts: ManyHosts, victim: str) -> None:
+    process, out = hosts.start(
+        "killed",
+        patience_s=2,
+        workload={"senders": 2, "receivers": 1, "rate": 200},
+        peers={"senders": [{"on": DRIFTING}, {"on": "sender-b"}], "receivers": 1},
+        phases={"warmup": "500ms", "measure": "60s"},
+    )
+    _await_barrier(process, out)
+    everywhere = [hosts.network.hosts[name] for name in PEERS]
+    assert any("--launch" in line for host in everywhere for line in hosts.processes_on(host))
+    if victim == "conductor":
+        process.kill()
+    else:
+        os.kill(peer_rows(hosts.cluster("status", "--json"))["sender-b"]["pid"], signal.SIGKILL)
+    killed = time.monotonic()
+    while any("--launch" in line for host in everywhere for line in hosts.processes_on(host)):
+        assert time.monotonic() < killed + 20
+        time.sleep(0.1)
+    process.communicate(timeout=150)
+    again = json.loads(hosts.cluster("up", "--json").stdout)
+    assert again["started"] == ([] if victim == "conductor" else ["sender-b"])
+
+
+def test_down_leaves_nothing_on_any_host(hosts: ManyHosts) -> None:
+    """Last in this module: no process, no file, no ssh; and a second time there is nothing to do."""
+    assert "4 peer(s) ended, nothing is left" in hosts.cluster("down").stdout
+    assert "0 peer(s) ended" in hosts.cluster("down").stdout
+    assert not (hosts.directory / "on-hosts").exists()
+    for name in PEERS:
+        assert hosts.processes_on(hosts.network.hosts[name]) == set()
+    done = hosts.cluster("status", "--json", check=False)
+    assert done.returncode == 1
+    assert all(row["faults"] == ["not running"] for row in peer_rows(done).values())
+
+
+def _await_barrier(process: subprocess.Popen[str], out: Path) -> None:
+    """Wait until the manifest is there, which is written when the first message is due."""
+    deadline = time.monotonic() + 60
+    while not list(out.glob("*/manifest.json")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def _peer_on(recording: Path, host: str) -> str:
+    return next(peer.id for peer in read_manifest(recording).peers if peer.host == host)
+
+
+def _intended(recording: Path, peer: str) -> list[int]:
+    """When the messages of a sender were due, on the clock of its host."""
+    parts = [part for part in open_recording(recording).parts if part.table == "sent" and part.peer == peer]
+    return [each for part in parts for each in pq.read_table(recording / part.path)["intended_ns"].to_pylist()]
+
+
+def _mapped(clock: Clock, host_ns: int) -> int:
+    """A time of the host on the conductor's clock, with the numbers of the manifest."""
+    return host_ns + clock.offset_ns + round((host_ns - clock.reference_ns) * clock.drift_ppb / 1e9)
+
+
+def _true_line(hosts: ManyHosts) -> Callable[[int], int]:
+    """The true mapping, from a reading of both clocks by another process of that host."""
+    host = hosts.network.hosts[DRIFTING]
+    argv = ["env", *(f"{key}={value}" for key, value in hosts.fake_clock.items())]
+    argv += [sys.executable, "-c", BOTH_CLOCKS, str(_CLOCK_GETTIME[os.uname().machine])]
+    _, shown_ns, true_ns = json.loads(subprocess.check_output(host.command(argv), timeout=30))
+    true_ns -= SHIFTS_S[DRIFTING] * 10**9  # of the time namespace
+    # The rate is exact by construction; one reading places the line.
+    return lambda host_ns: true_ns + round((host_ns - shown_ns) / DRIFT)

@@ -1,6 +1,8 @@
 """Runs of a lab with standing peers on one Mosquitto: two at once, one that waits, one whose rate is changed."""
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.record.reader import open_recording
 from crescendo.run import recruiting
 from crescendo.run.lab_client import LabClient
-from crescendo.run.lab_view import LabView
+from crescendo.run.lab_view import LabProcess, LabView
 from crescendo.systems.instance import RunningInstance
 from whole_runs import CRESCENDO, Launcher, Session, launching, write_experiment
 
@@ -171,6 +173,71 @@ def test_a_run_that_needs_more_peers_than_there_are_says_how_to_start_one(
     wanted = {f"sender-{number}": "sender" for number in range(3)}
     with pytest.raises(ConfigError, match=r"3 standing sender\(s\), and [12] answer.*crescendo peer sender"):
         recruits.recruit(wanted, lambda _: None, lambda: False)
+
+
+def test_a_peer_that_crashed_and_came_back_hands_over_what_it_had(lab: TheLab) -> None:
+    one = {"workload": {"senders": 1, "receivers": 1, "rate": 300}, "peers": {"senders": [{"on": "sender-b"}]}}
+    session = lab.run("crashed", **one, phases={"warmup": "0s", "measure": "60s"})
+    conductor = _running(lab, session)
+    lab.client.listen(1)  # some messages
+    sender = next(one for one in lab.view.refresh() if one.scope == conductor.scope and one.identity.role == "sender")
+    scope = lab.client.lab.scope_of(conductor.scope)
+    assert lab.client.ask(scope, sender.identity, Command.FLUSH).command is Command.OK  # closes its parts
+    data = lab.directory / "data" / "sender-b"
+    deadline = time.monotonic() + 30
+    while not any('"sent"' in journal.read_text() for journal in data.rglob("sender-0.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    lab.standing["sender-b"].process.kill()
+    lab.standing["sender-b"].finish()
+    lab.standing["sender-b"] = lab._stand("sender-b")
+    state, said = finished(session)
+    assert state == "incomplete", said
+    recording = open_recording(session.run_dir())
+    assert not recording.damaged
+    assert recording.rows("sent") >= 100
+    assert recording.rows("received") >= 100
+    assert "sender-0" in recording.manifest.reason
+    assert "missing" not in recording.manifest.reason
+    assert list(data.iterdir()) == []  # it has cleaned up
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a small disk")
+def test_a_full_disk_of_a_peer_is_one_sentence(lab: TheLab) -> None:
+    data = lab.directory / "data" / "sender-full"
+    data.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(data)], check=True)
+    try:
+        full = lab._stand("sender-full")
+        one = {"workload": {"senders": 1, "receivers": 1, "rate": 300}, "peers": {"senders": [{"on": "sender-full"}]}}
+        session = lab.run("full", **one, phases={"warmup": "0s", "measure": "2s"})
+        _running(lab, session)
+        with contextlib.suppress(OSError), (data / "ballast").open("wb", 0) as ballast:
+            while True:
+                ballast.write(bytes(4096))
+        state, said = finished(session)
+        assert state == "incomplete", said
+        reason = open_recording(session.run_dir()).manifest.reason
+        assert "No space left on device" in reason, reason
+        assert "sender-0" in reason
+        assert "Traceback" not in said + reason
+        (data / "ballast").unlink()
+        lab.control("halt", "sender-full")
+        full.finish(30)
+    finally:
+        subprocess.run(["umount", "--lazy", str(data)], check=True)
+
+
+def _running(lab: TheLab, session: Session) -> LabProcess:
+    """The conductor of this run, as soon as messages are sent."""
+    deadline = time.monotonic() + 60
+    while True:
+        lab.client.listen(0.1)
+        for one in lab.view.refresh():
+            if one.identity.pid == session.process.pid and one.state == "running":
+                return one
+        assert time.monotonic() < deadline
+        assert session.process.poll() is None, session.process.communicate()
 
 
 def _events(session: Session) -> list[tuple[str, str]]:

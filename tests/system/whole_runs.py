@@ -66,7 +66,7 @@ class Session:
         pytest.fail(f"no {role} is running")
 
     def run_dir(self) -> Path:
-        directories = [path for path in self.out.iterdir() if path.is_dir()]
+        directories = [path for path in self.out.iterdir() if path.is_dir() and not path.is_symlink()]
         assert len(directories) == 1, directories
         return directories[0]
 

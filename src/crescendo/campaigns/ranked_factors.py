@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from crescendo.campaigns.scaling import load_knees, scaling_curves
 from crescendo.model.alias_structure import AliasStructure
 from crescendo.model.arrays import Floats
 from crescendo.model.campaign import format_metric
@@ -35,7 +36,12 @@ MAX_INTERACTION_PLOTS = 6
 
 def campaign_effects(journal: CampaignJournal) -> CampaignEffects:
     """The effects on every metric of a campaign, as far as it has come."""
-    return CampaignEffects(journal.name, [metric_effects(journal, metric) for metric in journal.metrics])
+    return CampaignEffects(
+        journal.name,
+        [metric_effects(journal, metric) for metric in journal.metrics],
+        scaling_curves(journal),
+        load_knees(journal),
+    )
 
 
 def metric_effects(journal: CampaignJournal, metric: str) -> MetricEffects:

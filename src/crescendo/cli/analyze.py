@@ -114,7 +114,7 @@ def _named(names: list[str]) -> _Named:
         elif (path / LAKE_MARKER).exists():
             continue
         elif _has_runs(path):
-            named.runs += [child for child in sorted(path.iterdir()) if (child / MANIFEST).exists()]
+            named.runs += [child for child in sorted(path.iterdir()) if _is_run(child)]
         else:
             named.faults.append(f"{path}: not a recording, because it has no {MANIFEST}")
     named.runs = list(dict.fromkeys(named.runs))
@@ -134,10 +134,15 @@ def _messages(runs: list[Path | str]) -> int | None:
     return recorded_messages(manifests)
 
 
+def _is_run(path: Path) -> bool:
+    """Whether this is a recording, and not a link such as `last` to one."""
+    return not path.is_symlink() and (path / MANIFEST).exists()
+
+
 def _has_runs(path: Path) -> bool:
     """Whether this is a directory of recordings, not a recording itself."""
     try:
-        return not (path / MANIFEST).exists() and any((child / MANIFEST).exists() for child in path.iterdir())
+        return not (path / MANIFEST).exists() and any(map(_is_run, path.iterdir()))
     except OSError:
         return False
 

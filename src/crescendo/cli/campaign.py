@@ -72,7 +72,7 @@ def run_campaign_and_show(
             loaded,
             out=out,
             analyst=analyst,
-            view=_view(),
+            view=printed_view(),
             observer=observer,
             control=control,
             durable=durable,
@@ -117,6 +117,7 @@ def _print_plan(loaded: "Campaign", out: Path, *, as_json: bool) -> int:
 
 def _print_answer(finished: "FinishedCampaign") -> None:
     from crescendo.model.campaign import format_metric
+    from crescendo.report.sections.growth import knee_sentence, law_sentence
 
     journal = finished.journal
     for one in finished.effects.metrics:
@@ -130,6 +131,16 @@ def _print_answer(finished: "FinishedCampaign") -> None:
                 print(f"  {effect.sentence}")
         for note in one.notes:
             print(f"  {note}")
+    for curve in finished.effects.scaling:
+        print(f"{curve.metric} by {curve.factor}")
+        for law in curve.laws:
+            print(f"  {law_sentence(curve.metric, law)}")
+            for warning in law.warnings:
+                print(f"    {warning}")
+        if curve.reason:
+            print(f"  {curve.reason}")
+    for knee in finished.effects.knees:
+        print(knee_sentence(knee) + (f" {knee.warning}" if knee.warning else ""))
     left_out = len(journal.attempts) - len(journal.counted)
     more = f" · {left_out} not counted" if left_out else ""
     state = "complete" if journal.complete else "incomplete"
@@ -144,7 +155,8 @@ def format_time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
-def _view() -> "CampaignView":
+def printed_view() -> "CampaignView":
+    """Prints which run starts, and how it ended."""
     from crescendo.campaigns.campaign_loop import CampaignView
     from crescendo.campaigns.next_run import NextRun
     from crescendo.record.campaign_journal import Attempt

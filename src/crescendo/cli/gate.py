@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def gate(
     runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Three or more runs, or patterns, as in compare.")],
     history: Annotated[
-        Path,
+        str,
         typer.Option("--history", metavar="DIR", help="A directory of runs, or a lake: the series of earlier runs."),
-    ] = Path("runs"),
+    ] = "runs",
     threshold: Annotated[
         float, typer.Option("--threshold", metavar="PERCENT", help="Changes up to this much count as no difference.")
     ] = 5.0,

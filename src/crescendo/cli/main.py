@@ -17,26 +17,32 @@ from crescendo.cli.baseline import BASELINE_HELP, BASELINE_VERBS
 from crescendo.cli.broker import broker
 from crescendo.cli.calibrate import calibrate
 from crescendo.cli.campaign import campaign
+from crescendo.cli.cluster_verbs import CLUSTER_HELP, CLUSTER_VERBS
 from crescendo.cli.compare import compare
 from crescendo.cli.control import control
 from crescendo.cli.demo import demo
 from crescendo.cli.doctor import doctor
 from crescendo.cli.export import export
 from crescendo.cli.gate import gate
+from crescendo.cli.history import history
 from crescendo.cli.import_ import import_
 from crescendo.cli.init import init
 from crescendo.cli.logs import logs
 from crescendo.cli.mlmq import MLMQ_HELP, MLMQ_VERBS
+from crescendo.cli.model import model
+from crescendo.cli.old_runs import RUNS_HELP, RUNS_VERBS
 from crescendo.cli.peer import peer
 from crescendo.cli.plugin_verbs import PluginVerbs
 from crescendo.cli.report import report
 from crescendo.cli.run import run
 from crescendo.cli.schema import schema
+from crescendo.cli.study import study
 from crescendo.cli.system import SYSTEM_HELP, SYSTEM_VERBS
 from crescendo.cli.topology import TOPOLOGY_HELP, TOPOLOGY_VERBS
 from crescendo.cli.torture import torture
 from crescendo.cli.try_ import try_
 from crescendo.cli.watch import watch
+from crescendo.cli.web import web
 
 EXIT_USAGE, EXIT_INVALID = 2, 3
 _TYPER_INTERRUPTED = 130
@@ -47,10 +53,14 @@ VERBS: dict[str, Callable[..., int]] = {
     "init": init,
     "run": run,
     "campaign": campaign,
+    "web": web,
     "torture": torture,
     "analyze": analyze,
     "compare": compare,
     "gate": gate,
+    "history": history,
+    "model": model,
+    "study": study,
     "report": report,
     "export": export,
     "doctor": doctor,
@@ -109,8 +119,10 @@ for name, verb in VERBS.items():
 for name, help_text, verbs in (
     ("system", SYSTEM_HELP, SYSTEM_VERBS),
     ("topology", TOPOLOGY_HELP, TOPOLOGY_VERBS),
+    ("cluster", CLUSTER_HELP, CLUSTER_VERBS),
     ("mlmq", MLMQ_HELP, MLMQ_VERBS),
     ("baseline", BASELINE_HELP, BASELINE_VERBS),
+    ("runs", RUNS_HELP, RUNS_VERBS),
 ):
     group = typer.Typer(help=help_text, no_args_is_help=True)
     for verb_name, verb in verbs.items():

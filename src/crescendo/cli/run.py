@@ -31,7 +31,7 @@ def run(
     no_fsync: NoFsync = False,
     sweep: Annotated[
         list[str] | None,
-        typer.Option("--sweep", metavar="PATH=A,B,C", help="Run once for each value, as a campaign. Repeatable."),
+        typer.Option("--sweep", metavar="PATH=A,B,C", help="Run, or search, at each value. Repeatable for runs."),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run each of them this often, as a campaign.")] = 1,
     as_json: Json = False,
@@ -74,8 +74,17 @@ def run(
         from crescendo.cli.campaign import run_campaign_and_show
         from crescendo.model.campaign_file import swept
 
-        if live or loaded.search is not None:
-            raise ConfigError("--sweep and --repeat: they are for single runs, neither for a search nor with --live")
+        if live:
+            raise ConfigError("--sweep and --repeat: they do not go with --live; remove it")
+        if loaded.search is not None:
+            if repeat > 1 or len(sweep or ()) != 1:
+                raise ConfigError("--sweep: a search goes over one factor, and confirms its answer itself; give one")
+            from crescendo.cli.capacity_view import capacity_and_show
+
+            return capacity_and_show(
+                to_document(loaded), (sweep or [""])[0], command, out, control=access, master=master, durable=durable,
+                as_json=as_json,
+            )  # fmt: skip
         plan = swept(to_document(loaded), sweep or (), repeat, source=str(experiment), name=loaded.name)
         return run_campaign_and_show(
             plan, command, out, control=access, master=master, durable=durable, as_json=as_json

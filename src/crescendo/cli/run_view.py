@@ -25,6 +25,7 @@ from crescendo.model.leftovers import leftovers_sentence
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.live.snapshot import Snapshot
 from crescendo.record.manifest import read_manifest
+from crescendo.record.run_links import link_run
 from crescendo.run import session
 from crescendo.run.analysis import Analyst
 from crescendo.run.control_access import ControlAccess
@@ -130,6 +131,7 @@ def run_and_show(
                 interruption=interruption,
                 command=command,
             )
+        link_run(result.run_dir, None if result.summary is None else result.summary.verdict.outcome)
         # Before Spark is shut down: the user need not wait for that.
         if result.summary is None:
             return _say_interrupted(result.run_dir)

@@ -14,7 +14,10 @@ Exporter = Callable[[Path, Path], Iterable[Path]]
 """Exports an analysed run into a new or empty directory, and returns the files."""
 
 EXPORTERS: dict[str, str] = {
+    "csv": "results.export_results:export_csv",
+    "junit": "results.export_results:export_junit",
     "maestro": "maestro.export:export_maestro",
+    "openmetrics": "results.export_results:export_openmetrics",
     "amqp-csv": "amqp_csv.export:export_amqp_csv",
 }
 

@@ -108,6 +108,8 @@ class FaultExecutor:
             if self._over.is_set():
                 return
             self._running.append(self._pool.submit(self._carry_out, bound, due_ns))
+        while not self._over.wait(_WATCH_S):
+            self._owed.watch()
 
     def _carry_out(self, bound: _Bound, due_ns: int) -> None:
         planned, number, action = bound.scheduled.planned, bound.scheduled.number, bound.action

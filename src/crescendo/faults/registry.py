@@ -22,6 +22,9 @@ ACTIONS: dict[str, str] = {
     "disconnect": "crescendo.faults.disconnect:DISCONNECT",
     "command": "crescendo.faults.command:COMMAND",
     "handler": "crescendo.agent.handler_fault:HANDLER",
+    "cut": "crescendo.lab.link_faults:CUT",
+    "impair": "crescendo.lab.link_faults:IMPAIR",
+    "handoff": "crescendo.lab.link_faults:HANDOFF",
 }
 """Name -> the module and the instance of FaultAction."""
 

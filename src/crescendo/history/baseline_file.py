@@ -1,4 +1,4 @@
-"""Which runs are good enough to measure others by, and which alarms were dismissed?
+"""Which runs are good enough to measure others by, and which alarms were reviewed?
 
 One JSON file with the values of the baseline's runs, so that the recordings may be deleted; written atomically. Judges
 nothing.
@@ -12,6 +12,7 @@ from msgspec import Struct
 from crescendo.record.documents import read_document, write_document
 
 SCHEMA = 1
+CONFIRMED, DISMISSED = "confirmed", "dismissed"
 
 
 class BaselineRun(Struct, frozen=True):
@@ -31,8 +32,8 @@ class Baseline(Struct, frozen=True):
     note: str = ""
 
 
-class Dismissal(Struct, frozen=True):
-    """An alarm that a person looked at and does not want to hear about again."""
+class ReviewedChange(Struct, frozen=True):
+    """A change that a person looked at: a regression, or nothing to hear about again."""
 
     fingerprint: str
     metric: str
@@ -44,17 +45,41 @@ class Baselines(Struct, frozen=True):
     """Everything that was set and dismissed, in one file."""
 
     baselines: dict[str, Baseline] = {}
-    dismissed: list[Dismissal] = []
+    dismissed: list[ReviewedChange] = []
+    confirmed: list[ReviewedChange] = []
     schema: int = SCHEMA
 
     def with_baseline(self, baseline: Baseline) -> "Baselines":
-        """A new baseline replaces the one with its fingerprint, and what was dismissed about that one."""
-        kept = [each for each in self.dismissed if each.fingerprint != baseline.fingerprint]
+        """A new baseline replaces the one with its fingerprint, and what was said about changes since that one."""
+        dismissed, confirmed = (
+            [each for each in reviewed if each.fingerprint != baseline.fingerprint]
+            for reviewed in (self.dismissed, self.confirmed)
+        )
         known = {**self.baselines, baseline.fingerprint: baseline}
-        return msgspec.structs.replace(self, baselines=known, dismissed=kept)
+        return msgspec.structs.replace(self, baselines=known, dismissed=dismissed, confirmed=confirmed)
+
+    def with_review(self, change: ReviewedChange, state: str) -> "Baselines":
+        """The change is confirmed or dismissed now, whatever was said about it before."""
+        dismissed, confirmed = (
+            [each for each in reviewed if _key(each) != _key(change)] for reviewed in (self.dismissed, self.confirmed)
+        )
+        (confirmed if state == CONFIRMED else dismissed).append(change)
+        return msgspec.structs.replace(self, dismissed=dismissed, confirmed=confirmed)
+
+    def review(self, fingerprint: str, metric: str, run: str) -> tuple[str, str]:
+        """What a person said about a change, and the note; empty if nobody did."""
+        for state, reviewed in ((CONFIRMED, self.confirmed), (DISMISSED, self.dismissed)):
+            for each in reviewed:
+                if _key(each) == (fingerprint, metric, run):
+                    return state, each.note
+        return "", ""
 
     def is_dismissed(self, fingerprint: str, metric: str, run: str) -> bool:
-        return any((each.fingerprint, each.metric, each.run) == (fingerprint, metric, run) for each in self.dismissed)
+        return self.review(fingerprint, metric, run)[0] == DISMISSED
+
+
+def _key(change: ReviewedChange) -> tuple[str, str, str]:
+    return change.fingerprint, change.metric, change.run
 
 
 def write_baselines(path: Path, baselines: Baselines) -> None:

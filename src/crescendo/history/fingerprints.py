@@ -33,3 +33,11 @@ def comparable_part(manifest: Manifest) -> dict[str, Any]:
     # The kernel keeps some for itself, and not always the same amount.
     machine["memory_gib"] = round(memory / _GIB) if isinstance(memory, int | float) else None
     return {"experiment": experiment, "machine": machine}
+
+
+def machine_class(manifest: Manifest) -> str:
+    """The class of the machine, as people read it."""
+    machine = comparable_part(manifest)["machine"]
+    units = {"processor": "{}", "cores": "{} cores", "memory_gib": "{} GiB"}
+    parts = [text.format(machine[key]) for key, text in units.items() if machine.get(key)]
+    return ", ".join(parts) or "unknown machine"

@@ -11,7 +11,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from crescendo.history.baseline_file import Baseline, BaselineRun, Baselines
+from crescendo.history.baseline_file import DISMISSED, Baseline, BaselineRun, Baselines
 from crescendo.history.run_history import HistoricRun
 from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import RATE, format_value, split_metric
@@ -107,10 +107,11 @@ def _judged(
     first_bad, moved = _first_bad(metric, series, threshold)
     if not first_bad:
         return _with_series(compared, series)
-    dismissed = known.is_dismissed(baseline.fingerprint, metric, first_bad)
-    reason = f"{format_change(moved)} since {first_bad}"
+    state, note = known.review(baseline.fingerprint, metric, first_bad)
+    dismissed = state == DISMISSED
     outcome = compared.outcome if dismissed else Change.WORSE
-    reason = f"{compared.reason}; {reason}{', which was dismissed' if dismissed else ''}"
+    said = f", which was {state}{f' ({note})' if note else ''}" if state else ""
+    reason = f"{compared.reason}; {format_change(moved)} since {first_bad}{said}"
     return _with_series(compared, series, outcome, reason, first_bad, dismissed)
 
 
@@ -124,7 +125,7 @@ def _compared(metric: str, before: list[float], after: list[float], threshold: f
     if found is None:
         return GateMetric(metric, Change.UNCLEAR, "the change has no interval", _median(before), _median(after))
     low, high = found.ratio.low - 1, found.ratio.high - 1
-    outcome = outcome_of(low, high, threshold, more_is_better=_more_is_better(metric))
+    outcome = outcome_of(low, high, threshold, more_is_better=more_is_better(metric))
     return GateMetric(
         metric, outcome, format_span(low, high), _median(before), _median(after), found.ratio.value - 1, low, high
     )
@@ -165,11 +166,11 @@ def _first_bad(metric: str, series: list[tuple[str, float]], threshold: float) -
         return "", 0.0
     last = found[-1]
     moved = math.expm1(last.after - last.before)
-    worse = moved < 0 if _more_is_better(metric) else moved > 0
+    worse = moved < 0 if more_is_better(metric) else moved > 0
     return (series[last.index][0], moved) if worse and abs(moved) >= LEAST_SHARE * threshold else ("", 0.0)
 
 
-def _more_is_better(metric: str) -> bool:
+def more_is_better(metric: str) -> bool:
     return split_metric(metric)[1] == RATE
 
 

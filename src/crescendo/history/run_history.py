@@ -4,17 +4,18 @@ Reads analysed runs: those that a person names, and all in a directory or a lake
 nothing and is left out; the caller learns which. Compares nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crescendo.history.fingerprints import fingerprint
+from crescendo.history.fingerprints import fingerprint, machine_class
 from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import RATE, metric_of
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.compare.runs import run_group
-from crescendo.pipeline.lake.lake import Lake
-from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
+from crescendo.pipeline.lake.lake import Lake, LakeEntry
+from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory, is_url
+from crescendo.record.campaign_journal import CAMPAIGN_FILE
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
 from crescendo.record.run_metrics import summary_value
 from crescendo.record.summary import SUMMARY, Summary, read_summary
@@ -33,6 +34,8 @@ class HistoricRun:
     started_ns: int
     outcome: Outcome
     values: dict[str, float]
+    path: str = ""  # of its directory, if that is known
+    machine: str = ""
 
 
 def named_runs(selectors: Sequence[str], lake: Path, metrics: Sequence[str]) -> list[HistoricRun]:
@@ -50,33 +53,51 @@ def named_runs(selectors: Sequence[str], lake: Path, metrics: Sequence[str]) -> 
     return found
 
 
-def earlier_runs(place: Path, metrics: Sequence[str], wanted: str) -> list[HistoricRun]:
-    """All runs with this fingerprint in a directory of runs or in a lake. Damaged and unanalysed ones are skipped."""
-    if (place / LAKE_MARKER).exists():
-        lake = Lake(Directory(place))
-        entries = [(run, lake.entry(name, run)) for name in lake.experiments() for run in lake.runs_of(name)]
-        found = [_run(name, entry.manifest, entry.summary, metrics) for name, entry in entries if entry is not None]
+def earlier_runs(place: str | Path, metrics: Sequence[str], wanted: str) -> list[HistoricRun]:
+    """All runs with this fingerprint in a directory of runs or in a lake."""
+    return [run for run in all_runs(place, metrics) if run.fingerprint == wanted]
+
+
+def all_runs(place: str | Path, metrics: Sequence[str]) -> list[HistoricRun]:
+    """All runs in a directory, those of its campaigns too, or in a lake, which may be at a URL.
+
+    Damaged and unanalysed ones are skipped.
+    """
+    if is_url(str(place)):
+        from crescendo.pipeline.lake.remote_entries import remote_entries  # Spark
+
+        entries: Iterable[LakeEntry] = remote_entries(str(place))
+    elif (Path(place) / LAKE_MARKER).exists():
+        entries = Lake(Directory(Path(place))).entries()
     else:
-        found = _in_directory(place, metrics)
-    return [run for run in found if run.fingerprint == wanted]
+        return _in_directory(Path(place), metrics)
+    return [_run(each.run, each.manifest, each.summary, metrics, each.path) for each in entries]
 
 
 def _in_directory(place: Path, metrics: Sequence[str]) -> list[HistoricRun]:
     found = []
     for directory in sorted(place.iterdir()) if place.is_dir() else ():
-        if (directory / MANIFEST).exists() and (directory / SUMMARY).exists():
+        if directory.is_symlink():
+            continue  # to a run that is listed itself
+        if (directory / CAMPAIGN_FILE).exists():
+            found += _in_directory(directory, metrics)
+        elif (directory / MANIFEST).exists() and (directory / SUMMARY).exists():
             try:
-                found.append(_run(directory.name, read_manifest(directory), read_summary(directory), metrics))
+                manifest, summary = read_manifest(directory), read_summary(directory)
             except ConfigError:
                 continue
+            found.append(_run(directory.name, manifest, summary, metrics, str(directory)))
     return found
 
 
-def _run(name: str, manifest: Manifest, summary: Summary, metrics: Sequence[str]) -> HistoricRun:
+def _run(name: str, manifest: Manifest, summary: Summary, metrics: Sequence[str], path: str = "") -> HistoricRun:
     values = {metric: summary_value(summary, metric) for metric in metrics or DEFAULT_METRICS}
     known = {metric: value for metric, value in values.items() if value is not None and value > 0}
     experiment = str(manifest.experiment.get("name", ""))
-    return HistoricRun(name, experiment, fingerprint(manifest), manifest.started_ns, summary.verdict.outcome, known)
+    return HistoricRun(
+        name, experiment, fingerprint(manifest), manifest.started_ns, summary.verdict.outcome, known, path,
+        machine_class(manifest),
+    )  # fmt: skip
 
 
 def check_metrics(metrics: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ The payload of its SET note: everything an inspector process needs to know, vali
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from crescendo.control.notes import NotePayload
 
@@ -18,3 +18,5 @@ class InspectorAssignment(NotePayload, frozen=True):
     endpoints: dict[str, str]
     pid: int | None = None
     durable: bool = True  # whether the recording is synced to disk
+    inputs: dict[str, bytes] = field(default_factory=dict)
+    """The files that its URLs name, for an inspector that was not given them when it was started."""

@@ -19,6 +19,7 @@ from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import LostError, PeerError
 from crescendo.model.peer_statistics import inspector_statistics
 from crescendo.model.url_files import url_with_given_files
+from crescendo.record.inputs import write_given
 from crescendo.record.writer import Recorder
 
 FIRST_INSPECTION_S = 10.0
@@ -42,7 +43,8 @@ class InspectorWorker(PeerLoop):
 
     def _prepare(self, assignment: dict[str, Any]) -> None:
         given = InspectorAssignment.from_payload(assignment)
-        endpoints = {name: url_with_given_files(url, self._inputs) for name, url in given.endpoints.items()}
+        files = {**self._inputs, **write_given(self._data, self._peer.identity.id, given.inputs)}
+        endpoints = {name: url_with_given_files(url, files) for name, url in given.endpoints.items()}
         inspector = inspector_of(given.kind)(InspectionTarget(endpoints, given.pid))
         name = self._peer.identity.id
         self._recorder = Recorder(self._data, name, durable=given.durable)

@@ -8,17 +8,20 @@ hosts. The network of the machine itself is not touched, and hosts reach nothing
 import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
-from crescendo.lab import host_guardian
+from crescendo.lab import connection_end_program, host_guardian, listener_program
 from crescendo.lab.namespaces import (
     enter_host,
+    enter_network,
     enter_user,
     is_rootless,
     require_permission,
@@ -26,29 +29,75 @@ from crescendo.lab.namespaces import (
     unshare_network,
 )
 from crescendo.lab.ownership import LAB_VARIABLE, owner_mark
-from crescendo.lab.switch_program import OK, ConnectHost, LimitLink, Request, SetLink
+from crescendo.lab.packet_link import PacketLink
+from crescendo.lab.packet_link_program import LinkCounts
+from crescendo.lab.switch_program import (
+    BRIDGE,
+    OK,
+    AddBridge,
+    ConnectHost,
+    JoinBridge,
+    LeaveBridge,
+    LimitLink,
+    Request,
+    SetAddress,
+    SetLink,
+    SetRetransmission,
+    SetRoute,
+)
 from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.lab_network import Impairment
 from crescendo.processes.child import ChildProcess, close_pipes, exits_within, first_line, launch_child, wait_or_kill
 from crescendo.processes.die_with_parent import die_with_parent
 
-SUBNET = "10.77.0"
+SUBNETS = "10.77"
+ROUTER = 1  # number of the router in each IP network
 MAX_HOSTS = 200
 _READY_S, _ANSWER_S, _END_S = 30.0, 10.0, 10.0
 _HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 
+def _address(subnet: int, number: int) -> str:
+    return f"{SUBNETS}.{subnet}.{number}"
+
+
+def _bridge(subnet: int) -> str:
+    return f"{BRIDGE}{subnet}" if subnet else BRIDGE
+
+
 class LabHost:
     """One host: programs that it starts have its network, its name and its clock."""
 
-    def __init__(self, name: str, address: str, guardian: ChildProcess, keeper: int, network: "HostNetwork") -> None:
-        self.name, self.address = name, address
-        self._guardian, self._keeper, self._network = guardian, keeper, network
-        self._port = f"port{address.rpartition('.')[2]}"
+    def __init__(self, name: str, number: int, guardian: ChildProcess, keeper: int, network: "HostNetwork") -> None:
+        self.name, self.address = name, _address(0, number)
+        self._number, self._guardian, self.keeper, self._network = number, guardian, keeper, network
+        """`keeper` is a process that is on the host as long as the host exists."""
+        self.port = f"port{number}"
+        self._link: PacketLink | None = None
+        self._rto_min_ms: int | None = None
         self._children: list[ChildProcess] = []
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs this one on the host."""
-        return enter_host(self._keeper, argv, rootless=self._network.rootless)
+        return enter_host(self.keeper, argv, rootless=self._network.rootless)
+
+    def network_command(self, argv: Sequence[str]) -> list[str]:
+        """The command that runs this one in the host's network, but with the name and the clock of this machine."""
+        return enter_network(self.keeper, argv, rootless=self._network.rootless)
+
+    def listener(self, port: int) -> socket.socket:
+        """A socket of ours that listens on the loopback interface of the host."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            program = [sys.executable, "-I", "-S", listener_program.__file__, str(port)]
+            making = self.launch(program, stdin=theirs.fileno())
+            theirs.close()
+            ours.settimeout(_READY_S)
+            said, fds, _, _ = socket.recv_fds(ours, 200, 1)
+            wait_or_kill(making, _END_S)
+        if not fds:
+            raise LostError(f"lab: nothing can listen at port {port} of {self.name}: {said.decode(errors='replace')}")
+        return socket.socket(fileno=fds[0])
 
     def launch(
         self,
@@ -75,21 +124,83 @@ class LabHost:
 
     def cut(self) -> None:
         """Nothing passes the host's link any more, in either direction. Connections stay open."""
-        self._network.ask(SetLink(self._port, "down"))
+        self._network.ask(SetLink(self.port, "down"))
 
     def restore(self) -> None:
         """Undo `cut`."""
-        self._network.ask(SetLink(self._port, "up"))
+        self._network.ask(SetLink(self.port, "up"))
 
     def limit(self, rate_bps: int) -> None:
         """Limit the host's link in each direction, in bits per second; 0 removes the limit."""
-        self._network.ask(LimitLink(self._port, self._keeper, rate_bps))
+        self._network.ask(LimitLink(self.port, self.keeper, rate_bps))
 
-    def join(self) -> None:
-        self._network.ask(ConnectHost(self._port, self._keeper, self.address))
+    def impair(self, up: Impairment, down: Impairment) -> None:
+        """Change what the host's link does to packets from the host (up) and to it. Needs a packet link."""
+        if self._link is None:
+            raise ConfigError(f"lab: {self.name} has no packet link; only such a link delays and loses packets")
+        self._link.impair(up, down)
+
+    @property
+    def has_packet_link(self) -> bool:
+        return self._link is not None
+
+    @property
+    def packet_counts(self) -> LinkCounts | None:
+        """What its packet link has done so far; None if it has none."""
+        return None if self._link is None else self._link.counts()
+
+    def retransmit_after(self, rto_min_ms: int) -> None:
+        """TCP of the host repeats what was not acknowledged after this time at the earliest; Linux waits 200 ms."""
+        self._rto_min_ms = rto_min_ms
+        self._network.ask(SetRetransmission(self.keeper, self.address, rto_min_ms, self._router))
+
+    @property
+    def _router(self) -> str | None:
+        return f"{self.address.rpartition('.')[0]}.{ROUTER}" if self._network.has_routers else None
+
+    def leave(self) -> None:
+        """Leave the access point: there is no link until the host joins another."""
+        self._network.ask(LeaveBridge(self.port))
+
+    def join(self, access_point: str) -> bool:
+        """Join an access point. In another IP network the host gets another address, and its connections end."""
+        bridge, subnet = self._network.bridge_of(access_point)
+        address, before = _address(subnet, self._number), self.address
+        if address != before:
+            self._network.ask(SetAddress(self.keeper, address, _address(subnet, ROUTER)))
+            self.address = address
+        self._network.ask(JoinBridge(self.port, bridge))
+        if address != before:
+            if self._rto_min_ms is not None:
+                self.retransmit_after(self._rto_min_ms)
+            self.end_connections(before)
+        return address != before
+
+    def end_connections(self, address: str) -> int:
+        """End every TCP connection from this address with an error, as mobile systems do when they lose it."""
+        program = [sys.executable, "-I", "-S", connection_end_program.__file__, address]
+        ending = self.launch(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        count = first_line(ending, _ANSWER_S)
+        wait_or_kill(ending, _END_S)
+        close_pipes(ending)
+        if not count.isdecimal():
+            raise LostError(f"lab: the connections of {self.name} could not be ended: {count or 'no answer'}")
+        return int(count)
+
+    def connect(self, link: "PacketLink | None", access_point: str | None) -> None:
+        """Plug it in, once."""
+        bridge, subnet = self._network.bridge_of(access_point)
+        self._link = link
+        self.address = _address(subnet, self._number)
+        tap = None if link is None else link.inside
+        self._network.ask(ConnectHost(self.port, self.keeper, self.address, bridge, tap))
+        if self._network.has_routers:
+            self._network.ask(SetRoute(self.keeper, _address(subnet, ROUTER)))
 
     def remove(self) -> None:
         """End everything that runs on it. Safe to call twice."""
+        if self._link is not None:
+            self._link.close()
         close_pipes(self._guardian)
         wait_or_kill(self._guardian, _END_S)
         for child in self._children:
@@ -100,18 +211,47 @@ class LabHost:
 class HostNetwork:
     """Hosts that reach each other. Use as a context manager, or call close()."""
 
-    def __init__(self, *, rootless: bool | None = None) -> None:
-        """Rootless unless this is root. Raises ConfigError where the kernel does not permit it."""
+    def __init__(self, *, rootless: bool | None = None, seed: int = 1) -> None:
+        """Rootless unless this is root. Raises ConfigError where the kernel does not permit it.
+
+        The seed decides which packets of impaired links are lost, doubled or damaged.
+        """
         require_permission()
         self.rootless = is_rootless() if rootless is None else rootless
+        self.seed = seed
+        self._asking = threading.Lock()
         self.hosts: dict[str, LabHost] = {}
+        self._access_points: dict[str, tuple[str, int]] = {}  # bridge and IP network
+        self.has_routers = False
         argv = unshare_network([sys.executable, "-m", "crescendo.lab.switch_program"], rootless=self.rootless)
         self._switch = self._start(argv)
         with self._closed_on_error():
             self._await_answer(_READY_S)
 
-    def add(self, name: str, *, clock_shift_s: int = 0) -> LabHost:
-        """A new host. Its monotonic clock may be ahead of ours by some seconds."""
+    def add_access_points(self, networks: Mapping[str, int]) -> None:
+        """Access points with the number of their IP network. Before the first host, which must know its router."""
+        subnets = sorted({0, *networks.values()})
+        self.has_routers = len(subnets) > 1
+        for subnet in subnets:
+            if self.has_routers:
+                self.ask(AddBridge(_bridge(subnet), _address(subnet, ROUTER)))
+        for number, (name, subnet) in enumerate(networks.items()):
+            bridge = f"ap{number}"
+            self.ask(AddBridge(bridge, uplink=_bridge(subnet)))
+            self._access_points[name] = (bridge, subnet)
+
+    def bridge_of(self, access_point: str | None) -> tuple[str, int]:
+        """The bridge of an access point and the number of its IP network; without one, those of the cables."""
+        if access_point is None:
+            return BRIDGE, 0
+        if access_point not in self._access_points:
+            raise ConfigError(f"lab: {access_point!r} is not an access point of this network")
+        return self._access_points[access_point]
+
+    def add(
+        self, name: str, *, clock_shift_s: int = 0, access_point: str | None = None, packet_link: bool = False
+    ) -> LabHost:
+        """A new host, whose monotonic clock may be some seconds ahead of ours. Only a packet link can be impaired."""
         if not _HOST_NAME.fullmatch(name) or name in self.hosts:
             raise ConfigError(f"lab: {name!r} is not a new host name; use lower-case letters, digits and hyphens")
         if len(self.hosts) >= MAX_HOSTS:
@@ -125,20 +265,27 @@ class HostNetwork:
                 wait_or_kill(guardian, _END_S)
                 close_pipes(guardian)
                 raise LostError(f"lab: host {name} could not be made: {keeper or 'its guardian said nothing'}")
-            host = LabHost(name, f"{SUBNET}.{len(self.hosts) + 2}", guardian, int(keeper), self)
+            host = LabHost(name, len(self.hosts) + 2, guardian, int(keeper), self)
             self.hosts[name] = host
-            host.join()
+            link = self._packet_link(host.port) if packet_link else None
+            host.connect(link, access_point)
         return host
+
+    def _packet_link(self, port: str) -> PacketLink:
+        return PacketLink(
+            lambda argv: self._start(enter_network(self._switch.pid, argv, rootless=self.rootless)), port, self.seed
+        )
 
     def ask(self, request: Request) -> None:
         """Have the switch carry out a request."""
         assert self._switch.stdin is not None  # noqa: S101 - it was started with a pipe
-        try:
-            self._switch.stdin.write(msgspec.json.encode(request) + b"\n")
-            self._switch.stdin.flush()
-        except OSError as err:
-            raise LostError(f"lab: the switch has ended: {err.strerror}") from err
-        self._await_answer(_ANSWER_S)
+        with self._asking:
+            try:
+                self._switch.stdin.write(msgspec.json.encode(request) + b"\n")
+                self._switch.stdin.flush()
+            except OSError as err:
+                raise LostError(f"lab: the switch has ended: {err.strerror}") from err
+            self._await_answer(_ANSWER_S)
 
     def close(self) -> None:
         """Remove hosts, links and every process on them. Safe to call twice."""

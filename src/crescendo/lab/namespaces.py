@@ -38,6 +38,12 @@ def enter_user(pid: int, argv: Sequence[str], *, rootless: bool) -> list[str]:
     return ["nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--", *argv] if rootless else [*argv]
 
 
+def enter_network(pid: int, argv: Sequence[str], *, rootless: bool) -> list[str]:
+    """Run a program in the network of the process `pid`, but with the name and the clock of this machine."""
+    user = ("--user", "--preserve-credentials") if rootless else ()
+    return ["nsenter", "--target", str(pid), *user, "--net", "--", *argv]
+
+
 def enter_host(pid: int, argv: Sequence[str], *, rootless: bool) -> list[str]:
     """Run a program on the host of the process `pid`."""
     user = ("--user", "--preserve-credentials") if rootless else ()

@@ -1,12 +1,15 @@
 """Which process connects the hosts of the lab?
 
 This one, as `python -m crescendo.lab.switch_program`, in a network of its own, so that the network of the machine is
-never touched. It reads one request per line (JSON) from its standard input, changes bridge, links and rates with
+never touched. It reads one request per line (JSON) from its standard input, changes bridges, links and rates with
 netlink, and answers with one line: `ok`, or what went wrong. When its input ends it exits, and the kernel removes
 everything that it made. Starts nothing.
 """
 
 import sys
+from ipaddress import ip_interface
+from pathlib import Path
+from socket import AF_INET
 from typing import IO, Literal
 
 import msgspec
@@ -20,14 +23,63 @@ PREFIX = 24
 _BURST_BYTES = 32 * 1024
 _QUEUE_LATENCY = "400ms"
 _ROOT_HANDLE = 0x10000
+_LINK_SCOPE, _KERNEL_ROUTE = 253, 2  # as of the route that the kernel makes for an address
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")  # of the network of the process that writes
+
+
+class AddBridge(Struct, frozen=True, tag="bridge"):
+    """A further bridge: of another IP network, if it has the address of a router, or of an access point."""
+
+    name: str
+    router: str | None = None
+    uplink: str | None = None  # the bridge that an access point is connected to
 
 
 class ConnectHost(Struct, frozen=True, tag="join"):
-    """Connect the host that the process keeps."""
+    """Connect the host that the process keeps. With `tap`, the port exists, and this is its other end."""
 
     port: str
     keeper: int
     address: str
+    bridge: str = BRIDGE
+    tap: str | None = None
+
+
+class LeaveBridge(Struct, frozen=True, tag="leave"):
+    """The host has no link any more."""
+
+    port: str
+
+
+class JoinBridge(Struct, frozen=True, tag="associate"):
+    """The host gets a link at this access point."""
+
+    port: str
+    bridge: str
+
+
+class SetAddress(Struct, frozen=True, tag="address"):
+    """The host has this address only, and reaches other networks through the router."""
+
+    keeper: int
+    address: str
+    router: str
+
+
+class SetRoute(Struct, frozen=True, tag="route"):
+    """The host reaches other networks through the router."""
+
+    keeper: int
+    router: str
+
+
+class SetRetransmission(Struct, frozen=True, tag="retransmit"):
+    """TCP of the host sends again after this time at the earliest, in its network and through the router."""
+
+    keeper: int
+    address: str
+    rto_min_ms: int
+    router: str | None = None
 
 
 class SetLink(Struct, frozen=True, tag="carry"):
@@ -45,35 +97,96 @@ class LimitLink(Struct, frozen=True, tag="limit"):
     rate_bps: int
 
 
-Request = ConnectHost | SetLink | LimitLink
+Request = (
+    AddBridge | ConnectHost | LeaveBridge | JoinBridge | SetAddress | SetRoute | SetRetransmission | SetLink | LimitLink
+)
 
 
 class Switch:
-    """A bridge, and one pair of virtual interfaces per host."""
+    """Bridges, and one pair of interfaces per host."""
 
     def __init__(self, netlink: IPRoute) -> None:
         self._netlink = netlink
-        netlink.link("add", ifname=BRIDGE, kind="bridge")
-        self._bridge = self._index(BRIDGE)
-        netlink.link("set", index=self._bridge, state="up")
+        self._uplinks: list[str] = []
+        self._add_bridge(BRIDGE)
         self._limited: set[str] = set()
 
     def carry_out(self, request: Request) -> None:
         match request:
-            case ConnectHost(port, keeper, address):
-                self._join(port, keeper, address)
+            case AddBridge(name, router, uplink):
+                if name != BRIDGE:
+                    self._add_bridge(name)
+                if router is not None:
+                    self._route(name, router)
+                if uplink is not None:
+                    self._connect_bridges(name, uplink)
+            case ConnectHost():
+                self._join(request)
+            case LeaveBridge(port):
+                self._netlink.link("set", index=self._index(port), state="down")
+                self._netlink.link("set", index=self._index(port), master=0)
+            case JoinBridge(port, bridge):
+                self._netlink.link("set", index=self._index(port), master=self._index(bridge), state="up")
+                self._forget_stations()
+            case SetAddress(keeper, address, router):
+                with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
+                    index = inside.link_lookup(ifname=INSIDE)[0]
+                    inside.flush_addr(index=index, family=AF_INET)
+                    inside.addr("add", index=index, address=address, prefixlen=PREFIX)
+                    inside.route("replace", dst="default", gateway=router)
+            case SetRoute(keeper, router):
+                with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
+                    inside.route("replace", dst="default", gateway=router)
+            case SetRetransmission(keeper, address, rto_min_ms, router):
+                self._retransmit(keeper, address, {"rto_min": rto_min_ms}, router)
             case SetLink(port, state):
                 self._netlink.link("set", index=self._index(port), state=state)
             case LimitLink(port, keeper, rate_bps):
                 self._limit(port, keeper, rate_bps)
 
-    def _join(self, port: str, keeper: int, address: str) -> None:
-        self._netlink.link("add", ifname=port, kind="veth", peer={"ifname": INSIDE, "net_ns_pid": keeper})
-        self._netlink.link("set", index=self._index(port), master=self._bridge, state="up")
+    def _add_bridge(self, name: str) -> None:
+        self._netlink.link("add", ifname=name, kind="bridge")
+        self._netlink.link("set", index=self._index(name), state="up")
+
+    def _route(self, bridge: str, router: str) -> None:
+        self._netlink.addr("add", index=self._index(bridge), address=router, prefixlen=PREFIX)
+        _FORWARDING.write_text("1")
+
+    def _connect_bridges(self, name: str, uplink: str) -> None:
+        near, far = f"{name}-up", f"{name}-down"
+        self._netlink.link("add", ifname=near, kind="veth", peer={"ifname": far})
+        for port, bridge in ((near, name), (far, uplink)):
+            self._netlink.link("set", index=self._index(port), master=self._index(bridge), state="up")
+        self._uplinks += [near, far]
+
+    def _forget_stations(self) -> None:
+        """As access points announce a new station: nobody looks for it at its former place."""
+        for port in self._uplinks:
+            self._netlink.brport("set", index=self._index(port), flush=1)
+
+    def _join(self, request: ConnectHost) -> None:
+        port, keeper = request.port, request.keeper
+        if request.tap is None:
+            self._netlink.link("add", ifname=port, kind="veth", peer={"ifname": INSIDE, "net_ns_pid": keeper})
+        else:
+            self._netlink.link("set", index=self._index(request.tap), net_ns_pid=keeper)
+        self._netlink.link("set", index=self._index(port), master=self._index(request.bridge), state="up")
         with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
+            if request.tap is not None:
+                inside.link("set", index=inside.link_lookup(ifname=request.tap)[0], ifname=INSIDE)
             for name in ("lo", INSIDE):
                 inside.link("set", index=inside.link_lookup(ifname=name)[0], state="up")
-            inside.addr("add", index=inside.link_lookup(ifname=INSIDE)[0], address=address, prefixlen=PREFIX)
+            inside.addr("add", index=inside.link_lookup(ifname=INSIDE)[0], address=request.address, prefixlen=PREFIX)
+
+    def _retransmit(self, keeper: int, address: str, metrics: dict[str, int], router: str | None) -> None:
+        with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
+            subnet = ip_interface(f"{address}/{PREFIX}").network
+            inside.route(
+                "replace", dst=str(subnet), oif=inside.link_lookup(ifname=INSIDE)[0], prefsrc=address,
+                scope=_LINK_SCOPE, proto=_KERNEL_ROUTE, metrics=metrics,
+            )  # fmt: skip
+            if router is not None:
+                inside.route("replace", dst="default", gateway=router, metrics=metrics)
 
     def _limit(self, port: str, keeper: int, rate_bps: int) -> None:
         with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:

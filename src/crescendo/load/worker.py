@@ -44,7 +44,7 @@ from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.protocols import protocol_of
 from crescendo.model.url_files import check_given, files_of_addresses, url_with_given_files, with_address_files_at
 from crescendo.model.workload import Group, Settle
-from crescendo.record.inputs import INPUTS
+from crescendo.record.inputs import write_given
 from crescendo.record.schema import EVENTS, HELD_BEFORE, SPANS, STRAYS
 from crescendo.record.writer import Recorder
 
@@ -134,13 +134,7 @@ class Worker(PeerLoop):
     def _places(self, contents: Mapping[str, bytes]) -> dict[str, str]:
         """Name in the assignment -> file, for what it was given when it was started, and for what came in the note."""
         places = {name: str(path) for name, path in self._inputs.items()}
-        for number, (name, content) in enumerate(contents.items()):
-            path = self._data / INPUTS / f"{self._peer.identity.id}-{number}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)  # a key may be among them
-            path.write_bytes(content)
-            places[name] = str(path)
-        return places
+        return places | write_given(self._data, self._peer.identity.id, contents)
 
     def _with_inputs(self, experiment: Experiment, places: Mapping[str, str]) -> Experiment:
         """The experiment, which reads only files that this peer was given. Receivers read no payloads."""

@@ -26,9 +26,16 @@ from crescendo.model.redaction import redact_value
 from crescendo.model.units import Duration, format_ns
 
 MAX_REPEATS = 1000
-SPAN, READING = "span.", "reading."
-TABLE_STATISTICS = {SPAN: ("count", "mean", "p50", "p90", "p99"), READING: ("mean", "peak")}
-"""Metrics that are read from tables: span.ACTION.p50 of requests, reading.SOURCE/ENTITY/METRIC.mean of inspectors."""
+SPAN, READING, JITTER, BURST, ERROR = "span.", "reading.", "jitter.", "burst.", "error."
+TABLE_STATISTICS = {
+    SPAN: ("count", "mean", "p50", "p90", "p99"),
+    READING: ("mean", "peak"),
+    JITTER: ("max", "min", "mean"),
+    BURST: ("negative", "inversions", "messages"),
+    ERROR: ("count",),
+}
+"""Metrics that are read from tables: span.ACTION.p50 of requests, reading.SOURCE/ENTITY/METRIC.mean of inspectors,
+jitter.max over all receivers, burst.negative after all outages, error.shed.count of messages that were not accepted."""
 
 
 class RunOrder(StrEnum):
@@ -196,6 +203,6 @@ def describe_levels(factors: Sequence[Factor], point: Point) -> str:
 
 def format_metric(metric: str, value: float) -> str:
     """A value of a metric of campaigns, as people read it."""
-    if metric.startswith(SPAN) and not metric.endswith(".count"):
+    if metric.startswith((SPAN, JITTER)) and not metric.endswith(".count"):
         return format_ns(value)
-    return f"{value:,.6g}" if metric.startswith((SPAN, READING)) else format_value(metric, value)
+    return f"{value:,.6g}" if metric.startswith(tuple(TABLE_STATISTICS)) else format_value(metric, value)

@@ -55,7 +55,7 @@ def campaign_from(document: dict[str, Any], *, source: str = "campaign", default
     experiment = document.get(EXPERIMENT)
     if not isinstance(experiment, dict):
         raise ConfigError(f"{source}: experiment: write an experiment, or the path of its file relative to this one")
-    if "search" in experiment:
+    if experiment.get("search") is not None:
         raise ConfigError(f"{source}: experiment.search: a search decides its own runs; remove it")
     rest = {key: value for key, value in document.items() if key not in {EXPERIMENT, FACTORS}}
     if isinstance(rest.get(_DESIGN), str):

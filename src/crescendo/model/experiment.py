@@ -12,16 +12,19 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from crescendo.model.address import MQTT_VERSIONS
+from crescendo.model.address import MQTT_VERSIONS, address_of
 from crescendo.model.agents import Agent, check_agents
 from crescendo.model.fault_schedule import check_faults
+from crescendo.model.group_places import KEYS as PLACE_KEYS
+from crescendo.model.group_places import check_place, place_urls, with_place_urls
+from crescendo.model.lab_network import LabSettings
 from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
 from crescendo.model.pacer import Pacer
 from crescendo.model.planned_faults import PlannedFault
 from crescendo.model.profile import ConstantProfile, Profile
 from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of_scheme
-from crescendo.model.redaction import redact_address, redact_value
+from crescendo.model.redaction import redact_address, redact_place, redact_value
 from crescendo.model.search import MIN_SECONDS, Search
 from crescendo.model.slices import slice_names
 from crescendo.model.suggestions import choice, suggestion
@@ -65,6 +68,7 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
     every: Duration | None = None
     url: str | None = None
     pid: Annotated[int, Meta(ge=1)] | None = None
+    on: Annotated[str, Meta(min_length=1, max_length=200)] | None = None  # a standing inspector, by host, name or label
 
     def __post_init__(self) -> None:
         if self.every is not None and self.every < MIN_EVERY_NS:
@@ -73,6 +77,8 @@ class Inspect(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"pid needs kind: {PROCESS}; kind: {self.kind} needs a url")
         if self.url is not None and self.kind == PROCESS:
             raise ValueError("a process inspector needs a pid on this machine, not a url")
+        if self.on is not None and not self.has_target:
+            raise ValueError(f"on: {self.on}: an inspector elsewhere needs its target: a url, or a pid of that host")
 
     @property
     def has_target(self) -> bool:
@@ -152,6 +158,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     topology: str | None = None  # the file of a network that is the system
     probe_links: Annotated[int, Meta(ge=0, le=MAX_PROBES)] = 0  # messages that are compared one by one before the load
     agents: list[Agent] = field(default_factory=list)
+    lab: LabSettings | None = None  # hosts on this machine, for the system and the peers
     faults: list[PlannedFault] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -182,7 +189,31 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset(
             group.name
             for group in self.workload
-            if (self.system.url is not None or group.target.url is not None) and not group.is_unique
+            if (self.system.url is not None or group.target.url is not None or self.located_urls(group))
+            and not group.is_unique
+        )
+
+    def located_urls(self, group: Group) -> dict[str, str]:
+        """Role -> the URL that `send_to` or `receive_from` names, where that is not a node of a network."""
+        if self.topology is not None:
+            return {}
+        return place_urls(group, self.system.url)
+
+    def with_places_as_urls(self) -> "Experiment":
+        """The same experiment, whose groups name no host that only means something beside the system's URL."""
+
+        if self.topology is not None:
+            return self
+        workload = [
+            msgspec.structs.replace(group, **with_place_urls(group, self.system.url)) for group in self.workload
+        ]
+        return msgspec.structs.replace(self, workload=workload)
+
+    def uses_system(self, group: Group) -> bool:
+        """Whether a connection of this group relies on the experiment to name the system."""
+        located = self.located_urls(group)
+        return group.needs_system and any(
+            group.connections_of(role) and role not in located for role in ("sender", "receiver")
         )
 
     def redacted(self) -> "Experiment":
@@ -200,6 +231,8 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
                     group,
                     address=redact_address(group.address),
                     failover=None if group.failover is None else [redact_address(text) for text in group.failover],
+                    send_to=group.send_to and redact_place(group.send_to),
+                    receive_from=group.receive_from and redact_place(group.receive_from),
                 )
                 for group in self.workload
             ],
@@ -244,7 +277,7 @@ def _check_groups(experiment: Experiment) -> None:
     spoken = None if url is None else protocol_of_scheme(scheme)
     for group in experiment.workload:
         experiment.profile.check(group.rate)
-        if spoken is not None and spoken.name != group.protocol and group.needs_system:
+        if spoken is not None and spoken.name != group.protocol and experiment.uses_system(group):
             raise ValueError(
                 f"group {group.name!r} uses {group.protocol}, but the system's url begins with {scheme}://; "
                 f"set its protocol to {spoken.name}, or change the url"
@@ -255,11 +288,8 @@ def _check_topology(experiment: Experiment) -> None:
     if experiment.topology is None:
         if experiment.probe_links:
             raise ValueError("probe_links: it compares messages that cross a network; give its file as topology")
-        placed = [group for group in experiment.workload if group.send_to or group.receive_from]
-        if placed:
-            raise ValueError(
-                f"group {placed[0].name!r}: send_to and receive_from name nodes of a network; give its file as topology"
-            )
+        for group in experiment.workload:
+            _check_places(experiment, group)
         return
     if experiment.system != System(kind="loopback") or experiment.clients:
         raise ValueError("topology: the network is the system; remove system and clients, or remove topology")
@@ -271,6 +301,33 @@ def _check_topology(experiment: Experiment) -> None:
         for key, is_missing in missing.items():
             if is_missing and group.needs_system:
                 raise ValueError(f"group {group.name!r}: name the node of the network that it uses: {key}: NODE")
+
+
+def _check_lab(experiment: Experiment) -> None:
+    if experiment.lab is None:
+        return
+    if experiment.topology is not None or experiment.system.url is not None or experiment.clients:
+        raise ValueError("lab: the system starts on a host of the lab; give system.kind, without topology and clients")
+    elsewhere = [group.name for group in experiment.workload if any(address_of(a).url for a in group.addresses)]
+    if elsewhere:
+        raise ValueError(f"lab: hosts reach only each other; group {elsewhere[0]!r} must not name a system of its own")
+    for role in ("sender", "receiver"):
+        for place in filter(None, experiment.peers.places(role)):
+            if place not in experiment.lab.hosts:
+                raise ValueError(
+                    f"peers.{role}s: {place!r} is not a host of the lab; {choice(place, experiment.lab.hosts)}"
+                )
+
+
+def _check_places(experiment: Experiment, group: Group) -> None:
+    """Both sides of a group must be able to do what the group says, each in the protocol of its own URL."""
+    for role, url in experiment.located_urls(group).items():
+        try:
+            if url == group.place_of(role):
+                _check_url(url)
+            check_place(group, role, url)
+        except ValueError as err:
+            raise ValueError(f"group {group.name!r}: {PLACE_KEYS[role]}: {err}") from None
 
 
 def _check_inspectors(experiment: Experiment) -> None:
@@ -347,6 +404,7 @@ _RULES: tuple[Callable[[Experiment], None], ...] = (
     _check_addresses,
     _check_groups,
     _check_topology,
+    _check_lab,
     _check_inspectors,
     _check_checks,
     _check_stop_when,

@@ -72,15 +72,24 @@ def load_experiment(path: Path, overrides: tuple[str, ...] = (), values: Mapping
 def read_mapping(path: Path, keys: str) -> dict[str, Any]:
     """The content of a YAML file, which must be a mapping with keys such as these."""
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a subclass of SafeLoader
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"{path}: cannot be read: {err}") from err
+    return parse_mapping(text, str(path), keys)
+
+
+def parse_mapping(text: str, source: str, keys: str) -> dict[str, Any]:
+    """The content of such a file, from its text. `source` is what messages call it."""
+    try:
+        document = yaml.load(text, _Loader)  # noqa: S506 - a subclass of SafeLoader
     except yaml.YAMLError as err:
-        raise ConfigError(f"{path}: this is not YAML: {explain_yaml(err)}") from None
+        raise ConfigError(f"{source}: this is not YAML: {explain_yaml(err)}") from None
+    except RecursionError:
+        raise ConfigError(f"{source}: it is nested too deeply") from None
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected a mapping with keys such as {keys}")
+        raise ConfigError(f"{source}: expected a mapping with keys such as {keys}")
     return document
 
 
@@ -156,7 +165,7 @@ def to_document(experiment: Experiment) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(experiment, enc_hook=format_unit)
     if document["checks"] is None:
         del document["checks"]
-    for key in ("faults", "agents"):
+    for key in ("faults", "agents", "lab"):
         if not document[key]:
             del document[key]  # so that runs without any stay comparable with earlier ones
     return document

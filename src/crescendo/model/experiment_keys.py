@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from crescendo.model.agents import Agent
 from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
+from crescendo.model.lab_network import AccessPoint, Impairment, LabLink, LabSettings
 from crescendo.model.mlmq_clients import Clients
 from crescendo.model.planned_faults import PlannedFault
 from crescendo.model.profile import Incremental, OnOff, Ramp, Replay, Sine, Spike, Step, Steps
@@ -47,6 +48,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "instead of `system`: the file of a network that is started here, every node of it inspected, and stopped "
             "again; see [topology.md](topology.md#in-an-experiment)"
         ),
+        "lab": "hosts on this machine, with links of their own, for the system and the peers: see [lab.md](lab.md)",
         "probe_links": (
             "with `topology`: before the load, this many messages of every kind go the way of each group and are "
             "compared one by one; the report says what became of them, see "
@@ -129,8 +131,14 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "`true` deletes whatever the queue, or the durable subscription, holds before the run; on a terminal you "
             "are asked first"
         ),
-        "send_to": "with `topology`: the node that its senders connect to",
-        "receive_from": "with `topology`: the node that its receivers connect to",
+        "send_to": (
+            "where its senders connect to, instead of `system`: a URL, `amqp://user:password@host:5672`, whose "
+            "protocol they speak then; a host, `hostA` or `hostA:5673`; with `topology`, a node of the network"
+        ),
+        "receive_from": (
+            "the same for its receivers; both sides may have different hosts and protocols, if the systems there pass "
+            "messages on"
+        ),
     },
     WindowMode: {
         "size": "how many messages of a connection may be unsettled at a time",
@@ -154,14 +162,42 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "every": "the period; without it, 5 s, and 1 s for processes",
         "url": "the management interface, where it is not that of the system that Crescendo starts",
         "pid": "the process to watch, where Crescendo does not start the system",
+        "on": (
+            "a standing inspector, by host, name or label, instead of one that the run starts here; with `pid`, a "
+            "process of that host"
+        ),
+    },
+    LabSettings: {
+        "hosts": "the hosts by name, and the link of each; `{}` is a cable without limits",
+        "system": "the host on which the system runs; peers without a place run there too",
+        "access_points": "where stations connect, by name",
+        "baseline": "`false` leaves out the measurement of the network before the run, which takes about a second",
+    },
+    LabLink: {
+        "access_point": "the host is a station, and begins at this access point; without it, it has a cable",
+        "rate": "the bandwidth of the link in each direction, such as `20Mbit`; without it, what this machine can do",
+        "up": "what happens to packets from the host",
+        "down": "what happens to packets to the host",
+        "rto_min": "the shortest time after which its TCP sends again what was not acknowledged; without it, 200 ms",
+    },
+    AccessPoint: {
+        "network": "its IP network: a station that moves to another gets another address, and its connections end",
+    },
+    Impairment: {
+        "delay": "every packet takes this much longer",
+        "jitter": "the delay differs by up to this much, evenly distributed; packets keep their order",
+        "loss": "the share of packets that are lost, such as `1%`",
+        "duplicate": "the share of packets that arrive twice",
+        "reorder": "the share of packets that overtake those that are delayed",
+        "corrupt": "the share of packets of which one bit changes; checksums find most of them",
     },
     PlannedFault: {
         "at": ("when it begins: `30s` after the start of the run, `measure + 10s`, `drain + 1s`"),
         "do": (
             "what is done: `restart`, `stop`, `kill`, `pause`, `cpu`, `memory`, `descriptors`, `disconnect` or "
-            "`command`, see [faults.md](faults.md#actions)"
+            "`command`, see [faults.md](faults.md#actions); `cut`, `impair` or `handoff`, see [lab.md](lab.md#faults)"
         ),
-        "on": "the node of the network, or `system`",
+        "on": "the node of the network, or `system`; for links, a host of the `lab`",
         "for": "how long it lasts; without it, an action that has a length lasts until the run ends",
         "every": "the period of a fault that is repeated",
         "times": "how often it is repeated",
@@ -171,13 +207,13 @@ KEYS: dict[type[Struct], dict[str, str]] = {
     Peers: {
         "senders": (
             "processes that share the sending connections; or standing peers, `[{on: hostA, count: 2}]`: by host, name "
-            "or label, see [control.md](control.md#standing-peers)"
+            "or label, see [control.md](control.md#standing-peers); with `lab`, on these hosts of the lab"
         ),
         "receivers": "processes that share the receiving connections; or standing peers, as for senders",
         "clients": "processes that share the MLMQ clients",
     },
     PeerPlace: {
-        "on": "the host, the name or a label of standing peers",
+        "on": "the host, the name or a label of standing peers; with `lab`, a host of the lab",
         "count": "how many of them",
     },
     Ramp: {
@@ -251,5 +287,9 @@ PATHS: dict[str, type[Struct]] = {
     "faults.": PlannedFault,
     "peers.": Peers,
     "agents.": Agent,
+    "lab.": LabSettings,
+    "lab.hosts.HOST.": LabLink,
+    "lab.hosts.HOST.up.": Impairment,
+    "lab.access_points.NAME.": AccessPoint,
 }
 """Where the values of the table in docs/experiment.md are in a file. Profiles, searches and clients have their own."""

@@ -23,7 +23,18 @@ from crescendo.model.payload import PayloadSize
 from crescendo.model.planned_faults import MOMENT_PATTERN, FaultMoment
 from crescendo.model.protocols import known_protocols
 from crescendo.model.search import Confirmation, Limit, Resolution
-from crescendo.model.units import DURATION_PATTERN, SIZE_PATTERN, Duration, Extent, Size, format_unit
+from crescendo.model.units import (
+    DURATION_PATTERN,
+    LINE_RATE_PATTERN,
+    SHARE_PATTERN,
+    SIZE_PATTERN,
+    Duration,
+    Extent,
+    LineRate,
+    Share,
+    Size,
+    format_unit,
+)
 from crescendo.model.verdict import Bound
 from crescendo.model.workload import Group
 
@@ -41,6 +52,8 @@ _BOUND = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^\s*(<=|
 _UNITS: dict[type, dict[str, Any]] = {
     Duration: _DURATION,
     Size: _SIZE,
+    LineRate: {"type": "string", "pattern": f"^{LINE_RATE_PATTERN}$"},
+    Share: {"anyOf": [{"type": "string", "pattern": f"^{SHARE_PATTERN}$"}, {"const": 0}]},
     Extent: {
         "type": "string",
         "pattern": rf"^(?:{DURATION_PATTERN}|[0-9]+\s+messages?)$",
@@ -118,7 +131,7 @@ def _default(kind: type[Struct], key: str) -> Any:
     plain = msgspec.to_builtins(value, enc_hook=format_unit)
     if isinstance(value, Struct):
         return {key: part for key, part in plain.items() if part not in (None, {})}
-    if isinstance(value, Size) or (isinstance(value, float) and value.is_integer()):
+    if isinstance(value, Size) or (type(value) is float and value.is_integer()):
         return int(plain)
     return plain
 

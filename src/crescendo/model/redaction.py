@@ -55,6 +55,11 @@ def redact_address(text: str) -> str:
     return text if text.startswith(NODE_SCHEMES) else redact_url(text)
 
 
+def redact_place(text: str) -> str:
+    """What `send_to` or `receive_from` names, without a password."""
+    return redact_url(text) if "://" in text or "@" in text else text
+
+
 def redact_override(override: str) -> str:
     """An argument of `--set` without secrets."""
     path, equals, text = override.partition("=")

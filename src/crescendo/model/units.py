@@ -9,12 +9,16 @@ from typing import Any
 
 _NS_PER_UNIT = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _BYTES_PER_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_BITS_PER_UNIT = {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _COUNT = re.compile(r"(-?[0-9]+)(?:\s+messages?)?")
 _MESSAGES = " messages"
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]*)\s*")
 
 DURATION_PATTERN = rf"\s*\d+(?:\.\d+)?\s*(?:{'|'.join(_NS_PER_UNIT)})\s*"
 SIZE_PATTERN = rf"\s*\d+(?:\.\d+)?\s*(?:{'|'.join(_BYTES_PER_UNIT)})\s*"
+LINE_RATE_PATTERN = rf"\s*\d+(?:\.\d+)?\s*(?:{'|'.join(_BITS_PER_UNIT)})\s*"
+SHARE_PATTERN = r"\s*\d+(?:\.\d+)?\s*%\s*"
 """For the schema of files, which other programs read."""
 
 MAX_DURATION_NS = 2**60
@@ -23,6 +27,7 @@ MAX_DURATION_NS = 2**60
 MAX_COUNT = 10**15
 DURATION_HINT = "a duration such as 500ms, 30s, 15m or 2h"
 SIZE_HINT = "a size such as 256, 10KB or 1MiB"
+LINE_RATE_HINT = "a bit rate such as 20Mbit, 512kbit or 1Gbit (per second)"
 
 
 class Duration(int):
@@ -59,6 +64,39 @@ class Size(int):
 
     def __str__(self) -> str:
         return str(int(self))
+
+
+class LineRate(int):
+    """Bits per second of a link."""
+
+    @classmethod
+    def parse(cls, text: object) -> "LineRate":
+        match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+        if match is None or match[2] not in _BITS_PER_UNIT:
+            raise ValueError(f"{text!r} is not {LINE_RATE_HINT}")
+        return cls(_scaled(match[1], _BITS_PER_UNIT[match[2]]))
+
+    def __str__(self) -> str:
+        for unit in ("Gbit", "Mbit", "kbit"):
+            if self and self % _BITS_PER_UNIT[unit] == 0:
+                return f"{self // _BITS_PER_UNIT[unit]}{unit}"
+        return f"{int(self)}bit"
+
+
+class Share(float):
+    """A part of a whole, written in percent."""
+
+    @classmethod
+    def parse(cls, text: object) -> "Share":
+        match = _PERCENT.fullmatch(text) if isinstance(text, str) else None
+        if text == 0 and not isinstance(text, bool):
+            return cls(0)
+        if match is None or float(match[1]) > 100:
+            raise ValueError(f"{text!r} is not a share of 0 % to 100 %, such as 1% or 0.5%")
+        return cls(float(match[1]) / 100)
+
+    def __str__(self) -> str:
+        return f"{float(self) * 100:.12g}%"
 
 
 class Extent(str):
@@ -125,7 +163,7 @@ def format_unit(value: object) -> Any:
 def format_ns(ns: float) -> str:
     """A human-readable time, in the unit that fits it."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= scale:
+        if abs(ns) >= 0.9995 * scale:  # 999.6 µs would be rounded to 1e+03 µs
             return f"{ns / scale:.3g} {unit}" if abs(ns) < 1e3 * scale else f"{ns / scale:,.0f} {unit}"
     return f"{ns:.0f} ns"
 

@@ -37,8 +37,13 @@ def url_with_given_files(url: str, places: Mapping[str, str]) -> str:
 
 
 def files_of_addresses(experiment: Experiment) -> list[str]:
-    """The files that the addresses of an experiment name."""
-    return [file for group in experiment.workload for text in group.addresses for file in files_of_url(text)]
+    """The files that the addresses of an experiment name, and the places where groups connect."""
+    return [
+        file
+        for group in experiment.workload
+        for text in (*group.addresses, group.send_to or "", group.receive_from or "")
+        for file in files_of_url(text)
+    ]
 
 
 def with_address_files_at(experiment: Experiment, places: Mapping[str, str]) -> Experiment:
@@ -46,7 +51,13 @@ def with_address_files_at(experiment: Experiment, places: Mapping[str, str]) -> 
 
     def moved(group: Group) -> Group:
         failover = None if group.failover is None else [with_files_at(text, places) for text in group.failover]
-        return msgspec.structs.replace(group, address=with_files_at(group.address, places), failover=failover)
+        return msgspec.structs.replace(
+            group,
+            address=with_files_at(group.address, places),
+            failover=failover,
+            send_to=group.send_to and with_files_at(group.send_to, places),
+            receive_from=group.receive_from and with_files_at(group.receive_from, places),
+        )
 
     if not files_of_addresses(experiment):
         return experiment

@@ -16,9 +16,10 @@ from crescendo.model import protocols
 from crescendo.model.address import Address, address_of, located_address
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, PayloadSize
-from crescendo.model.protocols import MessagingProtocol, find_protocol, known_protocols
+from crescendo.model.protocols import MessagingProtocol, find_protocol, known_protocols, protocol_of_scheme
 from crescendo.model.suggestions import choice
 from crescendo.model.units import Duration
+from crescendo.model.urls import parse_url
 
 __all__ = [
     "ECHO_BYTES", "MAX_CONNECTIONS", "MAX_PAYLOAD_BYTES", "STAMP_BYTES", "EchoMode", "Group", "Mode",
@@ -105,7 +106,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     summarize: Summarize | None = None
     receive_rate: Annotated[float, Meta(gt=0)] | None = None  # the same, as messages per second
     purge: bool = False  # empty the destination before the run
-    send_to: str | None = None  # a node of the topology
+    send_to: str | None = None  # a URL, a host, or a node of the topology
     receive_from: str | None = None
 
     def __post_init__(self) -> None:
@@ -275,10 +276,15 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
         """Where its senders, or its receivers, connect to; None: to the experiment's system."""
         return self.send_to if role == "sender" else self.receive_from
 
+    def connections_of(self, role: str) -> int:
+        return self.senders if role == "sender" else self.receivers
+
     def located_at(self, url: str, called: Mapping[str, str] | None = None) -> "Group":
-        """The same group with addresses at the system that this URL names; `called`: what it calls some queues."""
+        """The same group at the system of this URL, in the protocol of the URL; `called`: what it calls some queues."""
+        spoken = protocol_of_scheme(parse_url(url).scheme)
         return msgspec.structs.replace(
             self,
+            protocol=self.protocol if spoken is None else spoken.name,
             address=located_address(self.address, url, called),
             failover=self.failover and [located_address(text, url, called) for text in self.failover],
             send_to=None,

@@ -50,10 +50,11 @@ from crescendo.pipeline.source.ingest import (
 from crescendo.pipeline.source.moments import Timeline
 from crescendo.pipeline.source.others_messages import others_messages
 from crescendo.pipeline.spark.errors import SPARK_ERRORS, jvm_death, spark_errors
+from crescendo.pipeline.spark.evaluation import evaluation_for
 from crescendo.pipeline.spark.parallel_jobs import run_parallel
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import Directory, Location
-from crescendo.pipeline.storage.table_store import TableStore
+from crescendo.pipeline.storage.table_store import COLLECTED_ROWS, TableStore
 from crescendo.pipeline.traffic.inspector_gaps import inspector_gaps
 from crescendo.pipeline.traffic.spans import spans_table
 from crescendo.pipeline.verdict import driver_tables
@@ -113,7 +114,7 @@ def analyze_recording(
     if scanned is None:
         _remove_results(location)
     cure = f"the recording is kept; run: crescendo analyze {shlex.quote(str(location))}"
-    with spark_errors(f"the analysis of {location}", cure=cure):
+    with spark_errors(f"the analysis of {location}", cure=cure), evaluation_for(_rows([recording]), spark):
         summary = _tabulate_readable(recording, spark, progress, full, scanned)
     if finish is not None and isinstance(location, Directory):
         summary = finish(location.path, summary)
@@ -138,9 +139,10 @@ def scanned_together(recordings: Sequence[LocatedRecording], spark: SparkSession
         return [None] * len(contexts)
     for context in joined:
         _remove_results(context.recording.location)
-    stores = [TableStore(context.recording.location) for context in joined]
+    stores = [_store(context.recording) for context in joined]
     try:
-        scan_together(joined, stores)
+        with evaluation_for(_rows([context.recording for context in joined]), spark):
+            scan_together(joined, stores)
     except (*SPARK_ERRORS, pa.ArrowException, OSError) as err:
         if jvm_death(err):
             raise
@@ -157,6 +159,14 @@ def _context_or_none(recording: LocatedRecording, spark: SparkSession) -> Analys
         return None
 
 
+def _store(recording: LocatedRecording) -> TableStore:
+    return TableStore(recording.location, collects=_rows([recording]) <= COLLECTED_ROWS)
+
+
+def _rows(recordings: Sequence[Recording]) -> int:
+    return sum(part.rows for recording in recordings for part in recording.parts)
+
+
 def _remove_results(location: Location) -> None:
     for stale in (RECEIPT, SUMMARY):
         location.remove(stale)
@@ -169,7 +179,7 @@ def _tabulate_readable(
     try:
         if scanned is not None:
             return tabulate(scanned.context, scanned.store, progress, written=JOINT_TABLES)
-        return tabulate(open_context(recording, spark, full=full), TableStore(recording.location), progress)
+        return tabulate(open_context(recording, spark, full=full), _store(recording), progress)
     except (*SPARK_ERRORS, pa.ArrowException, OSError) as err:
         if jvm_death(err):
             raise
@@ -177,7 +187,7 @@ def _tabulate_readable(
         readable = without_unreadable(recording)
         if len(readable.parts) == len(recording.parts):
             raise
-    return tabulate(open_context(readable, spark, full=full), TableStore(readable.location), progress)
+    return tabulate(open_context(readable, spark, full=full), _store(readable), progress)
 
 
 def tabulate(

@@ -12,14 +12,18 @@ from typing import Any
 
 import numpy as np
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, to_document
-from crescendo.pipeline.job import analyze
+from crescendo.pipeline.context import open_context
+from crescendo.pipeline.job import analyze, tabulate
+from crescendo.pipeline.source.ingest import readable_recording
 from crescendo.pipeline.spark.class_archive import archive_path
 from crescendo.pipeline.spark.jvm_start import prepare_jvm
 from crescendo.pipeline.spark.kept_command import keep_command
 from crescendo.pipeline.spark.session import close_session, open_session
+from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.record.manifest import ConnectionRecord, Manifest, Phase, State, write_manifest
 from crescendo.record.reader import journalled_parts
 from crescendo.record.schema import READINGS, RECEIVED, SENT, SETTLED, Settlement
@@ -44,12 +48,18 @@ def rehearse() -> Path:
         try:
             gateway: Any = SparkContext._gateway
             keep_command(gateway.proc.pid, jvm.settings)
-            analyze(Path(directory), spark, lambda _: None)
+            _analyze_both_ways(Path(directory), spark)
         finally:
             close_session(spark)
     if not draft.exists():
         raise ConfigError(f"Java did not write its class archive to {draft}; sessions start slower without it")
     return draft.rename(path)
+
+
+def _analyze_both_ways(run_dir: Path, spark: SparkSession) -> None:
+    """As a small recording, interpreted and collected, and as a large one, compiled and written by Spark."""
+    analyze(run_dir, spark, lambda _: None)
+    tabulate(open_context(readable_recording(run_dir), spark, full=False), TableStore(run_dir), lambda _: None)
 
 
 def _record(run_dir: Path) -> None:

@@ -65,11 +65,47 @@ class MetricEffects(Struct, frozen=True):
     notes: list[str] = []
 
 
+class FittedLaw(Struct, frozen=True):
+    """A law of scalability through the measured throughputs."""
+
+    law: str  # usl or amdahl
+    coefficients: dict[str, tuple[float, float, float]]  # value and ends of its 95 % interval
+    residual_share: float
+    peak: float | None = None  # the size with the highest throughput
+    warnings: list[str] = []
+    curve: list[tuple[float, float]] = []  # size and throughput, over the measured sizes
+
+
+class ScalingCurve(Struct, frozen=True):
+    """How a throughput grows with a factor; `laws` is empty when there is nothing to fit, and `reason` says why."""
+
+    factor: str
+    metric: str
+    sizes: list[float]
+    values: list[list[float]]  # of each size
+    laws: list[FittedLaw] = []
+    reason: str = ""
+
+
+class LoadKnee(Struct, frozen=True):
+    """Where latency begins to grow faster than throughput, over the levels of a factor."""
+
+    factor: str
+    metric: str
+    loads: list[float]
+    throughputs: list[float]
+    latencies: list[float]
+    knee: float
+    warning: str = ""
+
+
 class CampaignEffects(Struct, frozen=True):
-    """Every metric of a campaign."""
+    """Every metric of a campaign, and how throughput and latency follow factors with four or more numbers."""
 
     name: str
     metrics: list[MetricEffects]
+    scaling: list[ScalingCurve] = []
+    knees: list[LoadKnee] = []
     schema: int = SCHEMA
 
 

@@ -62,3 +62,15 @@ def _keep(run_dir: Path, number: int, file: str) -> InputRecord:
         (run_dir / kept).unlink()
         kept = ""
     return InputRecord(file, octets, digest.hexdigest(), kept)
+
+
+def write_given(data: Path, peer_id: str, contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Name in an assignment -> file, for contents that came in a note. They are not handed back with the recording."""
+    places: dict[str, str] = {}
+    for number, (name, content) in enumerate(contents.items()):
+        path = data / INPUTS / f"{peer_id}-{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)  # a key may be among them
+        path.write_bytes(content)
+        places[name] = str(path)
+    return places

@@ -33,6 +33,8 @@ def runs_of_tags(run_dir: Path, tags: Iterable[int]) -> dict[int, str]:
     for directory in beside:
         if not wanted - found.keys():
             break
+        if directory.is_symlink():
+            continue  # such as `last`
         try:
             tagged = msgspec.json.decode(read_contained(directory, MANIFEST, MAX_MANIFEST_BYTES), type=_Tagged)
         except (OSError, ValueError, msgspec.MsgspecError):

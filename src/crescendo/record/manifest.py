@@ -146,6 +146,7 @@ class Manifest(Struct, frozen=True):
     versions: dict[str, str] = field(default_factory=dict)
     host: dict[str, Any] = field(default_factory=dict)
     system: dict[str, Any] = field(default_factory=dict)
+    lab: dict[str, Any] = field(default_factory=dict)  # hosts and links, if the run had its own
     clocks: Annotated[list[Clock], Meta(max_length=MAX_PEERS)] = field(default_factory=list)
     peers: Annotated[list[PeerRecord], Meta(max_length=MAX_PEERS)] = field(default_factory=list)
     connections: Annotated[list[ConnectionRecord], Meta(max_length=2**16)] = field(default_factory=list)

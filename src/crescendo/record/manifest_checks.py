@@ -19,7 +19,7 @@ MAX_MANIFEST_BYTES = 256 * 2**20
 _MAX_DEPTH = 32
 _MAX_FIELD_BYTES = {"files": MAX_MANIFEST_BYTES, "connections": 64 * 2**20, "system": 64 * 2**20, "command": 16 * 2**20}
 _MAX_OTHER_FIELD_BYTES = 4 * 2**20
-_FREE_FORM = {"experiment": 200_000, "host": 10_000, "versions": 10_000, "system": 1_000_000}
+_FREE_FORM = {"experiment": 200_000, "host": 10_000, "versions": 10_000, "system": 1_000_000, "lab": 100_000}
 """The fields whose content this version does not know, and how many values they may have."""
 
 

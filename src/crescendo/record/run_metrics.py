@@ -2,17 +2,19 @@
 
 The metrics of checks, from the summary of a run, in total or in one slice (`orders.response_p99`); requests and their
 tiers from the table of spans (`span.CSndReq#SendMessage/database.p50`); readings of inspectors from their table
-(`reading.inspector-process/broker/cpu_percent.mean`). A metric without a value in this run is left out, never guessed.
+(`reading.inspector-process/broker/cpu_percent.mean`); jitter, bursts and refused messages from theirs. A metric without
+a value in this run is left out, never guessed.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crescendo.model.campaign import READING, SPAN
+from crescendo.model.campaign import BURST, ERROR, JITTER, READING, SPAN
 from crescendo.model.metrics import metric_of, split_metric
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.run_evidence import MeasuredRecovery
+from crescendo.record import tables
 from crescendo.record.summary import Latency, Ledger, Rate, Summary
 from crescendo.record.table_reader import rows
 from crescendo.record.tables import READING_SUMMARY, SPANS
@@ -41,6 +43,12 @@ def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> di
             value = _span_value(run_dir, name.removeprefix(SPAN))
         elif name.startswith(READING):
             value = _reading_value(run_dir, name.removeprefix(READING))
+        elif name.startswith(JITTER):
+            value = _jitter_value(run_dir, name.removeprefix(JITTER))
+        elif name.startswith(BURST):
+            value = _burst_value(run_dir, name.removeprefix(BURST))
+        elif name.startswith(ERROR):
+            value = _error_value(run_dir, name.removeprefix(ERROR))
         else:
             value = summary_value(summary, name)
         if value is not None:
@@ -81,6 +89,28 @@ def _span_value(run_dir: Path, name: str) -> float | None:
                      "p90": row.statistics.p90, "p99": row.statistics.p99}  # fmt: skip
             return known.get(statistic)
     return None
+
+
+def _jitter_value(run_dir: Path, statistic: str) -> float | None:
+    found = rows(run_dir, tables.JITTER)
+    if not found:
+        return None
+    count = sum(row.statistics.count for row in found)
+    return {
+        "max": max(row.statistics.max_ns for row in found),
+        "min": min(row.statistics.min_ns for row in found),
+        "mean": sum(row.mean_abs_ns * row.statistics.count for row in found) / max(count, 1),
+    }.get(statistic)
+
+
+def _burst_value(run_dir: Path, statistic: str) -> float:
+    """Without an outage there was no burst."""
+    return float(sum(getattr(row, statistic) for row in rows(run_dir, tables.BURSTS)))
+
+
+def _error_value(run_dir: Path, name: str) -> float:
+    outcome = name.rpartition(".")[0]
+    return float(sum(row.messages for row in rows(run_dir, tables.ERRORS) if row.outcome == outcome))
 
 
 def _reading_value(run_dir: Path, name: str) -> float | None:

@@ -15,7 +15,7 @@ from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 from crescendo.record.table_types import Int32, Table
 
-TABLES_VERSION = 5
+TABLES_VERSION = 6
 """Increase it when a table is added or changed: every run is then computed again."""
 
 RESERVED = "runs"
@@ -322,6 +322,15 @@ class JitterHistogramRow(Struct, frozen=True):
     count: SampleCount
 
 
+class JitterSeriesRow(Struct, frozen=True):
+    """One delivery of a receiver, in order of arrival."""
+
+    receiver: Receiver
+    arrival: Annotated[int, "number of the delivery at this receiver"]
+    t_ns: Annotated[int, "when it arrived"]
+    jitter_ns: Annotated[int, "its jitter"]
+
+
 class SpanRow(Struct, frozen=True):
     """The spans of one action in one phase."""
 
@@ -388,14 +397,15 @@ STEADY_STATE = Table("steady_state", SteadyStateRow)
 ERRORS = Table("errors", ErrorRow, build="crescendo.pipeline.ledger.refusals:build_errors")
 JITTER = Table("jitter", JitterRow)
 JITTER_HISTOGRAM = Table("jitter_histogram", JitterHistogramRow)
+JITTER_SERIES = Table("jitter_series", JitterSeriesRow)
 SPANS = Table("spans", SpanRow)
 SPAN_HISTOGRAM = Table("span_histogram", SpanHistogramRow, build=f"{_TRAFFIC}.spans:build_span_histogram")
 HOPS = Table("hops", HopRow, build=f"{_TRAFFIC}.hops:build_hops")
 
 TABLES: tuple[Table[Any], ...] = (
     THROUGHPUT, LATENCY_HISTOGRAM, LATENCY, LEDGER, LEDGER_RANGES, CHECKS, READINGS, READING_SUMMARY, READING_GAPS,
-    BACKLOG, LITTLE, OUTAGES, BURSTS, EFFECTS, RECOVERY, STEADY_STATE, ERRORS, JITTER, JITTER_HISTOGRAM, SPANS,
-    SPAN_HISTOGRAM, HOPS,
+    BACKLOG, LITTLE, OUTAGES, BURSTS, EFFECTS, RECOVERY, STEADY_STATE, ERRORS, JITTER, JITTER_HISTOGRAM, JITTER_SERIES,
+    SPANS, SPAN_HISTOGRAM, HOPS,
 )  # fmt: skip
 
 

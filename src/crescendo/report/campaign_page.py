@@ -19,8 +19,11 @@ from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJou
 from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.document import render
+from crescendo.report.plots.campaign_points import distribution_chart, map_grid, point_grid
 from crescendo.report.plots.size_curves import size_curves
 from crescendo.report.plots.time_axis import Chart, line, plot_name
+from crescendo.report.plots.value_axis import value_axis
+from crescendo.report.sections.growth import growth_sections
 from crescendo.report.sections.headline import ICONS, HeadlineTile
 
 CAMPAIGN_PAGE = "campaign.html"
@@ -55,7 +58,12 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
             charts[f"interaction-{number}-{position}"] = _interaction_chart(one, interaction)
             interactions.append(f"interaction-{number}-{position}")
         charts[f"residuals-{number}"] = _residual_chart(one)
-        sections.append(_section(number, one, interactions))
+        charts[f"distribution-{number}"] = distribution_chart(journal, one)
+        grids = {"Every point": point_grid(journal, one), "Map of means": map_grid(journal, one)}
+        shown = {title: grid for title, grid in grids.items() if grid is not None}
+        sections.append(_section(number, one, interactions) | {"grids": shown})
+    growth = growth_sections(effects)
+    charts |= {section.id: section.chart for section in growth}
     curves = size_curves(journal)
     charts |= {f"curve-{number}": each.chart for number, each in enumerate(curves)}
     failed = sum(attempt.outcome == Outcome.FAIL for attempt in journal.counted)
@@ -71,6 +79,7 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
         tiles_shown=_tiles(journal),
         curves=curves,
         sections=sections,
+        growth=growth,
         factors=[(factor.name, ", ".join(factor.levels), ", ".join(factor.keys)) for factor in journal.factors],
         design=_design(journal),
         aliases=journal.aliases,
@@ -215,30 +224,14 @@ def _interaction_chart(one: MetricEffects, found: Interaction) -> Chart | None:
     drawn = [value for row in found.means for value in row if value is not None]
     if not drawn:
         return None
-    ticks = _ticks(drawn)
     layout = {
         "xaxis": {"title": {"text": plot_name(first)}, "tickvals": list(range(len(found.levels[0]))),
                   "ticktext": [plot_name(level) for level in found.levels[0]], "fixedrange": True,
                   "range": [-0.3, len(found.levels[0]) - 0.7]},
-        "yaxis": {"title": {"text": plot_name(one.metric)}, "tickvals": ticks, "fixedrange": True,
-                  "ticktext": [format_metric(one.metric, tick) for tick in ticks]},
+        "yaxis": value_axis(one.metric, drawn),
         "hovermode": "closest",
     }  # fmt: skip
     return Chart({"data": traces, "layout": layout}, f"Means of {one.metric} by {first} and {second}.", [])
-
-
-def _ticks(values: list[float]) -> list[float]:
-    """About five round numbers over these values."""
-    low, high = min(values), max(values)
-    if low == high:
-        return [low]
-    step = 10.0 ** math.floor(math.log10((high - low) / 2))
-    for factor in (1, 2, 5, 10):
-        if (high - low) / (step * factor) <= 5:
-            step *= factor
-            break
-    first = math.floor(low / step)
-    return [step * at for at in range(first, math.ceil(high / step) + 1)]
 
 
 def _residual_chart(one: MetricEffects) -> Chart | None:

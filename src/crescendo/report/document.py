@@ -34,6 +34,7 @@ def render(template: str, charts: Mapping[str, Chart | None], **values: Any) -> 
             withheld=formats.WITHHELD,
             style=_asset("report.css"),
             script=_asset("report.js"),
+            range_script=_asset("range.js"),
             figures=script_json({name: chart.figure for name, chart in charts.items() if chart is not None}),
             plotly=_packed_plotly() if any(charts.values()) else "",
             **values,
@@ -49,10 +50,19 @@ def script_json(value: Any) -> Markup:
     return Markup(text)  # noqa: S704 - the loop above escaped the markup
 
 
+def packed(text: str) -> str:
+    """Text for the page's own script to unpack."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def packed_json(value: Any) -> str:
+    return packed(json.dumps(value, separators=(",", ":"), allow_nan=False))
+
+
 @cache
 def _packed_plotly() -> str:
     """The plotly library, compressed: two megabytes instead of five in a file that is sent by mail."""
-    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+    return packed(get_plotlyjs())
 
 
 @cache

@@ -20,15 +20,17 @@ from crescendo.record.tables import OUTAGES, RECOVERY
 from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import RANGES_SHOWN, Tables, read_tables
+from crescendo.report.data.range_counts import range_counts
 from crescendo.report.data.reading_tables import ReadingTables
 from crescendo.report.data.small_tables import SmallTables
-from crescendo.report.document import render
+from crescendo.report.document import packed_json, render
 from crescendo.report.plots import charts
 from crescendo.report.plots.time_axis import Chart, TimeAxis, phase_spans, time_extent
 from crescendo.report.sections import environment, evidence, headline
 from crescendo.report.sections.backlog import backlog
 from crescendo.report.sections.faults import faults_section
 from crescendo.report.sections.hop_steps import hops_section
+from crescendo.report.sections.hosts_and_links import hosts_and_links
 from crescendo.report.sections.inspectors import inspectors_section
 from crescendo.report.sections.network_traffic import network_section
 from crescendo.report.sections.outages import outages
@@ -67,9 +69,10 @@ def render_report(run_dir: Path) -> str:
     inspectors = inspectors_section(readings, tables, axis)
     drawn |= inspectors.charts if inspectors else {}
     first = [slices_section(summary), network_section(manifest, readings.summaries)]
-    sections = [*filter(None, first), *_optional_sections(small, tables, axis)]
+    sections = [*filter(None, first), *_optional_sections(small, tables, axis, manifest, experiment)]
     drawn |= {section.id: section.chart for section in sections if section.chart is not None}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
+    counts = range_counts(run_dir, tables, inspectors.listed if inspectors else {})
     scopes = ("total", "subscription", "sender")
     return render(
         "report.html.j2",
@@ -85,6 +88,7 @@ def render_report(run_dir: Path) -> str:
         generator=headline.generator_sentence(summary),
         command=shlex.join(manifest.command),
         inspectors=inspectors,
+        counts="" if counts is None else packed_json(counts),
         sections=sections,
         kind=charts.judged_kind(tables) or "response",
         latency=evidence.latency_grid(summary.latency, summary.without_own_delay),
@@ -129,14 +133,17 @@ def _fan_out(total: Ledger) -> float:
     return total.owed / total.sent if total.owed and total.sent else 1.0
 
 
-def _optional_sections(small: SmallTables, tables: Tables, axis: TimeAxis) -> list[Section]:
+def _optional_sections(
+    small: SmallTables, tables: Tables, axis: TimeAxis, manifest: Manifest, experiment: Experiment | None
+) -> list[Section]:
     """The sections for which this run has data."""
     found = [
         faults_section(small),
         outages(small),
         backlog(small, tables.time_bins, axis),
         hops_section(small),
-        jitter(small),
+        jitter(small, axis),
         spans_section(small),
+        hosts_and_links(manifest, experiment),
     ]
     return [section for section in found if section is not None]

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from crescendo.agent.handler_fault import AGENT_TARGET
 from crescendo.agent.worker import AGENTS
 from crescendo.control.agent_payloads import AGENT
 from crescendo.control.conductor.commands import PeerEnding, RecordEvent, RunEnding
@@ -25,6 +26,7 @@ from crescendo.control.notes import Statistics
 from crescendo.control.peer import CONDUCTOR
 from crescendo.control.peer_launch import launch_into
 from crescendo.control.trust import Lab, NoteScope
+from crescendo.lab.link_faults import HOST
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import to_document
@@ -46,6 +48,7 @@ from crescendo.run import host_facts
 from crescendo.run.agent_targets import AgentOfRun
 from crescendo.run.conductor_loop import ConductorLoop
 from crescendo.run.control_access import ControlAccess, control_access, new_run_of
+from crescendo.run.experiment_lab import ExperimentLab
 from crescendo.run.fault_control import FaultControl
 from crescendo.run.file_limits import allow_connections
 from crescendo.run.hop_recording import record_hops
@@ -54,7 +57,8 @@ from crescendo.run.lab_client import LabClient
 from crescendo.run.network_under_test import start_network
 from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
-from crescendo.run.planning import SystemUnderTest, answered_senders, files_of_urls, plan_run
+from crescendo.run.planning import RunArrangement, SystemUnderTest, answered_senders, files_of_urls, plan_run
+from crescendo.run.recording_fetch import compress_logs
 from crescendo.run.recruiting import Recruits
 from crescendo.run.result import RunResult
 from crescendo.run.startable import check_startable
@@ -64,7 +68,7 @@ from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
 from crescendo.systems.registry import system_of
 
 STANDING = ("sender", "receiver")
-"""Roles that standing peers take, as agents do where the experiment says so; the others are started by the run."""
+"""Roles that standing peers always take, as inspectors and agents do where the experiment says so; clients never."""
 
 MAX_INPUT_BYTES = 512 * 1024  # of one file that travels in an assignment
 _PEER_EXIT_TIMEOUT_S = 2.0
@@ -129,12 +133,13 @@ def _execute(
         tag = secrets.randbits(32)
         carried_out = experiment.for_run(f"{tag:08x}")
         faults = FaultControl(experiment, stack)
-        system, system_facts = _start_system(carried_out, run_dir, stack, observer)
-        system = faults.aim(
-            system,
-            stack,
-            {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents},
-        )
+        hosts = None
+        if carried_out.lab is not None:
+            hosts = ExperimentLab(carried_out, control_url, stack, observer.progress)
+        system, system_facts = _start_system(carried_out, run_dir, stack, observer, hosts)
+        agents = {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents}
+        stations = {} if hosts is None else hosts.stations
+        system = faults.aim(system, stack, {HOST: stations, AGENT_TARGET: agents})
         inputs = keep_inputs(run_dir, input_files(experiment), durable=durable)
         # Peers read the copies, so that the recording holds what was sent even if somebody edits the files meanwhile.
         self_contained = with_inputs_at(carried_out, kept_at(run_dir, inputs))
@@ -161,6 +166,7 @@ def _execute(
             connections=arrangement.connections,
             offered_per_s=offered(self_contained),
             inputs=with_derived(inputs, derived_values(self_contained), kept_at(run_dir, inputs)),
+            lab={} if hosts is None else hosts.facts(),
         )
         recruits = _recruits(control, lab, scope, stack)
         plan = arrangement.plan if recruits is None else with_contents(arrangement.plan, names, tls_names)
@@ -169,14 +175,7 @@ def _execute(
         stack.callback(loop.close)
         roles = arrangement.roles
         if recruits is not None:
-            standing = {peer: role for peer, role in roles.items() if _is_standing(experiment, peer, role)}
-            recruits.recruit(
-                standing,
-                observer.progress,
-                observer.interrupted,
-                places={peer: _place(experiment, peer, role) for peer, role in standing.items()},
-            )
-            roles = {peer: role for peer, role in roles.items() if peer not in standing}
+            roles = _recruit(recruits, arrangement, experiment, observer)
             loop.clocks = _compared_clocks(recruits, lab, experiment, observer)
             stack.callback(loop.clocks.close)
         if roles:
@@ -186,13 +185,29 @@ def _execute(
         launch = launch_into(scope, control_url, given_files | configurations)
         data = run_dir.resolve()
         stack.callback(shutil.rmtree, run_dir / AGENTS, ignore_errors=True)  # of an agent that was killed
-        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs") for peer, role in roles.items()]
+        wraps = {peer: list if hosts is None else hosts.command_of(peer, role) for peer, role in roles.items()}
+        peers = [PeerProcess(peer, role, launch, data, run_dir / "logs", wraps[peer]) for peer, role in roles.items()]
         for peer in peers:
             stack.callback(peer.stop)
         for preparation in preparations:
             preparation.wait(observer.interrupted)
-        hops = system.hop_files
-        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, hops, faults)
+        extras = (system.hop_files, faults, hosts)
+        return _conduct(run_dir, manifest, loop, peers, observer, durable, self_contained, recruits, *extras)
+
+
+def _recruit(
+    recruits: Recruits, arrangement: RunArrangement, experiment: Experiment, observer: RunObserver
+) -> dict[str, str]:
+    """Recruit standing peers; the roles of the peers that are left for us to start."""
+    roles, placed = arrangement.roles, arrangement.inspectors_on
+    standing = {peer: role for peer, role in roles.items() if peer in placed or _is_standing(experiment, peer, role)}
+    recruits.recruit(
+        standing,
+        observer.progress,
+        observer.interrupted,
+        places={peer: placed.get(peer) or _place(experiment, peer, role) for peer, role in standing.items()},
+    )
+    return {peer: role for peer, role in roles.items() if peer not in standing}
 
 
 def _conduct(
@@ -206,11 +221,14 @@ def _conduct(
     recruits: Recruits | None,
     hop_files: Mapping[str, Path],
     faults: FaultControl,
+    hosts: ExperimentLab | None,
 ) -> RunResult:
     def on_event(event: RecordEvent) -> None:
         if event.kind == "start":
             faults.arm(event.detail["t0_ns"])
             write_manifest(run_dir, manifest, durable=durable)  # from here on there is something worth keeping
+        if event.kind == "draining" and recruits is not None:
+            recruits.collect_sealed(run_dir)
         observer.on_event(event)
 
     loop.occurred = faults.take_events
@@ -226,6 +244,8 @@ def _conduct(
     if ending.t0_ns is None:
         raise _refusal(ending)
     manifest = msgspec.structs.replace(manifest, clocks=[*manifest.clocks, *loop.clocks.finish()])
+    if hosts is not None:
+        manifest = msgspec.structs.replace(manifest, lab=hosts.facts())
     recorder = Recorder(run_dir, CONDUCTOR, durable=durable)
     loop.record_events(recorder)
     record_hops(recorder, hop_files, manifest.tag)
@@ -250,10 +270,14 @@ def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: context
 
 
 def _check_places(experiment: Experiment, control: ControlAccess) -> None:
-    placed = [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
+    if experiment.lab is not None and control.standing:
+        raise ConfigError("lab: its peers are started by the run, on hosts of the lab; run without --standing")
+    placed = [f"inspect: on: {inspect.on}" for inspect in experiment.inspect if inspect.on is not None]
     placed += [f"agents.{agent.name}.on" for agent in experiment.agents if agent.on]
+    if experiment.lab is None:
+        placed += [f"peers.{role}s" for role in STANDING if any(experiment.peers.places(role))]
     if placed and not control.standing:
-        raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or give a number")
+        raise ConfigError(f"{placed[0]}: only standing peers are on other hosts; run with --standing, or leave it out")
 
 
 def _place(experiment: Experiment, peer: str, role: str) -> str:
@@ -287,6 +311,7 @@ def _collected(ending: RunEnding, recruits: Recruits, run_dir: Path, observer: R
     observer.progress("fetching the recording from the standing peers")
     try:
         recruits.collect(run_dir)
+        compress_logs(run_dir)
     except (CrescendoError, OSError) as err:
         observer.on_warning(f"the recording is not complete: {err}")
         if ending.state == "sealed":
@@ -298,7 +323,7 @@ def with_contents(plan: RunPlan, names: Mapping[str, str], tls_names: Mapping[st
     """The plan for peers that cannot read our files: they are given what is in them, payloads only to senders."""
     of_tls = {name: _content(file) for file, name in tls_names.items()}
     of_sender = of_tls | {name: _content(file) for file, name in names.items()}
-    given = {"sender": of_sender, "receiver": of_tls}
+    given = {"sender": of_sender, "receiver": of_tls, "inspector": of_tls}
     peers = tuple(
         replace(peer, assignment=peer.assignment | {"inputs": given[peer.role]}) if peer.role in given else peer
         for peer in plan.peers
@@ -320,7 +345,11 @@ def _content(file: str) -> bytes:
 
 
 def _start_system(
-    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, observer: RunObserver
+    experiment: Experiment,
+    run_dir: Path,
+    stack: contextlib.ExitStack,
+    observer: RunObserver,
+    hosts: ExperimentLab | None,
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if experiment.topology is not None:
@@ -332,6 +361,8 @@ def _start_system(
         return SystemUnderTest(endpoints), {"url": experiment.redacted().system.url}
     kind = system_of(system.kind or "")
     observer.progress(f"starting {system.kind}")
+    if hosts is not None:
+        return hosts.start_system(experiment, _settings(kind, experiment), run_dir, _SYSTEM_STOP_GRACE_S, stack)
     instance = start(
         kind,
         _settings(kind, experiment),

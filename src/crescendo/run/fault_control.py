@@ -14,11 +14,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from crescendo.agent.handler_fault import AGENT_TARGET, FaultAgent
+from crescendo.agent.handler_fault import AGENT_TARGET
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.faults.action import NODE, FaultAction, Length
 from crescendo.faults.executor import CURE_FAILED, FAULT_FAILED, FaultExecutor
 from crescendo.faults.registry import action_of
+from crescendo.lab.link_faults import HOST, HandoffSettings
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.fault_schedule import ScheduledFault, fault_schedule
@@ -42,6 +43,8 @@ def check_faults_of(experiment: Experiment) -> None:
                 _check_node(experiment, planned)
             elif action.acts_on == AGENT_TARGET:
                 _check_agent(experiment, planned)
+            elif action.acts_on == HOST:
+                _check_host(experiment, planned, settings)
             reason = action.why_not(settings)
         except ConfigError as err:
             raise ConfigError(f"faults[{number}].{err}") from None
@@ -62,6 +65,8 @@ def _check_length(action: FaultAction[Any, Any], planned: PlannedFault) -> None:
 
 
 def _check_node(experiment: Experiment, planned: PlannedFault) -> None:
+    if experiment.lab is not None:
+        raise ConfigError(f"do: {planned.do} is for nodes; on hosts of a lab there are cut, impair and handoff")
     if experiment.topology is not None:
         nodes = load_topology(Path(experiment.topology)).graph.nodes
         names = [node.id for node in nodes if node.type != CLIENT]
@@ -78,6 +83,22 @@ def _check_agent(experiment: Experiment, planned: PlannedFault) -> None:
     if planned.on not in names:
         known = choice(planned.on, names) if names else "agents: lists none"
         raise ConfigError(f"on: there is no agent {planned.on!r}; {known}")
+
+
+def _check_host(experiment: Experiment, planned: PlannedFault, settings: Struct) -> None:
+    if experiment.lab is None:
+        raise ConfigError(f"do: {planned.do} is for hosts of a lab, and this experiment has no key lab")
+    if planned.on not in experiment.lab.hosts:
+        raise ConfigError(f"on: the lab has no host {planned.on!r}; {choice(planned.on, experiment.lab.hosts)}")
+    if not isinstance(settings, HandoffSettings):
+        return
+    if experiment.lab.hosts[planned.on].access_point is None:
+        raise ConfigError(f"on: {planned.on} has a cable; give it an access_point, so that it can leave it")
+    if planned.every is not None and planned.every <= settings.delay + settings.spread:
+        raise ConfigError("every: the station would leave again before it has joined; make it longer than with.delay")
+    for name in settings.walk:
+        if name not in experiment.lab.access_points:
+            raise ConfigError(f"with.to: {name!r} is not an access point; {choice(name, experiment.lab.access_points)}")
 
 
 class NodeUnderFaults:
@@ -154,15 +175,15 @@ class FaultControl:
             stack.callback(self._executor.end_threads)
 
     def aim(
-        self, system: SystemUnderTest, stack: contextlib.ExitStack, agents: Mapping[str, FaultAgent] | None = None
+        self, system: SystemUnderTest, stack: contextlib.ExitStack, others: Mapping[str, Mapping[str, Any]]
     ) -> SystemUnderTest:
         """Find the targets; the returned system does not count as ended while a fault keeps it down."""
         if self._executor is None:
             return system
         self._nodes = {name: NodeUnderFaults(name, instance) for name, instance in system.instances.items()}
         stack.callback(self.close)
-        self._executor.aim({NODE: self._nodes, AGENT_TARGET: agents or {}})
-        return replace(system, exit=self._exit)
+        self._executor.aim({NODE: self._nodes, **others})
+        return replace(system, exit=self._exit) if self._nodes else system
 
     def arm(self, t0_ns: int) -> None:
         """The load starts at this time."""

@@ -7,6 +7,7 @@ each child explicitly when the run is over.
 import contextlib
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crescendo.control.peer_launch import PeerLaunch
@@ -15,18 +16,27 @@ from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.processes.logs import log_tail
 
 _STOP_TIMEOUT_S = 2.0
+_PEER = (sys.executable, "-m", "crescendo.cli.main", "peer")
 
 
 class PeerProcess:
     """One peer process on this machine, with its log."""
 
-    def __init__(self, peer: str, role: str, launch: PeerLaunch, data: Path, log_dir: Path) -> None:
-        """It writes its part of the recording to `data`."""
+    def __init__(
+        self,
+        peer: str,
+        role: str,
+        launch: PeerLaunch,
+        data: Path,
+        log_dir: Path,
+        command: Callable[[Sequence[str]], list[str]] = list,
+    ) -> None:
+        """It writes its part of the recording to `data`. `command` may place it on a host of the lab."""
         self.peer = peer
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log = log_dir / f"{peer}.log"
         self._process = launch_child(
-            [sys.executable, "-m", "crescendo.cli.main", "peer", role, "--id", peer, "--data", str(data), "--launch"],
+            command([*_PEER, role, "--id", peer, "--data", str(data), "--launch"]),
             on_fork=die_with_parent(),
             log=self._log,
             stdin=subprocess.PIPE,

@@ -47,6 +47,7 @@ class RunArrangement:
     connections: list[ConnectionRecord]
     plan: RunPlan
     clients: frozenset[str] = frozenset()  # peers that are clients
+    inspectors_on: Mapping[str, str] = field(default_factory=dict)  # inspectors that stand elsewhere -> where
 
     @property
     def roles(self) -> dict[str, str]:
@@ -90,6 +91,7 @@ def plan_run(
     `look_at`: the groups whose destinations may hold messages of others before the run.
     """
     names = input_names or {}
+    experiment = experiment.with_places_as_urls()
     named = for_peers(experiment, names)
     senders = _connections(experiment, "sender")
     receivers = _connections(experiment, "receiver")
@@ -111,7 +113,8 @@ def plan_run(
     clients = _client_connections(experiment, len(senders), len(receivers))
     client_peers = _clients(experiment, tag, system, (len(senders), len(receivers)))
     peers += client_peers
-    peers += _inspectors(experiment, system, names)
+    inspectors, inspectors_on = _inspectors(experiment, system, names)
+    peers += inspectors
     peers += [
         PeerPlan(agent.peer_id, "agent", AgentAssignment(agent.source, agent.branch).to_payload())
         for agent in experiment.agents
@@ -129,14 +132,15 @@ def plan_run(
         prepare_ns=_prepare_ns(experiment),
         stop_ns=AGENT_STOP_NS if experiment.agents else STOP_NS,
     )
-    return RunArrangement(senders + receivers + clients, plan, frozenset(peer.id for peer in client_peers))
+    client_ids = frozenset(peer.id for peer in client_peers)
+    return RunArrangement(senders + receivers + clients, plan, client_ids, inspectors_on)
 
 
 def for_peers(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
     """What senders and receivers must know of an experiment: neither paths nor the secrets of its system."""
     named = with_address_files_at(with_inputs_at(experiment, names), names)
     system = System(kind=experiment.system.kind or _SOME_KIND)
-    return msgspec.structs.replace(named, system=system, inspect=[], agents=[])
+    return msgspec.structs.replace(named, system=system, inspect=[], agents=[], lab=None)
 
 
 def files_of_urls(experiment: Experiment, system: SystemUnderTest) -> list[str]:
@@ -184,9 +188,19 @@ def _fixed_rate(experiment: Experiment) -> str:
 
 
 def _located(experiment: Experiment, role: str, system: SystemUnderTest) -> Experiment:
-    """The experiment as peers of one role see it: groups that name a node have the URL of that node."""
+    """The experiment as peers of one role see it: groups that name a place have the URL of that place."""
 
     def located(group: Group) -> Group:
+        urls = experiment.located_urls(group)
+        if role in urls:
+            return group.located_at(urls[role])
+        if urls:  # the other side is elsewhere
+            uses_system = bool(group.connections_of(role))
+            return (
+                msgspec.structs.replace(group, send_to=None, receive_from=None)
+                if uses_system
+                else (group.located_at(next(iter(urls.values()))))
+            )
         place = group.place_of(role) or group.send_to or group.receive_from
         if place is None:
             return group
@@ -242,8 +256,12 @@ def _client_connections(experiment: Experiment, first_sender: int, first_receive
     return connections
 
 
-def _inspectors(experiment: Experiment, system: SystemUnderTest, names: Mapping[str, str]) -> list[PeerPlan]:
+def _inspectors(
+    experiment: Experiment, system: SystemUnderTest, names: Mapping[str, str]
+) -> tuple[list[PeerPlan], dict[str, str]]:
+    """The inspectors, and where those stand that are not started here."""
     plans: list[PeerPlan] = []
+    places: dict[str, str] = {}
     for name, node in system.nodes.items():
         for inspect in node_inspectors(experiment, node.inspector):
             peer = f"inspector-{name}" if inspect.kind == node.inspector else f"inspector-{inspect.kind}-{name}"
@@ -258,10 +276,12 @@ def _inspectors(experiment: Experiment, system: SystemUnderTest, names: Mapping[
         # A URL given by the user is that of the management interface, whatever its protocol.
         endpoints = system.endpoints if inspect.url is None else {MANAGEMENT: with_files_at(inspect.url, names)}
         assignment = InspectorAssignment(
-            inspect.kind, inspect.period_ns, dict(endpoints), inspect.pid or system.pid
+            inspect.kind, inspect.period_ns, dict(endpoints), inspect.pid or (None if inspect.on else system.pid)
         )  # fmt: skip
         plans.append(PeerPlan(peer, "inspector", assignment.to_payload()))
-    return plans
+        if inspect.on is not None:
+            places[peer] = inspect.on
+    return plans, places
 
 
 def node_inspectors(experiment: Experiment, kind: str) -> list[Inspect]:

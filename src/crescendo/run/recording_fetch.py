@@ -1,13 +1,17 @@
 """How does the conductor fetch what a standing peer recorded?
 
 File by file over HTTPS, into `NAME.part` until it is complete and its hash is right. A broken connection is dialled
-again, and the file continues at the byte where it broke, also after this process was started anew. A file with another
-hash than the peer listed is deleted and named; the others are fetched all the same. Trusts no name that it is given.
+again, and the file continues at the byte where it broke, also after this process was started anew, and a file that is
+here is not fetched again. Files that will not change may be fetched before the run is over. A file with another hash
+than the peer listed is deleted and named; the others are fetched all the same. Trusts no name that it is given.
 """
 
 import contextlib
+import gzip
+import shutil
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -19,15 +23,32 @@ from crescendo.run.recording_server import FILE_NAME, ListedFile
 
 MAX_FILES = 100_000
 _MAX_LISTING_BYTES = 32 * 2**20
-_TIMEOUT_S, _PATIENCE_S, _RETRY_S = 10.0, 30.0, 0.2
+_TIMEOUT_S, PATIENCE_S, _RETRY_S = 10.0, 30.0, 0.2
 PARTIAL = ".part"
+COMPRESSED_LOG_BYTES = 64 * 1024
+
+
+class UnreachableError(LostError):
+    """Nobody answers there: the peer is gone, or has come back elsewhere."""
 
 
 class RecordingSource:
     """The recordings of one standing peer. Use as a context manager, or call close()."""
 
-    def __init__(self, peer: str, address: str, port: int, authority: str, run: str, token: str) -> None:
+    def __init__(
+        self,
+        peer: str,
+        address: str,
+        port: int,
+        authority: str,
+        run: str,
+        token: str,
+        *,
+        patience_s: float | None = None,
+    ) -> None:
+        """`patience_s`: how long nothing may arrive before it gives up."""
         self._peer = peer
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
         verify: ssl.SSLContext | bool = ssl.create_default_context(cadata=authority) if authority else False
         self._client = httpx.Client(
             base_url=f"{'https' if authority else 'http'}://{address}:{port}/{run}/",
@@ -46,8 +67,16 @@ class RecordingSource:
         if faults:
             raise LostError(f"{self._peer}: {'; '.join(faults)}")
 
+    def fetch_sealed(self, run_dir: Path, enough: Callable[[], bool]) -> None:
+        """Fetch files that will not change any more, until it is enough. Says nothing about those that fail."""
+        for file in self._listing():
+            if enough():
+                return
+            if file.sealed:
+                self._fetch(file, run_dir / file.name)
+
     def _listing(self) -> list[ListedFile]:
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + self._patience_s
         while True:
             try:
                 answer = self._client.get("")
@@ -67,15 +96,17 @@ class RecordingSource:
 
     def _fetch(self, file: ListedFile, target: Path) -> str:
         """Fetch one file; what is wrong with it, or nothing."""
+        if file.sealed and _size(target) == file.octets and sha256_of(target) == file.sha256:
+            return ""
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(target.name + PARTIAL)
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + self._patience_s
         while (have := _size(partial)) < file.octets or not partial.exists():
             try:
                 self._continue(file, partial, have)
             except httpx.TransportError as err:
                 if _size(partial) > have:  # patience is for silence
-                    deadline_s = time.monotonic() + _PATIENCE_S
+                    deadline_s = time.monotonic() + self._patience_s
                 self._wait(err, deadline_s)
             except httpx.HTTPStatusError as err:
                 return f"{file.name} is gone ({err.response.status_code})"
@@ -100,8 +131,18 @@ class RecordingSource:
 
     def _wait(self, err: httpx.TransportError, deadline_s: float) -> None:
         if time.monotonic() > deadline_s:
-            raise LostError(f"{self._peer} cannot be reached to fetch its recording: {err}") from err
+            raise UnreachableError(f"{self._peer} cannot be reached to fetch its recording: {err}") from err
         time.sleep(_RETRY_S)
+
+
+def compress_logs(run_dir: Path) -> None:
+    """Long logs are kept compressed; short ones stay readable as they are."""
+    for log in sorted((run_dir / "logs").glob("*.log")):
+        if _size(log) >= COMPRESSED_LOG_BYTES:
+            packed = log.with_name(log.name + ".gz")
+            with log.open("rb") as content, gzip.open(packed, "wb") as out:
+                shutil.copyfileobj(content, out)
+            log.unlink()
 
 
 def _size(path: Path) -> int:

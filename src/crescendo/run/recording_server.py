@@ -44,6 +44,7 @@ class ListedFile(Struct, frozen=True):
     name: str
     octets: int
     sha256: str
+    sealed: bool = False  # it will not change any more
 
 
 def file_token(run: NoteScope) -> str:
@@ -58,7 +59,7 @@ def listed_files(directory: Path) -> list[ListedFile]:
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
         if path.is_file() and not path.is_symlink() and FILE_NAME.fullmatch(name) and (octets := _size(path)):
-            found.append(ListedFile(name, octets, sealed.get(name) or sha256_of(path)))
+            found.append(ListedFile(name, octets, sealed.get(name) or sha256_of(path), name in sealed))
     return found
 
 

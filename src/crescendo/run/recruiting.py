@@ -1,11 +1,14 @@
 """How does a run get its peers from the standing peers of a lab, and their part of the recording afterwards?
 
 It takes all that it needs or none: two runs that each hold half of what the other wants would wait for ever. If peers
-are busy it waits and says for whom. After the run it fetches what they recorded, from each at its own address, and
-releases them. The contents of files travel; where they lie on either side does not.
+are busy it waits and says for whom. While the last messages arrive it fetches what senders have sealed, after the run
+the rest, from each peer at its own address, and releases them. Peers of another version are refused. The contents of
+files travel; where they lie on either side does not.
 """
 
+import contextlib
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,13 +19,15 @@ from crescendo.control.notes import Command, Identity
 from crescendo.control.request_payloads import PeerOffer, Pong, RoleAssignment
 from crescendo.control.trust import NoteScope
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
+from crescendo.run import recording_fetch
 from crescendo.run.host_clocks import ClockAddress, clock_addresses
-from crescendo.run.lab_client import LabClient
-from crescendo.run.recording_fetch import RecordingSource
+from crescendo.run.lab_client import REQUEST_S, LabClient
+from crescendo.run.recording_fetch import RecordingSource, UnreachableError
 from crescendo.run.recording_server import file_token
 
 FREE = "free"
 _RETRY_S = 1.0
+_ATTEMPT_S, _GONE_S = 3.0, 1.0
 _PATIENCE = 4  # on a busy machine, the answer to a ping may be late
 
 
@@ -34,6 +39,8 @@ class Recruits:
         self._run = run
         self._taken: dict[str, Identity] = {}  # id in the run -> the standing peer
         self._offers: dict[int, PeerOffer] = {}  # session of a standing peer -> what it said about itself
+        self._gone: set[int] = set()  # sessions that could not be reached after the run
+        self._early: _EarlyCollection | None = None
 
     def recruit(
         self,
@@ -50,10 +57,11 @@ class Recruits:
             self._offers = {peer.session: pong.offer for peer, pong, _ in seen if pong.offer is not None}
             if interrupted():
                 raise KeyboardInterrupt
-            chosen, waiting, missing = _choose(roles, places or {}, seen)
+            usable, refused = of_this_version(seen)
+            chosen, waiting, missing = _choose(roles, places or {}, usable)
             patience = patience - 1 if missing else _PATIENCE
             if not patience:
-                raise ConfigError(missing)
+                raise ConfigError("; ".join([missing, *refused]))
             if not waiting:
                 waiting = self._take(chosen)
                 if not waiting:
@@ -64,42 +72,87 @@ class Recruits:
             time.sleep(_RETRY_S * (0.5 + random.random()))  # noqa: S311 - so that two runs do not retry in lockstep
 
     def clocks(self) -> dict[str, ClockAddress]:
-        """Where the clock of each of their hosts is asked. ConfigError if one has another version than we."""
-        found = []
-        for peer in self._taken.values():
-            offer = self._offers.get(peer.session)
-            if offer is None or offer.version != __version__:
-                said = "no version" if offer is None else f"version {offer.version}"
-                raise ConfigError(f"{peer.id} on {peer.host} has {said}, and this is {__version__}; install the same")
-            found.append(
-                ClockAddress(peer.host, offer.clock, offer.address, offer.clock_port, offer.realtime_offset_ns)
-            )
-        return clock_addresses(found)
+        """Where the clock of each of their hosts is asked."""
+        offers = [(peer.host, self._offers[peer.session]) for peer in self._taken.values()]
+        return clock_addresses(
+            [
+                ClockAddress(host, offer.clock, offer.address, offer.clock_port, offer.realtime_offset_ns)
+                for host, offer in offers
+            ]
+        )
+
+    def collect_sealed(self, run_dir: Path) -> None:
+        """Begin to fetch what senders have sealed, in the background: they are done while the last messages arrive.
+
+        Receivers are left alone until the run is over, and so is the network of their hosts.
+        """
+        sources = [self._source(peer, 0.0) for peer in self._taken.values() if peer.role == "sender"]
+        self._early = _EarlyCollection(sources, run_dir)
 
     def collect(self, run_dir: Path) -> None:
-        """Fetch what they recorded. LostError if one cannot be reached any more."""
-        token = file_token(self._run)
+        """Fetch what they recorded. LostError if one cannot be reached any more.
+
+        A standing peer that was lost and has come back is asked where it is now.
+        """
+        if self._early is not None:
+            self._early.finish()
         faults = []
-        for peer in self._taken.values():
-            offer = self._offers[peer.session]
-            source = RecordingSource(
-                peer.id, offer.address, offer.files_port, offer.authority, self._run.name, token
-            )  # fmt: skip
+        for peer_id, peer in list(self._taken.items()):
             try:
-                source.fetch_all(run_dir)
+                self._collect_from(peer_id, peer, run_dir)
             except LostError as err:
                 faults.append(str(err))
-            finally:
-                source.close()
         if faults:
             raise LostError("; ".join(faults))
 
+    def _collect_from(self, peer_id: str, peer: Identity, run_dir: Path) -> None:
+        deadline_s = time.monotonic() + recording_fetch.PATIENCE_S
+        while True:
+            with contextlib.closing(self._source(peer, _ATTEMPT_S)) as source:
+                try:
+                    source.fetch_all(run_dir)
+                    return
+                except UnreachableError:
+                    if time.monotonic() > deadline_s:
+                        self._gone.add(peer.session)
+                        raise
+            if (returned := self._returned(peer)) is not None:
+                peer = self._taken[peer_id] = returned
+
+    def _returned(self, lost: Identity) -> Identity | None:
+        """The same standing peer, started again."""
+        try:
+            seen = self._client.ping(self._lab)
+        except LostError:
+            return None
+        for peer, pong, _ in seen:
+            if (peer.id, peer.host) == (lost.id, lost.host) and peer.session != lost.session and pong.offer is not None:
+                self._offers[peer.session] = pong.offer
+                return peer
+        return None
+
+    def _source(self, peer: Identity, patience_s: float) -> RecordingSource:
+        offer = self._offers[peer.session]
+        return RecordingSource(
+            peer.id,
+            offer.address,
+            offer.files_port,
+            offer.authority,
+            self._run.name,
+            file_token(self._run),
+            patience_s=patience_s,
+        )
+
     def release(self) -> None:
         """Let them take part in other runs, and forget this one."""
+        if self._early is not None:
+            self._early.finish()
         taken, self._taken = self._taken, {}
         for peer_id, peer in taken.items():
+            patience_s = _GONE_S if peer.session in self._gone else REQUEST_S
+            given_back = RoleAssignment(self._run.name, peer_id)
             try:
-                self._client.ask(self._lab, peer, Command.ROLE_UNASSIGN, RoleAssignment(self._run.name, peer_id))
+                self._client.ask(self._lab, peer, Command.ROLE_UNASSIGN, given_back, patience_s)
             except CrescendoError:
                 continue  # it is gone, or serves somebody else
 
@@ -117,6 +170,39 @@ class Recruits:
                 return str(err)
             self._taken[peer_id] = peer
         return ""
+
+
+def of_this_version(seen: list[tuple[Identity, Pong, int]]) -> tuple[list[tuple[Identity, Pong, int]], list[str]]:
+    """The peers that have our version, and a sentence about each other one."""
+    usable, refused = [], []
+    for peer, pong, round_trip_ns in seen:
+        if pong.offer is not None and pong.offer.version == __version__:
+            usable.append((peer, pong, round_trip_ns))
+        else:
+            said = "no version" if pong.offer is None else f"version {pong.offer.version}"
+            refused.append(f"{peer.id} on {peer.host} has {said}, and this is {__version__}; install the same")
+    return usable, sorted(refused)
+
+
+class _EarlyCollection:
+    """Fetches in a thread of its own until it is done or must end. What it misses is fetched later."""
+
+    def __init__(self, sources: list[RecordingSource], run_dir: Path) -> None:
+        self._sources, self._run_dir = sources, run_dir
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._fetch, name="collection", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the file that is being fetched. Safe to call twice."""
+        self._ending.set()
+        self._thread.join()
+
+    def _fetch(self) -> None:
+        for source in self._sources:
+            with contextlib.closing(source), contextlib.suppress(LostError, OSError):
+                if not self._ending.is_set():
+                    source.fetch_sealed(self._run_dir, self._ending.is_set)
 
 
 def _choose(

@@ -12,6 +12,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import PROCESS, Experiment
 from crescendo.model.protocols import known_protocols, protocol_of
 from crescendo.model.suggestions import choice
+from crescendo.run.experiment_lab import check_lab_of
 from crescendo.run.fault_control import check_faults_of
 from crescendo.run.network_under_test import check_network_of
 from crescendo.systems.registry import system_of
@@ -37,10 +38,11 @@ def check_startable(experiment: Experiment) -> None:
             )
     if system.kind is None:
         return
+    check_lab_of(experiment, system_of(system.kind))
     endpoints = protocols_of(system_of(system.kind))
     spoken = [name for name, protocol in known_protocols().items() if protocol.endpoint in endpoints]
     for group in experiment.workload:
-        if group.needs_system and protocol_of(group.protocol).endpoint not in endpoints:
+        if experiment.uses_system(group) and protocol_of(group.protocol).endpoint not in endpoints:
             raise ConfigError(
                 f"workload.{group.name}.protocol: {system.kind} does not speak {group.protocol}; "
                 f"{choice(group.protocol, spoken)}"

@@ -227,6 +227,7 @@ def test_every_message_of_any_recording_is_accounted_for(spark: SparkSession, na
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         if narrowed:  # as for suspect blocks with many rows
             patch.setattr("crescendo.pipeline.job.MIN_ROWS", 0)
+            patch.setattr("crescendo.pipeline.spark.evaluation.INTERPRETED_ROWS", 0)
         summary = analyze(tiny.write(Path(directory)), spark, silent)
         ranges = ranges_of(Path(directory))
     totals: Counter[str] = Counter()

@@ -67,7 +67,12 @@ def test_a_cluster_on_this_machine_gives_the_same_tables(spark: SparkSession, tm
 def standalone(tmp_path: Path) -> Iterator[str]:
     """A master and two workers of one core each, from the installed PySpark, on the loopback address."""
     spark_home = str(Path(pyspark.__file__).parent)
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": spark_home}
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they do little but start
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": spark_home,
+        "SPARK_DAEMON_JAVA_OPTS": quick,
+    }
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *arguments: str) -> Path:

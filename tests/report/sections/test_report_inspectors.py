@@ -51,7 +51,7 @@ def figures_of(page: str) -> dict[str, Any]:
 
 
 def rows(section: str) -> list[list[str]]:
-    body = re.findall(r"<tr>(.*?)</tr>", section.split("<tbody>")[1], flags=re.DOTALL)
+    body = re.findall(r"<tr[^>]*>(.*?)</tr>", section.split("<tbody>")[1], flags=re.DOTALL)
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.DOTALL) for row in body]
 
 

@@ -2,8 +2,8 @@
 
 Writes the tables about backlog, outages and recovery, effects of events, and steady state. All come from the tick
 counts and the histogram, which are small; only what faults cost needs the messages again. Jitter needs every delivery
-in order, so it is computed only for runs with an outage and not too many deliveries, or with `--full`. Computes nothing
-itself: the other modules of this package do.
+in order, so it is computed only for runs with an outage or a lab and not too many deliveries, or with `--full`.
+Computes nothing itself: the other modules of this package do.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from crescendo.pipeline.behaviour.steady import MeasuredSeries, PhaseTrend, meas
 from crescendo.pipeline.behaviour.ticks import ticks_for
 from crescendo.pipeline.columns import ACKNOWLEDGED
 from crescendo.pipeline.context import AnalysisContext
-from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_tables
+from crescendo.pipeline.latency.jitter import jitter_blocks, jitter_series, jitter_tables
 from crescendo.pipeline.ledger.discrepancies import LOST, UNDELIVERED
 from crescendo.pipeline.ledger.ledger import Discrepancies
 from crescendo.pipeline.source.ingest import Frames
@@ -44,6 +44,9 @@ from crescendo.record.timeline import MEASURE
 
 JITTER_ROWS = 5_000_000
 """With more deliveries than this, jitter is computed only on request."""
+
+SERIES_ROWS = 20_000
+"""With more deliveries than this, the jitter of single messages is not kept: a chart could not show them."""
 
 _JITTER_BLOCKS, _COUNTS = ".jitter", ".recovery"  # intermediate tables, removed when theirs are written
 
@@ -91,8 +94,11 @@ def write_behaviour(
     recoveries = _write_recoveries(store, context, streams, _lost(found))
     if any(outage.end_ns is not None for outage in interruptions):
         store.write_frame(tables.BURSTS.name, lambda: bursts(context.frames.received, interruptions, connections))
-    if context.full or (interruptions and context.recording.rows(RECEIVED) <= JITTER_ROWS):
+    unstable = bool(interruptions) or bool(context.recording.manifest.lab)
+    if context.full or (unstable and context.recording.rows(RECEIVED) <= JITTER_ROWS):
         _write_jitter(store, context.frames)
+        if context.recording.rows(RECEIVED) <= SERIES_ROWS:
+            store.write_frame(tables.JITTER_SERIES.name, lambda: jitter_series(context.frames.received))
     return Behaviour(_trends(series), interruptions, streams, recoveries)
 
 

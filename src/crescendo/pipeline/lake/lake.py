@@ -6,6 +6,7 @@ a run that has one has all its tables. Computes nothing: the tables come from th
 """
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -81,6 +82,13 @@ class Lake:
             summary = msgspec.json.decode(row["summary"], type=Summary)
             return LakeEntry(experiment, run, row["path"], receipt, manifest, summary)
         return None
+
+    def entries(self) -> Iterator[LakeEntry]:
+        """Every run of the lake, by experiment and name."""
+        for experiment in self.experiments():
+            for run in self.runs_of(experiment):
+                if (found := self.entry(experiment, run)) is not None:
+                    yield found
 
     def folder(self, table: str, entry: LakeEntry) -> str:
         """The partition of one run in one table."""

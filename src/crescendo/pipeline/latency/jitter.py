@@ -22,7 +22,7 @@ from crescendo.pipeline.latency.group_sums import group_sums, merged_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import deliveries
 from crescendo.record.table_types import column_name
-from crescendo.record.tables import JITTER, JITTER_HISTOGRAM, JitterRow
+from crescendo.record.tables import JITTER, JITTER_HISTOGRAM, JITTER_SERIES, JitterRow, JitterSeriesRow
 
 BLOCK_BITS = 16
 GAIN = 1 / 16
@@ -67,6 +67,19 @@ def jitter_blocks(received: DataFrame) -> DataFrame:
         F.max(F.when(F.col(c.JITTER_NS).isNull(), F.col(_LATE_NS))).alias(_FIRST_NS),
         F.max(F.when(F.col(_FROM_END) == 1, F.col(_LATE_NS))).alias(_LAST_NS),
     )
+
+
+def jitter_series(received: DataFrame) -> DataFrame:
+    """One row per delivery that has a predecessor at its receiver. For small runs: it sorts all deliveries at once."""
+    order = Window.partitionBy(c.RECEIVER).orderBy(c.ARRIVAL)
+    late_ns = F.col(c.RECEIVED_NS) - F.col(c.INTENDED_NS)
+    stepped = deliveries(received).select(
+        F.col(c.RECEIVER).cast("int").alias(c.RECEIVER),
+        c.ARRIVAL,
+        F.col(c.RECEIVED_NS).alias(column_name(JitterSeriesRow.t_ns)),
+        (late_ns - F.lag(late_ns).over(order)).alias(c.JITTER_NS),
+    )
+    return stepped.where(F.col(c.JITTER_NS).isNotNull()).select(*JITTER_SERIES.column_names)
 
 
 @dataclass

@@ -28,37 +28,42 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class ScalabilityFit:
-    """X(n) = one · n / (1 + contention · (n - 1) + coherency · n · (n - 1)); Amdahl's law has no coherency."""
+    """X(n) = one · n / (1 + contention · (n - 1) + coherency · n · (n - 1)); Amdahl's law has no coherency.
+
+    n counts in units: a load of 1,000 to 8,000 messages per second may be 1 to 8 units.
+    """
 
     coefficients: dict[str, Coefficient]
     peak: float | None  # the size with the highest throughput; None if the curve only rises
     residual_share: float  # deviation of the residuals, relative to the mean throughput
     warnings: tuple[str, ...]
+    unit: float = 1.0
 
     def throughput(self, size: float) -> float:
         value = {name: each.value for name, each in self.coefficients.items()}
+        size /= self.unit
         below = 1 + value[CONTENTION] * (size - 1) + value.get(COHERENCY, 0.0) * size * (size - 1)
         return value[UNIT] * size / below
 
 
-def fit_usl(sizes: Sequence[float], throughputs: Sequence[float]) -> ScalabilityFit:
+def fit_usl(sizes: Sequence[float], throughputs: Sequence[float], unit: float = 1.0) -> ScalabilityFit:
     """The Universal Scalability Law: contention limits growth, coherency reverses it."""
-    return _fit(sizes, throughputs, (UNIT, CONTENTION, COHERENCY))
+    return _fit(sizes, throughputs, (UNIT, CONTENTION, COHERENCY), unit)
 
 
-def fit_amdahl(sizes: Sequence[float], throughputs: Sequence[float]) -> ScalabilityFit:
+def fit_amdahl(sizes: Sequence[float], throughputs: Sequence[float], unit: float = 1.0) -> ScalabilityFit:
     """Amdahl's law: a share of the work is serial."""
-    return _fit(sizes, throughputs, (UNIT, CONTENTION))
+    return _fit(sizes, throughputs, (UNIT, CONTENTION), unit)
 
 
-def _fit(sizes: Sequence[float], throughputs: Sequence[float], names: tuple[str, ...]) -> ScalabilityFit:
+def _fit(sizes: Sequence[float], throughputs: Sequence[float], names: tuple[str, ...], unit: float) -> ScalabilityFit:
     from scipy.optimize import curve_fit
 
-    n, x = np.asarray(sizes, np.float64), np.asarray(throughputs, np.float64)
+    n, x = np.asarray(sizes, np.float64) / unit, np.asarray(throughputs, np.float64)
     if len(set(sizes)) < LEAST_SIZES or len(n) <= len(names):
         raise ValueError(f"a fit needs {LEAST_SIZES} or more different sizes, and {len(set(sizes))} were measured")
-    if min(sizes) < 1 or min(throughputs) <= 0:
-        raise ValueError("sizes start at 1, and throughputs are above 0")
+    if n.min() < 1 or min(throughputs) <= 0:
+        raise ValueError("sizes start at one unit, and throughputs are above 0")
     start = [float((x / n).max()), 0.05, 0.001][: len(names)]
     upper = [np.inf, 1.0, 1.0][: len(names)]
     found, covariance = curve_fit(_law, n, x, p0=start, bounds=([0.0] * len(names), upper), x_scale=start)
@@ -71,7 +76,8 @@ def _fit(sizes: Sequence[float], throughputs: Sequence[float], names: tuple[str,
     residuals = x - _law(n, *found)
     spread = math.sqrt(float(residuals @ residuals) / freedom) / float(x.mean())
     peak = _peak(coefficients)
-    return ScalabilityFit(coefficients, peak, spread, tuple(_warnings(coefficients, peak, float(n.max()), spread)))
+    at = None if peak is None else peak * unit
+    return ScalabilityFit(coefficients, at, spread, tuple(_warnings(coefficients, at, max(sizes), spread)), unit)
 
 
 def _law(n: Floats, one: float, contention: float, coherency: float = 0.0) -> Floats:

@@ -13,6 +13,9 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+_AT_ITS_ADDRESS = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+"""Java 17 moves an archive to a random address, and writes all its 180 MB to do so: half a second of CPU time."""
+
 
 def archive_path() -> Path | None:
     """Where the archive is, or would be; None when it is unknown which Java will run."""
@@ -31,4 +34,4 @@ def archive_path() -> Path | None:
 def archive_options() -> tuple[str, ...]:
     """JVM options that use the archive, if it exists."""
     path = archive_path()
-    return (f"-XX:SharedArchiveFile={path}",) if path is not None and path.is_file() else ()
+    return (f"-XX:SharedArchiveFile={path}", *_AT_ITS_ADDRESS) if path is not None and path.is_file() else ()

@@ -2,8 +2,9 @@
 
 Every table is written to a hidden directory and renamed when it is complete, so a reader finds the whole table or none.
 In an object store a rename copies file by file; there only the summary, which is written after all tables, shows that
-they are complete. Spark writes the large tables; tables as small as the number of connections are written from here.
-Never interprets their content.
+they are complete. Spark writes the tables of large recordings. Those of small ones are collected and written from here:
+Spark's way of writing a file, with drafts, checksums and several processes that change permissions, takes longer than
+counting a thousand messages. Never interprets their content.
 """
 
 import uuid
@@ -19,13 +20,16 @@ from crescendo.record.summary import TABLES_DIR
 from crescendo.record.table_types import RowT, Table
 
 ONLY_PART = "part-00000.parquet"
+COLLECTED_ROWS = 500_000
+"""The tables of a recording with no more rows than this fit into the memory of this process."""
 
 
 class TableStore:
     """The tables of one run. A new store is empty, so tables of two analyses never mix."""
 
-    def __init__(self, location: Location | Path) -> None:
+    def __init__(self, location: Location | Path, *, collects: bool = False) -> None:
         self._location: Location = Directory(location) if isinstance(location, Path) else location
+        self._collects = collects
         # Tasks of a killed analysis may outlive it for a moment; the token keeps their drafts apart from ours.
         self._token = uuid.uuid4().hex[:12]
         self._location.remove(TABLES_DIR)
@@ -34,7 +38,11 @@ class TableStore:
     def write_frame(self, name: str, frame: Callable[[], DataFrame | None]) -> None:
         """Build a DataFrame, run its job and publish its rows. Without a DataFrame there is no table."""
         built = frame()
-        if built is not None:
+        if built is None:
+            return
+        if self._collects:
+            self.write_table(name, built.toArrow())
+        else:
             built.write.parquet(self._location.spark_path(self._draft(name)))
             self._publish(name)
 

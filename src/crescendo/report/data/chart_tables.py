@@ -102,15 +102,15 @@ def read_tables(run_dir: Path) -> Tables:
     measured: dict[str, HistogramCounts] = {}
     if time_bins is not None and throughput is not None:
         with reading(run_dir, THROUGHPUT):
-            table = _grouped(throughput, {_ROLE: pc.field(_ROLE), _BIN: _bin(time_bins)}, {_MESSAGES: "sum"})
-        messages = {role: _filled(rows, time_bins.bins) for role, rows in _split(table, _ROLE).items()}
+            table = grouped(throughput, {_ROLE: pc.field(_ROLE), _BIN: bin_of(time_bins)}, {_MESSAGES: "sum"})
+        messages = {role: _filled(rows, time_bins.bins) for role, rows in split_rows(table, _ROLE).items()}
     if time_bins is not None and histogram is not None:
-        keys = {_PHASE: pc.field(_PHASE), _KIND: pc.field(_KIND), _BIN: _bin(time_bins)}
+        keys = {_PHASE: pc.field(_PHASE), _KIND: pc.field(_KIND), _BIN: bin_of(time_bins)}
         with reading(run_dir, LATENCY_HISTOGRAM):
-            table = _grouped(histogram, keys | {_BUCKET: pc.field(_BUCKET)}, {_COUNT: "sum", _MAX_NS: "max"})
-        over_time = {kind: _counts(rows) for kind, rows in _split(table, _KIND).items()}
+            table = grouped(histogram, keys | {_BUCKET: pc.field(_BUCKET)}, {_COUNT: "sum", _MAX_NS: "max"})
+        over_time = {kind: _counts(rows) for kind, rows in split_rows(table, _KIND).items()}
         judged = table.filter(pc.field(_PHASE) == "measure")
-        measured = {kind: _counts(rows, one_bin=True) for kind, rows in _split(judged, _KIND).items()}
+        measured = {kind: _counts(rows, one_bin=True) for kind, rows in split_rows(judged, _KIND).items()}
     return Tables(time_bins, messages, over_time, measured, ranges)
 
 
@@ -133,11 +133,12 @@ def _time_bins(seconds: list[int]) -> TimeBins | None:
     return TimeBins(first, bin_seconds, -(-span // bin_seconds))
 
 
-def _bin(time_bins: TimeBins) -> Any:
+def bin_of(time_bins: TimeBins) -> Any:
+    """The number of the bin of a row, as an expression."""
     return pc.divide(pc.field(_SECOND) - time_bins.first_second, time_bins.bin_seconds)
 
 
-def _grouped(dataset: Any, keys: dict[str, Any], values: dict[str, str]) -> Any:
+def grouped(dataset: Any, keys: dict[str, Any], values: dict[str, str]) -> Any:
     """Group while scanning, so that memory holds the groups, never the rows."""
     columns = keys | {name: pc.field(name) for name in values}
     sums = [(name, f"hash_{how}", None, name) for name, how in values.items()]
@@ -156,7 +157,8 @@ def _node(name: str, options: Any) -> Any:
     return acero.Declaration(name, options)
 
 
-def _split(table: Any, column: str) -> dict[str, Any]:
+def split_rows(table: Any, column: str) -> dict[str, Any]:
+    """The rows of each value of a column."""
     return {name: table.filter(pc.field(column) == name) for name in sorted(pc.unique(table[column]).to_pylist())}
 
 
@@ -187,7 +189,7 @@ def _ranges(dataset: Any) -> list[Ranges]:
     first: dict[str, Any] = {}
     totals: dict[str, int] = {}
     for batch in dataset.to_batches(columns=LEDGER_RANGES.column_names):
-        for kind, rows in _split(pa.Table.from_batches([batch]), _RANGE_KIND).items():
+        for kind, rows in split_rows(pa.Table.from_batches([batch]), _RANGE_KIND).items():
             totals[kind] = totals.get(kind, 0) + rows.num_rows
             kept = pa.concat_tables([first[kind], rows]) if kind in first else rows
             first[kind] = kept.sort_by(order).slice(0, RANGES_SHOWN)

@@ -132,17 +132,21 @@ def spectrum_chart(tables: Tables, checks: list[Check]) -> Chart | None:
                 name = f"bound {kind} {statistic} {formats.bound(check.bound)}"
                 traces.append(_bound_mark(name, nines, check.limit / series.NS_PER_S))
                 descriptions.append(name)
+    layout = {"xaxis": nines_axis(furthest), "yaxis": log_axis("latency", traces, "y"), "hovermode": "closest"}
+    notes = ["Measure phase. Each line ends where fewer than 10 samples are left beyond it."]
+    return Chart({"data": traces, "layout": layout}, f"Latency by percentile: {'; '.join(descriptions)}.", notes)
+
+
+def nines_axis(furthest: float) -> dict[str, Any]:
+    """An axis of percentiles that ends at this many nines."""
     ticks = [math.log10(2), *map(float, range(1, math.floor(furthest) + 1))]
-    axis = {
+    return {
         "title": {"text": "percentile, on a scale of nines"},
         "tickvals": ticks,
         "ticktext": ["50", *(_nines(int(tick)) for tick in ticks[1:])],
         "tickangle": 0,
         "range": [0, furthest * 1.02],
     }
-    layout = {"xaxis": axis, "yaxis": log_axis("latency", traces, "y"), "hovermode": "closest"}
-    notes = ["Measure phase. Each line ends where fewer than 10 samples are left beyond it."]
-    return Chart({"data": traces, "layout": layout}, f"Latency by percentile: {'; '.join(descriptions)}.", notes)
 
 
 def histogram_chart(tables: Tables) -> Chart | None:

@@ -52,12 +52,20 @@ class ValidityRow:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of text: `names` text columns, then numbers. From column `alarms` on, any value but 0 is highlighted."""
+    """A table of text: `names` text columns, then numbers. From column `alarms` on, any value but 0 is highlighted.
+
+    A table with a `scope` follows the range of time that a reader selects: rows with `times` are hidden outside it, and
+    the script of the page computes the others again, by the `keys` of the rows.
+    """
 
     columns: list[str]
     rows: list[list[str]]
     names: int = 1
     alarms: int | None = None
+    scope: str = ""
+    keys: list[str] | None = None
+    units: list[str] | None = None
+    times: list[tuple[float, float]] | None = None  # seconds since the start of the first phase
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,9 @@ def latency_grid(latency: list[Latency], without_own_delay: list[Latency]) -> Gr
         rows.append(_latency_cells(row, row.kind))
         if (row.phase, row.kind) in less:
             rows.append(_latency_cells(less[row.phase, row.kind], f"{row.kind} without own delay"))
-    return Grid(["Phase", "Kind", "Samples", "min", *PERCENTILES, "max", "mean", "negative"], rows, names=2)
+    return Grid(
+        ["Phase", "Kind", "Samples", "min", *PERCENTILES, "max", "mean", "negative"], rows, names=2, scope="latency"
+    )
 
 
 def _latency_cells(row: Latency, kind: str) -> list[str]:

@@ -31,7 +31,8 @@ def faults_section(tables: SmallTables) -> Section | None:
         return None
     lost = sum(row.lost for row in rows)
     worst = max(rows, key=lambda row: row.outage_ns or 0)
-    lead = f"{formats.plural(len(rows), 'fault')} on purpose; {formats.plural(lost, 'message')} lost around them."
+    around = "it" if len(rows) == 1 else "them"
+    lead = f"{formats.plural(len(rows), 'fault')} on purpose; {formats.plural(lost, 'message')} lost around {around}."
     if worst.outage_ns:
         lead += f" The longest outage lasted {format_ns(worst.outage_ns)}."
     paragraphs = tuple(_paragraph(number, row, tables) for number, row in enumerate(rows[:ROWS_SHOWN], 1))
@@ -51,7 +52,8 @@ def _paragraph(number: int, row: RecoveryRow, tables: SmallTables) -> str:
     done = _DONE.get(row.action, f"{row.action} was done to {{on}}").format(on=on)
     lasted = "until the run ended" if row.end_ns is None else f"for {format_ns(row.end_ns - row.start_ns)}"
     means = f" ({row.means})" if row.means else ""
-    done = f"{done[:1].upper()}{done[1:]}"
+    if not done.startswith(row.target):  # a name stays as it is
+        done = f"{done[:1].upper()}{done[1:]}"
     said = [f"Fault {number}: {done}{means} at {tables.second(row.start_ns):,.2f} s, {lasted}.", _noticed(row)]
     said += [_stopped(row), _counted(row), _latency(row)]
     return " ".join(sentence for sentence in said if sentence)

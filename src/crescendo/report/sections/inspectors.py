@@ -39,6 +39,7 @@ class InspectorsSection:
     grid: Grid
     left_out: int
     gaps: list[str]
+    listed: dict[str, ReadingSeries]  # key of a row of the table -> its readings
 
 
 def inspectors_section(readings: ReadingTables, tables: Tables, axis: TimeAxis) -> InspectorsSection | None:
@@ -58,7 +59,12 @@ def inspectors_section(readings: ReadingTables, tables: Tables, axis: TimeAxis) 
     titles = {f"inside-{gauge.id}": gauge.title for gauge in drawn}
     ranked = _ranked(readings.summaries, measure_s)
     grid, left_out = _grid(ranked[:ROWS_SHOWN], measure_s), max(len(ranked) - ROWS_SHOWN, 0)
-    return InspectorsSection(charts, titles, grid, left_out, _gap_sentences(readings.gaps))
+    listed = {_key(each.summary): each for each in readings.series(ranked[:ROWS_SHOWN])}
+    return InspectorsSection(charts, titles, grid, left_out, _gap_sentences(readings.gaps), listed)
+
+
+def _key(summary: ReadingSummaryRow) -> str:
+    return f"{summary.source}/{summary.entity}/{summary.metric}"
 
 
 def _highest(summaries: list[ReadingSummaryRow], gauge: Gauge) -> list[ReadingSummaryRow]:
@@ -172,7 +178,9 @@ def _grid(summaries: list[ReadingSummaryRow], measure_s: float) -> Grid:
         r2 = formats.NOTHING if each.r2 is None else f"{each.r2:.2f}"
         name = each.entity if seen[each.entity, each.metric] == 1 else f"{each.entity} ({each.source})"
         rows.append([name, each.metric, _trend(each, measure_s), *values, slope, r2])
-    return Grid(["Entity", "Metric", "Trend", "first", "last", "mean", "peak", "slope", "r²"], rows, names=3)
+    columns = ["Entity", "Metric", "Trend", "first", "last", "mean", "peak", "slope", "r²"]
+    units = [unit_of(each.entity, each.metric) for each in summaries]
+    return Grid(columns, rows, names=3, scope="readings", keys=[_key(each) for each in summaries], units=units)
 
 
 def _trend(summary: ReadingSummaryRow, measure_s: float) -> str:

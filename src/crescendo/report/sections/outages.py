@@ -75,7 +75,8 @@ def _outage_grid(gaps: list[OutageRow], bursts: list[BurstRow], tables: SmallTab
         "Subscription", "at", "gap", "rate before", "recovered in", "not delivered in time", "caught up in", "peak",
         "in a burst", "out of order",
     ]  # fmt: skip
-    return Grid(columns, rows)
+    times = [(tables.second(row.start_ns), tables.second(row.start_ns + row.gap_ns)) for row in gaps]
+    return Grid(columns, rows, scope="times", times=times)
 
 
 def _effect_grid(effects: list[EffectRow], tables: SmallTables) -> Grid:
@@ -94,7 +95,8 @@ def _effect_grid(effects: list[EffectRow], tables: SmallTables) -> Grid:
         for row in effects
     ]
     columns = ["Event", "Source", "at", "msg/s before", "after", "p99 before", "after", "backlog up to", "outage"]
-    return Grid(columns, rows, names=2)
+    times = [(tables.second(row.t_ns), tables.second(row.t_ns)) for row in effects]
+    return Grid(columns, rows, names=2, scope="times", times=times)
 
 
 def _steady_grid(steady: list[SteadyStateRow]) -> Grid:

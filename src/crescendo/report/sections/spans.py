@@ -7,17 +7,19 @@ tiers. A section exists only if the pipeline wrote its table. Formats text; comp
 from crescendo.record.tables import JITTER, SPANS, SpanRow
 from crescendo.report import formats
 from crescendo.report.data.small_tables import SmallTables
-from crescendo.report.plots.time_axis import Chart, plot_name
+from crescendo.report.plots.jitter_chart import jitter_chart
+from crescendo.report.plots.time_axis import Chart, TimeAxis, plot_name
 from crescendo.report.sections.evidence import Grid
 from crescendo.report.sections.request_breakdown import RequestKind, request_breakdown, requests_of
 from crescendo.report.sections.section import ROWS_SHOWN, Section
 
 BARS_DRAWN = 12
 TIERS_SHOWN = 40
+_ALL = "all"
 _COLUMNS = ["Action", "Outcome", "count", "share", "mean", "p50", "p90", "p99", "p99.9", "max"]
 
 
-def jitter(tables: SmallTables) -> Section | None:
+def jitter(tables: SmallTables, axis: TimeAxis) -> Section | None:
     found = sorted(tables.rows(JITTER), key=lambda row: -row.statistics.max_ns)
     if not found:
         return None
@@ -40,7 +42,7 @@ def jitter(tables: SmallTables) -> Section | None:
         " outage do when it ends."
     )
     grids = {"Jitter by receiver": Grid(columns, rows)}
-    return Section("jitter", "Jitter", lead, None, grids, max(len(found) - ROWS_SHOWN, 0))
+    return Section("jitter", "Jitter", lead, jitter_chart(tables, axis), grids, max(len(found) - ROWS_SHOWN, 0))
 
 
 def spans_section(tables: SmallTables) -> Section | None:
@@ -57,7 +59,7 @@ def spans_section(tables: SmallTables) -> Section | None:
         "Spans that clients and brokers timed themselves in the measure phase, sorted by total time. The share is"
         " relative to the first row: if the actions are tiers of one request, that is the whole request."
     )
-    grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
+    grids = {"Spans by action": _grid(rows)}
     return Section("tiers", "Tiers", lead, _bars(whole[:BARS_DRAWN]), grids, max(len(whole) - ROWS_SHOWN, 0))
 
 
@@ -68,20 +70,26 @@ def _breakdown_section(found: list[SpanRow], whole: list[SpanRow], requests: lis
     ordered += [(row, True) for row in whole if row.action not in within]
     rows = []
     for row, is_whole in ordered[:TIERS_SHOWN]:
-        rows += _with_outcomes(row, found) if is_whole else [_tier_row(row, "all")]
+        rows += _with_outcomes(row, found) if is_whole else [_tier_row(row, _ALL)]
     lead = (
         "The time of requests in the measure phase, and of the tiers inside them. Each tier is measured where it"
         " happens; the network is the rest of the client's time. A share is relative to the request. In the chart, the"
         " bar of a request is its mean time, divided into its tiers."
     )
-    grids = {"Spans by action": Grid(_COLUMNS, rows, names=2)}
+    grids = {"Spans by action": _grid(rows)}
     return Section("tiers", "Tiers", lead, request_breakdown(requests), grids, max(len(ordered) - TIERS_SHOWN, 0))
+
+
+def _grid(rows: list[list[str]]) -> Grid:
+    """Rows of one outcome have no key: a selected range has all outcomes together."""
+    keys = [row[0] if row[1] == _ALL else "" for row in rows]
+    return Grid(_COLUMNS, rows, names=2, scope="spans", keys=keys)
 
 
 def _with_outcomes(row: SpanRow, found: list[SpanRow]) -> list[list[str]]:
     """One row for the action, and one for each of its outcomes if there were several."""
     outcomes = [each for each in found if each.action == row.action and each.outcome is not None]
-    return [_tier_row(each, each.outcome or "all") for each in (row, *outcomes)]
+    return [_tier_row(each, each.outcome or _ALL) for each in (row, *outcomes)]
 
 
 def _bars(rows: list[SpanRow]) -> Chart:

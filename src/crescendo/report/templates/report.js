@@ -4,24 +4,29 @@
 const root = document.documentElement;
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const plots = [...document.querySelectorAll("[data-chart]")];
-const linked = plots.filter(({ dataset: { chart } }) => ["rate", "latency", "backlog"].includes(chart) || chart.startsWith("inside-"));
+const linked = plots.filter(({ dataset: { chart } }) => ["rate", "latency", "backlog"].includes(chart) || /^(inside|time)-/.test(chart));
+const rescoped = {}; // name -> a figure that stands for a part of the run
 // On a touch screen dragging must scroll the page, so charts have neither zoom nor buttons there.
 const touch = matchMedia("(pointer: coarse)").matches;
 
-async function unpackPlotly() {
-  const text = atob(document.getElementById("plotly").textContent);
+async function unpacked(base64) {
+  const text = atob(base64);
   const packed = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i += 1) packed[i] = text.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+async function unpackPlotly() {
   const script = document.createElement("script");
-  script.textContent = await new Response(stream).text();
+  script.textContent = await unpacked(document.getElementById("plotly").textContent);
   document.head.append(script);
 }
 
 function themed(name, strip) {
   const style = getComputedStyle(root);
   const colour = (tone) => style.getPropertyValue(`--${tone}`).trim();
-  const { data, layout } = structuredClone(figures[name]);
+  const { data, layout } = structuredClone(rescoped[name] ?? figures[name]);
   for (const trace of data) {
     const own = colour(trace.meta.tone);
     trace.line.color = own;
@@ -80,6 +85,7 @@ async function link(plot) {
   const others = () => linked.filter((other) => other !== plot && other.layout);
   plot.on("plotly_relayout", () => {
     const wanted = plot.layout.xaxis.range;
+    dispatchEvent(new CustomEvent("timerange", { detail: [...wanted] }));
     // Updating only charts with a different range ends the cascade of relayout events.
     const outdated = others().filter((other) => other.layout.xaxis.range.some((end, i) => end !== wanted[i]));
     for (const other of outdated) Plotly.relayout(other, { "xaxis.range": [...wanted] });
@@ -143,7 +149,9 @@ function followTheme() {
     for (const each of folded) each.open = false;
     setTheme(before);
   });
-  setTheme(root.dataset.theme);
+  const paper = location.hash === "#print"; // a program prints: it waits for what is drawn, not for events
+  if (paper) for (const each of document.querySelectorAll("details")) each.open = true;
+  setTheme(paper ? "light" : root.dataset.theme);
 }
 
 function offerCopy() {

@@ -1,0 +1,210 @@
+"""The verbs of `cluster`: peers on other machines, from nothing to ready and back."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from crescendo.cli.options import Control, ControlFile, Json, TokenFile
+from crescendo.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from crescendo.cluster.cluster_file import ClusterPlan
+    from crescendo.cluster.cluster_lifecycle import HostState
+    from crescendo.cluster.lab_check import AnsweringPeer
+    from crescendo.control.trust import Lab
+
+CLUSTER_HELP = (
+    "Peers on other machines, over ssh.\n\n"
+    "An Ansible inventory names the machines: those of the groups senders, receivers and inspectors run standing "
+    "peers, which [bold]crescendo run --standing[/bold] uses."
+)
+
+Inventory = Annotated[
+    Path, typer.Argument(metavar="INVENTORY", help="An Ansible inventory (INI or YAML), or a cluster file (YAML).")
+]
+
+
+class PeerRow(Struct, frozen=True):
+    """What is shown of one peer."""
+
+    peer: str
+    host: str
+    role: str
+    pid: int | None = None
+    state: str = ""
+    run: str = ""
+    version: str = ""
+    cores: int | None = None
+    clock_offset_ns: int | None = None  # None: the conductor's own clock, or unknown
+    clock_bound_ns: int | None = None
+    faults: list[str] = []
+    ready: bool = False
+
+
+def up(
+    inventory: Inventory,
+    control: Control = None,
+    control_file: ControlFile = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> int:
+    """Install Crescendo on every host, start the peers, and check ports, clocks and versions. Repeat it freely."""
+    from crescendo.cli.terminal import Progress
+    from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up
+
+    plan = _plan(inventory)
+    url, lab = _control(plan, control, control_file), _lab(plan, token_file)
+    with Progress() as progress:
+        done = bring_up(plan, ClusterAccess(url, lab), progress)
+    if as_json:
+        shown = {"installed": done.installed, "started": done.started, "peers": _rows([], done.peers)}
+        print(msgspec.json.encode(shown).decode())
+        return 0
+    _print_peers(_rows([], done.peers))
+    print(f"{len(done.peers)} peer(s) are ready; {len(done.started)} started, {len(done.installed)} host(s) installed")
+    return 0
+
+
+def status(
+    inventory: Inventory,
+    control: Control = None,
+    control_file: ControlFile = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> int:
+    """Show every peer: whether it runs, answers, and with which clock. The exit code is 1 if one does not."""
+    from crescendo.cluster.cluster_lifecycle import ClusterAccess, look_at
+
+    plan = _plan(inventory)
+    states, answering = look_at(
+        plan, ClusterAccess(_control(plan, control, control_file), _lab(plan, token_file))
+    )  # fmt: skip
+    rows = _rows(states, answering)
+    if as_json:
+        print(msgspec.json.encode(rows).decode())
+    else:
+        _print_peers(rows)
+        for state in states:
+            if state.fault:
+                print(f"{state.host.name}: {state.fault}")
+    return 0 if all(row.ready for row in rows) and not any(state.fault for state in states) else 1
+
+
+def logs(
+    inventory: Inventory,
+    token_file: TokenFile = None,
+    lines: Annotated[int, typer.Option("--lines", min=1, max=10_000, help="How many of each peer.")] = 20,
+    as_json: Json = False,
+) -> int:
+    """Show the last lines that every peer printed."""
+    from crescendo.cluster.cluster_lifecycle import logs_of
+
+    plan = _plan(inventory)
+    found = logs_of(plan, _lab(plan, token_file), lines)
+    if as_json:
+        print(json.dumps(found))
+        return 0
+    for peer, said in found.items():
+        print(f"== {peer}")
+        print("\n".join(said))
+    return 0
+
+
+def down(inventory: Inventory, token_file: TokenFile = None) -> int:
+    """End every peer and remove everything that `up` made, installation and recordings included."""
+    from crescendo.cli.terminal import Progress
+    from crescendo.cluster.cluster_lifecycle import take_down
+
+    plan = _plan(inventory)
+    with Progress() as progress:
+        ended = take_down(plan, _lab(plan, token_file), progress)
+    print(f"{ended} peer(s) ended, nothing is left")
+    return 0
+
+
+def _plan(path: Path) -> "ClusterPlan":
+    from crescendo.cluster.cluster_file import read_plan
+
+    return read_plan(path)
+
+
+def _control(plan: "ClusterPlan", control: str | None, control_file: str | None) -> str:
+    from crescendo.cli.secret_options import secret_url
+
+    file = control_file or (None if control or plan.control_file is None else str(plan.control_file))
+    url = secret_url("--control", control, file)
+    if url is None:
+        raise ConfigError(
+            "a cluster needs a control broker that every host reaches: give --control URL, --control-file "
+            "FILE, or control_file in the cluster file"
+        )
+    return url
+
+
+def _lab(plan: "ClusterPlan", token_file: str | None) -> "Lab":
+    from crescendo.cli.secret_options import read_token
+
+    lab = read_token(token_file or (None if plan.token_file is None else str(plan.token_file)))
+    if lab is None:
+        raise ConfigError(
+            "a cluster belongs to a lab: give --token-file FILE, or token_file in the cluster file; make one with: "
+            "(umask 077; openssl rand -hex 32 > lab.token)"
+        )
+    return lab
+
+
+def _rows(states: "list[HostState]", answering: "list[AnsweringPeer]") -> list[PeerRow]:
+    """One row per peer: those that answer, and those that are only known to their host."""
+    answers = {peer.identity.id: peer for peer in answering}
+    known = {peer.id: state for state in states for peer in state.host.peers}
+    return [_row(name, answers.get(name), known.get(name)) for name in sorted(answers.keys() | known.keys())]
+
+
+def _row(name: str, answer: "AnsweringPeer | None", state: "HostState | None") -> PeerRow:
+    if answer is not None:
+        identity = answer.identity
+        return PeerRow(
+            peer=name,
+            host=identity.host,
+            role=identity.role,
+            pid=identity.pid,
+            state=answer.state,
+            run=answer.run,
+            version=answer.version,
+            cores=answer.cores,
+            clock_offset_ns=answer.clock_offset_ns,
+            clock_bound_ns=answer.clock_bound_ns,
+            faults=list(answer.faults),
+            ready=not answer.faults,
+        )
+    process = {} if state is None else state.peers.get(name, {})
+    return PeerRow(
+        peer=name,
+        host="" if state is None else state.host.name,
+        role=name.partition("-")[0],
+        pid=process.get("pid"),
+        version=process.get("version", ""),
+        faults=["does not answer" if process.get("alive") else "not running"],
+    )
+
+
+def _print_peers(rows: list[PeerRow]) -> None:
+    from crescendo.model.units import format_ns
+
+    for row in rows:
+        offset_ns, bound_ns = row.clock_offset_ns, row.clock_bound_ns
+        known = offset_ns is not None and bound_ns is not None
+        clock = f"clock {(offset_ns or 0) / 1e9:+.6f} s ± {format_ns(bound_ns or 0)}" if known else ""
+        said = "; ".join(row.faults) or " ".join(filter(None, (row.state, row.run)))
+        print(f"{row.peer:28} {row.host:20} {row.version:10} {said:12} {clock}".rstrip())
+    sys.stdout.flush()
+
+
+CLUSTER_VERBS: dict[str, Callable[..., int]] = {"up": up, "status": status, "logs": logs, "down": down}
+"""In the order of the help."""

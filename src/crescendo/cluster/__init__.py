@@ -1,0 +1,1 @@
+"""Peers on other machines: installed, started, watched and removed over ssh."""

@@ -1,0 +1,148 @@
+"""How does a system under test run on a host of the lab?
+
+It must be started, probed and stopped in the network of that host, so a process of its own does that there:
+`python -m crescendo.run.system_on_host`. It reads what to start as one line of JSON, says how that went as another, and
+one more if the system ends by itself. When its standard input ends it stops the system and exits. `HostedSystem` is
+the handle of that process.
+"""
+
+import contextlib
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from crescendo.lab.host_network import LabHost
+from crescendo.model.errors import ConfigError, CrescendoError, LostError
+from crescendo.processes.child import close_pipes, first_line, launch_child, wait_or_kill
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.systems.instance import START_TIMEOUT_S, ProcessExit, start
+from crescendo.systems.registry import system_of
+
+_MORE_S = 30.0  # of our own start, and to stop a system that does not serve
+_POLL_S = 0.1
+_STOP_S = 20.0
+_MAX_LINE_BYTES = 2**24
+
+
+class HostedSystemOrder(Struct, frozen=True):
+    """What to start."""
+
+    kind: str
+    settings: dict[str, Any]
+    directory: str
+    logs: str
+    home: str | None
+    version: str | None
+    stop_grace_s: float
+
+
+class _Started(Struct, frozen=True):
+    """How it went: a reason if it could not be started."""
+
+    endpoints: dict[str, str] = {}
+    pid: int = 0
+    facts: dict[str, Any] = {}
+    reason: str = ""
+    is_lost: bool = False
+
+
+class _Ended(Struct, frozen=True):
+    """The system ended by itself."""
+
+    how: str
+    log_lines: str
+
+
+class HostedSystem:
+    """A system that runs on a host of the lab."""
+
+    def __init__(self, host: LabHost, order: HostedSystemOrder) -> None:
+        """Start it, and return when it serves. Raises ConfigError if it cannot be started."""
+        self._process = launch_child(
+            host.network_command([sys.executable, "-m", "crescendo.run.system_on_host"]),
+            on_fork=die_with_parent(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._ended: ProcessExit | None = None
+        try:
+            started = self._start(order)
+        except BaseException:
+            self.stop()
+            raise
+        self.endpoints, self.pid, self.facts = started.endpoints, started.pid, started.facts
+
+    def _start(self, order: HostedSystemOrder) -> _Started:
+        assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+            self._process.stdin.flush()
+        line = first_line(self._process, START_TIMEOUT_S + _MORE_S)
+        if not line:
+            raise LostError(f"{order.kind} could not be started on its host: no answer")
+        started = msgspec.json.decode(line, type=_Started)
+        if started.reason:
+            raise (LostError if started.is_lost else ConfigError)(started.reason)
+        return started
+
+    def exit(self) -> ProcessExit | None:
+        """How the system ended; None while it runs."""
+        if self._ended is None and self._process.stdout is not None:
+            if self._process.stdout.closed or not select.select([self._process.stdout], [], [], 0)[0]:
+                return None
+            line = self._process.stdout.readline()
+            ended = msgspec.json.decode(line, type=_Ended) if line else _Ended("the process that keeps it was lost", "")
+            self._ended = ProcessExit(ended.how, ended.log_lines)
+        return self._ended
+
+    def stop(self) -> None:
+        """Stop it and everything of it. Safe to call twice."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        wait_or_kill(self._process, _STOP_S)
+        close_pipes(self._process)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    order = msgspec.json.decode(sys.stdin.buffer.readline(_MAX_LINE_BYTES), type=HostedSystemOrder)
+    try:
+        instance = start(
+            system_of(order.kind),
+            order.settings,
+            directory=Path(order.directory),
+            home=None if order.home is None else Path(order.home),
+            version=order.version,
+            on_fork=die_with_parent(),
+            keep_logs=Path(order.logs),
+            stop_grace_s=order.stop_grace_s,
+        )
+    except CrescendoError as err:
+        _say(_Started(reason=str(err), is_lost=isinstance(err, LostError)))
+        return
+    try:
+        _say(_Started(dict(instance.endpoints), instance.pid, instance.facts))
+        said = False
+        while not select.select([sys.stdin], [], [], _POLL_S)[0]:
+            if not said and (ended := instance.exit()) is not None:
+                said = True
+                _say(_Ended(ended.how, ended.log_lines))
+    finally:
+        instance.stop()
+
+
+def _say(answer: Struct) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""How does one job of the queue become a run?
+
+`python -m crescendo.web.run_process DIRECTORY` claims the job in that directory and carries it out with the same
+session as the command line. It has a session of its own and outlives a killed server; SIGTERM stops it as Ctrl-C does.
+Changes of the rate arrive as files and travel over the control protocol, as those of `crescendo control` do.
+"""
+
+import contextlib
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from crescendo.control.embedded_broker import EmbeddedBroker
+from crescendo.control.notes import Command
+from crescendo.control.request_payloads import SetRequest
+from crescendo.control.trust import Lab, new_lab
+from crescendo.model.errors import CrescendoError
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.record.documents import read_or_none, write_document
+from crescendo.run import session
+from crescendo.run.control_access import ControlAccess
+from crescendo.run.interruption import Interruption
+from crescendo.run.lab_client import LabClient
+from crescendo.run.lab_view import LabView
+from crescendo.web.experiment_store import read_text
+from crescendo.web.jobs import ANY_FILE, EXPERIMENT, LIVE, JobFiles, JobResult, JobState
+from crescendo.web.live_feed import LiveFeed
+from crescendo.web.rate_requests import ANSWERS, REQUESTS, RateAnswer, RateRequest
+
+_POLL_S = 0.2
+
+
+class RateChanger(threading.Thread):
+    """Passes changes of the rate on to the conductor of this run."""
+
+    def __init__(self, directory: Path, url: str, lab: Lab) -> None:
+        super().__init__(name="rate changes", daemon=True)
+        self._directory, self._url, self._lab = directory, url, lab
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(_POLL_S):
+            for path in sorted((self._directory / REQUESTS).glob("*.json")):
+                answer = self._directory / ANSWERS / path.name
+                asked = read_or_none(path, RateRequest)
+                if asked is not None and not answer.exists():
+                    write_document(answer, RateAnswer(self._change(asked.rate)), mode=0o600)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def _change(self, rate: float) -> str:
+        """Why it was not changed; empty if it was."""
+        try:
+            with LabClient(self._url, self._lab, f"web-{time.time_ns() & 0xFFFFFF:06x}", listen=True) as client:
+                view = LabView(client)
+                view.discover()
+                conductor = view.find("conductor")
+                scope = client.lab.scope_of(conductor.scope)
+                client.ask(scope, conductor.identity, Command.SET, SetRequest(options={"rate": rate}))
+        except CrescendoError as err:
+            return str(err)
+        return ""
+
+
+def carry_out(files: JobFiles, runs: Path, experiments: Path, *, any_file: bool) -> JobResult:
+    """Run the experiment of this job, and say how it ended."""
+    feed = LiveFeed(files.directory / LIVE)
+    job = files.job
+    for folder in (REQUESTS, ANSWERS):
+        (files.directory / folder).mkdir(mode=0o700, exist_ok=True)
+    state, outcome, problem = JobState.DONE, "", ""
+    try:
+        with contextlib.ExitStack() as stack:
+            interruption = stack.enter_context(Interruption())
+            text = (files.directory / EXPERIMENT).read_text(encoding="utf-8")
+            experiment = read_text(text, experiments, f"{job.experiment}.yml", any_file=any_file)
+            lab = new_lab()
+            url = stack.enter_context(EmbeddedBroker(on_fork=die_with_parent())).url
+            changer = RateChanger(files.directory, url, lab)
+            changer.start()
+            stack.callback(changer.end)
+            command = ["crescendo", "run", f"{job.experiment}.yml"]
+            control = ControlAccess(url, lab.token)
+            result = session.run(
+                experiment, out=runs, control=control, observer=feed, interruption=interruption, command=command
+            )
+            outcome = result.verdict.outcome.value if result.verdict is not None else result.state.value
+    except KeyboardInterrupt:
+        state, problem = JobState.CANCELLED, "it was stopped before there was a verdict"
+    except CrescendoError as err:
+        state, problem = JobState.FAILED, str(err)
+    except Exception as err:  # the person who asked must learn of it, whatever it is
+        traceback.print_exc()
+        state, problem = JobState.FAILED, f"{type(err).__name__}: {err}"
+    kept = feed.run_dir is not None and feed.run_dir.exists()
+    ended = JobResult(state, feed.run_dir.name if feed.run_dir and kept else "", outcome, problem, time.time_ns())
+    files.finish(ended)
+    feed.say("result", **msgspec.to_builtins(ended))
+    feed.close()
+    return ended
+
+
+def main(arguments: list[str]) -> int:
+    any_file = ANY_FILE in arguments
+    directory, runs, experiments = (Path(text) for text in arguments if text != ANY_FILE)
+    files = JobFiles(directory)
+    if not files.claim():
+        print("another process carries out this job", file=sys.stderr)
+        return 0
+    return 0 if carry_out(files, runs, experiments, any_file=any_file).state is JobState.DONE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""Metrics of campaigns that are read from tables: jitter, bursts, and messages that were not accepted."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from crescendo.model.campaign import check_campaign_metric, format_metric
+from crescendo.record import tables
+from crescendo.record.run_metrics import metric_values
+from crescendo.record.table_types import Table
+
+METRICS = ["jitter.max", "jitter.min", "burst.negative", "error.shed.count"]
+
+
+def write(run_dir: Path, table: Table[object], rows: list[dict[str, object]]) -> None:
+    folder = run_dir / "tables" / table.name
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, table.arrow_schema()), folder / "part.parquet")
+
+
+def test_they_cover_all_receivers_outages_and_seconds(tmp_path: Path) -> None:
+    empty = dict.fromkeys(tables.JITTER.column_names, 0)
+    write(
+        tmp_path,
+        tables.JITTER,
+        [empty | {"receiver": r, "max_ns": 10 * (r + 1), "min_ns": -r, "count": 5} for r in (0, 1)],
+    )
+    burst = {"subscription": "q", "start_ns": 0, "receiver": 0, "messages": 9, "inversions": 0, "length_ns": 1}
+    write(tmp_path, tables.BURSTS, [burst | {"negative": 7, "max_jitter_ns": 1}, burst | {"negative": 2}])
+    error = {"second": 1, "sender": 0, "share": 0.5}
+    write(
+        tmp_path,
+        tables.ERRORS,
+        [error | {"outcome": "shed", "messages": 4}, error | {"outcome": "rejected", "messages": 3}],
+    )
+    assert metric_values(tmp_path, None, METRICS) == {  # type: ignore[arg-type] # no summary is read
+        "jitter.max": 20.0, "jitter.min": -1.0, "burst.negative": 9.0, "error.shed.count": 4.0,
+    }  # fmt: skip
+
+
+def test_without_tables_nothing_was_shed_and_jitter_is_unknown(tmp_path: Path) -> None:
+    assert metric_values(tmp_path, None, METRICS) == {"burst.negative": 0.0, "error.shed.count": 0.0}  # type: ignore[arg-type]
+
+
+def test_their_names_are_checked_and_their_values_readable() -> None:
+    for name in METRICS:
+        check_campaign_metric(name)
+    with pytest.raises(ValueError, match="must end with one of max, min, mean"):
+        check_campaign_metric("jitter.p99")
+    assert format_metric("jitter.max", 2.5e9) == "2.5 s"
+    assert format_metric("error.shed.count", 12) == "12"

@@ -1,0 +1,199 @@
+"""Six hosts as namespaces: conductor, control broker, system and three peers; those that run peers have a real sshd."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crescendo.lab.host_network import HostNetwork, LabHost
+from whole_runs import CRESCENDO, write_experiment
+
+RUN = str(Path(__file__).with_name("lab_run.py"))
+PEERS = {"sender-a": "sender", "sender-b": "sender", "receiver-a": "receiver", "system": "inspector"}
+"""Host -> the role of its peer."""
+
+DRIFT = 1.0005
+DRIFTING = "sender-a"
+SHIFTS_S = {DRIFTING: 1, "sender-b": 3600, "receiver-a": 86_400}
+"""Host -> how far its clock is ahead; that of the first drifts, too, so it needs a time namespace to be another one."""
+
+_NUMBERS = itertools.count()
+FAKETIME_LIBRARY = "libfaketimeMT.so.1"
+_DIAL = (
+    "import socket, sys, time\n"
+    "deadline = time.monotonic() + 60\n"
+    "for place in sys.argv[1:]:\n"
+    "    host, _, port = place.partition(':')\n"
+    "    while True:\n"
+    "        try:\n"
+    "            socket.create_connection((host, int(port)), 5).close(); break\n"
+    "        except OSError:\n"
+    "            if time.monotonic() > deadline: raise\n"
+    "            time.sleep(0.05)\n"
+)
+
+
+def faketime_library() -> str:
+    found = sorted(Path("/usr/lib").glob(f"*/faketime/{FAKETIME_LIBRARY}"))
+    assert found, "libfaketime is missing; apt-get install faketime"
+    return str(found[0])
+
+
+def sshd() -> str:
+    found = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    assert found, "sshd is missing; apt-get install openssh-server"
+    return found
+
+
+class ManyHosts:
+    """The hosts, an inventory of them, and what somebody on the conductor's host types."""
+
+    def __init__(self, network: HostNetwork, directory: Path, variables: Mapping[str, str] | None = None) -> None:
+        """`variables` of every host of the inventory; by default they use the installation of the tests."""
+        self.network, self.directory = network, directory
+        for name in ("conductor", "broker", *PEERS):
+            network.add(name, clock_shift_s=SHIFTS_S.get(name, 0))
+        hosts = network.hosts
+        (directory / "mosquitto.conf").write_text(
+            f"listener 1883 {hosts['broker'].address}\nallow_anonymous true\nuser root\npersistence false\n"
+        )
+        hosts["broker"].launch(["mosquitto", "-c", str(directory / "mosquitto.conf")], log=directory / "mosquitto.log")
+        relay = [sys.executable, "-m", "crescendo.systems.relay", "--host", hosts["system"].address, "--port", "5672"]
+        self.relay = hosts["system"].launch(relay, log=directory / "relay.log")
+        for file, text in (("control.url", f"mqtt://{hosts['broker'].address}:1883"), ("lab.token", "70ce" * 12)):
+            (directory / file).write_text(text + "\n")
+            (directory / file).chmod(0o600)
+        self.fake_clock = self._start_fake_clock()
+        self._start_sshd()
+        self.inventory = self._write_inventory(variables or {"crescendo_python": sys.executable})
+        places = [f"{hosts['broker'].address}:1883", f"{hosts['system'].address}:5672"]
+        places += [f"{hosts[name].address}:22" for name in PEERS]
+        self.on_conductor([sys.executable, "-c", _DIAL, *places])
+
+    def _start_fake_clock(self) -> dict[str, str]:
+        """Variables for processes on the drifting host. One that stays keeps what makes their clocks one clock."""
+        env = {"LD_PRELOAD": faketime_library(), "FAKETIME": f"+0 x{DRIFT}"}
+        program = "import os, time; print(os.environ['FAKETIME_SHARED'], flush=True); time.sleep(10**6)"
+        keeper = self.network.hosts[DRIFTING].launch(
+            ["env", *(f"{key}={value}" for key, value in env.items()), sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+        )
+        assert keeper.stdout is not None
+        env["FAKETIME_SHARED"] = keeper.stdout.readline().decode().strip()
+        return env
+
+    def _start_sshd(self) -> None:
+        Path("/run/sshd").mkdir(exist_ok=True)
+        for key in ("host_key", "user_key"):
+            argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.directory / key)]
+            subprocess.run(argv, check=True, timeout=30)
+        for name in PEERS:
+            host = self.network.hosts[name]
+            config = self.directory / f"sshd-{name}.conf"
+            lines = [
+                f"ListenAddress {host.address}:22",
+                f"HostKey {self.directory / 'host_key'}",
+                f"AuthorizedKeysFile {self.directory / 'user_key.pub'}",
+                "PidFile none",
+                "StrictModes no",
+                "UsePAM no",
+                "PasswordAuthentication no",
+            ]
+            if name == DRIFTING:
+                lines.append(" ".join(["SetEnv", *(f'"{key}={value}"' for key, value in self.fake_clock.items())]))
+            config.write_text("\n".join(lines) + "\n")
+            host.launch([sshd(), "-D", "-e", "-f", str(config)], log=self.directory / f"sshd-{name}.log")
+
+    def _write_inventory(self, variables: Mapping[str, str]) -> Path:
+        common = {
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(self.directory / "user_key"),
+            "ansible_ssh_common_args": f"'-F none -o StrictHostKeyChecking=accept-new "
+            f"-o UserKnownHostsFile={self.directory / 'known_hosts'}'",
+            "ansible_python_interpreter": sys.executable,
+            "crescendo_directory": str(self.directory / "on-hosts"),
+            **variables,
+        }
+        lines = ["[senders:children]", "north", "[north]"]
+        for name, role in PEERS.items():
+            if role != "sender":
+                lines.append(f"[{role}s]")
+            lines.append(f"{name} ansible_host={self.network.hosts[name].address}")
+        lines += ["[all:vars]", *(f"{key}={value}" for key, value in common.items())]
+        path = self.directory / "hosts.ini"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    @property
+    def access(self) -> list[str]:
+        return [
+            "--control-file",
+            str(self.directory / "control.url"),
+            "--token-file",
+            str(self.directory / "lab.token"),
+        ]
+
+    def on_conductor(
+        self, argv: list[str], timeout_s: float = 120, check: bool = True
+    ) -> "subprocess.CompletedProcess[str]":
+        command = self.network.hosts["conductor"].command(argv)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        assert not check or done.returncode == 0, (argv, done.stdout, done.stderr)
+        return done
+
+    def cluster(self, verb: str, *options: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        access = self.access if verb in {"up", "status"} else self.access[2:]
+        return self.on_conductor([CRESCENDO, "cluster", verb, str(self.inventory), *access, *options], check=check)
+
+    def start(self, name: str, patience_s: float = 30, **changes: Any) -> tuple["subprocess.Popen[str]", Path]:
+        """Start a run on the conductor's host, without analysis; and where its recording will be."""
+        url = f"amqp://{self.network.hosts['system'].address}:5672"
+        path = write_experiment(self.directory / f"{name}.yml", name=name, system={"url": url}, **changes)
+        out = self.directory / f"{name}-{next(_NUMBERS)}"
+        argv = [sys.executable, RUN, str(path), str(out), *self.access[1::2], str(patience_s)]
+        command = self.network.hosts["conductor"].command(argv)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True), out
+
+    def run(self, name: str, **changes: Any) -> Path:
+        process, out = self.start(name, **changes)
+        said, progress = process.communicate(timeout=120)
+        assert (process.returncode, said) == (0, "sealed\n"), progress
+        (run_dir,) = (path for path in out.iterdir() if not path.is_symlink())
+        return run_dir
+
+    def processes_on(self, host: LabHost) -> set[str]:
+        """The command lines of what runs there, apart from the guardian, sshd and the system."""
+        network = os.readlink(f"/proc/{host.keeper}/ns/net")
+        found = set()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(process / "ns" / "net") == network:
+                    found.add((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip())
+        return {
+            line for line in found if not any(word in line for word in ("host_guardian", "sshd", "relay", "FAKETIME"))
+        }
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManyHosts]:
+    shared_memory = Path("/dev", "shm")
+    left_by_others = set(shared_memory.glob("*faketime*"))
+    with HostNetwork() as network:
+        hosts = ManyHosts(network, tmp_path_factory.mktemp("hosts"))
+        hosts.cluster("up")
+        yield hosts
+    for file in set(shared_memory.glob("*faketime*")) - left_by_others:  # libfaketime does not remove them itself
+        file.unlink(missing_ok=True)
+
+
+def peer_rows(done: "subprocess.CompletedProcess[str]") -> dict[str, dict[str, Any]]:
+    found = json.loads(done.stdout)
+    return {row["peer"]: row for row in (found if isinstance(found, list) else found["peers"])}
