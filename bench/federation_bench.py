@@ -98,6 +98,8 @@ def _p50_ms(record: Path) -> float:
         for part in record.rglob("*.parquet")
         if RECEIVED in str(part)
     ]
+    if not found:
+        return math.nan  # nothing arrived
     transfer_ns = np.concatenate([np.subtract(part["received_ns"], part["sent_ns"]) for part in found])
     return float(np.median(transfer_ns)) / 1e6
 
