@@ -18,6 +18,7 @@ LONG_MODULES = (
     "test_systems_under_load",
     "test_pipeline_killed",
     "test_systems_detached",
+    "test_federations",
     "test_run_live",
     "test_mlmq_workloads_killed",
     "test_web_browser",

@@ -79,15 +79,16 @@ class LinkProxy:
                 if not alive:
                     _reset(near, far)
                     return
-                self._start(_forward, near, far)
-                self._start(_forward, far, near)
+                self._start(self._forward, near, far)
+                self._start(self._forward, far, near)
 
-
-def _forward(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(_CHUNK_BYTES):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK_BYTES):
+                target.sendall(data)
+            with self._lock:  # a connection that was cut is reset, not closed in order
+                if any(source in pair for pair in self._pairs):
+                    target.shutdown(socket.SHUT_WR)
 
 
 def _reset(*sockets: socket.socket) -> None:
