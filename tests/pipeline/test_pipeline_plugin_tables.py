@@ -27,8 +27,8 @@ from installed_package import forget_packages
 from many_runs import eventful, plain, write_run
 from tiny_recordings import MEASURE_NS, silent
 
-OF_OTHER_RUNS = {"hops", "recovery"}
-"""Tables of runs through a network or with a timeline of faults; their own tests read their rows."""
+OF_OTHER_RUNS = {"hops"}
+"""Tables of runs through a network; their own tests read their rows."""
 
 
 def columns_of(run_dir: Path, table: str) -> list[tuple[str, pa.DataType]]:

@@ -12,37 +12,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from crescendo.agent.handler_fault import AGENT_TARGET
 from crescendo.agent.worker import AGENTS
 from crescendo.control.agent_payloads import AGENT
-from crescendo.control.conductor.commands import PeerEnding, RecordEvent, RunEnding
+from crescendo.control.conductor.commands import RecordEvent, RunEnding
 from crescendo.control.conductor.plan import RunPlan
 from crescendo.control.embedded_broker import EmbeddedBroker
-from crescendo.control.notes import Statistics
 from crescendo.control.peer import CONDUCTOR
 from crescendo.control.peer_launch import launch_into
 from crescendo.control.trust import Lab, NoteScope
 from crescendo.lab.link_faults import HOST
-from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
+from crescendo.model.errors import ConfigError, CrescendoError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import to_document
 from crescendo.model.experiment_inputs import check_inputs, derived_values, input_files, with_inputs_at
 from crescendo.model.measurable import check_measurable
-from crescendo.model.peer_statistics import PeerStatistics
-from crescendo.model.planned_faults import SYSTEM
-from crescendo.model.protocols import default_port, protocol_of_scheme
 from crescendo.model.schedule import offered
-from crescendo.model.urls import parse_url
-from crescendo.net.sockets import connect
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.durable import make_directory
 from crescendo.record.inputs import keep_inputs, kept_at, with_derived
-from crescendo.record.manifest import Clock, ExceededLimit, Manifest, PeerRecord, PeerRole, Phase, State, write_manifest
-from crescendo.record.reader import journalled_parts
+from crescendo.record.manifest import Manifest, write_manifest
 from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
 from crescendo.run.agent_targets import AgentOfRun
@@ -54,18 +47,15 @@ from crescendo.run.file_limits import allow_connections
 from crescendo.run.hop_recording import record_hops
 from crescendo.run.host_clocks import HostClocks
 from crescendo.run.lab_client import LabClient
-from crescendo.run.network_under_test import start_network
 from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
-from crescendo.run.planning import RunArrangement, SystemUnderTest, answered_senders, files_of_urls, plan_run
+from crescendo.run.planning import RunArrangement, files_of_urls, plan_run
 from crescendo.run.recording_fetch import compress_logs
 from crescendo.run.recruiting import Recruits
 from crescendo.run.result import RunResult
+from crescendo.run.sealed_manifest import seal_run
 from crescendo.run.startable import check_startable
-from crescendo.systems.base import SystemKind
-from crescendo.systems.instance import start
-from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
-from crescendo.systems.registry import system_of
+from crescendo.run.system_start import start_system
 
 STANDING = ("sender", "receiver")
 """Roles that standing peers always take, as inspectors and agents do where the experiment says so; clients never."""
@@ -73,7 +63,6 @@ STANDING = ("sender", "receiver")
 MAX_INPUT_BYTES = 512 * 1024  # of one file that travels in an assignment
 _PEER_EXIT_TIMEOUT_S = 2.0
 _ORPHAN_EXIT_TIMEOUT_S = 10.0
-_SYSTEM_STOP_GRACE_S = 1.5  # its data is deleted anyway, and after Ctrl-C everything must end within five seconds
 
 
 class Preparation(Protocol):
@@ -136,7 +125,7 @@ def _execute(
         hosts = None
         if carried_out.lab is not None:
             hosts = ExperimentLab(carried_out, control_url, stack, observer.progress)
-        system, system_facts = _start_system(carried_out, run_dir, stack, observer, hosts)
+        system, system_facts = start_system(carried_out, run_dir, stack, observer, hosts)
         agents = {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents}
         stations = {} if hosts is None else hosts.stations
         system = faults.aim(system, stack, {HOST: stations, AGENT_TARGET: agents})
@@ -255,7 +244,7 @@ def _conduct(
     if ending.rate_changes:
         changes = tuple((change.offset_ns, change.rate) for change in ending.rate_changes)
         manifest = msgspec.structs.replace(manifest, offered_per_s=offered(experiment, changes))
-    return _seal(run_dir, manifest, ending, durable)
+    return seal_run(run_dir, manifest, ending, durable)
 
 
 def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: contextlib.ExitStack) -> Recruits | None:
@@ -344,134 +333,12 @@ def _content(file: str) -> bytes:
     return content
 
 
-def _start_system(
-    experiment: Experiment,
-    run_dir: Path,
-    stack: contextlib.ExitStack,
-    observer: RunObserver,
-    hosts: ExperimentLab | None,
-) -> tuple[SystemUnderTest, dict[str, Any]]:
-    system = experiment.system
-    if experiment.topology is not None:
-        return start_network(experiment, run_dir, stack, observer.progress)
-    if system.url is not None:
-        _check_reachable(system.url)
-        protocol = protocol_of_scheme(parse_url(system.url).scheme)
-        endpoints = {} if protocol is None else {protocol.endpoint: system.url}
-        return SystemUnderTest(endpoints), {"url": experiment.redacted().system.url}
-    kind = system_of(system.kind or "")
-    observer.progress(f"starting {system.kind}")
-    if hosts is not None:
-        return hosts.start_system(experiment, _settings(kind, experiment), run_dir, _SYSTEM_STOP_GRACE_S, stack)
-    instance = start(
-        kind,
-        _settings(kind, experiment),
-        directory=run_dir.resolve() / "system",
-        home=Path(system.home) if system.home else None,
-        version=system.version,
-        on_fork=die_with_parent(),
-        keep_logs=run_dir / "logs",
-        stop_grace_s=_SYSTEM_STOP_GRACE_S,
-    )
-    stack.callback(instance.stop)
-    hop_files = {system.kind: run_dir.resolve() / "system" / HOPS_FILE} if system.kind == RELAY.name else {}
-    started = SystemUnderTest(
-        instance.endpoints, instance.pid, instance.exit, hop_files=hop_files, instances={SYSTEM: instance}
-    )
-    return started, instance.facts
-
-
-def _settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:
-    """The settings of the file, plus the queues and topics of the load where the system must declare them at start."""
-    nodes = {address.partition("?")[0] for address in _shared_addresses(experiment)}  # without selectors
-    names = {
-        "queues": sorted(node.removeprefix("queue://") for node in nodes if node.startswith("queue:")),
-        "topics": sorted(node.removeprefix("topic://") for node in nodes if node.startswith("topic:")),
-    }
-    return {**{key: names[key] for key in kind.declares}, **experiment.system.settings}
-
-
-def _shared_addresses(experiment: Experiment) -> set[str]:
-    addresses = {
-        address
-        for group in experiment.workload
-        for role in ("sender", "receiver")
-        for address in group.shared_addresses(role)
-    }
-    answered = answered_senders(experiment)
-    return addresses | {
-        group.reply_group(sender).shared_address
-        for group in experiment.workload
-        for sender in answered.get(group.name, ())
-    }
-
-
-def _check_reachable(url: str) -> None:
-    """Fail early, before anything else is started, if the system is not reachable."""
-    parts = parse_url(url)
-    try:
-        connect(parts.host or "", parts.port or default_port(parts.scheme)).close()
-    except PeerError as err:
-        raise ConfigError(f"the run could not start: {err}") from err
-
-
 def _refusal(ending: RunEnding) -> Exception:
     if ending.state == "interrupted":
         return KeyboardInterrupt()  # type: ignore[return-value]
     if ending.fault == "lost":
         return LostError(f"the run could not start: {ending.reason}")
     return ConfigError(f"the run could not start: {ending.reason}")
-
-
-def _seal(run_dir: Path, manifest: Manifest, ending: RunEnding, durable: bool) -> RunResult:
-    state = State(ending.state)
-    peers = [
-        PeerRecord(
-            id=peer.id,
-            role=_role(peer),
-            host=peer.identity.host if peer.identity else "",
-            pid=peer.identity.pid if peer.identity else 0,
-            ended=peer.ended,
-            reason=peer.reason,
-            statistics=_statistics(peer.statistics),
-        )
-        for peer in ending.peers
-    ]
-    sealed = msgspec.structs.replace(
-        manifest,
-        state=state,
-        reason=ending.reason,
-        exceeded=None
-        if (end := ending.exceeded) is None
-        else ExceededLimit(end.metric, end.value_ns, end.limit_ns, end.peer),
-        peers=peers,
-        clocks=_clocks(manifest, ending),
-        phases=[Phase(name, start_ns, end_ns) for name, start_ns, end_ns in ending.phases],
-        files=sorted(journalled_parts(run_dir), key=lambda part: part.path),
-    )
-    write_manifest(run_dir, sealed, durable=durable)
-    return RunResult(run_dir, state, ending.reason)
-
-
-def _role(peer: PeerEnding) -> PeerRole:
-    """As the peer says, because to the conductor clients are senders; as planned, if it says nonsense or nothing."""
-    said = peer.identity.role if peer.identity else ""
-    return PeerRole(said if said in list(PeerRole) else peer.role)
-
-
-def _statistics(reported: Statistics | None) -> PeerStatistics:
-    if reported is None:
-        return PeerStatistics()
-    return msgspec.structs.replace(reported.values, messages=float(reported.messages))
-
-
-def _clocks(manifest: Manifest, ending: RunEnding) -> list[Clock]:
-    """The clocks of all hosts that took part; one that was not compared may not."""
-    hosts = {peer.identity.host for peer in ending.peers if peer.identity}
-    unknown = hosts - {clock.host for clock in manifest.clocks}
-    if unknown:
-        raise LostError(f"the clock of {', '.join(sorted(unknown))} has not been compared with the conductor's")
-    return manifest.clocks
 
 
 def new_run_dir(out: Path, name: str) -> Path:

@@ -99,7 +99,7 @@ def _place_files(node: Any, places: _FilePlaces) -> None:
                 )
             if (key, value) == ("do", "command") and not places.any_file:
                 raise ConfigError(
-                    f"{places.source}: faults: `command` runs programs of this machine; start the server with --any-file"
+                    f"{places.source}: faults: `command` runs programs here; start the server with --any-file"
                 )
             if key in _FILE_KEYS:
                 node[key] = places.place(str(key), value)

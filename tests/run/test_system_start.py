@@ -1,7 +1,7 @@
 """What does a run ask of the system that it starts?"""
 
 from crescendo.model.experiment_file import experiment_from
-from crescendo.run.execute import _settings
+from crescendo.run.system_start import declared_settings
 from crescendo.systems.registry import system_of
 
 
@@ -12,4 +12,4 @@ def test_a_selector_is_no_part_of_the_name_of_a_declared_queue() -> None:
         {"name": "all", "address": "queue://other"},
     ]
     experiment = experiment_from({"name": "x", "system": {"kind": "artemis"}, "workload": groups})
-    assert _settings(system_of("artemis"), experiment) == {"queues": ["other", "shop"]}
+    assert declared_settings(system_of("artemis"), experiment) == {"queues": ["other", "shop"]}
