@@ -16,7 +16,8 @@ from crescendo.systems.instance import RunningInstance
 
 def test_every_example_is_tested_here() -> None:
     tested = {"run_and_assert.py", "read_recording.py", "add_a_check.py", "compare_two_brokers.py"}
-    tested |= {"explore_a_run.ipynb", "drive_the_web.py"}  # the latter in tests/web, where there is a server
+    tested |= {"explore_a_run.ipynb", "run_a_handler.py"}
+    tested |= {"drive_the_web.py"}  # in tests/web, where there is a server
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == tested
 
 
@@ -51,6 +52,14 @@ def test_compare_two_brokers(
     assert {"rate", "lost"} <= {metric.metric for metric in comparison.metrics}
     assert any("loopback" in note and "mlmq" in note for note in comparison.notes), comparison.notes
     assert f"mlmq against loopback: {comparison.outcome}" in capsys.readouterr().out
+
+
+def test_run_a_handler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load_example("run_a_handler").main(tmp_path)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "sealed"
+    assert any(line.startswith("handler event") and "cache dropped" in line for line in printed)
+    assert any("dropped pages" in line for line in printed)
 
 
 def test_explore_a_run(observed_run: ObservedRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from crescendo.topology.topology_file import load_topology
 from federations import EVERY_LINK, Scissors, probe_all
 from networks import broker, link, topology_of
 
+pytestmark = pytest.mark.soak  # starting seven brokers takes more than a minute
+
 MESSAGES = 2000
 CUT_MESSAGES, CUT_AFTER, CUT_S = 450, 150, 1.0
 

@@ -70,7 +70,6 @@ def _publish(url: str) -> None:
             connection.channel().basic_publish("", "orders", f"order {number}".encode())
 
 
-@pytest.mark.soak  # test_federations starts the same brokers and links, from a whole network
 @pytest.mark.timeout(300)
 def test_messages_cross_a_shovel_and_amqp_bridges(tmp_path: Path) -> None:
     """RabbitMQ, Artemis, Artemis and Broker-J in a line, all started from what was rendered for them."""
@@ -84,7 +83,6 @@ def test_messages_cross_a_shovel_and_amqp_bridges(tmp_path: Path) -> None:
     assert bodies == [f"order {number}" for number in range(5)]
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_messages_cross_a_network_connector(tmp_path: Path) -> None:
     options = {"networkTTL": 2, "excluded": ["queue://other"]}

@@ -20,7 +20,7 @@ from crescendo.faults.action import NODE, FaultAction, Length
 from crescendo.faults.executor import CURE_FAILED, FAULT_FAILED, FaultExecutor
 from crescendo.faults.registry import action_of
 from crescendo.lab.link_faults import HOST, HandoffSettings
-from crescendo.model.errors import ConfigError
+from crescendo.model.errors import ConfigError, CrescendoError
 from crescendo.model.experiment import Experiment
 from crescendo.model.fault_schedule import ScheduledFault, fault_schedule
 from crescendo.model.planned_faults import SYSTEM, PlannedFault
@@ -142,6 +142,9 @@ class NodeUnderFaults:
             try:
                 self._instance.restart(on_fork=die_with_parent())
                 self._is_down = False
+            except CrescendoError:
+                if not self._given_up:  # otherwise it was killed on purpose while it started
+                    raise
             finally:
                 self._is_changing = False
 

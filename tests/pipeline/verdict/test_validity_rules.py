@@ -12,8 +12,16 @@ from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.rules import ValidityRule, every_metric
 from crescendo.pipeline.verdict.validity import RULES, findings
 from crescendo.pipeline.verdict.verdicts import verdict_of
+from crescendo.record.tables import RecoveryRow
 from evidence_samples import MS, ONLY_WHERE_THEY_APPLY, ORDER, evidence, item, peer
 
+TIMES = {"outage", "detection_time", "recovery_time", "catch_up_time"}
+RECOVERED = RecoveryRow(
+    fault=0, action="stop", target="system", means="", planned_ns=MS, start_ns=MS, end_ns=2 * MS, detected_ns=MS,
+    outage_ns=MS, resumed=True, recovered_ns=MS, caught_up_ns=MS, until_ns=4 * MS, lost=0, lost_acknowledged=0,
+    never_offered=0, redelivered=0, duplicated=0, reordered=0, p99_before_ns=None, p99_during_ns=None,
+    p99_after_ns=None,
+)  # fmt: skip
 EVERY = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
 
 
@@ -36,10 +44,11 @@ def test_every_rule_undermines_some_metric(rule: ValidityRule) -> None:
     "metric", [metric for metric in METRICS.values() if not metric.of_clients], ids=attrgetter("name")
 )
 def test_every_metric_has_a_value_in_a_sound_run(metric: Metric) -> None:
-    given = evidence({metric.name: "<= 1s" if metric.latency else ">= 0"})
+    is_time = metric.latency is not None or metric.name in TIMES
+    given = evidence({metric.name: "<= 1s" if is_time else ">= 0"})
     percentiles_ns = {name: int(percent * MS) for name, percent in PERCENTILES.items()}
     latency = {kind: structs.replace(row, percentiles_ns=percentiles_ns) for kind, row in given.latency.items()}
-    _, verdict = verdict_of(replace(given, latency=latency))
+    _, verdict = verdict_of(replace(given, latency=latency, recoveries=[RECOVERED]))
     (check,) = verdict.checks
     assert check.value is not None
     assert (check.outcome, check.reasons) == (Outcome.PASS, [])
