@@ -113,6 +113,7 @@ def test_a_handoff_in_one_network_loses_nothing_and_delays_everything(same_netwo
     assert np.mean(held < -0.5 / RATE) > 0.8
 
 
+@pytest.mark.soak  # a run of its own: the suite has the handoff inside one network
 @pytest.mark.parametrize("group", PROTOCOLS)
 def test_a_handoff_to_another_network_reconnects_and_every_message_is_accounted_for(
     other_network: MovedRun, group: str
