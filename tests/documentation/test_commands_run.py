@@ -35,13 +35,19 @@ IMPORTED = {"maestro": "maestro", "mlmq-log": "mlmq", "quiver": "quiver"}
 _PLACEHOLDER = re.compile(r"\b([a-z0-9]+)://(?:user:password@|127\.0\.0\.1|localhost|host)[\w.:]*")
 SAMPLES = ROOT / "tests/importers/samples"
 RECORDINGS = ROOT / "tests/samples/version-0.1"
-ELSEWHERE = {"watch"}
-"""Verbs that need a process of their own: tests/system/test_run_live.py. JMS clients are run in tests/load/jms."""
+ELSEWHERE = {"watch", "web"}
+"""Verbs that need a process of their own: tests/system/test_run_live.py, tests/web. JMS clients are run in tests/load/jms."""
+
+NETWORKS = ("experiments/federation/", "experiments/amqperf/")
+"""Their runs start several brokers, or hosts: tests/topology/test_federations.py, tests/system/test_moving_stations.py."""
 
 RUNNABLE = [
     item
     for item in commands()
-    if not item.marker.startswith(NOT_RUN) and item.words[0] not in ELSEWHERE and "jms" not in item.text
+    if not item.marker.startswith(NOT_RUN)
+    and item.words[0] not in ELSEWHERE
+    and "jms" not in item.text
+    and not (item.words[0] == "run" and item.words[1].startswith(NETWORKS))
 ]
 JUDGING = {"run", "try", "compare", "analyze", "calibrate"}
 VERDICTS = {0, 1, 3}
