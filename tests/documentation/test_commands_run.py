@@ -36,10 +36,10 @@ _PLACEHOLDER = re.compile(r"\b([a-z0-9]+)://(?:user:password@|127\.0\.0\.1|local
 SAMPLES = ROOT / "tests/importers/samples"
 RECORDINGS = ROOT / "tests/samples/version-0.1"
 ELSEWHERE = {"watch", "web"}
-"""Verbs that need a process of their own: tests/system/test_run_live.py, tests/web. JMS clients are run in tests/load/jms."""
+"""Verbs that need a process of their own: tests/system/test_run_live.py, tests/web. JMS clients: tests/load/jms."""
 
 NETWORKS = ("experiments/federation/", "experiments/amqperf/")
-"""Their runs start several brokers, or hosts: tests/topology/test_federations.py, tests/system/test_moving_stations.py."""
+"""Their runs start several brokers, or hosts: test_federations.py, test_moving_stations.py."""
 
 RUNNABLE = [
     item
