@@ -112,7 +112,7 @@ def _with_systems(words: list[str], urls: dict[str, str]) -> list[str]:
 def _arguments(command: Documented, urls: dict[str, str], place: Path) -> list[str]:
     words = command.words + shlex.split(command.marker)
     run = next((str(path.relative_to(place)) for path in sorted((place / "runs").glob("quick-amqp10-*"))), "")
-    out = str(place / f"exported-{words[0]}")
+    out = str(place / "-".join(["exported", *words[:2]]).replace("/", "-"))
     named = {"RUN": run, "runs/quick-*": run, "BASELINE": "runs/release-1-20260102-030405", "DIR": out}
     if words[0] == "compare":
         named["RUN"] = "runs/release-2-20260103-030405"
