@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 SETUP := $(VENV)/.setup-done
 DEV_SETUP := $(VENV)/.setup-dev-done
 SYSTEM_SETUP := $(VENV)/.setup-system-done
+JAVA_SYSTEM_SETUP := $(VENV)/.setup-java-systems-done
+SOAK_SETUP := $(VENV)/.setup-soak-done
 ARGS ?=
 WORKERS ?= 2
 # When ARGS selects tests, one of the two steps may have none (pytest exits with 5 then).
 MAY_BE_EMPTY = $(if $(ARGS),|| [ $$? -eq 5 ])
 
-.PHONY: help setup demo test soak check format bench clean
+.PHONY: help setup ready demo test soak check format bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,11 +23,18 @@ setup: $(SETUP)  ## create the virtual environment, install the package and Java
 demo: $(SETUP)  ## run the built-in experiment and write its report
 	@$(BIN)/crescendo demo $(ARGS)
 
-test: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the test suite
+# What the tests need. First all that several parts use, then the parts side by side: they wait for different things.
+ready: $(SETUP)
+	@bash .ci/packages cc=gcc mvn=maven chromium
+	@# For clusters of namespaces, which only root's tests have.
+	@[ "$$(id -u)" -ne 0 ] || bash .ci/packages faketime
+	@$(MAKE) --no-print-directory -j3 $(DEV_SETUP) $(SYSTEM_SETUP) $(JAVA_SYSTEM_SETUP)
+
+test: ready  ## run the test suite
 	$(BIN)/python -m pytest -m "not soak and not quiet" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS) $(MAY_BE_EMPTY)
 	$(BIN)/python -m pytest -m "quiet and not soak" $(ARGS) $(MAY_BE_EMPTY)
 
-soak: $(DEV_SETUP) $(SYSTEM_SETUP)  ## run the test suite with the long versions
+soak: ready $(SOAK_SETUP)  ## run the test suite with the long versions
 	$(BIN)/python -m pytest --timeout 3600 $(ARGS)
 
 check: $(DEV_SETUP)  ## check format, lint, types and layers
@@ -63,10 +72,18 @@ $(DEV_SETUP): $(SETUP)
 	@touch $@
 
 $(SYSTEM_SETUP): $(SETUP) .ci/packages
-	@bash .ci/packages chromium
 	@# For clusters of namespaces, which only root's tests have. The service of the package is not started.
-	@[ "$$(id -u)" -ne 0 ] || bash .ci/packages faketime
 	@[ "$$(id -u)" -ne 0 ] || command -v sshd >/dev/null || $(BIN)/python -c \
 	  "from crescendo.systems.install.packages import install_package; install_package('openssh-server', None, print)"
-	@for kind in rabbitmq mosquitto activemq artemis qpid-broker-j jms-clients; do $(BIN)/crescendo system install $$kind || exit; done
+	@for kind in rabbitmq mosquitto; do $(BIN)/crescendo system install $$kind || exit; done
+	@touch $@
+
+$(JAVA_SYSTEM_SETUP): $(SETUP)
+	@for kind in activemq artemis qpid-broker-j jms-clients postgresql-driver; do $(BIN)/crescendo system install $$kind || exit; done
+	@touch $@
+
+$(SOAK_SETUP): $(SETUP)
+	@# A real scraper for the dashboard. The service of the package is not started.
+	@command -v prometheus >/dev/null || $(BIN)/python -c \
+	  "from crescendo.systems.install.packages import install_package; install_package('prometheus', None, print)"
 	@touch $@

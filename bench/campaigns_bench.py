@@ -1,7 +1,8 @@
 """How long do effects and a history take over many runs, and how heavy is the page of a large campaign?
 
 Writes a lake of `CRESCENDO_BENCH_RUNS` runs, 10,000 by default, whose rates are drawn at random around two levels, and
-a campaign of as many runs; then a campaign of 1,000 runs whose page is opened in Chromium.
+compacts it; the history is read from both, and the runs of the compacted lake are also those of a 2^3 campaign.
+Then a campaign of 1,000 runs, whose page is opened in Chromium.
 """
 
 import os
@@ -9,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from crescendo.history.baseline_file import Baselines
 from crescendo.history.run_history import all_runs
 from crescendo.history.run_series import history_of
 from crescendo.model.campaign_file import campaign_from
+from crescendo.pipeline.lake.compacted import compact_lake
 from crescendo.pipeline.lake.lake import Lake, LakeEntry
 from crescendo.pipeline.receipts import Receipt
 from crescendo.pipeline.storage.locations import Directory
@@ -43,13 +45,18 @@ def main() -> int:
         at = Path(directory)
         _timed(f"write a lake of {runs:,} runs", lambda: _write_lake(at / "lake", runs))
         found = _timed(f"read {runs:,} runs of the lake", lambda: all_runs(at / "lake", ["rate"]))
+        made = _timed("compact it", lambda: compact_lake(at / "lake", at / "compacted", lambda _: None))
+        print(f"  {made.files_before:,} files in {made.files}")
+        same = _timed(f"read {runs:,} runs of the compacted lake", lambda: all_runs(at / "compacted", ["rate"]))
+        if same != found:
+            raise SystemExit("the compacted lake has other runs than the lake")
         document = _timed(
             f"change points of {runs:,} runs in {SERIES} series",
             lambda: history_of(found, Baselines(), 0.05, place="lake", beside=at),
         )
         page = _timed("page of that history", lambda: render_history(document))
         print(f"  {len(page) / 1e6:.2f} MB")
-        journal = _journal(runs)
+        journal = _journal(runs, [run.values["rate"] for run in same])
         effects = _timed(f"effects of a 2^3 campaign of {runs:,} runs", lambda: campaign_effects(journal))
         print(f"  {effects.metrics[0].effects[0].sentence}")
         small = _journal(PAGE_RUNS)
@@ -84,7 +91,7 @@ def _write_lake(place: Path, runs: int) -> None:
         lake.add_run(entry, Directory(SAMPLE))
 
 
-def _journal(runs: int) -> CampaignJournal:
+def _journal(runs: int, rates: Sequence[float] = ()) -> CampaignJournal:
     campaign = campaign_from(
         {
             "name": "large",
@@ -95,10 +102,11 @@ def _journal(runs: int) -> CampaignJournal:
         }
     )
     random = np.random.default_rng(1)
+    base = list(rates) or [1000.0] * runs
     attempts = [
         Attempt(
             at % 8, at // 8, AttemptState.COUNTED, f"large.{at % 8 + 1:03d}-{at:06d}", "pass", "", 30.0,
-            {"rate": 1000.0 * (1 + (at % 2)) + random.normal(0, 10), "response_p99": 1e6 + random.normal(0, 1e4)},
+            {"rate": base[at] * (1 + (at % 2)) + random.normal(0, 10), "response_p99": 1e6 + random.normal(0, 1e4)},
         )
         for at in range(runs)
     ]  # fmt: skip

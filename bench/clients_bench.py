@@ -11,6 +11,7 @@ from typing import NamedTuple
 from bench import foreign
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
+from bench.results import compare
 from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
@@ -97,6 +98,11 @@ def _show(match: Match) -> None:
                 f"    {'':20} batch path: send {sent.batch_share:.1%}, receive {received.batch_share:.1%}; mean run: "
                 f"send {sent.run_length:.0f}, receive {received.run_length:.1f} messages"
             )
+    what = f"{match.protocol} through {match.system}, {SIZE} B"
+    costs = [(_cost(ours), _cost(theirs)) for ours, theirs in trials]
+    compare("clients", what, "µs CPU per message", match.client, costs, wanted=1 / match.wanted)
+    rates = [(min(ours[0].rate, ours[1].rate), min(theirs[0].rate, theirs[1].rate)) for ours, theirs in trials]
+    compare("clients", what, "msg/s", match.client, rates, wanted=1.0, less_is_better=False)
     ratios = sorted(_cost(theirs) / _cost(ours) for ours, theirs in trials)
     print(f"    theirs ÷ ours, by trial: {', '.join(f'{ratio:.1f}' for ratio in ratios)}")
     print(f"    theirs ÷ ours = {statistics.median(ratios):.1f}×, wanted {match.wanted:g}×", flush=True)

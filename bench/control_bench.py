@@ -3,7 +3,7 @@
 Light peers in one process join a run, answer a PING to all of them, and leave; on the embedded broker and on Mosquitto,
 in one run. The cost of authentication is the time to sign and to check a report, beside the time to encode and decode
 it. The CPU of one report, network thread included, is set against the CPU that a sender needs for one second at 20,000
-msg/s.
+msg/s, and beside the CPU that each broker needs to deliver it.
 """
 
 import tempfile
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 from bench import pacing_bench
 from crescendo.control.bus import Bus
@@ -38,6 +40,7 @@ def main() -> None:
     for name in ("embedded broker", "mosquitto"):
         with _broker(name) as url:
             _measure_peers(name, url)
+            _measure_delivery(name, url)
     _measure_authentication()
     with _broker("mosquitto") as url:
         _measure_report(url)
@@ -103,6 +106,27 @@ def _receive(bus: Bus, command: Command, pumped: list[Peer] | None = None) -> No
                 seen.add(note.sender.id)
 
 
+def _measure_delivery(name: str, url: str) -> None:
+    run = _new_run()
+    bus = Bus(url, run, identity_of_this_process(CONDUCTOR, CONDUCTOR), (Topics(run.name).notifications,))
+    bus.connect()
+    peer = Peer(url, run, identity_of_this_process("sender-0", "sender"))
+    peer.join()
+    begun_s, received = _cpu_of_children_s(), 0
+    for _ in range(REPORTS):
+        peer.report(STATISTICS)
+        received += bus.next(1.0) is not None
+    each_us = (_cpu_of_children_s() - begun_s) / received * 1e6
+    print(f"{name}: {each_us:.0f} µs of its CPU per report, {received} of {REPORTS} delivered")
+    peer.close()
+    bus.close()
+
+
+def _cpu_of_children_s() -> float:
+    times = [child.cpu_times() for child in psutil.Process().children(recursive=True)]
+    return sum(each.user + each.system for each in times)
+
+
 def _measure_authentication() -> None:
     run = _new_run()
     topic = Topics(run.name).notifications
@@ -135,7 +159,7 @@ def _measure_report(url: str) -> None:
     report_s = (time.process_time() - begun) / REPORTS
     peer.close()
     pacing_bench.SECONDS = SENDING_SECONDS
-    sent = pacing_bench._measure("amqp10", 10)
+    sent, _ = pacing_bench._measure("amqp10", 10)
     second_s = sent.cpu_seconds / sent.seconds
     print(
         f"CPU of one report {report_s * 1e6:.0f} µs, of one second of sending at {pacing_bench.RATE:,} msg/s "

@@ -34,6 +34,10 @@ class Job(NamedTuple):
     name: str
     messages: int
     size: int
+    window: int = WINDOW
+    prefetch: int = PREFETCH
+    ack_every: int = ACK_EVERY
+    qos: int = 1
 
 
 Ready = Callable[[], None]
@@ -65,7 +69,7 @@ class ProtonReceiver(MessagingHandler):
     """Receives a number of messages."""
 
     def __init__(self, job: Job, ready: Ready) -> None:
-        super().__init__(prefetch=PREFETCH)
+        super().__init__(prefetch=job.prefetch)
         self._job = job
         self._ready = ready
         self._remaining = job.messages
@@ -120,7 +124,7 @@ class PikaSender:
 
     def _publish(self) -> None:
         body = b"x" * self._job.size
-        while self._sent < self._job.messages and self._sent - self._confirmed < WINDOW:
+        while self._sent < self._job.messages and self._sent - self._confirmed < self._job.window:
             self._channel.basic_publish("", self._job.name, body, mandatory=True)
             self._sent += 1
 
@@ -143,14 +147,14 @@ class PikaReceiver:
         channel.queue_declare(self._job.name, durable=True, callback=self._on_declared)
 
     def _on_declared(self, _frame: Any) -> None:
-        self._channel.basic_qos(prefetch_count=PREFETCH, callback=self._on_qos)
+        self._channel.basic_qos(prefetch_count=self._job.prefetch, callback=self._on_qos)
 
     def _on_qos(self, _frame: Any) -> None:
         self._channel.basic_consume(self._job.name, self._on_message, callback=lambda _: self._ready())
 
     def _on_message(self, channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
         self._received += 1
-        if self._received % ACK_EVERY == 0 or self._received == self._job.messages:
+        if self._received % self._job.ack_every == 0 or self._received == self._job.messages:
             channel.basic_ack(method.delivery_tag, multiple=True)
         if self._received == self._job.messages:
             self._connection.close()
@@ -171,20 +175,20 @@ def pika_receives(job: Job, ready: Ready) -> None:
     PikaReceiver(job, ready)
 
 
-def _paho(url: str) -> Any:
-    parts = urlsplit(url)
+def _paho(job: Job) -> Any:
+    parts = urlsplit(job.url)
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
     if parts.username:
         client.username_pw_set(unquote(parts.username), unquote(parts.password or ""))
-    client.max_inflight_messages_set(WINDOW)
+    client.max_inflight_messages_set(job.window)
     client.connect(parts.hostname, parts.port)
     return client
 
 
 def paho_sends(job: Job) -> None:
     """Queues a window of messages at a time; paho's own thread sends them."""
-    client, body = _paho(job.url), b"x" * job.size
-    done, room, published = threading.Event(), threading.Semaphore(WINDOW), [0]
+    client, body = _paho(job), b"x" * job.size
+    done, room, published = threading.Event(), threading.Semaphore(job.window), [0]
 
     def on_publish(*_: Any) -> None:
         published[0] += 1
@@ -196,14 +200,14 @@ def paho_sends(job: Job) -> None:
     client.loop_start()
     for _ in range(job.messages):
         room.acquire()
-        client.publish(job.name, body, qos=1)
+        client.publish(job.name, body, qos=job.qos)
     assert done.wait(_TIMEOUT_S), "not everything was acknowledged"
     client.disconnect()
     client.loop_stop()
 
 
 def paho_receives(job: Job, ready: Ready) -> None:
-    client, remaining = _paho(job.url), [job.messages]
+    client, remaining = _paho(job), [job.messages]
 
     def on_message(*_: Any) -> None:
         remaining[0] -= 1
@@ -212,7 +216,7 @@ def paho_receives(job: Job, ready: Ready) -> None:
 
     client.on_message = on_message
     client.on_subscribe = lambda *_: ready()
-    client.on_connect = lambda *_: client.subscribe(job.name, qos=1)
+    client.on_connect = lambda *_: client.subscribe(job.name, qos=job.qos)
     client.loop_forever()
 
 
@@ -225,7 +229,7 @@ class _Counter(stomp.ConnectionListener):  # type: ignore[misc]
         self._ready = ready
         self._messages = 0
         self._receipts = 0
-        self.room = threading.Semaphore(WINDOW)
+        self.room = threading.Semaphore(job.window)
         self.done = threading.Event()
 
     def on_receipt(self, frame: Any) -> None:
@@ -240,7 +244,7 @@ class _Counter(stomp.ConnectionListener):  # type: ignore[misc]
     def on_message(self, frame: Any) -> None:
         self._messages += 1
         last = self._messages == self._job.messages
-        if last or self._messages % ACK_EVERY == 0:
+        if last or self._messages % self._job.ack_every == 0:
             self._connection.ack(frame.headers["ack"])
         if last:
             self.done.set()
@@ -267,9 +271,10 @@ def stomp_sends(job: Job) -> None:
 
 def stomp_receives(job: Job, ready: Ready) -> None:
     connection, counter = _stomp(job, ready)
-    prefetch = {"prefetch-count": str(PREFETCH), "activemq.prefetchSize": str(PREFETCH)}
+    prefetch = {"prefetch-count": str(job.prefetch), "activemq.prefetchSize": str(job.prefetch)}
     window = {"consumer-window-size": str(1 << 20)}
-    connection.subscribe(f"/queue/{job.name}", "0", "client", headers=prefetch | window, receipt="subscribed")
+    ack = "client" if job.ack_every > 1 else "client-individual"
+    connection.subscribe(f"/queue/{job.name}", "0", ack, headers=prefetch | window, receipt="subscribed")
     assert counter.done.wait(_TIMEOUT_S), "not everything arrived"
     connection.disconnect()
 

@@ -15,8 +15,8 @@ import psutil
 
 from bench.engines import NullSink
 from crescendo.inspectors.base import InspectionTarget
+from crescendo.inspectors.inspection_schedule import Watch
 from crescendo.inspectors.registry import inspector_of
-from crescendo.inspectors.watch import Watch
 from crescendo.model.errors import ConfigError
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.instance import start

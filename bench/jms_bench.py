@@ -24,6 +24,7 @@ import psutil
 
 from bench.brokers import broker
 from bench.engines import FORK, NO_LIMIT, TAG, Child, NullSink, through
+from bench.results import compare
 from crescendo.calibrate.engine_trial import StopControl, TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.load.jms.connection_settings import connection_settings
@@ -218,6 +219,12 @@ def _measure(instance: RunningInstance, match: Match, theirs: Callable[[str], Co
     for number, side in ((0, "ours"), (1, match.client)):
         cost = sorted((pair[number] for pair in pairs), key=lambda one: one.cpu_us)[len(pairs) // 2]
         print(f"    {side:22} {cost.rate:>10,.0f} msg/s   µs per message: {cost.shown} = {cost.cpu_us:.2f}")
+    what = f"{match.protocol} through {match.system}, {SIZE} B, window {match.window:,}"
+    costs, rates = (
+        [(getattr(ours, name), getattr(theirs, name)) for ours, theirs in pairs] for name in ("cpu_us", "rate")
+    )
+    compare("jms", what, "µs CPU per message", match.client, costs, wanted=1 / WANTED_CPU)
+    compare("jms", what, "msg/s", match.client, rates, wanted=WANTED_RATE, less_is_better=False)
     cpu = statistics.median(theirs.cpu_us / ours.cpu_us for ours, theirs in pairs)
     rate = statistics.median(ours.rate / theirs.rate for ours, theirs in pairs)
     print(f"    CPU theirs ÷ ours = {cpu:.1f}×, wanted {WANTED_CPU:g}×; rate ours ÷ theirs = {rate:.2f}×, wanted "

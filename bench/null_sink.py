@@ -7,6 +7,7 @@ here, so this is the batch path alone; `crescendo calibrate` has the ceilings wi
 from typing import Any
 
 from bench.engines import NO_LIMIT, Child
+from bench.results import keep
 from crescendo.calibrate.engine_trial import TrialResult, send, unpaced_group
 from crescendo.calibrate.null_process import TAG, NullServerCounts, serve_one
 from crescendo.calibrate.registry import calibrated_protocols, null_server_of
@@ -40,6 +41,7 @@ def main() -> None:
         length, close_bytes = divmod(counts.octets, result.messages)
         # The sink counts only bytes: if every message arrived, the remainder is no more than a close frame.
         assert close_bytes < _MAX_CLOSE_BYTES, f"{protocol}: the sink counted other bytes than were sent"
+        keep("null-sink", f"{protocol}, {SIZE} B", "µs CPU per message", result.cpu_us)
         print(
             f"  {protocol:8} {result.messages:>15,} {counts.octets:>15,} {length:>9} B {result.rate / 1e6:>10.2f} "
             f"{result.rate / WANTED_RATE:>9.2f}× {result.cpu_us:>8.3f} {result.batch_share:>13.1%}",

@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.generate_recording import START_NS, Plan, generate
+from bench.results import compare, keep
 from crescendo.pipeline.columns import BLOCK_SUMS
 from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.job import analyze, tabulate
@@ -45,6 +46,9 @@ from crescendo.record.tables import LATENCY_HISTOGRAM, THROUGHPUT
 
 MESSAGES = (1_000_000, 10_000_000, 100_000_000)
 SIZES = "CRESCENDO_BENCH_MESSAGES"
+WANTED = {10_000_000: 4.0, 100_000_000: 2.5}
+"""How many times as long as DuckDB, at most."""
+
 FLAWED_MESSAGES = 2_000_000
 SHORT = Plan(messages=50_000, rate=1_000.0)
 """Ten seconds at 5,000 messages per second."""
@@ -113,6 +117,10 @@ def _print(messages: int, octets: int, found: Measured) -> None:
         line(what, what, speed(what))
     for table in found["tables"]:
         line(f"  alone: {table.lstrip('.')}", table)  # a leading dot marks an intermediate table
+    what = f"{messages:,} messages, the core, warm"
+    pair = (seconds["core, warm, cpu"], seconds["duckdb, cpu"])
+    compare("pipeline", what, "CPU s", "DuckDB", [pair], wanted=WANTED.get(messages))
+    keep("pipeline", f"peak memory of the JVM, {messages:,} messages, full set", "MB", memory["jvm, full"])
     ratio = seconds["core, warm"] / seconds["duckdb"]
     line("the core by DuckDB", "duckdb", f"Spark, warm, takes {ratio:.1f} times as long")
     for when in ("core", "full"):

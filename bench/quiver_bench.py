@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, Child, through
+from bench.results import compare
 from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.errors import ConfigError
@@ -106,6 +107,11 @@ def _measure(arrow: str, system: str) -> None:
             costs = f"{sent.cpu_us:.2f} + {received.cpu_us:.2f} = {_cost(trial[name]):.2f}"
             print(f"  {number} {name:13} {received.rate:>9,.0f}   {costs}")
     for name in (OURS, RECORDED):
+        what, arrow_name = f"AMQP 1.0 through {system}, {SIZE} B, {name}", Path(arrow).name
+        pairs = [(_cost(trial[name]), _cost(trial[QUIVER])) for trial in trials]
+        compare("quiver", what, "µs CPU per message", arrow_name, pairs, wanted=WANTED_CPU)
+        pairs = [(trial[name][1].rate, trial[QUIVER][1].rate) for trial in trials]
+        compare("quiver", what, "msg/s", arrow_name, pairs, wanted=WANTED_RATE, less_is_better=False)
         rates = statistics.median(trial[name][1].rate / trial[QUIVER][1].rate for trial in trials)
         costs = statistics.median(_cost(trial[name]) / _cost(trial[QUIVER]) for trial in trials)
         print(f"  {name} ÷ quiver, median of {len(trials)} trials: rate {rates:.2f}, wanted ≥ {WANTED_RATE}", end="; ")

@@ -5,6 +5,7 @@ Unsettled, one sender and one receiver process, in one run. For other clients se
 
 from bench.brokers import broker
 from bench.engines import NO_LIMIT, through
+from bench.results import compare
 from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.load.assignment import Quota
 from crescendo.model.payload import PayloadSize
@@ -29,6 +30,8 @@ def main() -> None:
             f"  {name:7} {sent.messages:>9,} {sent.rate:>10,.0f} {sent.cpu_us:>9.3f} {received.cpu_us:>9.3f} "
             f"{cost[name]:>9.3f} {received.batch_share:>13.1%} {received.run_length:>10.1f}"
         )
+    costs = [(cost["batch"], cost["scalar"])]
+    compare("relay", f"AMQP 1.0 through the relay, {SIZE} B", "µs CPU per message", "our scalar path", costs)
     print(f"  CPU per message: scalar ÷ batch = {cost['scalar'] / cost['batch']:.0f}×")
 
 

@@ -21,6 +21,7 @@ import pyarrow.dataset as ds
 from msgspec.structs import replace
 
 from bench.generate_recording import Plan, generate
+from bench.results import compare, keep
 from crescendo.pipeline.spark.java import use_java
 from crescendo.record.manifest import write_manifest
 
@@ -30,6 +31,7 @@ FURTHER = 4
 """Runs of one call; the first one pays for the start."""
 
 MANY, MANY_MESSAGES = 64, 10_000
+WANTED_COLD, WANTED_FURTHER_S, WANTED_MANY = 0.6, 1.5, 20
 
 BARE = """
 from pyspark.sql import SparkSession
@@ -76,6 +78,7 @@ def main() -> None:
             _crescendo("analyze", *map(str, many), *lake), f"{MANY} computed, 0 unchanged, 0 set aside"
         )
     yardstick = statistics.median(bare)
+    _keep(bare, cold, together, waits)
     print(f"a bare default session with eight tiny grouped counts: {yardstick:.2f} s")
     for size in SIZES:
         alone, further = statistics.median(cold[size]), statistics.median(together[size])
@@ -86,8 +89,25 @@ def main() -> None:
     print(f"crescendo run, 14,000 messages: {before:.2f} s before the first message, {after:.2f} s after the last")
 
 
+def _keep(
+    bare: list[float],
+    cold: dict[int, list[float]],
+    together: dict[int, list[float]],
+    waits: list[tuple[float, float]],
+) -> None:
+    for size in SIZES:
+        what, pairs = f"analyze, {size:,} messages, cold", list(zip(cold[size], bare, strict=True))
+        compare("verdict", what, "s", "a bare session with eight counts", pairs, wanted=WANTED_COLD)
+        further = (statistics.median(together[size]) - statistics.median(cold[size])) / (FURTHER - 1)
+        keep("verdict", f"each further run of {size:,} messages in one call", "s", further, most=WANTED_FURTHER_S)
+    keep("verdict", "from the last message to the verdict", "s", statistics.median(w[1] for w in waits), most=3.0)
+    keep("verdict", "waiting before and after messages", "s", statistics.median(map(sum, waits)), most=6.0)
+
+
 def _print_many(many: float, alone: float) -> None:
     further = (many - alone) / (MANY - 1)
+    what = f"{MANY} runs of {MANY_MESSAGES:,} messages in one call"
+    compare("verdict", what, "CPU s", "one by one", [(many, alone * MANY)], wanted=1 / WANTED_MANY)
     print(
         f"{MANY} runs of {MANY_MESSAGES:,} messages in one call: {many:.1f} CPU s; one alone: {alone:.1f} CPU s",
         end="; ",

@@ -19,7 +19,7 @@ EXPERIMENT = """
 name: driven
 system: {kind: loopback}
 workload: {senders: 2, receivers: 2, rate: 250, size: 256}
-phases: {warmup: 1s, measure: 6s, drain: 5s}
+phases: {warmup: 1s, measure: 15s, drain: 5s}
 checks: {rate: ">= 0.9 of offered", lost: 0}
 """
 

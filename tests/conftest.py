@@ -5,7 +5,9 @@ found it. A test that stops, kills or configures a system starts its own.
 """
 
 import os
+import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,10 @@ pytest_plugins = ["parallel_groups"]
 # Analyses in tests are short: compiling less saves a third of their CPU time.
 os.environ.setdefault(JAVA_OPTIONS_VARIABLE, "-XX:TieredStopAtLevel=1")
 
+# A shell starts a background job with SIGINT ignored, and children inherit that: interrupted by a test, they go on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # On a busy machine neither a slow example nor slow generation of examples is a failure.
 settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy-machine")
@@ -41,6 +47,10 @@ def reachable_dir() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
+PASSWORD = secrets.token_hex(12)
+"""The same for these brokers, so that a test can join them to a network."""
+
+
 def _session_system(kind: str, factory: pytest.TempPathFactory, **chosen: object) -> Iterator[RunningInstance]:
     directory = factory.mktemp(kind) / "instance"
     instance = start(system_of(kind), chosen, directory=directory, on_fork=die_with_parent())
@@ -51,7 +61,7 @@ def _session_system(kind: str, factory: pytest.TempPathFactory, **chosen: object
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     """RabbitMQ with default settings. Use unique queue names: other tests share it."""
-    yield from _session_system("rabbitmq", tmp_path_factory)
+    yield from _session_system("rabbitmq", tmp_path_factory, password=PASSWORD)
 
 
 @pytest.fixture(scope="session")
@@ -69,19 +79,19 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInsta
 @pytest.fixture(scope="session")
 def activemq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     """ActiveMQ Classic with default settings."""
-    yield from _session_system("activemq", tmp_path_factory)
+    yield from _session_system("activemq", tmp_path_factory, password=PASSWORD)
 
 
 @pytest.fixture(scope="session")
 def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     """Artemis with default settings."""
-    yield from _session_system("artemis", tmp_path_factory)
+    yield from _session_system("artemis", tmp_path_factory, password=PASSWORD)
 
 
 @pytest.fixture(scope="session")
 def qpid_broker_j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
     """Qpid Broker-J with default settings."""
-    yield from _session_system("qpid-broker-j", tmp_path_factory)
+    yield from _session_system("qpid-broker-j", tmp_path_factory, password=PASSWORD)
 
 
 @pytest.fixture(scope="session")

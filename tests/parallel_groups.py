@@ -15,13 +15,21 @@ BROKERS = frozenset(
 LONG_FIRST = ("spark", "brokers", "mlmq")
 LONG_MODULES = (
     "test_whole_runs",
+    "test_failover",
+    "test_failover_systems",
+    "test_rendered_brokers",
+    "test_systems_java_brokers",
+    "test_moving_stations",
+    "test_kill_matrix",
+    "test_ansible_deployment",
     "test_systems_under_load",
     "test_pipeline_killed",
     "test_systems_detached",
-    "test_federations",
     "test_run_live",
     "test_mlmq_workloads_killed",
     "test_web_browser",
+    "test_web_cluster",
+    "test_codec_fuzzing",
 )
 
 

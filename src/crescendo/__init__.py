@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crescendo.api import compare, load_experiment
+    from crescendo.api import compare, export, load_experiment
     from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
     from crescendo.model.experiment import Experiment
     from crescendo.model.experiment_file import experiment_from
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from crescendo.report.page import write_report as report
     from crescendo.run.analysis import Analyst
     from crescendo.run.control_access import ControlAccess
+    from crescendo.run.import_session import import_recording
     from crescendo.run.interruption import Interruption
+    from crescendo.run.lake_session import AnalysedRuns, analyze_all
     from crescendo.run.observer import RunObserver
     from crescendo.run.recorded_run import RecordedRun, open_recording
     from crescendo.run.result import RunResult
     from crescendo.run.session import FinishedSearch, analyze, run, search
 
 _HOMES = {
-    "crescendo.api": "compare load_experiment",
+    "crescendo.api": "compare export load_experiment",
     "crescendo.model.errors": "ConfigError CrescendoError LostError PeerError",
     "crescendo.model.experiment": "Experiment",
     "crescendo.model.experiment_file": "experiment_from",
@@ -42,7 +44,9 @@ _HOMES = {
     "crescendo.record.summary": "Summary",
     "crescendo.run.analysis": "Analyst",
     "crescendo.run.control_access": "ControlAccess",
+    "crescendo.run.import_session": "import_recording",
     "crescendo.run.interruption": "Interruption",
+    "crescendo.run.lake_session": "AnalysedRuns analyze_all",
     "crescendo.run.observer": "RunObserver",
     "crescendo.run.recorded_run": "RecordedRun open_recording",
     "crescendo.run.result": "RunResult",
@@ -52,10 +56,38 @@ _CALLABLE_PACKAGES = ("report", "run")  # packages that can be called, see model
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "Analyst", "Change", "Check", "Comparison", "ConfigError", "ControlAccess", "CrescendoError", "Experiment",
-    "FinishedSearch", "Interruption", "LostError", "Manifest", "Outcome", "PeerError", "RecordedRun", "RunObserver",
-    "RunResult", "State", "Summary", "Verdict", "analyze", "compare", "experiment_from", "load_experiment",
-    "open_recording", "report", "run", "search",
+    "AnalysedRuns",
+    "Analyst",
+    "Change",
+    "Check",
+    "Comparison",
+    "ConfigError",
+    "ControlAccess",
+    "CrescendoError",
+    "Experiment",
+    "FinishedSearch",
+    "Interruption",
+    "LostError",
+    "Manifest",
+    "Outcome",
+    "PeerError",
+    "RecordedRun",
+    "RunObserver",
+    "RunResult",
+    "State",
+    "Summary",
+    "Verdict",
+    "analyze",
+    "analyze_all",
+    "compare",
+    "experiment_from",
+    "export",
+    "import_recording",
+    "load_experiment",
+    "open_recording",
+    "report",
+    "run",
+    "search",
 ]  # fmt: skip
 
 try:

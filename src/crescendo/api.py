@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from crescendo.exporters.registry import exporter_of
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import load_experiment as read_experiment
@@ -22,6 +23,14 @@ StrPath = str | os.PathLike[str]
 def load_experiment(path: StrPath, overrides: Sequence[str] = ()) -> Experiment:
     """Read an experiment file. Overrides change keys, e.g. "workload.rate=5000". Raises ConfigError for mistakes."""
     return read_experiment(Path(path), tuple(overrides))
+
+
+def export(form: str, run: StrPath, out: StrPath) -> list[Path]:
+    """Write an analysed run in the format of another tool, one of `crescendo export`, to a new or empty directory.
+
+    Returns the files. Raises ConfigError if the format is unknown or the run lacks what it needs.
+    """
+    return list(exporter_of(form)(Path(run), Path(out)))
 
 
 def compare(

@@ -201,7 +201,7 @@ def test_events_beyond_the_limit_are_dropped_and_counted(bench: Bench) -> None:
     assert result_of(messages).dropped == 3
 
 
-def test_a_file_that_is_no_program_is_a_failure_with_its_reason(bench: Bench) -> None:
+def test_a_file_that_is_not_a_program_fails_with_its_reason(bench: Bench) -> None:
     (message,) = bench.run("neither a script nor a program")
     assert message == HandlerFailure("it cannot be executed: Exec format error")
 

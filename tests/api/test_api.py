@@ -65,6 +65,36 @@ def test_an_analysis_can_be_repeated_and_gives_the_same_summary(observed_run: Ob
     assert crescendo.report(result).stat().st_size > 100_000
 
 
+def test_many_recordings_are_analysed_into_a_lake_and_again_only_if_they_changed(
+    observed_run: ObservedRun, tmp_path: Path
+) -> None:
+    run_dir, steps = observed_run.result.run_dir, []
+    first = crescendo.analyze_all([run_dir, tmp_path / "none"], lake=tmp_path / "lake", progress=steps.append)
+    assert first.lake == tmp_path / "lake"
+    analysed, aside = first.runs
+    assert (analysed.summary, aside.summary) == (observed_run.result.summary, None)
+    assert "not a recording" in aside.fault
+    assert steps
+    (again,) = crescendo.analyze_all([run_dir], lake=tmp_path / "lake").runs
+    assert not again.computed
+    assert list((tmp_path / "lake" / "latency").rglob("*.parquet"))
+
+
+def test_a_recording_is_exported_and_files_of_another_tool_are_imported(
+    observed_run: ObservedRun, tmp_path: Path
+) -> None:
+    (written,) = crescendo.export("openmetrics", observed_run.result, tmp_path / "openmetrics")
+    assert written.read_text().endswith("# EOF\n")
+    with pytest.raises(crescendo.ConfigError, match="tarot"):
+        crescendo.export("tarot", observed_run.result, tmp_path / "cards")
+    sent_ms = 1_700_000_000_000
+    lines = [f"{number},{sent_ms + number},{sent_ms + number + 2}\n" for number in (0, 1, 3)]
+    (tmp_path / "consumer.log").write_text("".join(lines))
+    account = crescendo.import_recording("amqperf", [tmp_path / "consumer.log"], tmp_path / "imported")
+    assert account.messages == {"sent": 4, "received": 3}  # number 2 was sent, because 3 arrived
+    assert crescendo.open_recording(tmp_path / "imported").messages().read_all().num_rows == 3
+
+
 def test_tables_and_messages_are_arrow_data(observed_run: ObservedRun) -> None:
     recording = crescendo.open_recording(observed_run.result)
     latency = recording.table("latency")
@@ -202,11 +232,13 @@ def test_a_mistake_is_a_config_error(call: Callable[[Path], Any], sentence: str,
 
 def test_a_mistake_about_a_table_names_those_that_exist(observed_run: ObservedRun, spark: SparkSession) -> None:
     recording = observed_run.result.recording
-    with pytest.raises(crescendo.ConfigError, match=r"no table is called 'latencies'; this run has .*latency"):
+    with pytest.raises(
+        crescendo.ConfigError, match=r"no table is called 'latencies'; did you mean 'latency'\? known: "
+    ):
         recording.table("latencies")
-    with pytest.raises(crescendo.ConfigError, match=r"no table 'arrived'; it has sent, settled, received"):
+    with pytest.raises(crescendo.ConfigError, match=r"no table 'arrived'; did you mean 'received'\? known: sent, "):
         recording.messages("arrived")
-    with pytest.raises(crescendo.ConfigError, match=r"received has no column 'sequence'; it has .*seq"):
+    with pytest.raises(crescendo.ConfigError, match=r"received has no column 'sequence'; known: .*seq"):
         recording.messages(columns=["sequence"])
     with pytest.raises(crescendo.ConfigError, match=r"where: does not fit the columns of received"):
         recording.messages(where=pc.field("nonsense") > 1)

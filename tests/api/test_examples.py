@@ -17,7 +17,7 @@ from crescendo.systems.instance import RunningInstance
 def test_every_example_is_tested_here() -> None:
     tested = {"run_and_assert.py", "read_recording.py", "add_a_check.py", "compare_two_brokers.py"}
     tested |= {"explore_a_run.ipynb", "run_a_handler.py"}
-    tested |= {"drive_the_web.py"}  # in tests/web, where there is a server
+    tested |= {"drive_the_web.py", "grafana-dashboard.json"}  # in tests/web, where there is a server
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == tested
 
 

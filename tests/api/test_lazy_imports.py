@@ -62,6 +62,22 @@ def test_a_peer_imports_neither_spark_nor_plots(role: str, worker: str) -> None:
     assert done.returncode != 0
 
 
+def test_what_a_peer_imports_for_its_assignment_needs_neither_spark_nor_plots() -> None:
+    """Drivers, JMS clients, inspectors and agents, which are imported only when an assignment names them."""
+    program = (
+        "import crescendo.agent.worker, crescendo.load.jms.jms_engines\n"
+        "from crescendo.inspectors.registry import INSPECTORS, inspector_of\n"
+        "from crescendo.load.protocols.registry import driver_of\n"
+        "from crescendo.model.protocols import OWN\n"
+        "for name in OWN: driver_of(name, 'sender'), driver_of(name, 'receiver')\n"
+        "for name in INSPECTORS: inspector_of(name)\n"
+    )
+    without_rich = (name for name in NOT_IN_A_PEER if name != "rich")  # httpx imports it
+    wanted = (*without_rich, "crescendo.load.protocols.openwire", "crescendo.inspectors.kinds.rabbitmq")
+    done = _python(program + IMPORTED.format(names=wanted))
+    assert done.stdout.strip() == str(list(wanted[-2:])), done.stderr
+
+
 def test_every_public_name_can_be_imported_and_is_documented() -> None:
     for name in crescendo.__all__:
         assert getattr(crescendo, name).__doc__, name

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.campaigns import campaign_loop
-from crescendo.campaigns.campaign_loop import LOCK_FILE, CampaignView, run_campaign
+from crescendo.campaigns.campaign_loop import LOCK_FILE, CampaignView, expected_seconds, run_campaign
 from crescendo.model.campaign import Campaign
 from crescendo.model.campaign_file import campaign_from
-from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
 from crescendo.model.verdict import Outcome
-from crescendo.record.campaign_journal import AttemptState, CampaignJournal, read_journal
+from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJournal, read_journal
+from crescendo.record.summary import Summary, write_summary
 from fake_carrier import FakeCarrier, Killed
 
 EXPERIMENT = {"workload": {"rate": 10, "size": 100}, "phases": {"measure": "1s"}}
@@ -67,6 +68,7 @@ def test_a_campaign_that_is_killed_at_any_point_counts_every_run_once(
 
     with tempfile.TemporaryDirectory() as out, pytest.MonkeyPatch.context() as patch:
         patch.setattr(campaign_loop, "write_journal", dangerous_write)
+        patch.setattr(os, "fsync", lambda _descriptor: None)  # a kill is not a power cut, and the disk is slow
         directory = Path(out) / "trial"
         for _ in range(len(kills) + 1):
             try:
@@ -117,17 +119,18 @@ def test_an_invalid_run_is_repeated_a_stated_number_of_times_and_never_counted(t
     assert journal.values_of("rate")[1] == []
 
 
-def test_a_lost_run_is_an_invalid_one_and_the_campaign_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [LostError("Spark is gone"), PeerError("the broker closed the connection")])
+def test_a_lost_run_is_an_invalid_one_and_the_campaign_goes_on(tmp_path: Path, error: CrescendoError) -> None:
     class Losing(FakeCarrier):
         def run(self, experiment: Experiment, out: Path) -> object:
             if len(self.started) == 2 and not getattr(self, "lost", False):
                 self.lost = True
-                raise LostError("Spark is gone")
+                raise error
             return super().run(experiment, out)
 
     journal = run_campaign(campaign_of(), tmp_path / "trial", Losing(), CampaignView())
     assert journal.complete
-    assert [each.reason for each in journal.attempts if each.state is AttemptState.INVALID] == ["Spark is gone"]
+    assert [each.reason for each in journal.attempts if each.state is AttemptState.INVALID] == [str(error)]
 
 
 def test_a_mistake_in_the_first_run_ends_the_campaign(tmp_path: Path) -> None:
@@ -148,6 +151,41 @@ def test_points_are_repeated_until_their_interval_is_narrow(tmp_path: Path) -> N
     journal = run_campaign(campaign, tmp_path / "trial", carrier, CampaignView())
     assert [len(each) for each in journal.values_of("rate")] == [2, 2, 6, 2, 2, 2]
     assert journal.complete
+
+
+def test_what_until_decides_by_is_measured_although_metrics_do_not_name_it(tmp_path: Path) -> None:
+    until = {"metric": "rate", "narrower": "10%", "repeats": 6}
+    journal = run_campaign(
+        campaign_of(repeat=2, metrics=["lost"], until=until), tmp_path / "trial", FakeCarrier(), CampaignView()
+    )
+    assert [len(each) for each in journal.values_of("rate")] == [2] * 6
+    assert journal.complete
+
+
+def test_a_metric_that_is_added_later_is_read_from_the_recordings(tmp_path: Path) -> None:
+    """The summary of the second run is gone."""
+
+    class Keeping(FakeCarrier):
+        def run(self, experiment: Experiment, out: Path) -> tuple[Path, Summary] | None:
+            done = super().run(experiment, out)
+            if done is not None and len(self.started) != 2:
+                write_summary(*done)
+            return done
+
+    carrier = Keeping(rate=lambda experiment: float(experiment.name[-1]))
+    before = run_campaign(campaign_of(metrics=["lost"], order="written"), tmp_path / "trial", carrier, CampaignView())
+    assert before.values_of("rate") == [[]] * 6
+    campaign = campaign_of(metrics=["lost", "rate"], order="written")
+    journal = run_campaign(campaign, tmp_path / "trial", carrier, CampaignView())
+    assert journal.values_of("rate") == [[1.0], [], [3.0], [4.0], [5.0], [6.0]]
+    assert journal.values_of("lost") == before.values_of("lost")
+    assert len(carrier.started) == 6
+
+
+def test_a_recovered_run_says_nothing_about_how_long_runs_take() -> None:
+    attempts = [Attempt(0, 0, AttemptState.COUNTED, seconds=0.0), Attempt(1, 0, AttemptState.COUNTED, seconds=40.0)]
+    assert expected_seconds(campaign_of(), attempts) == 40.0
+    assert expected_seconds(campaign_of(), attempts[:1]) == expected_seconds(campaign_of()) > 1.0
 
 
 def test_the_budget_ends_a_campaign_and_a_larger_one_continues_it(

@@ -63,7 +63,7 @@ def test_an_extrapolated_peak_is_warned_about_in_the_units_of_the_factor() -> No
     assert any("beyond the largest size that was measured, 800" in warning for warning in law.warnings)
 
 
-def test_the_knee_has_the_highest_power_and_an_end_is_no_knee() -> None:
+def test_the_knee_has_the_highest_power_and_is_never_at_an_end() -> None:
     (knee,) = campaign_effects(journal_of(SIZES)).knees
     powers = {size: usl(size) / (1 + (size / 8) ** 3) for size in SIZES}
     assert knee.knee == max(powers, key=lambda size: powers[size])

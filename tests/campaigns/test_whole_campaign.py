@@ -1,14 +1,20 @@
-"""A campaign of four short runs on the relay, stopped in its third run and continued: none twice, none missing."""
+"""A campaign of two short runs on the relay, killed, stopped and continued: no run twice, none missing, none left."""
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
 from crescendo.campaigns import campaign_session
 from crescendo.control.conductor.commands import RecordEvent
-from crescendo.model.campaign_file import campaign_from
+from crescendo.model.campaign_file import load_campaign
 from crescendo.record.campaign_journal import AttemptState, read_journal
 from crescendo.run.analysis import Analyst
 from crescendo.run.observer import RunObserver
@@ -20,24 +26,49 @@ CAMPAIGN = {
         "phases": {"warmup": "0s", "measure": "500ms", "drain": "5s"},
         "checks": {"lost": 0},
     },
-    "factors": {"workload.rate": [200, 800], "workload.size": [100, 1000]},
+    "factors": {"workload.rate": [200, 800]},
     "design": "2^k",
+    "order": "written",
     "retries": 10,
     "metrics": ["rate"],
 }
 
 
-class StopsInThird(RunObserver):
-    """Asks to stop as soon as the third run sends."""
+class StopsAtOnce(RunObserver):
+    """Asks to stop as soon as a run sends."""
 
     def __init__(self) -> None:
-        self._starts = 0
+        self._sends = False
 
     def on_event(self, event: RecordEvent) -> None:
-        self._starts += event.kind == "start"
+        self._sends |= event.kind == "start"
 
     def interrupted(self) -> bool:
-        return self._starts == 3
+        return self._sends
+
+
+def _until(reached: Callable[[], bool], timeout_s: float = 180.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not reached():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def _kill_in_second_run(file: Path, out: Path) -> None:
+    """Start `crescendo campaign` as a person does, and kill it when its second run has begun."""
+    directory = out / "whole-campaign"
+    command = [sys.executable, "-m", "crescendo.cli.main", "campaign", str(file), "--out", str(out), "--no-fsync"]
+    with (out / "output").open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as child:
+        try:
+            _until(lambda: child.poll() is not None or len(list(directory.glob("*/manifest.json"))) == 2)
+            assert child.poll() is None, (out / "output").read_text()
+            family = psutil.Process(child.pid).children(recursive=True)
+        finally:
+            child.kill()
+    assert len(family) > 2  # the system, the peers, the analysis
+    _until(lambda: not any(process.is_running() and process.status() != "zombie" for process in family))
+    states = [attempt.state for attempt in read_journal(directory).attempts]
+    assert states == [AttemptState.COUNTED, AttemptState.STARTED]
 
 
 def _sustained(run_dir: Path) -> float:
@@ -46,24 +77,30 @@ def _sustained(run_dir: Path) -> float:
 
 
 @pytest.mark.timeout(900)
-def test_a_stopped_campaign_continues_and_finds_the_effect_of_the_rate(tmp_path: Path, spark: SparkSession) -> None:
-    campaign = campaign_from(CAMPAIGN)
+def test_a_campaign_that_was_killed_and_stopped_finds_the_effect_of_the_rate(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    file = tmp_path / "whole.yml"
+    file.write_bytes(msgspec.yaml.encode(CAMPAIGN))
+    _kill_in_second_run(file, tmp_path)
+    campaign = load_campaign(file)
     with Analyst() as analyst:
-        stopped = campaign_session.run(campaign, out=tmp_path, analyst=analyst, observer=StopsInThird(), durable=False)
-        assert (stopped.journal.ending, len(stopped.journal.counted)) == ("interrupted", 2)
+        stopped = campaign_session.run(campaign, out=tmp_path, analyst=analyst, observer=StopsAtOnce(), durable=False)
+        assert (stopped.journal.ending, len(stopped.journal.counted)) == ("interrupted", 1)
         assert stopped.journal.attempts[-1].state is AttemptState.INTERRUPTED
         finished = campaign_session.run(campaign, out=tmp_path, analyst=analyst, durable=False)
     journal = finished.journal
     assert journal.complete, journal.ending
     assert journal == read_journal(finished.directory)
-    assert sorted(attempt.point for attempt in journal.counted) == [0, 1, 2, 3]
+    assert [attempt.point for attempt in journal.counted] == [0, 1]
+    interrupted = [attempt.point for attempt in journal.attempts if attempt.state is AttemptState.INTERRUPTED]
+    assert interrupted == [1, 1]  # killed, then stopped
     runs = {path.name for path in finished.directory.iterdir() if path.is_dir()}
     assert runs == {attempt.run for attempt in journal.attempts}
     (rate,) = finished.effects.metrics
     measured = {attempt.point: _sustained(finished.directory / attempt.run) for attempt in journal.counted}
-    low, high = measured[0] + measured[1], measured[2] + measured[3]  # the points in the order of the file
     effect = next(each for each in rate.effects if each.name == "workload.rate")
-    assert effect.value == pytest.approx((high - low) / 4)
+    assert effect.value == pytest.approx((measured[1] - measured[0]) / 2)
     page = finished.report.read_text(encoding="utf-8")
     for attempt in journal.counted:
         assert f'href="{attempt.run}/report.html"' in page

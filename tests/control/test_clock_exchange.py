@@ -33,6 +33,8 @@ def shifted() -> Iterator[tuple[int, str]]:
     child = launch_child([*argv, "127.0.0.1"], on_fork=die_with_parent(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     port, _, clock = first_line(child, 60).partition(" ")
     yield int(port), clock
+    assert child.stdin is not None
+    child.stdin.close()  # it ends then; unshare itself does not heed SIGTERM
     end_child(child, 5)
 
 

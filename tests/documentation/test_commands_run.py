@@ -1,14 +1,19 @@
 """Does what the documentation says to type work when it is typed?
 
 All commands run in this process and in one directory, in their order, on systems that tests share: a placeholder such
-as `amqp://user:password@host` becomes the URL of a real one. Runs are shortened, and only the first is analysed: what
-follows a run is the same for all. A marker beside a command says what else is shortened, or why it is only parsed.
+as `amqp://user:password@host` becomes the URL of a real one. Runs are shortened and judged by losses alone, because a
+busy machine may be too slow for everything else; only the first is analysed, the messages of the others are counted.
+Commands that come to the same run are run once. A marker beside a command says what else is shortened, or why it is
+only parsed. Commands that serve run as children, until the commands of their page are done.
 """
 
+import json
 import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -21,49 +26,46 @@ import yaml
 from pyspark.sql import SparkSession
 
 from crescendo.cli.main import app
+from crescendo.mlmq.postgres.running_server import embedded_url
 from crescendo.model.errors import CrescendoError
-from crescendo.model.experiment_file import load_experiment
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_file import load_experiment, to_document
 from crescendo.model.protocols import protocol_of
 from crescendo.pipeline.spark import session as spark_session
+from crescendo.record.manifest import State
+from crescendo.record.reader import open_recording
+from crescendo.record.schema import RECEIVED, SENT
 from crescendo.record.summary import Summary
 from crescendo.run import session
 from crescendo.run.analysis import Analyst
+from crescendo.systems import detached
 from documented import NOT_RUN, ROOT, Documented, commands, yaml_experiments
+from served_commands import FREE_PORT, ServedCommands
 
-SHORT = ["--set", "phases={warmup: 0s, measure: 300ms, drain: 5s}", "--no-fsync"]
+SHORT = ("phases={warmup: 0s, measure: 300ms, drain: 20s}", "checks={lost: 0}")
 IMPORTED = {"maestro": "maestro", "mlmq-log": "mlmq", "quiver": "quiver"}
 _PLACEHOLDER = re.compile(r"\b([a-z0-9]+)://(?:user:password@|127\.0\.0\.1|localhost|host)[\w.:]*")
 SAMPLES = ROOT / "tests/importers/samples"
 RECORDINGS = ROOT / "tests/samples/version-0.1"
-ELSEWHERE = {"watch", "web"}
-"""Verbs that need a process of their own: tests/system/test_run_live.py, tests/web. JMS clients: tests/load/jms."""
-
-NETWORKS = ("experiments/federation/", "experiments/amqperf/")
-"""Their runs start several brokers, or hosts: test_federations.py, test_moving_stations.py."""
-
-RUNNABLE = [
-    item
-    for item in commands()
-    if not item.marker.startswith(NOT_RUN)
-    and item.words[0] not in ELSEWHERE
-    and "jms" not in item.text
-    and not (item.words[0] == "run" and item.words[1].startswith(NETWORKS))
-]
-JUDGING = {"run", "try", "compare", "analyze", "calibrate"}
-VERDICTS = {0, 1, 3}
-"""Exit codes of commands that judge; on a busy machine a short run may not pass."""
+RUNNABLE = [item for item in commands() if not item.marker.startswith(NOT_RUN)]
+VERDICTS = {"compare": {0, 1, 3}}
+"""Exit codes of commands whose verdict depends on the speed of the machine; all others must end with 0."""
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place(reachable_dir: Path) -> Iterator[Path]:
     """The reader's directory: a checkout, with the files that the pages speak of."""
-    directory = tmp_path_factory.mktemp("reader")
+    directory = reachable_dir / "reader"
+    directory.mkdir()
     (directory / "experiments").symlink_to(ROOT / "experiments")
     for name, sample in {"release-1-20260102-030405": "baseline", "release-2-20260103-030405": "run"}.items():
         shutil.copytree(RECORDINGS / sample, directory / "runs" / name)
     (directory / "logs" / "run_56").mkdir(parents=True)
     rows = [f"{9 + at % 5};{at * 500};{kind}" for at in range(300) for kind in ("CSndReq#OK#", "BTotReqResp", "BDb")]
     (directory / "logs" / "run_56" / "client.log").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    latency = directory / "runs/lake/latency/experiment=release/run=release-1"
+    shutil.copytree(RECORDINGS / "baseline/tables/latency", latency)
+    shutil.copytree(RECORDINGS / "run", directory / "runs/demo-20260102-030405")
     (directory / "topology.yml").write_text("graph_type: line\nrouters: 3\nrouter_program: relay\n", encoding="utf-8")
     (directory / "secret.txt").write_text("a-password-of-the-network\n", encoding="utf-8")
     before = Path.cwd()
@@ -74,17 +76,39 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def urls(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Kind of system or scheme of a URL -> the URL of one that is running."""
+    """Scheme of a URL, or kind of inspector -> the URL of a system that is running."""
     endpoints = {name: request.getfixturevalue(name).endpoints for name in ("artemis", "rabbitmq", "mosquitto")}
     artemis, rabbitmq, mosquitto = endpoints["artemis"], endpoints["rabbitmq"], endpoints["mosquitto"]
+    mlmq = request.getfixturevalue("mlmq").endpoints
     return {
         "amqp": artemis["amqp"], "amqp091": rabbitmq["amqp091"], "stomp": rabbitmq["stomp"],
         "mqtt": mosquitto["mqtt"], "openwire": artemis["openwire"], "core": artemis["core"],
-        "mlmq": request.getfixturevalue("mlmq").endpoints["mlmq"],
+        "mlmq": mlmq["mlmq"], "inspect artemis": artemis["management"], "inspect rabbitmq": rabbitmq["management"],
+        "inspect mosquitto": mosquitto["mqtt"], "inspect mlmq": mlmq["management"],
     }  # fmt: skip
 
 
+@pytest.fixture
+def state(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where calibrations are kept, and systems that were brought up; none is left when a command fails."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+    yield
+    for name in detached.names():
+        detached.down(name)
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Verbs take signals for themselves, which ends with their process; here it does not end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def _run(words: list[str]) -> int:
+    if words[:2] == ["system", "up"]:  # what it starts outlives its process, and must not be a child of this one
+        return subprocess.run([sys.executable, "-m", "crescendo.cli.main", *words], timeout=180, check=False).returncode
     try:
         app(words, standalone_mode=False)
     except CrescendoError as err:
@@ -105,15 +129,50 @@ def _with_systems(words: list[str], urls: dict[str, str]) -> list[str]:
         return words
     protocol = protocol_of(loaded.workload[0].protocol)
     kept = [override for override in overrides if not override.startswith(("system", "inspect"))]
-    shared = [*kept, f'system={{url: "{urls[protocol.scheme]}"}}', "inspect=[]"]
+    inspect = json.dumps(_shared_inspectors(loaded, urls))
+    shared = [*kept, f'system={{url: "{urls[protocol.scheme]}"}}', f"inspect={inspect}"]
     return ["run", words[1], *(word for override in shared for word in ("--set", override))]
+
+
+def _shared_inspectors(experiment: Experiment, urls: dict[str, str]) -> list[dict[str, Any]]:
+    """The inspectors of an experiment, for systems that run already; process is that of this test."""
+    found: list[dict[str, Any]] = []
+    for each in experiment.inspect:
+        if each.kind == "process":
+            found.append({"kind": each.kind, "pid": os.getpid()})
+        elif url := urls.get(f"inspect {each.kind}"):
+            found.append({"kind": each.kind, "url": url, "every": "200ms"})
+    return found
+
+
+def _identity(words: list[str]) -> str:
+    """What a command does: two that come to the same run, whoever watches it, are the same."""
+    overrides = tuple(words[index + 1] for index, word in enumerate(words) if word == "--set")
+    if words[0] != "run" or "--set-file" in words:
+        return shlex.join(words)
+    loaded = to_document(load_experiment(Path(words[1]), overrides))
+    return json.dumps({key: value for key, value in loaded.items() if key != "inspect"}, default=str)
+
+
+def _directory_of(words: list[str], place: Path) -> Path:
+    """What a command calls DIR."""
+    return place / "-".join(["exported", *words[:2]]).replace("/", "-")
 
 
 def _arguments(command: Documented, urls: dict[str, str], place: Path) -> list[str]:
     words = command.words + shlex.split(command.marker)
     run = next((str(path.relative_to(place)) for path in sorted((place / "runs").glob("quick-amqp10-*"))), "")
-    out = str(place / "-".join(["exported", *words[:2]]).replace("/", "-"))
-    named = {"RUN": run, "runs/quick-*": run, "BASELINE": "runs/release-1-20260102-030405", "DIR": out}
+    out = str(_directory_of(words, place))
+    named = {
+        "RUN": run,
+        "runs/quick-*": run,
+        "runs/trial-20260102-030405": run,
+        "BASELINE": "runs/release-1-20260102-030405",
+        "DIR": out,
+        # Runs that a reader compares are not analysed here; these are.
+        "runs/journal-on-*": "runs/release-1-*",
+        "runs/journal-off-*": "runs/release-2-*",
+    }
     if words[0] == "compare":
         named["RUN"] = "runs/release-2-20260103-030405"
     words = _with_systems([named.get(word, word) for word in words], urls)
@@ -121,7 +180,8 @@ def _arguments(command: Documented, urls: dict[str, str], place: Path) -> list[s
     words = [str(place / word) if word.startswith(("runs/", "logs/")) else word for word in words]
     match words[0]:
         case "run":
-            return [*words, *SHORT, "--out", str(place / "runs")]
+            shorter = [word for override in SHORT for word in ("--set", override)]
+            return [*words, *shorter, "--no-fsync", "--out", str(place / "runs")]
         case "try":
             return [*words, "--for", "300ms", "--out", str(place / "runs")]
         case "logs":
@@ -131,12 +191,18 @@ def _arguments(command: Documented, urls: dict[str, str], place: Path) -> list[s
     return words
 
 
+def _assert_all_arrived(run_dir: Path) -> None:
+    recording = open_recording(run_dir)
+    assert recording.manifest.state == State.SEALED, run_dir
+    assert 0 < recording.rows(SENT) <= recording.rows(RECEIVED), run_dir
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.shares("spark", "artemis", "rabbitmq", "mosquitto", "mlmq")
+@pytest.mark.usefixtures("state", "handlers")
 def test_documented_commands_work(
     place: Path, urls: dict[str, str], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))  # where calibrations are kept
     (place / "url.txt").write_text(urls["amqp"], encoding="utf-8")
     (place / "broker.url").write_text(urls["amqp"], encoding="utf-8")
     latency = next(item.text for item in yaml_experiments() if "latency-at-4600" in item.text)
@@ -145,23 +211,37 @@ def test_documented_commands_work(
     analysed: list[Summary] = []
 
     def judge_once(result: Any, analyst: Analyst, observer: Any, report: bool) -> Any:
-        if not analysed or "journal" in result.run_dir.name:  # which are compared
+        if not analysed:
             judged = judge(result, analyst, observer, report)
             analysed.append(judged.summary)
             return judged
+        _assert_all_arrived(result.run_dir)
         return replace(result, summary=analysed[0])
 
     judge = session._judge
     monkeypatch.setattr(session, "_judge", judge_once)
+    monkeypatch.setattr(session, "load_experiment", lambda path: load_experiment(path, SHORT))  # of programs
     monkeypatch.setattr(spark_session, "close_session", lambda *_arguments, **_options: None)  # other tests share it
     done: set[str] = set()
-    for command in RUNNABLE:
-        words = _arguments(command, urls, place)
-        if shlex.join(words) in done:
-            continue
-        done.add(shlex.join(words))
-        started_s = time.monotonic()
-        code = _run(words)
-        print(f"{time.monotonic() - started_s:6.1f} s  {shlex.join(words)}", file=sys.stderr)
-        assert code in (VERDICTS if words[0] in JUDGING else {0}), (command, words)
+    with ServedCommands() as served:
+        for command in RUNNABLE:
+            started_s = time.monotonic()
+            if command.is_python:
+                exec(command.words[1], {})  # noqa: S102, because a process for each would take longer
+                print(f"{time.monotonic() - started_s:6.1f} s  {command.text}", file=sys.stderr)
+                continue
+            words = _arguments(command, urls, place)
+            if command.where != served.page:
+                served.end()
+            if (identity := _identity(words)) in done:
+                continue
+            done.add(identity)
+            if words[0] in FREE_PORT:
+                if "--database-file" in words:  # the reader's own database: that of the broker before
+                    (place / "database.url").write_text(embedded_url(_directory_of(["broker", "--data"], place)))
+                served.serve(command.where, words)
+            else:
+                code = _run(words)
+                assert code in VERDICTS.get(words[0], {0}), (command, words)
+            print(f"{time.monotonic() - started_s:6.1f} s  {shlex.join(words)}", file=sys.stderr)
     assert len(done) > 30

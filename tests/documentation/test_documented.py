@@ -10,9 +10,10 @@ from typer.main import get_command
 from crescendo.cli.main import app
 from crescendo.model.campaign_file import load_campaign
 from crescendo.model.experiment_file import load_experiment
-from documented import CAMPAIGNS, EXPERIMENTS, ROOT, Documented, commands, yaml_experiments
+from documented import CAMPAIGNS, EXPERIMENTS, ROOT, Documented, ci_commands, commands, yaml_experiments
 
-COMMANDS, WRITTEN = commands(), yaml_experiments()
+COMMANDS = [item for item in commands() + ci_commands() if not item.is_python]
+PYTHON, WRITTEN = [item for item in commands() if item.is_python], yaml_experiments()
 RUNS = [item for item in COMMANDS if item.words[0] == "run" and ROOT / item.words[1] in EXPERIMENTS]
 
 
@@ -23,6 +24,9 @@ def _ids(found: list[Documented]) -> list[str]:
 def test_the_documentation_is_found() -> None:
     assert len(COMMANDS) > 50
     assert len(WRITTEN) > 6
+    assert len(PYTHON) > 3
+    assert {Path(item.where).name for item in ci_commands()} == {"performance-gate.yml", "recipes.md"}
+    assert {item.words[0] for item in ci_commands()} == {"run", "gate", "history", "compare"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=_ids(COMMANDS))

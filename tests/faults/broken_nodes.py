@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ from crescendo.systems.instance import start
 from crescendo.systems.registry import system_of
 
 GROUPS = Path("/sys/fs/cgroup")
+_SEEN: WeakKeyDictionary[FaultExecutor, list[FaultEvent]] = WeakKeyDictionary()
 
 
 @contextlib.contextmanager
@@ -52,9 +54,9 @@ def executing(node: NodeUnderFaults, *faults: dict[str, Any]) -> Iterator[FaultE
 
 
 def events_of(executor: FaultExecutor, kind: str, wanted: int = 1, timeout_s: float = 30) -> list[FaultEvent]:
-    """Wait for so many events of a kind."""
+    """Wait for this number of events of a kind, of all that this executor has reported."""
     found: list[FaultEvent] = []
-    seen: list[FaultEvent] = []
+    seen = _SEEN.setdefault(executor, [])
 
     def are_there() -> bool:
         seen.extend(executor.take_events())
@@ -75,6 +77,10 @@ def state_of(pid: int) -> str:
 def left_groups(owner: int) -> list[Path]:
     """The control groups that this process made."""
     return [path for path in GROUPS.glob(f"**/crescendo-{owner}-*") if path.is_dir()] if GROUPS.is_dir() else []
+
+
+def mounts_below(directory: Path) -> list[str]:
+    return [line for line in Path("/proc/mounts").read_text().splitlines() if str(directory) in line]
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:

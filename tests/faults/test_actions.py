@@ -4,7 +4,6 @@ import os
 import resource
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,27 +47,25 @@ def answers(node: NodeUnderFaults) -> bool:
             return False
 
 
-def test_a_paused_node_is_silent_and_then_answers(node: NodeUnderFaults) -> None:
-    pid = node.main_process.pid
-    with executing(node, {"at": SOON, "do": "pause", "for": "800ms"}) as executor:
-        (fault,) = events_of(executor, "fault")
-        assert state_of(pid) == "T"
-        assert not answers(node)
-        (cure,) = events_of(executor, "cure")
-        assert state_of(pid) != "T"
-        assert answers(node)
-    assert cure.t_ns - fault.t_ns >= 800_000_000
-    assert fault.t_ns >= fault.detail["planned_ns"], "never before its time"
-
-
-def test_a_run_that_ends_first_undoes_the_pause(node: NodeUnderFaults) -> None:
+def test_a_paused_node_is_silent_until_the_run_ends(node: NodeUnderFaults) -> None:
     with executing(node, {"at": SOON, "do": "pause"}) as executor:
         events_of(executor, "fault")
         assert state_of(node.main_process.pid) == "T"
+        assert not answers(node)
         executor.close()
         (cure,) = events_of(executor, "cure")
     assert cure.detail["final"]
     assert state_of(node.main_process.pid) != "T"
+    assert within(10, lambda: answers(node))
+
+
+def test_a_pause_begins_on_time_and_lasts_as_long_as_it_says(node: NodeUnderFaults) -> None:
+    with executing(node, {"at": SOON, "do": "pause", "for": "300ms"}) as executor:
+        (fault,), (cure,) = events_of(executor, "fault"), events_of(executor, "cure")
+        assert state_of(node.main_process.pid) != "T"
+    assert not cure.detail["final"]
+    assert cure.t_ns - fault.t_ns >= 300_000_000
+    assert fault.t_ns >= fault.detail["planned_ns"], "never before its time"
 
 
 @pytest.mark.parametrize(("do", "more"), [("kill", {"for": "200ms"}), ("stop", {"for": "200ms"}), ("restart", {})])
@@ -80,7 +77,7 @@ def test_a_node_that_was_ended_serves_again(node: NodeUnderFaults, do: str, more
         assert node.exit() is None, "which the run expects"
         events_of(executor, "cure")
         assert node.main_process.pid != before.pid
-        assert answers(node)
+        assert within(10, lambda: answers(node))
         restarted = node.main_process.pid
     node.kill()  # the thread that started it has ended, and it with it
     node.start()
@@ -89,25 +86,25 @@ def test_a_node_that_was_ended_serves_again(node: NodeUnderFaults, do: str, more
 
 @needs_groups
 def test_starvation_limits_processor_time_and_is_undone(node: NodeUnderFaults) -> None:
-    with executing(node, {"at": SOON, "do": "cpu", "for": "300ms", "with": {"share": 0.05}}) as executor:
+    with executing(node, {"at": SOON, "do": "cpu", "with": {"share": 0.05}}) as executor:
         (fault,) = events_of(executor, "fault")
         assert fault.detail["means"].startswith("control group")
         (group,) = {path.resolve() for path in left_groups(os.getpid())}
         assert str(node.main_process.pid) in (group / "cgroup.procs").read_text().split()
         quota = next(path for path in (group / "cpu.cfs_quota_us", group / "cpu.max") if path.exists())
         assert quota.read_text().split()[0] == "5000"
-        events_of(executor, "cure")
+        executor.close()
     assert left_groups(os.getpid()) == []
 
 
 @needs_groups
 def test_memory_is_limited_and_the_limit_is_removed(node: NodeUnderFaults) -> None:
-    with executing(node, {"at": SOON, "do": "memory", "for": "300ms", "with": {"limit": "512MiB"}}) as executor:
+    with executing(node, {"at": SOON, "do": "memory", "with": {"limit": "512MiB"}}) as executor:
         events_of(executor, "fault")
         (group,) = left_groups(os.getpid())
         limit = next(path for path in (group / "memory.limit_in_bytes", group / "memory.max") if path.exists())
         assert int(limit.read_text()) == 512 * 2**20
-        events_of(executor, "cure")
+        executor.close()
     assert left_groups(os.getpid()) == []
 
 
@@ -142,11 +139,11 @@ def test_a_group_of_version_2_has_the_files_of_version_2(tmp_path: Path) -> None
 def test_descriptors_run_out_and_come_back(node: NodeUnderFaults) -> None:
     pid = node.main_process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    with executing(node, {"at": SOON, "do": "descriptors", "for": "700ms", "with": {"limit": 0}}) as executor:
+    with executing(node, {"at": SOON, "do": "descriptors", "with": {"limit": 0}}) as executor:
         events_of(executor, "fault")
         assert resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] == 0
         assert not answers(node), "it cannot accept a connection"
-        events_of(executor, "cure")
+        executor.close()
     assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == before
     assert within(10, lambda: answers(node))
 
@@ -160,7 +157,7 @@ def test_connections_are_reset_and_new_ones_are_served(node: NodeUnderFaults) ->
         with pytest.raises(ConnectionResetError):
             client.recv(1)
         assert int(fault.detail["means"].split()[0]) >= 1
-    assert answers(node)
+    assert within(10, lambda: answers(node))
 
 
 def test_a_command_runs_where_it_is_allowed_and_its_cure_too(
@@ -170,7 +167,7 @@ def test_a_command_runs_where_it_is_allowed_and_its_cure_too(
     make = f"import os, pathlib; pathlib.Path({str(mark)!r}).write_text(os.environ[{NODE_VARIABLE!r}])"
     remove = f"import pathlib; pathlib.Path({str(mark)!r}).unlink()"
     settings = {"run": [sys.executable, "-c", make], "cure": [sys.executable, "-c", remove]}
-    fault = {"at": SOON, "do": "command", "for": "300ms", "with": settings}
+    fault = {"at": SOON, "do": "command", "with": settings}
     command = action_of("command")
     monkeypatch.delenv(ALLOWED, raising=False)
     assert ALLOWED in command.why_not(command.settings_of(settings))
@@ -179,20 +176,18 @@ def test_a_command_runs_where_it_is_allowed_and_its_cure_too(
     with executing(node, fault) as executor:
         events_of(executor, "fault")
         assert mark.read_text() == "system"
-        events_of(executor, "cure")
+        executor.close()
     assert not mark.exists()
 
 
 def test_a_command_that_hangs_or_fails_is_a_failed_fault(node: NodeUnderFaults) -> None:
     hanging = {"run": [sys.executable, "-c", "import time; time.sleep(60)"], "timeout": "200ms"}
     failing = {"run": [sys.executable, "-c", "import sys; sys.exit('broken')"]}
-    began_s = time.monotonic()
     faults = [{"at": SOON, "do": "command", "with": each} for each in (hanging, failing)]
     with executing(node, *faults) as executor:
         reasons = " ".join(event.detail["reason"] for event in events_of(executor, "fault failed", 2))
     assert "did not end within 0.2 s" in reasons
     assert "exit code 1: broken" in reasons
-    assert time.monotonic() - began_s < 30
 
 
 def test_an_unknown_action_or_setting_is_one_sentence() -> None:

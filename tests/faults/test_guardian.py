@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from broken_nodes import events_of, executing, left_groups, running_node, state_of, within
-from crescendo.faults.control_groups import abandoned_groups, hierarchy_of, remove_abandoned
+from crescendo.cli.doctor import remove_leftovers
+from crescendo.faults.control_groups import abandoned_groups, hierarchy_of
 from crescendo.processes.ending import processes_with
 
 OWNER = """
@@ -90,7 +91,7 @@ def test_the_guardian_cures_when_the_owner_is_killed(broken: Broken, number: sig
     assert within(20, lambda: state_of(broken.guardian) in {"", "Z"}), "and then leaves"
 
 
-def test_a_guardian_that_is_killed_is_replaced_and_told_what_is_owed(tmp_path: Path) -> None:
+def test_a_killed_guardian_is_replaced_and_its_successor_knows_the_open_cures(tmp_path: Path) -> None:
     with (
         running_node(tmp_path / "system") as node,
         executing(node, {"at": 0, "do": "pause"}) as executor,
@@ -106,7 +107,9 @@ def test_a_guardian_that_is_killed_is_replaced_and_told_what_is_owed(tmp_path: P
 
 
 @pytest.mark.skipif(hierarchy_of("cpu") is None, reason="no control groups here")
-def test_what_is_left_when_both_are_killed_is_removed_by_the_next_run(broken: Broken) -> None:
+def test_what_is_left_when_both_are_killed_is_removed_on_request(
+    broken: Broken, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.kill(broken.guardian, signal.SIGKILL)
     os.kill(broken.owner.pid, signal.SIGKILL)
     broken.owner.wait()
@@ -115,7 +118,8 @@ def test_what_is_left_when_both_are_killed_is_removed_by_the_next_run(broken: Br
     assert set(left_groups(broken.owner.pid)) & set(abandoned_groups())
 
     def are_removed() -> bool:
-        remove_abandoned()
+        remove_leftovers()
         return left_groups(broken.owner.pid) == []
 
     assert within(20, are_removed)
+    assert f"crescendo-{broken.owner.pid}-" in capsys.readouterr().err, "and says so"

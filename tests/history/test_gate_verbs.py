@@ -5,15 +5,20 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from crescendo.cli.main import app
+from crescendo.history.baseline_file import read_baselines
 from crescendo.history.fingerprints import fingerprint
 from crescendo.model.errors import ConfigError
+from crescendo.model.verdict import Outcome
 from crescendo.pipeline.lake.lake import Lake, LakeEntry
 from crescendo.pipeline.receipts import Receipt
 from crescendo.pipeline.storage.locations import Directory
+from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJournal, DesignPoint, write_journal
 from crescendo.record.manifest import read_manifest
+from crescendo.record.run_links import link_run
 from crescendo.record.summary import read_summary
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "version-0.1" / "baseline"
@@ -88,10 +93,47 @@ def test_a_history_of_a_directory_and_of_a_lake_is_the_same(place: Path, capsys:
     assert (place / "runs" / "history.html").is_file()
     assert call("history", "lake", "--metric", "rate", "--out", "history.html") == 0
     assert capsys.readouterr().out.splitlines()[:-1] == printed.splitlines()[:-1]
+    assert call("runs", "compact", "lake", "compacted") == 0
+    capsys.readouterr()
+    assert call("history", "compacted", "--metric", "rate", "--out", "history.html") == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == printed.splitlines()[:-1]
     assert call("baseline", "set", "runs/good-*", "--metric", "rate") == 0
     assert call("gate", "runs/slow-*", "--history", "lake") == 1
+    assert call("gate", "runs/slow-*", "--history", "compacted") == 1
     with pytest.raises(ConfigError, match="no analysed run is there"):
         call("history", "runs", "--experiment", "other")
+
+
+def test_links_to_runs_are_not_repeats(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither in a directory, nor in a pattern, nor as the shell expands one."""
+    runs = place / "single"
+    link_run(copied(runs, "only-0", 0, 1.0), Outcome.PASS)
+    assert sorted(path.name for path in runs.iterdir()) == ["last", "lastSuccessful", "only-0"]
+    for selectors in (["single"], ["single/*"], ["single/only-0", "single/last", "single/lastSuccessful"]):
+        with pytest.raises(ConfigError, match="needs 3 or more runs that are not invalid, and there are 1"):
+            call("baseline", "set", *selectors)
+    assert call("baseline", "set", "runs/good-*", "--metric", "rate") == 0
+    assert call("gate", "single/last", "--json") == 3
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"] == ["only-0"]
+
+
+def test_of_a_campaign_only_the_counted_runs_are_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A campaign that was stopped and continued also has a recording without a verdict, and perhaps invalid ones."""
+    directory = place / "runs" / "good-campaign"
+    for number in range(5):
+        copied(directory, f"good.001-{number}", 30 + number, 1.0 + number / 1000)
+    (directory / "good.001-3" / "summary.json").unlink()
+    states = [*[AttemptState.COUNTED] * 3, AttemptState.INTERRUPTED, AttemptState.INVALID]
+    attempts = [Attempt(0, number, state, f"good.001-{number}") for number, state in enumerate(states)]
+    journal = CampaignJournal("good", "", "full", [], [DesignPoint([], [])], ["rate"])
+    write_journal(directory, msgspec.structs.replace(journal, attempts=attempts))
+    for selector in ("runs/good-campaign", "runs/good-campaign/good.001-*"):
+        assert call("baseline", "set", selector, "--metric", "rate", "--baselines", "one.json") == 0
+        (baseline,) = read_baselines(place / "one.json").baselines.values()
+        assert [run.name for run in baseline.runs] == [f"good.001-{number}" for number in range(3)]
+    write_journal(directory, msgspec.structs.replace(journal, attempts=attempts[3:]))
+    with pytest.raises(ConfigError, match="has counted none of these runs"):
+        call("gate", "runs/good-campaign")
 
 
 def _listed(capsys: pytest.CaptureFixture[str]) -> str:
@@ -113,12 +155,13 @@ def test_a_fingerprint_ignores_what_a_regression_test_varies(tmp_path: Path) -> 
         for name, changes in {
             "plain": {},
             "renamed": {"name": "other", "seed": 5},
+            "later": {"a_key_of_a_later_version": None, "another": {"inside": None}},
             "other-system": {"system": {"kind": "artemis", "version": "1"}},
             "other-version": {"system": {"kind": "artemis", "version": "2"}},
         }.items()
     }
     prints = {name: fingerprint(manifest) for name, manifest in runs.items()}
-    assert prints["plain"] == prints["renamed"] != prints["other-system"] == prints["other-version"]
+    assert prints["plain"] == prints["renamed"] == prints["later"] != prints["other-system"] == prints["other-version"]
 
 
 def test_counts_are_refused(place: Path) -> None:

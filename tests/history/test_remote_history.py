@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from crescendo.history.run_history import all_runs
 from crescendo.model.errors import ConfigError
+from crescendo.pipeline.lake.compacted import compact_lake
 from crescendo.pipeline.lake.lake import Lake, LakeEntry
 from crescendo.pipeline.receipts import Receipt
 from crescendo.pipeline.storage.locations import Directory
@@ -25,6 +26,9 @@ def test_a_lake_at_a_url_is_read_with_one_query(tmp_path: Path, spark: SparkSess
     local = sorted(all_runs(tmp_path / "lake", ["rate"]), key=lambda run: run.name)
     remote = sorted(all_runs(f"file://{tmp_path}/lake", ["rate"]), key=lambda run: run.name)
     assert remote == local
+    compact_lake(tmp_path / "lake", tmp_path / "compacted", lambda _: None)
+    compacted = all_runs(f"file://{tmp_path}/compacted", ["rate"])
+    assert sorted(compacted, key=lambda run: run.name) == local
     assert [run.name for run in remote] == ["a name: 100 % odd", "first"]
     with pytest.raises(ConfigError, match="not a lake"):
         all_runs(f"file://{tmp_path}", ["rate"])

@@ -10,7 +10,7 @@ from crescendo.model.payload import PayloadSize
 from crescendo.model.protocols import protocol_of
 from crescendo.model.workload import Group
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.instance import START_TIMEOUT_S, RunningInstance, start
 from crescendo.systems.registry import system_of
 from engine_threads import Load, until
 
@@ -39,8 +39,10 @@ def killable_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
         instances = {}
         for kind in PROTOCOLS_OF:
             directory = tmp_path_factory.mktemp(kind) / "instance"
-            instances[kind] = start(system_of(kind), {}, directory=directory, on_fork=die_with_parent())
+            instances[kind] = start(system_of(kind), {}, directory=directory, on_fork=die_with_parent(), waits=False)
             stack.callback(instances[kind].stop)
+        for instance in instances.values():
+            instance.await_service(START_TIMEOUT_S)
         yield instances
 
 

@@ -37,3 +37,29 @@ def test_senders_close_when_the_system_has_answered(request: pytest.FixtureReque
     begun_s = time.monotonic()
     close_gracefully([sender], timeout_s=60)
     assert time.monotonic() - begun_s < 30
+
+
+@pytest.mark.parametrize("protocol", ["amqp10", "amqp091"])
+def test_receivers_close_as_soon_and_their_acknowledgements_hold(rabbitmq: RunningInstance, protocol: str) -> None:
+    """RabbitMQ waits here too; a receiver that closed too early would leave its messages to the next one."""
+    group = Group(address=f"queue://{secrets.token_hex(6)}", protocol=protocol, size=PayloadSize.fixed(64))
+    url = rabbitmq.endpoints[protocol_of(protocol).endpoint]
+    first = ready(driver_of(protocol, "receiver")(url, group))
+    first.begin()
+    sender = ready(driver_of(protocol, "sender")(url, group))
+    for number in range(50):
+        sender.bodies[0] = number
+        sender.send(number, 1)
+    arrived = 0
+    while arrived < 50:
+        pumped(sender, 0)
+        arrived += sum(map(len, pumped(first)))
+    begun_s = time.monotonic()
+    close_gracefully([first, sender], timeout_s=60)
+    assert time.monotonic() - begun_s < 30
+    last = ready(driver_of(protocol, "receiver")(url, group))
+    last.begin()
+    until_s = time.monotonic() + 0.3
+    while time.monotonic() < until_s:
+        assert not pumped(last), "acknowledged, and delivered again"
+    close_gracefully([last])

@@ -32,12 +32,13 @@ from pumping import ready
 pytestmark = pytest.mark.shares("activemq", "artemis")
 
 MANY = 5_000
-PROTOCOLS = ("openwire", "amqp10")
+amqp10 = pytest.param("amqp10", marks=pytest.mark.soak)  # the suite has OpenWire and Core
+PROTOCOLS = ("openwire", amqp10)
 PATHS = [
     ("activemq", "openwire"),
-    ("activemq", "amqp10"),
+    pytest.param("activemq", "amqp10", marks=pytest.mark.soak),
     ("artemis", "openwire"),
-    ("artemis", "amqp10"),
+    pytest.param("artemis", "amqp10", marks=pytest.mark.soak),
     ("artemis", "core"),
 ]
 each_path = pytest.mark.parametrize(("kind", "protocol"), PATHS)

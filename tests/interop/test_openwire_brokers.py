@@ -26,8 +26,6 @@ from pumping import pumped, ready, receive_all, send_all
 
 pytestmark = pytest.mark.shares("activemq", "artemis")
 
-MANY = 5_000
-MIXED = ("amqp10", "stomp")
 with_a_jvm = pytest.mark.parametrize("kind", ["activemq", pytest.param("artemis", marks=pytest.mark.soak)])
 
 
@@ -50,12 +48,10 @@ def group(size: int = 256, *, options: str = "", topic: bool = False, **fields: 
     return Group(address=address, protocol="openwire", size=PayloadSize.fixed(size), **fields)
 
 
-# -- our channels, both ends -----------------------------------------------------------------------------------------
-
-
 # -- one end ActiveMQ's own client -----------------------------------------------------------------------------------
 
 
+@pytest.mark.soak  # the suite has the same with 5,000 messages, see test_jms_clients
 @with_a_jvm
 def test_activemqs_client_receives_what_we_send(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     broker: RunningInstance = request.getfixturevalue(kind)
@@ -200,10 +196,10 @@ def test_paused_brokers_are_noticed_within_their_keep_alives(
 ) -> None:
     """Both at once, because the test mostly waits. An idle connection stays alive as long as both sides keep it so."""
     brokers = [activemq, artemis]
-    monkeypatch.setattr(driver, "INACTIVITY_MS", 1500)
+    monkeypatch.setattr(driver, "INACTIVITY_MS", 3000)
     with ExitStack() as stack:
         senders = [stack.enter_context(closing(ready(OpenWireSender(url_of(broker), group())))) for broker in brokers]
-        quiet_until_s = time.monotonic() + 2.5
+        quiet_until_s = time.monotonic() + 4.5
         while time.monotonic() < quiet_until_s:
             for sender in senders:
                 pumped(sender)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from crescendo.cli.doctor import doctor
 from crescendo.lab.host_network import HostNetwork, LabHost
-from crescendo.lab.ownership import LAB_VARIABLE, end_abandoned, owner_mark
+from crescendo.lab.ownership import LAB_VARIABLE, owner_mark
 from crescendo.model.errors import ConfigError
 from crescendo.processes.child import close_pipes
 from lab_hosts import is_running, needs_namespaces, processes_in_network
@@ -122,9 +123,9 @@ def test_a_cut_link_carries_nothing_until_it_is_restored(network: HostNetwork) -
 def test_a_limited_link_takes_as_long_as_its_rate_says(network: HostNetwork) -> None:
     alpha, beta = network.hosts["alpha"], network.hosts["beta"]
     octets = 1024 * 1024
-    beta.limit(10_000_000)
+    beta.limit(10_000_000, 10_000_000)
     limited_s = call(alpha, beta.address, octets)
-    beta.limit(0)
+    beta.limit(0, 0)
     # The bucket may hold 32 KiB before the limit shows, in each direction.
     assert limited_s >= (octets - 2 * 32 * 1024) * 8 / 10_000_000
     assert call(alpha, beta.address, octets) < limited_s
@@ -147,7 +148,7 @@ def test_nothing_is_left_when_the_owner_is_killed() -> None:
     assert within(20, lambda: not processes_in_network(its_network))
 
 
-def test_what_a_lab_left_is_ended_and_nothing_else() -> None:
+def test_what_a_lab_left_is_ended_by_doctor_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     """As after a kill of everything at once: a process with the mark of an owner that has ended."""
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -155,7 +156,8 @@ def test_what_a_lab_left_is_ended_and_nothing_else() -> None:
     used = subprocess.Popen(["sleep", "600"], env={**os.environ, LAB_VARIABLE: owner_mark()})
     other = subprocess.Popen(["sleep", "600"])
     try:
-        assert ("sleep", left.pid) in end_abandoned()
+        doctor(clean=True, as_json=True)
+        assert f"ended sleep ({left.pid}), which a killed lab left" in capsys.readouterr().err
         assert not is_running(left.pid)
         assert is_running(used.pid)
         assert is_running(other.pid)

@@ -54,6 +54,9 @@ class FakeChannel:
     def keep_alive(self, now_ns: int) -> None:
         assert now_ns > 0
 
+    def give_up(self, reason: str) -> None:
+        self.closed = reason
+
     def start_close(self) -> None:
         self.close_starts += 1
 

@@ -6,6 +6,7 @@ come from the clock of the test, around its signals.
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -95,7 +96,7 @@ class Delays:
     """What a recording says about its delays, message by message."""
 
     def __init__(self, run_dir: Path, paused: list[Paused]) -> None:
-        self.paused = paused
+        self.run_dir, self.paused = run_dir, paused
         sent = _read(run_dir, "sent")
         order = np.lexsort((sent["seq"], sent["sender"]))
         self.sender, self.seq = sent["sender"][order], sent["seq"][order]
@@ -107,6 +108,7 @@ class Delays:
         received = _read(run_dir, "received")
         order = np.argsort(received["arrival"])
         self.received_ns, self.received_intended_ns = received["received_ns"][order], received["intended_ns"][order]
+        self.transfer_ns = self.received_ns - received["sent_ns"][order]
         self.read_late_ns: Int64s = np.zeros(len(order), np.int64)
         for _, first, last, late_ns in zip(*_read(run_dir, "read_delay").values(), strict=True):
             self.read_late_ns[first : last + 1] = late_ns
@@ -141,6 +143,22 @@ class Delays:
             ),
             default=0,
         )
+
+
+def excerpt(run_dir: Path, into: Path, from_ns: int, to_ns: int, checks: dict[str, str]) -> Path:
+    """The same recording, whose measure phase is only this time, with these checks."""
+    shutil.copytree(run_dir, into, copy_function=os.link)
+    manifest = json.loads((run_dir / "manifest.json").read_text())
+    end_ns = manifest["phases"][-1]["end_ns"]
+    manifest["phases"] = [
+        {"name": "measure", "start_ns": from_ns, "end_ns": to_ns},
+        {"name": "drain", "start_ns": to_ns, "end_ns": max(to_ns, end_ns)},
+    ]
+    manifest["experiment"]["checks"] = checks
+    manifest["run"] = into.name
+    (into / "manifest.json").unlink()  # a link to the original
+    (into / "manifest.json").write_text(json.dumps(manifest))
+    return into
 
 
 def _read(run_dir: Path, table: str) -> dict[str, Any]:

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
-from paused_runs import RECEIVER, RELAY, SENDER, Delays, Pause, Paused, run_paused
+from crescendo.model.metrics import SAMPLES_BEYOND
+from crescendo.model.verdict import Outcome
+from crescendo.pipeline.lake.build import build_lake
+from crescendo.record.summary import read_summary
+from paused_runs import RECEIVER, RELAY, SENDER, Delays, Pause, Paused, excerpt, run_paused
+
+# One worker makes the recordings and judges them; only the verdicts need Spark, once for all.
+pytestmark = pytest.mark.shares("spark")
 
 MS = 1_000_000
 SLACK_NS = 250 * MS
@@ -48,7 +56,8 @@ def test_a_paused_sender_owns_the_delay_of_every_message_due_meanwhile(delays: D
     own_ns = delays.own_between(begun_ns, ended_ns)
     assert len(own_ns) >= RATE * (ended_ns - begun_ns) / 1e9 - 2
     assert (own_ns >= ended_ns - due_ns - EARLY_NS).all()
-    assert (own_ns <= ended_ns - due_ns + SLACK_NS).all()
+    # How long the backlog takes afterwards is up to the machine, but nobody owns more than the whole delay.
+    assert (own_ns <= delays.late_between(begun_ns, ended_ns) + SLACK_NS).all()
     assert delays.longest_stall_ns(SENDER, begun_ns, ended_ns) >= ended_ns - begun_ns - EARLY_NS
     assert delays.statistics["sender-0"]["own_delay_max_ns"] >= max(own_ns)
 
@@ -101,6 +110,40 @@ def test_outside_of_all_pauses_nothing_was_late(delays: Delays) -> None:
     assert delays.statistics["sender-0"]["blocked_share"] == pytest.approx((1.92 + 1.92) / SECONDS, abs=0.08)
 
 
+SECOND = {"response_p90": "<= 1s", "response_max": "<= 1s"}
+JUDGED = {
+    "receiver": ([RECEIVER_PAUSED], {"response_p90": "<= 250ms", "response_max": "<= 250ms"}, "invalid"),
+    "sender": ([SENDER_LONG], SECOND, "invalid"),
+    "system": ([SYSTEM_PAUSED], SECOND, "fail"),
+    "apart": ([SYSTEM_PAUSED, SENDER_APART], SECOND, "fail"),
+    "overlapping": ([SYSTEM_OVERLAPPED, SENDER_OVERLAPPING], SECOND, "invalid"),
+}
+
+
+def test_the_verdict_on_a_pause_depends_on_whose_it_was(delays: Delays, spark: SparkSession, tmp_path: Path) -> None:
+    """Real pauses, each judged by itself: the measure phase of an excerpt is the time around it."""
+    # A short one, at a rate at which more than ten messages are beyond the p99.9; a busy machine may shorten it.
+    short = run_paused(tmp_path, [{"rate": 4000}], 3.0, [SENDER_SHORT])
+    bound_ms = (short.paused[0].ended_ns - short.paused[0].begun_ns) // (2 * MS)
+    whole = int(short.intended_ns[0]), int(short.intended_ns[-1]) + 1
+    runs = [excerpt(short.run_dir, tmp_path / "short", *whole, {"response_p99.9": f"<= {bound_ms}ms"})]
+    for name, (pauses, checks, _) in JUDGED.items():
+        paused = [paused_at(delays, pause) for pause in pauses]
+        from_ns, to_ns = paused[0].begun_ns - 200 * MS, paused[-1].ended_ns + 300 * MS
+        runs.append(excerpt(delays.run_dir, tmp_path / name, from_ns, to_ns, checks))
+    build_lake(runs, tmp_path / "lake", spark, lambda _: None)
+    of_short, *summaries = [read_summary(run) for run in runs]
+    found = dict(zip(JUDGED, summaries, strict=True))
+    outcomes = {name: {check.outcome.value for check in summary.verdict.checks} for name, summary in found.items()}
+    assert outcomes == {name: {outcome} for name, (_, _, outcome) in JUDGED.items()}
+    for name in ("receiver", "sender"):
+        assert any("own delay up to" in remark for remark in found[name].remarks)
+    (check,) = of_short.verdict.checks
+    # Starved by other work, the system itself may have been that slow.
+    was_slow = (short.transfer_ns - short.read_late_ns > bound_ms * MS).sum() >= SAMPLES_BEYOND
+    assert check.outcome is Outcome.INVALID or was_slow
+
+
 def test_without_a_schedule_a_batch_says_how_long_it_could_have_been_sent_earlier(tmp_path: Path) -> None:
     """At full speed, each through a window, with one sender that follows a schedule beside it."""
     pauses = [Pause(SENDER, 0.6, 0.4), Pause(RELAY, 1.6, 0.4)]
@@ -116,7 +159,8 @@ def test_without_a_schedule_a_batch_says_how_long_it_could_have_been_sent_earlie
     at_ns = np.array([sent_ns[int(seq)] for seq in delays.rows["first_seq"][chosen]])
     own_ns = delays.rows["own_ns"][chosen]
     sender, system = delays.paused
-    resumed = (at_ns >= sender.begun_ns) & (at_ns < sender.ended_ns + SLACK_NS)
+    # It may be stopped after it has stamped a batch and before it writes it: that batch says so, at its earlier time.
+    resumed = (at_ns >= sender.begun_ns - SLACK_NS) & (at_ns < sender.ended_ns + SLACK_NS)
     assert own_ns[resumed].max() == pytest.approx(sender.ended_ns - sender.begun_ns, abs=SLACK_NS)
     assert own_ns[resumed].max() >= sender.ended_ns - sender.begun_ns - 30 * MS
     held = (at_ns >= system.begun_ns) & (at_ns < system.ended_ns + SLACK_NS)

@@ -172,3 +172,9 @@ def test_a_level_may_set_several_keys() -> None:
         {"clients.a.count": 16, "clients.b.count": 14},
     )
     assert (rate.key, rate.is_numeric, clients.is_numeric) == ("workload.rate", True, False)
+
+
+def test_names_of_levels_are_not_values_between_which_a_hypercube_draws() -> None:
+    factors = read_factors({"load": {"levels": {1: {"workload.rate": 100}, 2: {"workload.rate": 200}}}})
+    with pytest.raises(ValueError, match="those of load are not numbers of one key"):
+        Design(DesignKind.LATIN_HYPERCUBE, points=4).check(factors)

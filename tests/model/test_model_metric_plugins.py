@@ -10,12 +10,13 @@ from check_plugins import install_check_plugins
 SCRIPT = """
 import sys
 from crescendo.model.experiment_file import experiment_from
-from crescendo.model.metrics import METRICS, find_metric, format_report_value, format_value, metric_of
+from crescendo.model.metrics import METRICS, find_metric, format_report_value, format_value, metric_of, metric_position
 
 assert metric_of("lost") is METRICS["lost"]
 assert "toy_checks" not in sys.modules  # our own metrics are found without the others
 experiment = experiment_from({"name": "x", "checks": {"busiest_receiver": "<= 0.9"}})
 assert list(experiment.effective_checks) == ["busiest_receiver"]
+assert metric_position("lost") < len(METRICS) <= metric_position("busiest_receiver")
 print(format_value("busiest_receiver", 0.256), format_report_value("busiest_receiver", 0.256))
 assert find_metric("broken") is None and find_metric("not_a_metric") is None
 try:

@@ -53,7 +53,11 @@ def test_set_reaches_all_groups_or_one() -> None:
 
 
 MISTAKES = [
-    ("clients: {name: a, kind: onewy}", "clients", "choose from one-way, paired, producer, consumer, simple-send"),
+    (
+        "clients: {name: a, kind: onewy}",
+        "clients",
+        "did you mean 'one-way'? known: one-way, paired, producer",
+    ),
     ("clients: {name: a, kind: one-way, count: 1}", "clients", "at least 2"),
     ("clients: {name: a, kind: paired, count: 3}", "clients", "even"),
     ("clients: {name: a, kind: paired, count: 4, group_size: 1, group_delay: 1s}", "clients", "even"),

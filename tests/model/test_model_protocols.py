@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_a_scheme_leads_to_its_protocol_plain_or_over_tls() -> None:
 
 def test_an_unknown_protocol_is_one_sentence_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match="'jms' is not available; choose from amqp10, amqp091, stomp, mqtt, openwire, core, mlmq"
+        ConfigError, match="'jms' is not available; known: amqp10, amqp091, stomp, mqtt, openwire, core, mlmq"
     ):
         protocol_of("jms")
 
@@ -92,17 +93,30 @@ def test_null_servers_are_made_for_the_protocols_that_have_one() -> None:
         assert not null_server_of(name)(64, source=False).begun
 
 
-def test_no_other_module_lists_the_protocols() -> None:
+def test_no_other_module_lists_the_protocols_or_knows_their_ports() -> None:
     """A literal with three of the names would be a second table, which a new protocol had to be added to."""
+    schemes = {scheme for protocol in OWN.values() for scheme in protocol.schemes}
+    ports = {port for protocol in OWN.values() for port in protocol.schemes.values()}
+    names = sorted({*OWN, *schemes}, key=len, reverse=True)  # "core+ssl" before "core"
+    mentioned = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b|\b({'|'.join(map(str, ports))})\b")
     found = []
     for path in SOURCE.rglob("*.py"):
-        if path == SOURCE / "model" / "protocols.py":
+        text = path.read_text(encoding="utf-8")
+        mentions = mentioned.findall(text)
+        if path == SOURCE / "model" / "protocols.py" or (
+            len({name for name, _ in mentions if name}) < 3 and not any(port for _, port in mentions)
+        ):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
-            texts = {part.value for part in parts if isinstance(part, ast.Constant)}
-            if len(texts & {*OWN, *secure_schemes(), *secure_schemes().values()}) >= 3:
-                found.append(f"{path.relative_to(SOURCE)}:{node.lineno}")  # type: ignore[attr-defined]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Dict | ast.List | ast.Set | ast.Tuple):
+                parts = node.keys if isinstance(node, ast.Dict) else node.elts
+                listed = {part.value for part in parts if isinstance(part, ast.Constant)} & {*OWN, *schemes}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                listed = set(re.findall(r"([a-z0-9+]+)://", node.value)) & schemes
+            else:
+                listed = set()
+            if len(listed) >= 3 or (isinstance(node, ast.Constant) and node.value in ports):
+                found.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
     assert found == []
 
 

@@ -33,6 +33,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield sending, receiving
 
 
+@pytest.mark.quiet
 def test_the_time_of_arrival_is_known_and_peeking_leaves_everything_unread(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:

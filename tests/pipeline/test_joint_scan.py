@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from crescendo.pipeline.context import open_context
+from crescendo.pipeline.context import AnalysisContext, open_context
 from crescendo.pipeline.job import analyze
-from crescendo.pipeline.joint_scan import can_join
+from crescendo.pipeline.joint_scan import can_join, scan_together
 from crescendo.pipeline.lake.build import build_lake
 from crescendo.pipeline.source.ingest import readable_recording
+from crescendo.pipeline.storage.table_store import TableStore
 from crescendo.record.manifest import Phase
 from crescendo.record.schema import Flag
 from crescendo.record.summary import read_summary
@@ -46,8 +47,17 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         alone = write_run(folder / "alone", name, tiny, len(name), inspected=name == "groups")
         shutil.copytree(alone, folder / "together" / name)
         analyze(alone, spark, silent)
-    results = build_lake(sorted((folder / "together").iterdir()), folder / "lake", spark, silent)
+    joined: list[int] = []
+
+    def scan_and_count(contexts: list[AnalysisContext], stores: list[TableStore]) -> None:
+        scan_together(contexts, stores)
+        joined.append(len(contexts))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crescendo.pipeline.job.scan_together", scan_and_count)
+        results = build_lake(sorted((folder / "together").iterdir()), folder / "lake", spark, silent)
     assert [(one.computed, one.fault) for one in results] == [(True, "")] * 3
+    assert joined == [3], "after an error they would have been scanned one by one"
     return folder
 
 

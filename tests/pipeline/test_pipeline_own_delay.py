@@ -1,6 +1,6 @@
 """Whose fault is a pause? Recordings of a system, a sender or a receiver that stood still, analysed as a whole.
 
-What follows from own delay is in verdict/test_own_delay.py, without Spark; here is how own delay is found.
+What follows from own delay is in verdict/test_explained_checks.py, without Spark; here is how own delay is found.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from crescendo.pipeline.job import analyze
 from crescendo.record.manifest import ExceededLimit, Phase
 from crescendo.record.summary import Latency, Summary
 from paused_recordings import Paused, write_groups
-from tiny_recordings import ACCOUNTED, END_NS, MEASURE_NS, MS, SECOND_NS, Tiny, silent
+from tiny_recordings import ACCOUNTED, END_NS, MEASURE_NS, MS, SECOND_NS, START_NS, Tiny, silent
 
 CHECKS = {"response_p99": "<= 100ms", "response_max": "<= 1s", "transfer_max": "<= 1s", "rate": ">= 0.99 of offered"}
 STOPPED = ExceededLimit("response_p90", 1200 * MS, 200 * MS, "receiver-0")
@@ -161,3 +161,48 @@ def test_messages_still_arriving_when_the_drain_ends_are_undelivered(spark: Spar
     assert outcomes(summary) == {"lost": "invalid", "lost_acknowledged": "fail"}
     assert "make phases.drain, or phases.drain_limit, longer" in summary.verdict.checks[0].reasons[0]
     assert summary.remarks == ["510 messages were still arriving when the drain ended: undelivered, not lost"]
+
+
+def test_a_pause_at_the_end_of_the_measure_phase_does_not_lower_the_rate(spark: SparkSession, tmp_path: Path) -> None:
+    """The last 50 messages of one group arrive 80 ms late, after the phase; one due before it arrives in it."""
+    checks = {"rate": ">= 0.995 of offered", "paused.rate": ">= 0.99 of offered"}
+    both = {"rate": 1000, "senders": 1, "receivers": 1}
+    tiny = Tiny(group={"name": "paused", **both}, checks=checks)
+    tiny.more_groups = [{"name": "other", "address": "queue://other", **both}]
+    for group in (0, 1):
+        for seq in range(5000):
+            intended_ns = START_NS + seq * MS
+            tiny.send(group, seq, intended_ns)
+            late_ns = (80 if group == 0 and seq >= 4950 else 1) * MS
+            tiny.received.append((group, group, seq, intended_ns, intended_ns, intended_ns + late_ns, seq, 100, 0))
+    summary = analyze(tiny.write(tmp_path), spark, silent)
+    assert summary.rate.sustained == pytest.approx((8000 - 49) / 4, abs=0.5)
+    assert outcomes(summary) == {"rate": "pass", "paused.rate": "pass"}
+    assert [check.value for check in summary.verdict.checks] == [pytest.approx(2000), pytest.approx(1000)]
+    assert [remark for remark in summary.remarks if "judged with" in remark] == [
+        f"49 messages that were due in the measure phase arrived within 100 ms of its end; {name} is judged with them"
+        for name in checks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_back", "failover", "expected"),
+    [(False, [], (60, 40)), (True, [], (0, 100)), (False, None, (0, 100))],
+    ids=["reconnecting", "back in time", "never coming back"],
+)
+def test_a_receiver_that_was_reconnecting_when_the_drain_ended_accuses_nobody(
+    is_back: bool, failover: list[str] | None, expected: tuple[int, int], spark: SparkSession, tmp_path: Path
+) -> None:
+    """The system may have kept what it could not deliver. What was overtaken before is lost all the same."""
+    tiny = Tiny(group={"rate": 100, "failover": failover}, checks={"lost_acknowledged": "<= 50"})
+    tiny.phases = [Phase("measure", MEASURE_NS, END_NS), Phase("drain", END_NS, END_NS + 5 * SECOND_NS)]
+    for seq in range(200):
+        tiny.send(0, seq, MEASURE_NS + seq * 10 * MS)
+    tiny.accept(0, 0, 199, MEASURE_NS, END_NS)
+    for seq in (*range(50), *range(90, 140)):
+        tiny.deliver(0, 0, seq, MEASURE_NS + seq * 10 * MS, MEASURE_NS + seq * 10 * MS + MS)
+    tiny.events.append((MEASURE_NS + 1500 * MS, "receiver-0", "disconnect", '{"receiver": 0, "reason": "reset"}'))
+    if is_back:
+        tiny.events.append((END_NS + 100 * MS, "receiver-0", "reconnect", '{"receiver": 0}'))
+    total = analyze(tiny.write(tmp_path), spark, silent).total
+    assert (total.undelivered, total.lost_acknowledged) == expected

@@ -175,7 +175,7 @@ def test_doctor_checks_every_requirement_of_the_metadata(install: Install) -> No
         required_libraries()
 
 
-def test_extras_are_listed_apart_and_are_no_error(install: Install) -> None:
+def test_extras_are_listed_separately_and_are_not_errors(install: Install) -> None:
     _own_package(install, "msgspec>=0.1", 'never-written>=1; extra == "dev"')
     assert required_libraries().startswith("msgspec ")
     assert "never-written" not in required_libraries()

@@ -111,7 +111,7 @@ def test_doctor_lists_every_plugin_of_the_package(crescendo: Crescendo) -> None:
 
 def test_help_lists_formats_and_verbs_of_plugins(crescendo: Crescendo) -> None:
     shown = " ".join(crescendo("export", "--help").stdout.replace("│", " ").split())
-    assert "maestro, openmetrics, amqp-csv, toy-rates." in shown
+    assert "maestro, openmetrics, otlp, amqp-csv, toy-rates." in shown
     assert "toy-rates." in crescendo("import", "--help").stdout
     assert "Print how many messages of a run arrived." in crescendo("--help").stdout
 
@@ -148,9 +148,11 @@ def test_what_the_exporter_writes_the_importer_reads(
     assert sum(int(line.split(",")[1]) for line in lines[1:]) == 800
     monkeypatch.syspath_prepend(_site(environment))  # in this process, because another Spark would cost seconds
     forget_packages()
-    plan = plan_import("toy-rates", [tmp_path / "rates"], tmp_path / "imported")
-    run_import(plan, spark, ImportOptions(), lambda _: None)
-    forget_packages()
+    try:
+        plan = plan_import("toy-rates", [tmp_path / "rates"], tmp_path / "imported")
+        run_import(plan, spark, ImportOptions(), lambda _: None)
+    finally:
+        forget_packages()
     imported = _query(tmp_path / "imported", "rates", "SELECT t_ns // 1000000000, messages FROM rows ORDER BY t_ns")
     assert [f"{second},{messages}" for second, messages in imported] == lines[1:]
 

@@ -23,7 +23,7 @@ from crescendo.processes.child import (
     wait_or_kill,
 )
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.processes.logs import last_log_lines
+from crescendo.processes.log_tail import last_log_lines
 from crescendo.run.peer_process import PeerProcess
 
 STUBBORN = (

@@ -6,7 +6,6 @@ each change done, not done, or, for the content of a file, half done, in any com
 else without a sync.
 """
 
-import itertools
 import os
 import random
 import threading
@@ -19,7 +18,11 @@ import pytest
 Names = dict[str, int]
 """A directory: the inode of each name in it."""
 
-_STATES = 30
+Decide = Callable[[int], int]
+"""Of this many possibilities, the one that a power cut leaves: 0 is the old one."""
+
+MAX_STATES, _DRAWN = 200, 30
+"""If a power cut may leave more states than the first number, others are drawn."""
 
 
 @dataclass
@@ -31,6 +34,7 @@ class Disk:
     files: dict[int, bytes] = field(default_factory=dict)
     synced_names: dict[int, Names] = field(default_factory=dict)
     names: dict[int, Names] = field(default_factory=dict)
+    left_out: bool = False  # whether a power cut could leave too many states to rebuild each
 
     def look(self) -> None:
         self.names = {}
@@ -47,37 +51,69 @@ class Disk:
             self.synced_files[inode] = self.files[inode]
 
     def power_cuts(self, into: Path, choose: random.Random) -> Iterator[Path]:
-        """Directories, one after the other, as a disk may hold them after a power cut now: first with no change done,
-        then with all, then with some."""
-        for number in range(_STATES):
-            target = into / str(number)
-            self._rebuild(self.root.stat().st_ino, target, _decisions(number, choose))
-            yield target
+        """Directories, one after the other, as a disk may hold them after a power cut now: all that are possible, or,
+        if these are too many, the first, one with no change done, one with all, and others at random."""
+        state: list[int] | None = []
+        for number in range(MAX_STATES):
+            decisions: list[tuple[int, int]] = []
+            yield self._state(into / str(number), _replayed(state, decisions))
+            state = _successor(decisions)
+            if state is None:
+                return
+        self.left_out = True
+        for number in range(_DRAWN):
+            yield self._state(into / f"drawn-{number}", _drawn(number, choose))
 
-    def _rebuild(self, inode: int, target: Path, done: Callable[[], float]) -> None:
+    def _state(self, target: Path, decide: Decide) -> Path:
+        self._rebuild(self.root.stat().st_ino, target, decide)
+        return target
+
+    def _rebuild(self, inode: int, target: Path, decide: Decide) -> None:
         target.mkdir(parents=True)
         old, new = self.synced_names.get(inode, {}), self.names.get(inode, {})
         for name in sorted(old.keys() | new.keys()):
             before, after = old.get(name), new.get(name)
-            found = after if before == after or done() > 0 else before
+            found = after if before == after or decide(2) else before
             if found is None:
                 continue
             if found in self.names:
-                self._rebuild(found, target / name, done)
+                self._rebuild(found, target / name, decide)
             else:
-                (target / name).write_bytes(self._content(found, done))
+                (target / name).write_bytes(self._content(found, decide))
 
-    def _content(self, inode: int, done: Callable[[], float]) -> bytes:
+    def _content(self, inode: int, decide: Decide) -> bytes:
         synced, content = self.synced_files.get(inode, b""), self.files[inode]
-        if synced == content or (share := done()) == 0:
-            return synced
-        return content if share == 1 else content[: int(len(content) * share)]
+        if synced == content:
+            return content
+        return (synced, content, content[: len(content) // 2])[decide(3)]
 
 
-def _decisions(number: int, choose: random.Random) -> Callable[[], float]:
+def _replayed(state: list[int], decisions: list[tuple[int, int]]) -> Decide:
+    """Decides as this state says, then always for the first; keeps what was decided."""
+
+    def decide(choices: int) -> int:
+        at = len(decisions)
+        decisions.append((state[at] if at < len(state) else 0, choices))
+        return decisions[-1][0]
+
+    return decide
+
+
+def _successor(decisions: list[tuple[int, int]]) -> list[int] | None:
+    """The next state in the order of counting; None after the last."""
+    chosen = [choice for choice, _ in decisions]
+    while decisions:
+        choice, choices = decisions.pop()
+        chosen.pop()
+        if choice + 1 < choices:
+            return [*chosen, choice + 1]
+    return None
+
+
+def _drawn(number: int, choose: random.Random) -> Decide:
     if number < 2:
-        return itertools.repeat(float(number)).__next__
-    return lambda: choose.choice((0.0, 0.5, 1.0, 1.0))
+        return lambda choices: number
+    return lambda choices: choose.choice((0, 1, 1, choices - 1))
 
 
 class Watched:

@@ -1,5 +1,6 @@
 """Are small documents written whole, and refused when this version does not understand them?"""
 
+import os
 import stat
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.record.documents import decode_or_none, read_document, read_or_none, write_document
+from crescendo.record.documents import decode_or_none, read_document, read_or_none, write_atomically, write_document
 
 
 class Sample(Struct, frozen=True):
@@ -60,3 +61,11 @@ def test_where_nothing_can_be_read_there_is_none(tmp_path: Path, content: bytes 
     if content is not None:
         (tmp_path / "sample.json").write_bytes(content)
     assert read_or_none(tmp_path / "sample.json", Sample) is None
+
+
+def test_a_device_is_written_to_and_never_replaced() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file:
+        write_atomically(Path(f"/dev/fd/{writing}"), b"content")
+        os.close(writing)
+        assert file.read() == b"content"

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crescendo.model.campaign import check_campaign_metric, format_metric
+from crescendo.model.campaign import TABLE_STATISTICS, check_campaign_metric, format_metric
 from crescendo.record import tables
-from crescendo.record.run_metrics import metric_values
+from crescendo.record.manifest import ConnectionRecord, Manifest, write_manifest
+from crescendo.record.run_metrics import TABLE_VALUES, metric_values
 from crescendo.record.table_types import Table
 
 METRICS = ["jitter.max", "jitter.min", "burst.negative", "error.shed.count"]
@@ -40,8 +41,30 @@ def test_they_cover_all_receivers_outages_and_seconds(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_jitter_and_bursts_of_one_group_are_those_of_its_receivers(tmp_path: Path) -> None:
+    empty = dict.fromkeys(tables.JITTER.column_names, 0)
+    write(tmp_path, tables.JITTER, [empty | {"receiver": r, "max_ns": 10 * r, "count": 5} for r in (3, 4, 5)])
+    burst = dict.fromkeys(tables.BURSTS.column_names, 0) | {"subscription": "q"}
+    write(tmp_path, tables.BURSTS, [burst | {"receiver": r, "negative": r} for r in (3, 4, 5)])
+    connections = [
+        ConnectionRecord(number, role, "peer", group, "queue://q", "q")
+        for number, role, group in [(5, "sender", "slow"), (3, "receiver", "fast"), (4, "receiver", "slow")]
+    ]
+    write_manifest(tmp_path, Manifest("run", 1, {}, [], 0, connections=connections))
+    metrics = ["jitter.slow.max", "jitter.fast.max", "burst.slow.negative", "jitter.other.max"]
+    assert metric_values(tmp_path, None, metrics) == {  # type: ignore[arg-type] # no summary is read
+        "jitter.slow.max": 40.0, "jitter.fast.max": 30.0, "burst.slow.negative": 4.0,
+    }  # fmt: skip
+    check_campaign_metric("jitter.slow.max")
+    assert format_metric("jitter.slow.max", 2.5e9) == "2.5 s"
+
+
 def test_without_tables_nothing_was_shed_and_jitter_is_unknown(tmp_path: Path) -> None:
     assert metric_values(tmp_path, None, METRICS) == {"burst.negative": 0.0, "error.shed.count": 0.0}  # type: ignore[arg-type]
+
+
+def test_every_name_that_is_accepted_can_be_read() -> None:
+    assert TABLE_VALUES.keys() == TABLE_STATISTICS.keys()
 
 
 def test_their_names_are_checked_and_their_values_readable() -> None:

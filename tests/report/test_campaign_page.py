@@ -89,6 +89,15 @@ def test_a_campaign_that_measured_nothing_says_so(tmp_path: Path) -> None:
     assert 'class="verdict invalid"' in page
 
 
+def test_a_metric_that_never_varied_ranks_no_factor() -> None:
+    journal = journal_of(dict.fromkeys(VALUES, 0.0))
+    (found,) = campaign_effects(journal).metrics
+    assert (found.mean, found.effects) == (0.0, [])
+    page = render_campaign(journal, campaign_effects(journal))
+    assert "the same in every run: no factor changed it" in page
+    assert '<ol class="ranked"><li>' not in page
+
+
 def test_the_verb_report_writes_the_page_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = journal_of(VALUES)
     write_journal(tmp_path, journal)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from browser_reader import CONTRASTS, Reader, page_widths
+from crescendo.campaigns.ranked_factors import campaign_effects
 from crescendo.cli.main import app
 from crescendo.history.baseline_file import Baselines, ReviewedChange
 from crescendo.history.regression_gate import baseline_of
@@ -15,6 +16,7 @@ from crescendo.history.run_series import history_of
 from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
 from crescendo.record.capacity_result import CapacityLevel, CapacityResult
+from crescendo.report.campaign_page import render_campaign
 from crescendo.report.capacity_page import render_capacity
 from crescendo.report.data.history_document import HistoryDocument
 from crescendo.report.data.model_document import ModelDocument, ModelRow, ModelStation
@@ -24,6 +26,7 @@ from crescendo.report.model_page import render_model
 from crescendo.report.overlay_page import write_overlay
 from crescendo.report.study_page import render_study
 from report_samples import WARMUP_S
+from test_campaign_page import journal_of
 
 
 def _history(known: Baselines | None = None) -> HistoryDocument:
@@ -97,16 +100,23 @@ def _other_pages() -> dict[str, str]:
     )
     model = ModelDocument([ModelStation("database", 4e6, 2)], 1e7, "r", ["database.servers=16"], [row, row])
     levels = [CapacityLevel(str(at), float(at), 100.0 * at, 110.0 * at, True, "bracketed", "s") for at in (1, 2, 4)]
+    # Sizes against periods, five repeats each: a map of means, distribution functions, interactions and residuals.
+    factors = {"workload.size": [512, 1024, 3072], "workload.rate": [100, 10, 1]}
+    values = {(at, repeat): 1e9 * (1 + at % 3 + 0.1 * repeat) for at in range(9) for repeat in range(5)}
+    campaign = journal_of(values, factors=factors, design="full", repeat=5)
     point = StudyPoint("p99", "response_p99", "response_p99", 2e6, 3e6, 2.5e6, 3.5e6, 3, "another disk " * 12)
     parts = [StudyPartResult(f"part-{at}", "a/b.yml", "How long?", [point, point]) for at in range(3)]
     return {
         "model": render_model(model),
         "capacity": render_capacity(CapacityResult("x", "system.settings.brokers", {"lost": "== 0"}, levels)),
+        "campaign": render_campaign(campaign, campaign_effects(campaign)),
         "study": render_study(StudyDocument("s", "A study", "A paper", "2 cores", ["a machine"], parts)),
     }
 
 
-def test_pages_of_models_capacities_and_studies_are_drawn_and_fit_a_phone(tmp_path: Path, open_report: Reader) -> None:
+def test_pages_of_models_capacities_campaigns_and_studies_are_drawn_and_fit_a_phone(
+    tmp_path: Path, open_report: Reader
+) -> None:
     for name, text in _other_pages().items():
         path = tmp_path / f"{name}.html"
         path.write_text(text, encoding="utf-8")
@@ -160,6 +170,10 @@ def test_without_chromium_nothing_is_written(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     runs = [str(reports[name].parent) for name in ("passing", "failing")]
-    with pytest.raises(ConfigError, match="needs Chromium"):
-        app(["report", *runs, "--overlay", str(tmp_path / "overlay.html"), "--pdf"], standalone_mode=False)
-    assert not (tmp_path / "overlay.html").exists()
+    page = tmp_path / "page.html"
+    for command in (["report", *runs, "--overlay"], ["compare", *runs, "--html"], ["history", runs[0], "--out"]):
+        with pytest.raises(ConfigError, match="needs Chromium"):
+            app([*command, str(page), "--pdf"], standalone_mode=False)
+    assert not page.exists()
+    with pytest.raises(ConfigError, match="prints the page of --html"):
+        app(["compare", *runs, "--pdf"], standalone_mode=False)

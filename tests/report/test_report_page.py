@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from crescendo.cli.terminal import verdict_line
-from crescendo.model.errors import ConfigError
+from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import System
 from crescendo.model.experiment_file import experiment_from
 from crescendo.model.units import format_ns
@@ -58,6 +58,16 @@ def test_the_report_is_the_only_file_written(tmp_path: Path) -> None:
     path = write_report(run_dir)
     assert path == run_dir / "report.html"
     assert set(run_dir.iterdir()) - before == {path}
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence_and_the_recording_stays(tmp_path: Path) -> None:
+    run_dir = write_sample(tmp_path / "a run", SAMPLES["passing"])
+    (run_dir / "report.html" / "in-the-way").mkdir(parents=True)
+    before = sorted(path for path in run_dir.rglob("*"))
+    sentence = f"report.html was not written: Is a directory; the recording is kept; run: crescendo report '{run_dir}'"
+    with pytest.raises(LostError, match=f"{re.escape(sentence)}$"):
+        write_report(run_dir)
+    assert sorted(path for path in run_dir.rglob("*")) == before
 
 
 def test_rendering_twice_gives_the_same_bytes(reports: dict[str, Path], pages: dict[str, str]) -> None:

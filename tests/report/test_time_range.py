@@ -152,3 +152,22 @@ def test_wider_bins_keep_every_count(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert sum(series["count"]) == values.size
         assert sum(series["sum_ns"]) == values.sum()
         assert (min(series["min_ns"]), max(series["max_ns"])) == (values.min(), values.max())
+
+
+@pytest.mark.parametrize("second", [-2, 15])
+def test_a_request_before_the_first_or_after_the_last_message_is_counted(second: int, tmp_path: Path) -> None:
+    run_dir = write_sample(tmp_path / "run", SAMPLES["passing"])
+    key = {"second": second, "phase": "drain", "action": "send", "outcome": "ok"}
+    bucket = int(bucket_of(np.array([5_000]))[0])
+    _table(
+        run_dir,
+        SPAN_HISTOGRAM.name,
+        [key | {"bucket": bucket, "count": 3, "sum_ns": 15_000, "min_ns": 5_000, "max_ns": 5_000}],
+    )
+    document = range_counts.range_counts(run_dir, read_tables(run_dir), {})
+    assert document is not None
+    spans = document["spans"]
+    (used,) = spans["series"]["send"]["used"]
+    assert used == second - spans["first"]
+    assert 0 <= used < spans["bins"]
+    assert spans["series"]["send"]["count"] == [3]

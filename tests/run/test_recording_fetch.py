@@ -5,13 +5,16 @@ import gzip
 import hashlib
 import http.client
 import random
+import shutil
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from crash_states import Watched
 from crescendo.control.trust import Lab
 from crescendo.model.errors import LostError
 from crescendo.record.schema import EVENTS
@@ -44,14 +47,16 @@ def left(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(left: Path) -> Iterator[RecordingServer]:
+def server(left: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingServer]:
+    # Closing waits for the loop of the server, which looks twice a second.
+    monkeypatch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
     made = RecordingServer("127.0.0.1", left.parent, LAB)
     yield made
     made.close()
 
 
-def fetch(port: int, into: Path, token: str = TOKEN) -> None:
-    source = RecordingSource("sender-0", "127.0.0.1", port, "", RUN, token)
+def fetch(port: int, into: Path, token: str = TOKEN, *, durable: bool = False) -> None:
+    source = RecordingSource("sender-0", "127.0.0.1", port, "", RUN, token, durable=durable)
     try:
         source.fetch_all(into)
     finally:
@@ -83,7 +88,7 @@ class CuttingProxy:
 
     def __init__(self, port: int, cuts: list[int]) -> None:
         self._port, self._cuts = port, cuts
-        self.broken = 0
+        self.broken = self.passed = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -101,6 +106,7 @@ class CuttingProxy:
                 while left and (data := server.recv(min(left, 65_536))):
                     client.sendall(data)
                     left -= len(data)
+                    self.passed += len(data)
                 self.broken += not left
                 for one in (client, server):
                     with contextlib.suppress(OSError):
@@ -118,6 +124,21 @@ class CuttingProxy:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
+
+
+def test_what_was_fetched_is_on_disk(
+    server: RecordingServer, left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest says sealed next: after any power cut from now on, every file is there."""
+    into = tmp_path / "disk" / "run"
+    into.mkdir(parents=True)
+    disk = Watched(monkeypatch, into.parent, lambda path: False).disk
+    fetch(server.port, into, durable=True)
+    arrived = contents(into)
+    assert str(part_of(left).relative_to(left)) in arrived
+    disk.look()
+    for state in disk.power_cuts(tmp_path / "states", random.Random(1)):
+        assert contents(state / "run") == arrived
 
 
 def test_everything_but_inputs_and_empty_files_arrives_as_it_was(
@@ -144,6 +165,31 @@ def test_an_interrupted_fetch_continues_where_it_broke(
         proxy.close()
     assert proxy.broken == 8
     assert part_of(tmp_path / "run").read_bytes() == part_of(left).read_bytes()
+
+
+@pytest.mark.parametrize("step", [97, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_fetch_may_break_at_any_byte_of_headers_listing_and_files(
+    server: RecordingServer, left: Path, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording_fetch, "_RETRY_S", 0.0)
+    shutil.rmtree(left / "inputs")
+    (left / "logs" / "empty.log").unlink()
+    part = part_of(left)
+    part.unlink()  # a small file takes its place, so that every byte can be tried
+    journal = next(left.glob("journal/*"))
+    journal.unlink()
+    part.write_bytes(random.Random(2).randbytes(500))
+    whole = CuttingProxy(server.port, [])
+    fetch(whole.port, tmp_path / "whole")
+    whole.close()
+    for cut in range(1, whole.passed, step):
+        proxy, into = CuttingProxy(server.port, [cut]), tmp_path / f"cut-{cut}"
+        try:
+            fetch(proxy.port, into)
+        finally:
+            proxy.close()
+        assert proxy.broken == 1, cut
+        assert contents(into) == contents(left), cut
 
 
 def test_a_later_process_continues_what_an_earlier_one_began(
@@ -182,7 +228,7 @@ def test_strangers_and_paths_get_nothing(server: RecordingServer, left: Path, tm
 
 
 def test_a_peer_that_is_gone_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_fetch, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(recording_fetch, "IDLE_TIMEOUT_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(LostError, match="sender-0 cannot be reached to fetch its recording"):

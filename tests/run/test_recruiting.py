@@ -1,4 +1,4 @@
-"""Does a run get the standing peers that it asks for, by host, name or label?"""
+"""Does a run get the standing peers that it asks for, by host, name or label, that have its protocols?"""
 
 import itertools
 
@@ -12,13 +12,15 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from
 from crescendo.run.execute import execute
 from crescendo.run.observer import RunObserver
-from crescendo.run.recruiting import _choose, matched, of_this_version
+from crescendo.run.recruiting import WantedPeer, _choose, matched, of_this_version
 
 SESSIONS = itertools.count(1)
 
 
-def standing(name: str, host: str, *labels: str, busy: str = "") -> tuple[Identity, Pong, int]:
-    offer = PeerOffer("1", "clock", 0, "127.0.0.1", 1, labels=list(labels))
+def standing(
+    name: str, host: str, *labels: str, busy: str = "", protocols: tuple[str, ...] = ("amqp10",)
+) -> tuple[Identity, Pong, int]:
+    offer = PeerOffer("1", "clock", 0, "127.0.0.1", 1, labels=list(labels), protocols=list(protocols))
     pong = Pong(0, 0, 0, 0, 0, "busy" if busy else "free", busy, offer)
     return Identity(name, name.partition("-")[0], host, 1, next(SESSIONS)), pong, 0
 
@@ -33,8 +35,8 @@ SEEN = [
 
 
 def chosen(places: dict[str, str]) -> tuple[dict[str, str], str, str]:
-    roles = {peer_id: peer_id.partition("-")[0] for peer_id in places}
-    found, waiting, missing = _choose(roles, places, SEEN)
+    wanted = {peer_id: WantedPeer(peer_id.partition("-")[0], on, ("amqp10",)) for peer_id, on in places.items()}
+    found, waiting, missing = _choose(wanted, SEEN)
     return {peer_id: peer.id for peer_id, peer in found.items()}, waiting, missing
 
 
@@ -46,7 +48,7 @@ def test_by_host_by_name_by_label_or_anywhere() -> None:
     assert found == {"sender-0": "sender-c", "sender-1": "sender-a", "sender-2": "sender-b", "receiver-0": "receiver-a"}
 
 
-def test_who_has_a_choice_makes_room_for_who_has_none() -> None:
+def test_a_peer_with_a_choice_of_hosts_makes_room_for_one_without() -> None:
     """In any order: only one arrangement of these three exists."""
     wanted = {"sender-0": "", "sender-1": "fast", "sender-2": "north", "sender-3": ""}
     for order in itertools.permutations(list(wanted)[:3]):
@@ -62,6 +64,20 @@ def test_it_says_for_whom_it_waits_and_where_one_is_missing() -> None:
     assert missing.startswith(
         "this run needs 1 standing sender(s) on east, and 0 answer; start more with: crescendo peer"
     )
+
+
+def test_a_peer_without_a_protocol_of_the_run_is_passed_over_and_named() -> None:
+    with_plugin = standing("sender-d", "south", protocols=("amqp10", "toy"))
+    wanted = {"sender-0": WantedPeer("sender", "", ("toy",)), "sender-1": WantedPeer("sender", "", ("amqp10",))}
+    found, waiting, missing = _choose(wanted, [SEEN[0], with_plugin])
+    assert ({peer_id: peer.id for peer_id, peer in found.items()}, waiting, missing) == (
+        {"sender-0": "sender-d", "sender-1": "sender-a"},
+        "",
+        "",
+    )
+    _, waiting, missing = _choose(wanted, SEEN[:1])
+    assert waiting.startswith("1 more sender(s)")
+    assert "1 standing sender(s), and 0 answer (sender-a has no toy: install the plugin there); start more" in missing
 
 
 def test_a_peer_of_another_version_is_refused_by_name() -> None:

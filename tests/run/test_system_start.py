@@ -5,7 +5,7 @@ from crescendo.run.system_start import declared_settings
 from crescendo.systems.registry import system_of
 
 
-def test_a_selector_is_no_part_of_the_name_of_a_declared_queue() -> None:
+def test_a_selector_is_not_part_of_the_name_of_a_declared_queue() -> None:
     groups = [
         {"name": "red", "address": "queue://shop?selector=colour='red'&durable=yes"},
         {"name": "blue", "address": "queue://shop?selector=colour='blue'"},

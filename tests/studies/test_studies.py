@@ -1,5 +1,6 @@
 """Are published figures put next to ours point by point, and is a part that cannot run named?"""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -87,6 +88,14 @@ def test_ours_is_the_mean_with_its_interval_beside_the_published_value() -> None
     assert both.ours == pytest.approx(1020 / 4)
 
 
+def test_repeats_are_those_of_the_command_or_of_the_file() -> None:
+    table = read_study("amqperf").parts[0]
+    own, wanted = part_campaign(table, EXPERIMENTS, None), part_campaign(table, EXPERIMENTS, 2)
+    assert (own.settings.repeat, wanted.settings.repeat) == (5, 2)
+    assert own.fingerprint == wanted.fingerprint  # so a study continues with more repeats
+    assert part_campaign(read_study("maestro").parts[0], EXPERIMENTS, None).settings.repeat == 3
+
+
 def test_a_figure_may_be_about_one_combination_of_levels(tmp_path: Path) -> None:
     (tmp_path / "c.yml").write_text(
         "experiment: {workload: {rate: 10}}\nfactors: {workload.size: [100, 200]}\nmetrics: [rate]\n"
@@ -128,10 +137,34 @@ def test_a_study_without_its_experiments_says_so_and_keeps_what_was_measured(tmp
     assert (directory / STUDY_PAGE).is_file()
 
 
+def test_campaigns_over_sizes_are_curves_on_the_page_with_ratios_to_single_systems(tmp_path: Path) -> None:
+    directory = study_directory("federation", tmp_path)
+    part = read_study("federation").parts[0]
+    campaign = part_campaign(part, EXPERIMENTS, repeat=1)
+    journal = new_journal(campaign)
+    rates = {"single-artemis": 9000.0, "single-qpid-broker-j": 4000.0, "artemis-qpid-broker-j": 3000.0}
+    attempts = [
+        Attempt(at, 0, AttemptState.COUNTED, "r", "pass", "", 1.0, {"rate": rates.get(point.levels[0], 1.0)})
+        for at, point in enumerate(journal.points)
+    ]
+    at = directory / f"{campaign.name}-campaign"
+    at.mkdir(parents=True)
+    write_journal(at, msgspec.structs.replace(journal, attempts=attempts, complete=True))
+    (at / "campaign.html").touch()
+    run_study(
+        "federation", experiments=EXPERIMENTS, out=tmp_path, repeat=1, analyst=Analyst(), parts=("bandwidth-short",)
+    )
+    page = (directory / STUDY_PAGE).read_text(encoding="utf-8")
+    titles = re.findall(r"<h3>bandwidth-short: (.*?)</h3>", page)
+    assert titles == ["rate", "bandwidth", "total time of 10,000 messages"]
+    assert "4,000 msg/s (× 1.00)" in page
+    assert "3,000 msg/s (× 0.33)" in page  # of the broker that it begins with
+
+
 def test_a_dry_run_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         int(app(["study", "federation", "--dry-run", "--experiments", str(tmp_path)], standalone_mode=False) or 0) == 0
     )
     printed = capsys.readouterr().out
-    assert printed.count("there is no such experiment yet") == 3
+    assert printed.count("there is no such experiment yet") == 5
     assert "STUDY federation" in printed

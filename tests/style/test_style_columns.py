@@ -8,7 +8,7 @@ import pytest
 from column_strings import OTHER_DICTIONARIES, bare_columns, bare_columns_in
 
 PACKAGE = Path(__file__).parents[2] / "src" / "crescendo"
-READERS = ("report", "exporters", "cli")
+READERS = ("report", "exporters", "cli", "studies", "history", "campaigns")
 
 
 def test_readers_have_no_bare_column_strings() -> None:

@@ -1,4 +1,4 @@
-"""A run with the standing peers of a lab, without its analysis: EXPERIMENT OUT CONTROL-FILE TOKEN-FILE [PATIENCE-S]."""
+"""A run with the standing peers of a lab, without its analysis: EXPERIMENT OUT CONTROL-FILE TOKEN-FILE [IDLE-S]."""
 
 import sys
 from pathlib import Path
@@ -19,5 +19,5 @@ def main(path: Path, out: Path, url_file: Path, token_file: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 5:
-        recording_fetch.PATIENCE_S = float(sys.argv[5])
+        recording_fetch.IDLE_TIMEOUT_S = float(sys.argv[5])
     main(*map(Path, sys.argv[1:5]))

@@ -1,4 +1,4 @@
-"""Six hosts as namespaces: conductor, control broker, system and three peers; those that run peers have a real sshd."""
+"""Six hosts as namespaces: conductor, control broker, system and three peers; all but the first have a real sshd."""
 
 import contextlib
 import itertools
@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from crescendo.lab.host_network import HostNetwork, LabHost
+from handler_repository import HandlerRepository
 from whole_runs import CRESCENDO, write_experiment
 
 RUN = str(Path(__file__).with_name("lab_run.py"))
 PEERS = {"sender-a": "sender", "sender-b": "sender", "receiver-a": "receiver", "system": "inspector"}
-"""Host -> the role of its peer."""
+"""Host -> the role of its peer; that of the system has two inspectors and an agent."""
 
+HANDLER = '#!/bin/sh\necho "{\\"event\\": \\"seen\\", \\"host\\": \\"$(uname -n)\\"}" >&"$CRESCENDO_EVENTS_FD"\n'
 DRIFT = 1.0005
 DRIFTING = "sender-a"
 SHIFTS_S = {DRIFTING: 1, "sender-b": 3600, "receiver-a": 86_400}
@@ -59,24 +62,34 @@ class ManyHosts:
     def __init__(self, network: HostNetwork, directory: Path, variables: Mapping[str, str] | None = None) -> None:
         """`variables` of every host of the inventory; by default they use the installation of the tests."""
         self.network, self.directory = network, directory
+        self.pids: dict[str, int] = {}  # of standing peers
         for name in ("conductor", "broker", *PEERS):
             network.add(name, clock_shift_s=SHIFTS_S.get(name, 0))
         hosts = network.hosts
-        (directory / "mosquitto.conf").write_text(
-            f"listener 1883 {hosts['broker'].address}\nallow_anonymous true\nuser root\npersistence false\n"
-        )
-        hosts["broker"].launch(["mosquitto", "-c", str(directory / "mosquitto.conf")], log=directory / "mosquitto.log")
         relay = [sys.executable, "-m", "crescendo.systems.relay", "--host", hosts["system"].address, "--port", "5672"]
         self.relay = hosts["system"].launch(relay, log=directory / "relay.log")
-        for file, text in (("control.url", f"mqtt://{hosts['broker'].address}:1883"), ("lab.token", "70ce" * 12)):
-            (directory / file).write_text(text + "\n")
-            (directory / file).chmod(0o600)
+        self.token = directory / "lab.token"
+        self.token.touch(mode=0o600)
+        self.token.write_text("70ce" * 12 + "\n")
+        self.handlers = self._write_handlers()
         self.fake_clock = self._start_fake_clock()
         self._start_sshd()
-        self.inventory = self._write_inventory(variables or {"crescendo_python": sys.executable})
-        places = [f"{hosts['broker'].address}:1883", f"{hosts['system'].address}:5672"]
-        places += [f"{hosts[name].address}:22" for name in PEERS]
-        self.on_conductor([sys.executable, "-c", _DIAL, *places])
+        self.inventory = self._write_inventory("hosts.ini", variables or {"crescendo_python": sys.executable})
+        places = [f"{hosts[name].address}:22" for name in ("broker", *PEERS)]
+        self.on_conductor([sys.executable, "-c", _DIAL, f"{hosts['system'].address}:5672", *places])
+
+    @property
+    def inspected(self) -> tuple[int, int]:
+        """Two processes on the host of the system: that itself, and one beside it."""
+        return self.relay.pid, self.network.hosts["system"].keeper
+
+    def _write_handlers(self) -> str:
+        """A repository with one command, and the configuration that allows an agent to run it."""
+        repository = HandlerRepository(self.directory / "handlers")
+        repository.write("user_command/look", HANDLER)
+        source = {"from": str(repository.path), "commits": [repository.commit()]}
+        (self.directory / "agent.yml").write_text(yaml.safe_dump({"sources": [source]}))
+        return str(repository.path)
 
     def _start_fake_clock(self) -> dict[str, str]:
         """Variables for processes on the drifting host. One that stays keeps what makes their clocks one clock."""
@@ -90,12 +103,18 @@ class ManyHosts:
         env["FAKETIME_SHARED"] = keeper.stdout.readline().decode().strip()
         return env
 
+    def forget_fake_clock(self) -> None:
+        """Remove what libfaketime leaves: a semaphore, which has a prefix there, and a shared page."""
+        for name in self.fake_clock["FAKETIME_SHARED"].split():
+            for file in (name.strip("/"), f"sem.{name.strip('/')}"):
+                Path("/dev", "shm", file).unlink(missing_ok=True)
+
     def _start_sshd(self) -> None:
         Path("/run/sshd").mkdir(exist_ok=True)
         for key in ("host_key", "user_key"):
             argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.directory / key)]
             subprocess.run(argv, check=True, timeout=30)
-        for name in PEERS:
+        for name in ("broker", *PEERS):
             host = self.network.hosts[name]
             config = self.directory / f"sshd-{name}.conf"
             lines = [
@@ -112,7 +131,7 @@ class ManyHosts:
             config.write_text("\n".join(lines) + "\n")
             host.launch([sshd(), "-D", "-e", "-f", str(config)], log=self.directory / f"sshd-{name}.log")
 
-    def _write_inventory(self, variables: Mapping[str, str]) -> Path:
+    def _write_inventory(self, file: str, variables: Mapping[str, str], *, with_broker: bool = True) -> Path:
         common = {
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(self.directory / "user_key"),
@@ -126,9 +145,12 @@ class ManyHosts:
         for name, role in PEERS.items():
             if role != "sender":
                 lines.append(f"[{role}s]")
-            lines.append(f"{name} ansible_host={self.network.hosts[name].address}")
+            more = " crescendo_inspectors=2" if role == "inspector" else ""
+            lines.append(f"{name} ansible_host={self.network.hosts[name].address}{more}")
+        lines += ["[agents]", "system crescendo_agent_config=agent.yml"]
+        lines += ["[control]", f"broker ansible_host={self.network.hosts['broker'].address}"] if with_broker else []
         lines += ["[all:vars]", *(f"{key}={value}" for key, value in common.items())]
-        path = self.directory / "hosts.ini"
+        path = self.directory / file
         path.write_text("\n".join(lines) + "\n")
         return path
 
@@ -138,7 +160,7 @@ class ManyHosts:
             "--control-file",
             str(self.directory / "control.url"),
             "--token-file",
-            str(self.directory / "lab.token"),
+            str(self.token),
         ]
 
     def on_conductor(
@@ -150,8 +172,12 @@ class ManyHosts:
         return done
 
     def cluster(self, verb: str, *options: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        access = self.access if verb in {"up", "status"} else self.access[2:]
+        access = self.access[2:] if verb == "logs" else self.access
         return self.on_conductor([CRESCENDO, "cluster", verb, str(self.inventory), *access, *options], check=check)
+
+    def second_inventory(self, python: str) -> Path:
+        """The same hosts for another lab, whose peers are started with this program."""
+        return self._write_inventory("second.ini", {"crescendo_python": python}, with_broker=False)
 
     def start(self, name: str, patience_s: float = 30, **changes: Any) -> tuple["subprocess.Popen[str]", Path]:
         """Start a run on the conductor's host, without analysis; and where its recording will be."""
@@ -184,14 +210,11 @@ class ManyHosts:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManyHosts]:
-    shared_memory = Path("/dev", "shm")
-    left_by_others = set(shared_memory.glob("*faketime*"))
     with HostNetwork() as network:
         hosts = ManyHosts(network, tmp_path_factory.mktemp("hosts"))
-        hosts.cluster("up")
+        hosts.pids = {name: row["pid"] for name, row in peer_rows(hosts.cluster("up", "--json")).items()}
         yield hosts
-    for file in set(shared_memory.glob("*faketime*")) - left_by_others:  # libfaketime does not remove them itself
-        file.unlink(missing_ok=True)
+    hosts.forget_fake_clock()
 
 
 def peer_rows(done: "subprocess.CompletedProcess[str]") -> dict[str, dict[str, Any]]:

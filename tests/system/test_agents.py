@@ -254,14 +254,22 @@ RUNS: dict[str, dict[str, Any]] = {
         "handlers": HANDLERS | {"start_agent/a": "#!/bin/sh\necho up\n", "stop_agent/z": "#!/bin/sh\necho down\n"},
         "faults": [fault("north", "say", parameters={"n": 1}), fault("south", "say", parameters={"n": 2})],
     },
+    "cured": {
+        "handlers": HANDLERS | {"user_command/undo": '#!/bin/sh\nread given\necho "undone $given"\n'},
+        "faults": [
+            fault("north", "say", parameters={"n": 1}, cure="undo"),
+            fault("south", "say", parameters={"n": 2}, cure="undo") | {"for": "200ms"},
+            fault("south", "hang", cure="undo", parameters={"n": 3}),
+        ],
+    },
     "failing command": {"handlers": HANDLERS, "faults": [fault("south", "fail")]},
     "failing start": {"handlers": HANDLERS | {"start_agent/a": "#!/bin/sh\nexit 4\n"}},
     "hanging command": {"handlers": HANDLERS, "faults": [fault("north", "hang")]},
 }
 
 
-def test_what_agents_did_is_in_the_recording_and_what_failed_is_no_sealed_success(tmp_path: Path) -> None:
-    """Four runs at the same time, each with two agents of its own."""
+def test_what_agents_did_is_recorded_and_a_failure_is_never_a_success(tmp_path: Path) -> None:
+    """Five runs at the same time, each with two agents of its own."""
     with launching(tmp_path) as launch:
 
         def run(name: str) -> tuple[str, Path, AgentFiles]:
@@ -293,6 +301,10 @@ def test_what_agents_did_is_in_the_recording_and_what_failed_is_no_sealed_succes
             "stop_agent",
         ]
         assert [detail["given"] for kind, detail in kinds if kind == "handler event"] == [{"n": number}]
+    _, run_dir, _ = results["cured"]
+    for name, cures in (("agent-north", ['undone {"n": 1}']), ("agent-south", ['undone {"n": 2}', 'undone {"n": 3}'])):
+        ended = [detail for kind, detail in events_of(run_dir, name) if kind == "handler ended"]
+        assert [detail["output"].strip() for detail in ended if detail["command"] == "undo"] == cures
     state, run_dir, _ = results["failing command"]
     assert state == "incomplete"
     assert "fail: it exited with code 3: no" in open_recording(run_dir).manifest.reason

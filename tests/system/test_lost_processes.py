@@ -1,18 +1,22 @@
 """What is said, and what is kept, when a process that a run needs is killed?"""
 
+import contextlib
+import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
-from pyspark.sql import SparkSession
 
 from crescendo.model.verdict import Outcome
 from crescendo.record.reader import open_recording
+from crescendo.record.summary import Summary
 from tiny_recordings import Tiny
-from whole_runs import Launcher, Session, judged
+from whole_runs import Launcher, Session
 
 INTERRUPTED_CALL = """
 import os, signal, threading
@@ -50,19 +54,56 @@ def analysis(launch: Launcher, run_dir: Path) -> Session:
     pytest.fail("never counted")
 
 
-def test_the_death_of_the_jvm_is_one_sentence(launch: Launcher, tmp_path: Path) -> None:
-    run_dir = tmp_path / "a run"
-    session = analysis(launch, run_dir)
-    child(session, "org.apache.spark.deploy.SparkSubmit").kill()
+def kill_jvm(session: Session) -> None:
+    """Kill Spark's Java process, as soon as there is one."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(psutil.Error, StopIteration):
+            child(session, "org.apache.spark.deploy.SparkSubmit").kill()
+            return
+        time.sleep(0.01)
+    pytest.fail("Spark was never started")
+
+
+def assert_lost_to_a_kill(session: Session, run_dir: Path, beginning: str) -> None:
+    """One sentence says what was killed, and how to get the verdict of a recording that is whole."""
     done = session.finish()
     assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr
     (sentence,) = [line for line in done.stderr.splitlines() if "crescendo:" in line]
-    assert "Spark's Java process was killed (signal 9)" in sentence
-    assert sentence.endswith(f"; the recording is kept; run: crescendo analyze '{run_dir}'")
+    assert sentence == (
+        f"crescendo: {beginning}: Spark's Java process was killed (signal 9), as the kernel does when memory runs out; "
+        f"the recording is kept; run: crescendo analyze {shlex.quote(str(run_dir))}"
+    )
     assert not open_recording(run_dir).damaged
 
 
+def test_the_death_of_the_jvm_in_an_analysis_is_one_sentence(launch: Launcher, tmp_path: Path) -> None:
+    run_dir = tmp_path / "a run"
+    session = analysis(launch, run_dir)
+    kill_jvm(session)
+    assert_lost_to_a_kill(session, run_dir, f"the analysis of {run_dir} did not finish")
+
+
+def test_the_death_of_the_jvm_while_spark_starts_is_one_sentence(launch: Launcher, tmp_path: Path) -> None:
+    run_dir = tmp_path / "a run"
+    tiny = Tiny()
+    tiny.carry(10)
+    tiny.write(run_dir)
+    session = launch("analyze", str(run_dir))
+    kill_jvm(session)
+    assert_lost_to_a_kill(session, run_dir, "Spark did not start")
+
+
+def test_the_death_of_the_jvm_in_a_run_leaves_its_recording(launch: Launcher, experiment: Callable[..., Path]) -> None:
+    phases = {"warmup": "500ms", "measure": "4s"}
+    session = launch("run", str(experiment(phases=phases)), "--no-fsync")
+    session.wait_for_measure()
+    kill_jvm(session)
+    assert_lost_to_a_kill(session, session.run_dir(), f"the analysis of {session.run_dir()} did not finish")
+
+
+@pytest.mark.soak  # the suite interrupts a whole analysis
 def test_ctrl_c_during_a_call_into_spark_prints_nothing() -> None:
     """An analysis waits for Spark most of the time; here it certainly does."""
     done = subprocess.run(
@@ -72,19 +113,22 @@ def test_ctrl_c_during_a_call_into_spark_prints_nothing() -> None:
 
 
 def test_a_run_without_its_control_broker_keeps_what_was_recorded(
-    launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
+    launch: Launcher, experiment: Callable[..., Path]
 ) -> None:
-    session = launch.without_analysis(experiment(phases={"warmup": "500ms", "measure": "60s"}))
+    path = experiment(phases={"warmup": "500ms", "measure": "60s"})
+    session = launch("run", str(path), "--no-fsync", "--json")
     session.wait_for_measure()
     child(session, "crescendo.control.embedded_broker").kill()
-    done = session.finish(60)
-    assert (done.returncode, done.stdout) == (0, "incomplete\n"), done.stderr
+    done = session.finish()
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
     recording = open_recording(session.run_dir())
     assert not recording.damaged
     assert recording.rows("sent") > 500
     assert recording.rows("received") > 500
     assert {peer.ended for peer in recording.manifest.peers} == {"lost"}
-    summary = judged(session, spark)
+    summary = msgspec.json.decode(done.stdout, type=Summary)
+    assert summary.run == session.run_dir().name
     assert summary.verdict.outcome is Outcome.INVALID
     assert any("control broker" in reason for check in summary.verdict.checks for reason in check.reasons)
     assert summary.total.sent == recording.rows("sent")

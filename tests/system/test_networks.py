@@ -96,21 +96,34 @@ def test_a_network_of_relays_loses_nothing_and_the_report_draws_it(
     page = render_report(run_dir)
     assert "Hop by hop" in page
     assert "A relay is a stand-in for a router" in page
-    assert re.search(rf"{first} → {used[0]} [\d,]+/s", page)
+    assert re.search(r'class="link-text"[^>]*>[\d,]+/s →<', page)
+    assert re.search(r"sender to receiver p50 [\d.,]+ ", page)
+    assert re.search(r'class="link-text"[^>]*>mean [\d.,]+ ', page)  # how long sampled messages took over a link
 
 
-def test_a_broker_between_two_relays_loses_nothing(network_experiment: Callable[..., Path], launch: Launcher) -> None:
+def test_a_broker_between_two_relays_loses_nothing_and_the_report_says_what_the_way_does(
+    network_experiment: Callable[..., Path], launch: Launcher, spark: SparkSession
+) -> None:
     topology = {"graph_type": "line-mixed", "routers": 2, "brokers": 1, "router_program": "relay"}
     path = network_experiment(topology, "router1", "router2", address="queue://broker1", rate=50)
+    path.write_text(path.read_text() + "\nprobe_links: 10\n")
     session = launch.without_analysis(path)
     ended = session.finish()
     assert (ended.returncode, ended.stdout) == (0, "sealed\n"), ended.stderr
-    run_dir = session.run_dir()
-    sent = ask(run_dir, "sent", "SELECT sender, seq FROM {} ORDER BY ALL")
-    assert len(sent) == len(set(sent)) >= 2 * 50 * 4
-    assert ask(run_dir, "received", "SELECT sender, seq FROM {} ORDER BY ALL") == sent  # each of them once
+    summary, run_dir = judged(session, spark), session.run_dir()
+    assert summary.verdict.outcome is Outcome.PASS
+    total = summary.total
+    rows = [ask(run_dir, table, "SELECT count(*) FROM {}")[0][0] for table in ("sent", "received")]
+    assert rows == [total.sent] * 2
+    assert total.sent >= 2 * 50 * 4
+    assert (total.lost, total.duplicated, total.reordered) == (0, 0, 0)
     added = "SELECT max(value) FROM {} WHERE metric = 'MessagesAdded' AND entity LIKE 'queue/%broker1%'"
-    assert ask(run_dir, "readings", added)[0][0] > len(sent) / 2  # they were in the broker's queue
+    assert ask(run_dir, "readings", added)[0][0] > total.sent / 2  # they were in the broker's queue
+    page = " ".join(re.sub(r"<[^>]+>", " ", render_report(run_dir)).split())
+    assert re.search(r"broker1 artemis [\d.]+ \S+ \S+ \S+ \d+ ", page), page  # its queue depth
+    assert re.search(r"Links: messages compared before the load .*router1 → router2 \(broker1\) 10 0 0 0 ", page), page
+    assert "Links: bodies" in page
+    assert "Links: properties" in page
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,14 @@ def test_messages_that_the_system_still_counts_are_not_lost(artemis: RunningInst
     summary = measure(
         artemis.endpoints["amqp"],
         workload={"address": "queue://counted-{run}?prefetch=1", "rate": 20, "delay": "8s"},
-        phases={"warmup": "0s", "measure": "1s", "drain": "1s", "drain_limit": "1s"},
-        inspect=[{"kind": "artemis", "url": artemis.endpoints["management"], "every": "500ms"}],
+        phases={"warmup": "0s", "measure": "1s", "drain": "2s", "drain_limit": "2s"},
+        inspect=[{"kind": "artemis", "url": artemis.endpoints["management"], "every": "200ms"}],
         checks={"lost": 0},
     )
     assert (summary.total.lost, summary.verdict.outcome) == (0, Outcome.INVALID)
-    assert summary.total.undelivered == 19
-    assert any("19 messages are still in queue://counted-" in remark for remark in summary.remarks)
+    assert summary.total.undelivered == summary.total.sent - summary.total.delivered > 0
+    held = f"{summary.total.undelivered} messages are still in queue://counted-"
+    assert any(held in remark for remark in summary.remarks), summary.remarks
 
 
 def test_receivers_of_a_topic_that_share_a_queue_are_recognised(artemis: RunningInstance, measure: Measure) -> None:

@@ -18,6 +18,7 @@ from crescendo.pipeline.live.snapshot import Snapshot
 from crescendo.record.manifest import Clock, Manifest, write_manifest
 from crescendo.record.schema import SENT
 from crescendo.record.writer import Recorder
+from documented import commands
 from whole_runs import Launcher
 
 
@@ -28,7 +29,9 @@ def test_a_run_with_live_tables_shows_every_second_and_is_marked_observed(
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    session = launch("run", str(experiment(phases={"measure": "4s"}, checks={"lost": 0})), "--live")
+    (documented,) = [item.words for item in commands() if item.where == "docs/live.md" and "--live" in item.words]
+    mine = {"experiment.yml": str(experiment(phases={"measure": "4s"}, checks={"lost": 0}))}
+    session = launch(*(mine.get(word, word) for word in documented))
     done = session.finish(timeout_s=450)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "VERDICT pass" in done.stdout

@@ -58,8 +58,8 @@ def test_clients_in_two_processes_take_part_like_senders_and_receivers(
     ((requests, valued),) = duckdb.sql(wholes).fetchall()
     assert valued == useful
     assert requests == sum(peer["statistics"]["requests"] for peer in peers.values())
-    # A message that is sent and received takes two requests; the clients make no others.
-    assert useful == 2 * summary.total.sent
+    # A message that is sent and received takes two requests, unless one was given up and was served all the same.
+    assert 2 * summary.total.sent - (requests - useful) <= useful <= 2 * summary.total.sent
 
 
 def test_a_message_stolen_by_another_client_fails_the_run(

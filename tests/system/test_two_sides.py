@@ -6,15 +6,15 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.protocols import AMQP10, STOMP
 from crescendo.model.url_files import files_of_addresses, with_address_files_at
-from crescendo.record.reader import open_recording
 from crescendo.run.planning import SystemUnderTest, plan_run
 from crescendo.systems.instance import RunningInstance
-from whole_runs import Launcher
+from whole_runs import Launcher, judged
 
 NORTH, SOUTH = "amqp://user:secret@north:5672", "stomp://user:secret@south?ca=ca.pem"
 
@@ -86,7 +86,7 @@ def test_what_one_side_cannot_do_is_refused_with_its_key(group: dict[str, Any], 
 
 
 def test_messages_sent_in_one_protocol_are_received_in_another(
-    artemis: RunningInstance, launch: Launcher, experiment: Callable[..., Path]
+    artemis: RunningInstance, launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
     path = experiment(
         system={"url": artemis.endpoints[AMQP10.endpoint]},
@@ -100,6 +100,7 @@ def test_messages_sent_in_one_protocol_are_received_in_another(
             "size": 256,
         },
         phases={"warmup": "0s", "measure": "1s", "drain": "20s"},
+        checks={"lost": 0, "duplicated": 0, "corrupt": 0, "reordered": 0},
     )
     session = launch.without_analysis(path)
     ended = session.finish()
@@ -108,5 +109,7 @@ def test_messages_sent_in_one_protocol_are_received_in_another(
     sent, received = (numbers_of(run_dir, table) for table in ("sent", "received"))
     assert len(sent) == 100
     assert received == sent
-    # The ledger joins both sides by this address.
-    assert len({each.address for each in open_recording(run_dir).manifest.connections}) == 1
+    summary = judged(session, spark)
+    assert summary.verdict.outcome == "pass", summary.verdict
+    total = summary.total
+    assert (total.sent, total.settled, total.delivered, total.stray) == (100, 100, 100, 0)

@@ -27,11 +27,16 @@ RATE, SENDERS, SECONDS = 500, 2, 7
 """Length of the run that all tests of a good run share; one second of it is warm-up."""
 
 
-def test_the_demo_passes_and_leaves_a_report(launch: Launcher) -> None:
+def test_the_demo_loses_nothing_and_leaves_a_report(launch: Launcher) -> None:
     session = launch("demo")
     done = session.finish()
-    assert "VERDICT pass" in done.stdout, done.stdout + done.stderr
-    assert done.returncode == 0
+    # On a busy machine our own delay may be large; then it says so, and blames nobody.
+    was_late = "own delay could explain it" in done.stdout
+    assert ("VERDICT invalid" if was_late else "VERDICT pass") in done.stdout, done.stdout + done.stderr
+    assert done.returncode == (3 if was_late else 0)
+    assert "fail" not in done.stdout
+    for metric in ("lost", "duplicated"):
+        assert f"pass    {metric} 0, wanted == 0" in done.stdout
     report = session.run_dir() / "report.html"
     assert str(report) in done.stdout
     assert "VERDICT" not in done.stderr
@@ -188,6 +193,7 @@ def test_losing_a_sender_is_never_a_pass_and_is_reported_at_once(
     assert summary["ledger"][0]["delivered"] > 0 or summary["ledger"][0]["unrecorded"] > 0
 
 
+@pytest.mark.soak  # the suite judges the loss of a sender, and kills a receiver in each phase
 def test_losing_a_receiver_is_never_a_pass(
     launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
@@ -221,7 +227,8 @@ def test_ctrl_c_in_the_analysis_is_reported_and_keeps_the_recording(
 def test_ctrl_c_stops_everything_and_keeps_the_recording(
     launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
 ) -> None:
-    session = launch("run", str(experiment(system={"kind": "rabbitmq"}, phases={"measure": "60s"})))
+    on_a_broker = {"system": {"kind": "mosquitto"}, "workload": {"protocol": "mqtt", "address": "topic://news"}}
+    session = launch("run", str(experiment(**on_a_broker, phases={"measure": "60s"})))
     session.wait_for_measure()
     broker = session.manifest()["system"]["pid"]
     pressed_s = time.monotonic()

@@ -76,13 +76,17 @@ class Session:
 
     def wait_for_measure(self, timeout_s: float = 60) -> None:
         """Wait until the run is in its measure phase: the warm-up is over."""
+        manifest = self.wait_for_start(timeout_s)
+        time.sleep(max(0.0, manifest.stat().st_mtime + 2.0 - time.time()))
+
+    def wait_for_start(self, timeout_s: float = 60) -> Path:
+        """Wait until the load begins, which the manifest shows."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError, AssertionError, ValueError):
                 manifest = self.run_dir() / "manifest.json"
                 if manifest.exists():
-                    time.sleep(max(0.0, manifest.stat().st_mtime + 2.0 - time.time()))
-                    return
+                    return manifest
             if self.process.poll() is not None:
                 pytest.fail(f"ended before the measure phase: {self.process.communicate()}")
             time.sleep(0.02)
@@ -106,13 +110,13 @@ class Launcher:
     def __call__(self, *arguments: str, out: Path | None = None) -> Session:
         """Start `crescendo ARGUMENTS --out …`, as a user would."""
         out = out or self._directory / "runs"
-        options = ["--out", str(out)] if arguments[0] in {"run", "demo"} else []
+        options = ["--out", str(out)] if arguments[0] in {"run", "try", "demo"} else []
         return self._start([CRESCENDO, *arguments, *options], out)
 
-    def without_analysis(self, experiment: Path) -> Session:
+    def without_analysis(self, experiment: Path, *options: str) -> Session:
         """Run an experiment without analysis; `judged` gives the verdict."""
         out = self._directory / "runs"
-        return self._start([sys.executable, WITHOUT_ANALYSIS, str(experiment), str(out)], out)
+        return self._start([sys.executable, WITHOUT_ANALYSIS, str(experiment), str(out), *options], out)
 
     def _start(self, arguments: list[str], out: Path) -> Session:
         mark = uuid.uuid4().hex

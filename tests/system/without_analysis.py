@@ -1,12 +1,16 @@
 """Does everything that `crescendo run EXPERIMENT --out DIR` does before the analysis, and nothing after.
 
-For tests of a run in progress: they need a process that they can kill and inspect, and that has no JVM of its own.
+For tests of a run in progress: they need a process that they can kill and inspect, and that has no JVM of its own. With
+`--phases` it also prints to standard error what the conductor is doing, when that changes.
 """
 
 import sys
+import time
 from pathlib import Path
 
 import crescendo
+from crescendo.control.conductor.state import RunState
+from crescendo.run.live_sample import sample
 
 
 class Steps(crescendo.RunObserver):
@@ -14,14 +18,30 @@ class Steps(crescendo.RunObserver):
         print(step, file=sys.stderr)
 
 
-def main(path: Path, out: Path) -> None:
+class Phases(Steps):
+    def __init__(self) -> None:
+        self._phase = ""
+
+    def on_statistics(self, state: RunState) -> None:
+        phase = sample(state, time.monotonic_ns())["phase"]
+        if phase != self._phase:
+            self._phase = phase
+            print(f"phase: {phase}", file=sys.stderr, flush=True)
+
+
+def main(path: Path, out: Path, *options: str) -> None:
     command = ["crescendo", "run", str(path)]
     with crescendo.Interruption() as interruption:
         result = crescendo.run(
-            path, out=out, command=command, observer=Steps(), analyze=False, interruption=interruption
+            path,
+            out=out,
+            command=command,
+            observer=Phases() if "--phases" in options else Steps(),
+            analyze=False,
+            interruption=interruption,
         )
     print(result.state.value)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -28,7 +28,6 @@ import stomp
 from crescendo.systems.instance import RunningInstance
 
 TIMEOUT_S = 30.0
-HOST = "127.0.0.1"
 BODY = "through tls"
 _VALID_FROM, _VALID_UNTIL = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 SCHEMES = ("amqps", "amqp091s", "stomp+ssl", "mqtts", "openwire+ssl", "core+ssl")
@@ -36,9 +35,10 @@ SCHEMES = ("amqps", "amqp091s", "stomp+ssl", "mqtts", "openwire+ssl", "core+ssl"
 
 @dataclass(frozen=True)
 class TlsListener:
-    """A TLS listener: its port, its user, the CA to trust and the certificate to present."""
+    """A TLS listener: its place, its user, the CA to trust and the certificate to present."""
 
     scheme: str
+    host: str
     port: int
     user: str
     password: str
@@ -67,13 +67,12 @@ def tls_listeners(instance: RunningInstance) -> list[TlsListener]:
             parts = urlsplit(instance.endpoints[scheme])
             files = {name: Path(values[0]) for name, values in parse_qs(parts.query).items()}
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
-            found.append(
-                TlsListener(scheme, parts.port or 0, user, password, files["ca"], files.get("cert"), files.get("key"))
-            )
+            place = (scheme, parts.hostname or "", parts.port or 0)
+            found.append(TlsListener(*place, user, password, files["ca"], files.get("cert"), files.get("key")))
     return found
 
 
-def self_signed(directory: Path, host: str = HOST) -> tuple[Path, Path]:
+def self_signed(directory: Path, host: str = "127.0.0.1") -> tuple[Path, Path]:
     """A self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stranger")])
@@ -124,7 +123,7 @@ def _proton(listener: TlsListener) -> str:
     )
     # Proton compares host names only, never addresses.
     options = {"ssl_domain": domain, "sni": "localhost", "reconnect": False, "timeout": TIMEOUT_S}
-    connection = BlockingConnection(f"amqps://{HOST}:{listener.port}", **options, **credentials)
+    connection = BlockingConnection(f"amqps://{listener.host}:{listener.port}", **options, **credentials)
     try:
         address = f"tls-{uuid.uuid4().hex}"
         receiver, sender = connection.create_receiver(address), connection.create_sender(address)
@@ -138,11 +137,11 @@ def _proton(listener: TlsListener) -> str:
 
 def _pika(listener: TlsListener) -> str:
     parameters = pika.ConnectionParameters(
-        HOST,
+        listener.host,
         listener.port,
         "/",
         pika.PlainCredentials(listener.user, listener.password),
-        ssl_options=pika.SSLOptions(listener.context, HOST),
+        ssl_options=pika.SSLOptions(listener.context, listener.host),
         socket_timeout=TIMEOUT_S,
     )
     with pika.BlockingConnection(parameters) as connection:
@@ -167,9 +166,9 @@ def _stomp(listener: TlsListener) -> str:
             answers.put(frame.body)
 
     options = {"vhost": "/", "reconnect_attempts_max": 1, "timeout": TIMEOUT_S}
-    connection = stomp.Connection12([(HOST, listener.port)], **options)
+    connection = stomp.Connection12([(listener.host, listener.port)], **options)
     connection.set_ssl(
-        [(HOST, listener.port)], key_file=listener.key, cert_file=listener.certificate, ca_certs=listener.ca
+        [(listener.host, listener.port)], key_file=listener.key, cert_file=listener.certificate, ca_certs=listener.ca
     )
     connection.set_listener("", Listener())
     connection.connect(listener.user, listener.password, wait=False)  # with wait=True it would not notice a refusal
@@ -194,7 +193,7 @@ def _paho(listener: TlsListener) -> str:
     client.on_subscribe = lambda *_: client.publish(topic, BODY, qos=1)
     client.on_message = lambda _client, _data, message: answers.put(message.payload.decode())
     client.on_disconnect = lambda _client, _data, _flags, reason, _properties: answers.put(f"disconnected: {reason}")
-    client.connect(HOST, listener.port)
+    client.connect(listener.host, listener.port)
     client.loop_start()
     try:
         answer = answers.get(timeout=TIMEOUT_S)
@@ -225,8 +224,8 @@ def _core(listener: TlsListener) -> str:
 def _exchange(listener: TlsListener, greeting: bytes, length: int) -> bytes:
     """Send the greeting, and return at least this many bytes of the answer."""
     with (
-        socket.create_connection((HOST, listener.port), TIMEOUT_S) as plain,
-        listener.context.wrap_socket(plain, server_hostname=HOST) as secure,
+        socket.create_connection((listener.host, listener.port), TIMEOUT_S) as plain,
+        listener.context.wrap_socket(plain, server_hostname=listener.host) as secure,
     ):
         secure.sendall(greeting)
         answer = b""

@@ -125,7 +125,9 @@ def test_a_reused_pid_is_left_alone(crescendo: Command, state: Path) -> None:
         unrelated.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.soak)]
+)
 def test_an_interrupted_up_leaves_nothing_that_down_does_not_find(
     crescendo: Command, state: Path, number: signal.Signals
 ) -> None:
@@ -182,8 +184,8 @@ def test_a_taken_port_is_refused(crescendo: Command, state: Path) -> None:
         (["up", "mosquitto", "--home", "/"], "there is no program called mosquitto in /"),
         (["down", "../evil"], "'../evil' is not a valid system name"),
         (["down"], "name the systems to stop, or give --all"),
-        (["status", "nobody"], "no system is called nobody; known: none is up"),
-        (["logs", "nobody"], "no system is called nobody; known: none is up"),
+        (["status", "nobody"], "no system is called 'nobody'; none is up"),
+        (["logs", "nobody"], "no system is called 'nobody'; none is up"),
     ],
 )
 def test_a_mistake_is_refused_with_one_line(

@@ -23,7 +23,7 @@ from crescendo.systems.settings import settings_of
         (
             "rabbitmq",
             {"usr": "x"},
-            "system.settings.usr: rabbitmq has no such setting; did you mean user? known: user",
+            "system.settings.usr: rabbitmq has no such setting; did you mean 'user'? known: user",
         ),
         ("rabbitmq", {"threads": 0}, "system.settings.threads: Expected `int` >= 1"),
         ("rabbitmq", {"memory": "much"}, "system.settings.memory: 'much' is not a size"),
@@ -85,7 +85,7 @@ def test_a_taken_port_is_named_with_the_cure(taken: int) -> None:
 
 
 def test_a_port_that_the_kind_does_not_have_is_refused() -> None:
-    with pytest.raises(ConfigError, match="port amqqp=5: there is no port of that name; known: amqp, mqtt"):
+    with pytest.raises(ConfigError, match=r"port amqqp=5: .* did you mean 'amqp'\? known: amqp, mqtt"):
         choose_ports(("amqp", "mqtt"), {"amqqp": 5})
 
 
@@ -108,7 +108,7 @@ def test_free_ports_can_be_listened_on() -> None:
         socket.create_server(("127.0.0.1", port)).close()
 
 
-@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch", "relay", "mlmq"}))
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - {"qpid-dispatch", "skupper-router", "relay", "mlmq"}))
 def test_the_facts_contain_the_configuration_and_no_secret(name: str, tmp_path: Path) -> None:
     kind = system_of(name)
     given = {"user": "somebody", "password": "pa55-w0rd-of-this-test"}
@@ -117,7 +117,7 @@ def test_the_facts_contain_the_configuration_and_no_secret(name: str, tmp_path: 
     ports = {port: 1000 + index for index, port in enumerate(kind.ports)}
     blueprint = kind.plan(settings, installation, tmp_path, ports)
     instance = RunningInstance(kind, settings, installation, ports, tmp_path, blueprint, None)
-    instance.processes.append(ProcessRef(name, 1, "then"))
+    instance.processes += [ProcessRef(launch.name, 1, "then") for launch in blueprint.launches]
     shown = str(instance.facts)
     assert "pa55-w0rd-of-this-test" not in shown
     assert instance.facts["commands"]
@@ -132,7 +132,6 @@ def test_the_facts_contain_the_configuration_and_no_secret(name: str, tmp_path: 
     [
         ("loopback", "0.0.0.0", "not an IPv4 address of this machine"),  # noqa: S104
         ("loopback", "localhost", "not an IPv4 address of this machine"),
-        ("artemis", "127.0.0.2", "loopback interface only"),
         ("mlmq", "127.0.0.2", "loopback interface only"),
     ],
 )
@@ -142,7 +141,7 @@ def test_an_address_where_a_system_cannot_listen_is_refused(kind: str, address: 
 
 
 @pytest.mark.parametrize("kind", ["loopback", "relay", "mosquitto"])
-def test_a_system_listens_where_it_is_told_to_and_nowhere_else(kind: str, tmp_path: Path) -> None:
+def test_a_system_listens_where_its_settings_say_and_nowhere_else(kind: str, tmp_path: Path) -> None:
     instance = start(
         system_of(kind), {"listen": "127.0.0.9"}, directory=tmp_path / "instance", on_fork=die_with_parent()
     )

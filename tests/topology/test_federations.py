@@ -1,100 +1,92 @@
 """Every kind of link between real brokers, all in one network: what it carries, what it changes, what a cut does to it.
 
-The network starts once; a test of another network starts its own, in soak. Messages are compared one by one with what
-was sent, and python-proton agrees with how they are encoded (test_link_fidelity).
+The network starts once, and four of its brokers are those of the whole suite; the others start from rendered files.
+Every federation carries 2,000 messages here, 50,000 in soak, where links are cut, too. Messages are compared one by one
+with what was sent, and python-proton agrees with how they are encoded (test_link_fidelity).
 """
 
-import contextlib
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import pika
 import pytest
 
 from crescendo.model.errors import ConfigError
-from crescendo.systems.instance import RunningInstance
-from crescendo.topology.address_ways import Way, ways_of
-from crescendo.topology.generate import Network
-from crescendo.topology.link_fidelity import LinkFidelity
-from crescendo.topology.link_proxy import LinkProxy, proxied_links
-from crescendo.topology.link_status import unconnected_links
-from crescendo.topology.local_network import local_network, running_network
+from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.systems.instance import RunningInstance, start
+from crescendo.topology.address_ways import ways_of
+from crescendo.topology.graph import GraphLink, GraphNode
+from crescendo.topology.link_fidelity import BINARY_VALUE, BODY_KINDS, DATA, MAP_VALUE, TEXT_VALUE, LinkFidelity
+from crescendo.topology.link_proxy import proxied_links
+from crescendo.topology.local_network import USER, await_links, local_network, running_network
+from crescendo.topology.local_node import LocalNode
+from crescendo.topology.rendering.artemis import via_of
+from crescendo.topology.route_probe import kinds_carried
 from crescendo.topology.topology_file import load_topology
-from federations import EVERY_LINK, Scissors, probe_all
-from networks import broker, link, topology_of
-
-pytestmark = pytest.mark.soak  # starting seven brokers takes more than a minute
+from federations import EVERY_LINK, TOPOLOGIES, Federations, Scissors, joined_to, probe_all, running_federations
+from networks import broker, link, router, topology_of
 
 MESSAGES = 2000
 CUT_MESSAGES, CUT_AFTER, CUT_S = 450, 150, 1.0
 
 WAYS = ways_of(load_topology(EVERY_LINK).graph)
 
+FROM_1_0 = ("artemis-to-rabbitmq", "activemq-to-rabbitmq")
+TO_1_0 = ("rabbitmq-to-artemis", "rabbitmq-to-activemq")
+FAITHFUL = tuple(name for name in WAYS if name not in FROM_1_0 + TO_1_0)
+"""Links that change nothing. The others are RabbitMQ 3.10's shovels from and to AMQP 1.0."""
 
-FAITHFUL = (
-    *("relay-relay", "activemq-network", "rabbitmq-shovel", "rabbitmq-federation"),
-    *("artemis-bridge", "artemis-amqp-bridge", "artemis-federation", "artemis-to-qpid", "qpid-to-artemis"),
-    *("activemq-relay-qpid", "qpid-relay-artemis", "artemis-relay-rabbitmq", "rabbitmq-relay-activemq"),
-)
-"""Links that change nothing. The others are in soak, and docs/federation.md says what is known of them."""
+ALONE = {f"alone-{name}": (name, name) for name in ("artemis1", "activemq1", "rabbitmq1", "qpid1", "relay1")}
+SHOVELLED = (DATA, TEXT_VALUE, BINARY_VALUE)
+"""What a shovel from AMQP 1.0 survives; a map ends it."""
 
-CUT = (
-    *("relay-relay", "activemq-network", "artemis-bridge", "artemis-amqp-bridge", "artemis-federation"),
-    *("artemis-to-qpid", "qpid-to-artemis", "activemq-relay-qpid", "qpid-relay-artemis"),
-)
+KINDS = dict.fromkeys(FROM_1_0, SHOVELLED) | dict.fromkeys(TO_1_0, (DATA,))
+APPLICATION = {"text", "whole", "long", "flag", "real"}
+
 NEVER_REPEATS = "artemis-bridge"
 """It detects duplicates; the others may send again what was not acknowledged when they were cut."""
 
+NOT_CUT = "rabbitmq-relay-activemq"
+"""Once, 123 of 450 messages had not arrived 20 s after the cut; docs/federation.md has what is known."""
 
-class Federations(NamedTuple):
-    """The running network, and a proxy on each of its links."""
+CUT = {name: way for name, way in WAYS.items() if name != NOT_CUT}
 
-    network: Network
-    running: Mapping[str, RunningInstance]
-    proxies: list[LinkProxy]
-
-    def unconnected(self) -> dict[str, list[str]]:
-        """The links that are not connected, by the node that opens them, in its words."""
-        found = {
-            node.id: unconnected_links(self.network, node, self.running[node.id].endpoints)
-            for node in self.network.graph.nodes
-        }
-        return {name: links for name, links in found.items() if links}
+Probed = dict[str, LinkFidelity | str]
 
 
 @pytest.fixture(scope="module")
-def federations() -> Iterator[Federations]:
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crescendo-test-")))
-        folder.chmod(0o755)  # so that brokers need not run as root
-        network = local_network(load_topology(EVERY_LINK))
-        proxied, proxies = stack.enter_context(proxied_links(network))
-        running = stack.enter_context(running_network(proxied, folder / "nodes"))
-        yield Federations(proxied, running, [proxy for of_link in proxies.values() for proxy in of_link])
+def federations(
+    reachable_dir: Path,
+    artemis: RunningInstance,
+    activemq: RunningInstance,
+    rabbitmq: RunningInstance,
+    qpid_broker_j: RunningInstance,
+) -> Iterator[Federations]:
+    shared = {"artemis2": artemis, "activemq2": activemq, "rabbitmq2": rabbitmq, "qpid1": qpid_broker_j}
+    with running_federations(reachable_dir, shared) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def carried(federations: Federations) -> dict[str, LinkFidelity | str]:
+def carried(federations: Federations) -> Probed:
     """2,000 messages over every federation."""
-    graph = federations.network.graph
-    ways = {name: WAYS[name] for name in FAITHFUL}
-    return probe_all(graph, federations.running, ways, MESSAGES, at_once=4, idle_s=20)
+    return probe_all(federations.network.graph, federations.running, WAYS, MESSAGES, at_once=4, idle_s=20, kinds=KINDS)
 
 
 @pytest.fixture(scope="module")
-def cut(federations: Federations, carried: dict[str, LinkFidelity | str]) -> Iterator[dict[str, LinkFidelity | str]]:
+def cut(federations: Federations, carried: Probed) -> Iterator[Probed]:
     """Some messages over every federation, whose links are cut while they cross."""
     scissors = Scissors(federations.proxies, len(CUT), CUT_S)
     try:
         yield probe_all(
             federations.network.graph,
             federations.running,
-            {name: WAYS[name] for name in CUT},
+            CUT,
             CUT_MESSAGES,
             at_once=len(CUT),
+            kinds=KINDS,
             idle_s=20,
             linger_s=2,
             on_sent=scissors.on_sent(CUT_AFTER),
@@ -103,6 +95,15 @@ def cut(federations: Federations, carried: dict[str, LinkFidelity | str]) -> Ite
         scissors.join()
 
 
+def _checked(found: LinkFidelity | str) -> LinkFidelity:
+    assert isinstance(found, LinkFidelity), found
+    return found
+
+
+# -- what is carried ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(600)
 def test_no_manifest_has_the_password_of_the_network(federations: Federations) -> None:
     for name, instance in federations.running.items():
         password = urlsplit(instance.endpoints["amqp"]).password
@@ -110,39 +111,102 @@ def test_no_manifest_has_the_password_of_the_network(federations: Federations) -
         assert password is None or password not in str(instance.facts)
 
 
-def _checked(found: LinkFidelity | str) -> LinkFidelity:
-    assert isinstance(found, LinkFidelity), found
-    return found
-
-
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FAITHFUL)
-def test_a_federation_carries_every_message_once_in_order_and_unchanged(
-    name: str, carried: dict[str, LinkFidelity | str]
-) -> None:
+def test_a_federation_carries_every_message_once_in_order_and_unchanged(name: str, carried: Probed) -> None:
     found = _checked(carried[name])
     assert (found.sent, found.lost, found.duplicated, found.reordered) == (MESSAGES, 0, 0, 0)
-    assert found.is_faithful
+    assert found.is_faithful, found
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FROM_1_0)
+def test_a_shovel_from_amqp_1_0_carries_data_alone(name: str, carried: Probed) -> None:
+    """RabbitMQ 3.10: no message is lost, but application properties are, and values arrive as raw sections."""
+    found = _checked(carried[name])
+    assert (found.sent, found.lost, found.duplicated, found.reordered) == (MESSAGES, 0, 0, 0)
+    data, text, binary = found.bodies
+    assert data.equal == data.messages
+    assert [set(body.arrived_as) for body in (text, binary)] == [{DATA}, {DATA}]
+    assert text.equal == binary.equal == 0
+    assert set(found.dropped) >= APPLICATION
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", TO_1_0)
+def test_a_shovel_to_amqp_1_0_breaks_application_properties(name: str, carried: Probed) -> None:
+    """RabbitMQ 3.10 writes those of AMQP 1.0 clients as text that is none; the body is whole."""
+    found = _checked(carried[name])
+    assert (found.sent, found.lost, found.duplicated, found.reordered) == (MESSAGES, 0, 0, 0)
+    assert found.bodies[0].equal == MESSAGES
+    assert found.invalid == {"application properties": MESSAGES}
+
+
+@pytest.mark.timeout(600)
+def test_single_brokers_change_nothing(federations: Federations, carried: Probed) -> None:
+    graph, running = federations.network.graph, federations.running
+    with pika.BlockingConnection(pika.URLParameters(running["rabbitmq1"].endpoints["amqp"])) as connection:
+        connection.channel().queue_declare("alone-rabbitmq1", durable=True)
+    for name, found in probe_all(graph, running, ALONE, MESSAGES, at_once=3, idle_s=20).items():
+        assert _checked(found).is_faithful, (name, found)
+
+
+Joint = tuple[str, str, str]
+
+
+def _joint(each: GraphLink, nodes: dict[str, GraphNode]) -> Joint:
+    """Which programs a link joins, and how."""
+    source, target = nodes[each.source], nodes[each.target]
+    via = each.via
+    if "rabbitmq" in {source.program, target.program}:
+        via = via or "shovel"
+    if "artemis" in {source.program, target.program}:
+        via = via or via_of({"direction": "out"}, target.program)
+    return source.program or "relay", via or "", target.program or "relay"
+
+
+def test_the_links_of_all_experiments_are_among_those_that_are_tested() -> None:
+    joints: dict[str, set[Joint]] = {}
+    for path in TOPOLOGIES.glob("*.yml"):
+        graph = load_topology(path).graph
+        joints[path.name] = {_joint(each, graph.by_id()) for each in graph.links}
+    tested = joints.pop(EVERY_LINK.name)
+    assert len(joints) > 20
+    assert {name: missing for name, found in joints.items() if (missing := found - tested)} == {}
+
+
+def test_a_probe_sends_nothing_that_ends_a_link() -> None:
+    """As test_a_map_ends_a_shovel_from_amqp_1_0 sees it; the load of the run would be lost behind the message."""
+    fan_out = load_topology(TOPOLOGIES / "fan-out.yml").graph
+    assert {name: kinds_carried(fan_out, name) for name in ("perf1", "perf2", "perf3")} == {
+        "perf1": BODY_KINDS,
+        "perf2": BODY_KINDS,
+        "perf3": SHOVELLED,
+    }
+    every_link = load_topology(EVERY_LINK).graph
+    assert {name for name in WAYS if kinds_carried(every_link, name) != BODY_KINDS} == set(FROM_1_0)
+
+
+# -- links that are cut ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CUT)
-def test_a_link_that_is_cut_and_restored_loses_nothing(name: str, cut: dict[str, LinkFidelity | str]) -> None:
+def test_a_link_that_is_cut_and_restored_loses_nothing(name: str, cut: Probed) -> None:
     found = _checked(cut[name])
-    assert (found.sent, found.lost) == (CUT_MESSAGES, 0)
+    assert (found.sent, found.lost) == (CUT_MESSAGES, 0), found
     assert name != NEVER_REPEATS or (found.duplicated, found.reordered) == (0, 0)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_every_node_names_its_links_that_are_cut(federations: Federations, cut: dict[str, LinkFidelity | str]) -> None:
+def test_every_node_names_its_links_that_are_cut(federations: Federations, cut: Probed) -> None:
     """Asked after the messages, so that the cut here disturbs no other test."""
-    openers = {
-        node.id for node in federations.network.graph.nodes if federations.network.variables[node.id].get("connector")
-    }
     for proxy in federations.proxies:
         proxy.cut()
-    _await(lambda: set(federations.unconnected()) == openers, federations)
+    _await(lambda: set(federations.unconnected()) == federations.openers, federations)
+    _await(lambda: all("(Connection refused)" in each for each in federations.unconnected()["relay1"]), federations)
     for proxy in federations.proxies:
         proxy.restore()
     _await(lambda: not federations.unconnected(), federations)
@@ -155,15 +219,50 @@ def _await(is_reached: Callable[[], bool], federations: Federations, timeout_s: 
         time.sleep(0.2)
 
 
+@pytest.mark.timeout(120)
+def test_a_broker_that_refuses_a_router_is_quoted(
+    reachable_dir: Path, tmp_path: Path, artemis: RunningInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crescendo.topology.local_network.LINKS_TIMEOUT_S", 2.0)
+    nodes = [router("between", program="relay"), broker("first", program="artemis")]
+    links = [link("first", "between", via="autoLink", addresses=["orders"])]
+    plan = local_network(topology_of(tmp_path, {"directed": True, "nodes": nodes, "links": links}))
+    network = joined_to(plan, {"first": artemis})
+    node = network.graph.by_id()["between"]
+    kind = LocalNode(network, node, USER, "not the password")
+    relay = start(kind, {}, directory=reachable_dir / "refused", ports=kind.wanted_ports, on_fork=die_with_parent())
+    try:
+        sentence = r"^node between: it did not connect to first \(the system rejects .*\) within"
+        with pytest.raises(ConfigError, match=sentence):
+            await_links(network, node, relay)
+    finally:
+        relay.stop()
+
+
+# -- long versions -----------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FAITHFUL)
 def test_a_federation_carries_50_000_messages(name: str, federations: Federations) -> None:
-    ways: dict[str, Way] = {name: WAYS[name]}
     found = _checked(
-        probe_all(federations.network.graph, federations.running, ways, 50_000, at_once=1, idle_s=30)[name]
+        probe_all(federations.network.graph, federations.running, {name: WAYS[name]}, 50_000, at_once=1, idle_s=30)[
+            name
+        ]
     )
     assert (found.lost, found.duplicated, found.reordered) == (0, 0, 0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", FROM_1_0)
+def test_a_map_ends_a_shovel_from_amqp_1_0(name: str, federations: Federations) -> None:
+    """The message that it cannot read stays at the head of the queue, so these are the last tests of this network."""
+    graph, ways, kinds = federations.network.graph, {name: WAYS[name]}, {name: (MAP_VALUE,)}
+    found = _checked(probe_all(graph, federations.running, ways, 3, at_once=1, idle_s=10, kinds=kinds)[name])
+    assert found.lost == 3
+    _await(lambda: "function_clause" in str(federations.unconnected().get("rabbitmq1")), federations)
 
 
 @pytest.mark.soak

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from crescendo.cli.main import main
 from crescendo.cli.topology import VariablesFormat, variables_text
 from crescendo.model.errors import ConfigError
 from crescendo.topology.address_ways import ways_of
@@ -242,6 +243,37 @@ def test_a_mistake_in_a_file_is_named_in_one_sentence(tmp_path: Path, document: 
     with pytest.raises(ConfigError, match=said) as raised:
         load_topology(write_topology(tmp_path, document))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["links", "edges"])
+def test_a_json_graph_of_either_networkx_is_the_same_network(tmp_path: Path, key: str) -> None:
+    """networkx calls links `edges` since 3.4."""
+    nodes, links = [router("a", listener={"role": "normal", "port": 7000}), router("b")], [link("a", "b", weight=4)]
+    (tmp_path / "graph.json").write_text(json.dumps({"nodes": nodes, key: links, "directed": False, "graph": {}}))
+    (tmp_path / "from_json.yml").write_text("graph_file: graph.json\n")
+    written = network_of(tmp_path, {"nodes": nodes, "links": links})
+    assert generate(load_topology(tmp_path / "from_json.yml")).document() == written.document()
+    assert _connectors(written) == {"a": [{"host": "b", "role": "inter-router", "port": 6001, "cost": 4}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "words", "code"),
+    [
+        ({"graph_type": "lien", "routers": 2}, ["generate"], 2),
+        ({"graph_type": "line", "routers": 2}, ["generate"], 0),
+        ({"nodes": [router("a"), router("b")]}, ["show", "--check"], 1),
+        ({"graph_type": "line", "routers": 2}, ["show", "--check"], 0),
+    ],
+)
+def test_errors_are_in_the_exit_code(
+    tmp_path: Path, document: dict[str, Any], words: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The original ended with 0 whatever happened."""
+    path = write_topology(tmp_path, document)
+    monkeypatch.setattr("sys.argv", ["crescendo", "topology", *words, str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code or 0) == code
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import proton
+import pytest
 
+from crescendo.client.amqp10_message import decode_message
 from crescendo.client.sections import MessageSections, sections_of
+from crescendo.model.errors import PeerError
 from crescendo.topology.link_fidelity import BODY_KINDS, MANGLED, FidelityCount, LinkFidelity, link_message
 from crescendo.wire.amqp10.performatives import Header
 
@@ -70,6 +73,26 @@ def test_a_body_that_was_altered_is_mangled() -> None:
     data = link_message(TAG, 0)
     [body, *_] = _counted(replace(data, body=data.body + b"!").encoded(), sent=1).bodies
     assert body.arrived_as == {MANGLED: 1}
+
+
+def test_a_section_that_no_decoder_accepts_is_named_and_the_body_is_compared_all_the_same() -> None:
+    """As RabbitMQ 3.10 encodes application properties of AMQP 1.0 on their way to another broker: text in no UTF-8."""
+    octets = link_message(TAG, 0).encoded()
+    at = octets.index(b"text", octets.index(b"\x00\x53\x74"))
+    broken = octets[:at] + b"\xff" + octets[at + 1 :]
+    with pytest.raises(PeerError):
+        decode_message(memoryview(broken))
+    found = _counted(broken, sent=1)
+    assert found.invalid == {"application properties": 1}
+    assert {"flag", "long", "real", "text", "whole"} <= set(found.dropped)
+    assert found.bodies[0].equal == 1
+    assert not found.is_faithful
+
+
+def test_a_message_without_sections_is_counted_as_not_valid() -> None:
+    found = _counted(b"\x40" + link_message(TAG, 0).encoded(), link_message(TAG, 1).encoded()[:-1], sent=2)
+    assert found.invalid == {"message": 2}
+    assert [body.arrived_as for body in found.bodies[:2]] == [{MANGLED: 1}, {MANGLED: 1}]
 
 
 def test_sections_are_those_that_proton_reads_and_writes() -> None:

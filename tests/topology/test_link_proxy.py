@@ -61,8 +61,15 @@ def test_a_cut_link_refuses_until_it_is_restored() -> None:
             assert _echoed(client, b"after") == b"after"
 
 
+def test_nobody_else_can_take_the_port_of_a_cut_link() -> None:
+    with closing(Echo()) as server, closing(LinkProxy(server.port)) as proxy:
+        proxy.cut()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", proxy.port))
+        proxy.restore()
+
+
 def test_nothing_of_a_proxy_is_left_when_it_is_closed() -> None:
-    before = threading.active_count()
     with closing(Echo()) as server:
         proxy = LinkProxy(server.port)
         with _connect(proxy.port) as client:
@@ -70,4 +77,4 @@ def test_nothing_of_a_proxy_is_left_when_it_is_closed() -> None:
             proxy.close()
         with pytest.raises(ConnectionRefusedError):
             _connect(proxy.port)
-    assert threading.active_count() == before
+        assert proxy.is_idle

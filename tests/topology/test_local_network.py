@@ -15,12 +15,21 @@ import pytest
 from crescendo.client.amqp10 import Amqp10Client
 from crescendo.model.errors import ConfigError
 from crescendo.net.sockets import listen
+from crescendo.systems.install.packages import find_command
 from crescendo.topology.local_network import local_network, running_network
+from crescendo.topology.rendering.routers import PROGRAMS
 from networks import link, router, topology_of, write_topology
 
 
-def test_a_line_of_three_relays_comes_up_and_carries_messages(tmp_path: Path) -> None:
-    network = local_network(topology_of(tmp_path, {"graph_type": "line", "routers": 3, "router_program": "relay"}))
+def _where_found(program: str) -> object:
+    """A router that no package registry has runs from rendered files where somebody installed it."""
+    command = PROGRAMS[program][0]
+    return pytest.param(program, marks=pytest.mark.skipif(find_command(command) is None, reason=f"no {command} here"))
+
+
+@pytest.mark.parametrize("program", ["relay", _where_found("qpid-dispatch"), _where_found("skupper-router")])
+def test_a_line_of_three_routers_comes_up_and_carries_messages(program: str, tmp_path: Path) -> None:
+    network = local_network(topology_of(tmp_path, {"graph_type": "line", "routers": 3, "router_program": program}))
     nodes = tmp_path / "nodes"
     with running_network(network, nodes) as running:
         pids = [instance.pid for instance in running.values()]
@@ -46,15 +55,45 @@ def test_a_node_that_does_not_start_is_named_and_the_others_are_stopped(tmp_path
     assert not list((tmp_path / "nodes").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("found", "program"),
+    [
+        (["qdrouterd", "skrouterd"], "qpid-dispatch"),
+        (["skrouterd"], "skupper-router"),
+        ([], "relay"),
+    ],
+)
+def test_a_real_router_is_the_first_choice(
+    found: list[str], program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in found:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    network = local_network(topology_of(tmp_path, {"graph_type": "line", "routers": 2}))
+    assert {node.program for node in network.graph.nodes} == {program}
+
+
+def test_a_program_that_is_not_there_is_named_with_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = local_network(
+        topology_of(tmp_path, {"graph_type": "line", "routers": 2, "router_program": "skupper-router"})
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        pytest.raises(ConfigError, match=r"^node router1: there is no skrouterd on the PATH"),
+        running_network(network, tmp_path / "nodes"),
+    ):
+        pytest.fail("it came up")
+
+
 def test_a_link_that_does_not_come_up_is_named_and_all_nodes_are_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crescendo.topology.local_network.LINKS_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("crescendo.topology.local_network.LINKS_TIMEOUT_S", 3.0)
     network = local_network(topology_of(tmp_path, {"graph_type": "line", "routers": 2, "router_program": "relay"}))
     [connector] = [entry for values in network.variables.values() for entry in values.get("connector", ())]
     with closing(listen()) as closed:
         connector["port"] = closed.getsockname()[1]  # nobody listens there any more
-    sentence = rf"^node router1: it did not connect to 127\.0\.0\.1:{connector['port']} within"
+    sentence = rf"^node router1: it did not connect to 127\.0\.0\.1:{connector['port']} \(Connection refused\) within"
     with pytest.raises(ConfigError, match=sentence), running_network(network, tmp_path / "nodes"):
         pytest.fail("it came up")
     assert not list((tmp_path / "nodes").iterdir())

@@ -31,6 +31,18 @@ def test_two_written_listeners_on_one_port_are_found(tmp_path: Path) -> None:
     assert ("port-clash", "a") in _problems(tmp_path, {"nodes": nodes, "links": [link("a", "b")]})
 
 
+@pytest.mark.parametrize(("hosts", "clash"), [((None, None), True), (("10.0.0.1", "10.0.0.2"), False)])
+def test_a_port_belongs_to_the_machine_and_not_to_one_of_its_addresses(
+    tmp_path: Path, hosts: tuple[str | None, str | None], clash: bool
+) -> None:
+    nodes = [
+        router(name, machine="m", address=f"10.0.0.{at}", listener=[{"host": host, "role": "normal", "port": 5000}])
+        for at, (name, host) in enumerate(zip("ab", hosts, strict=True), 1)
+    ]
+    found = _problems(tmp_path, {"nodes": nodes, "links": [link("a", "b")]})
+    assert found == ([("port-clash", "a")] if clash else [])
+
+
 def test_a_machine_that_is_not_in_the_inventory_is_found(tmp_path: Path) -> None:
     document = {"nodes": [router("a"), router("b")], "links": [link("a", "b")]}
     assert _problems(tmp_path, document, "[routers]\na\n") == [("unknown-host", "b")]
@@ -40,6 +52,14 @@ def test_costs_that_differ_between_the_ends_are_found(tmp_path: Path) -> None:
     written = [{"host": "b", "port": 6001, "role": "inter-router", "cost": 3}]
     document = {"nodes": [router("a", connector=written), router("b")], "links": [link("a", "b", value=4)]}
     assert _problems(tmp_path, document) == [("asymmetric-cost", "a–b")]
+
+
+@pytest.mark.parametrize("cost", ["low", 0, None])
+def test_a_written_cost_that_is_not_one_is_found(tmp_path: Path, cost: object) -> None:
+    written = [{"host": "b", "port": 6001, "role": "inter-router", "cost": cost}]
+    document = {"nodes": [router("a", connector=written), router("b")], "links": [link("a", "b")]}
+    [found] = check_network(network_of(tmp_path, document))
+    assert str(found) == f"a–b: the connector of a has the cost {cost!r}; give a number from 1 to 2,147,483,647"
 
 
 def test_a_link_that_both_ends_open_is_found(tmp_path: Path) -> None:
@@ -73,6 +93,19 @@ def test_bridges_in_which_messages_would_circulate_are_found(
 def test_bridges_for_different_addresses_are_not_a_loop(tmp_path: Path) -> None:
     links = [link("a", "b", addresses=["x"]), link("b", "c", addresses=["x"]), link("a", "c", addresses=["y"])]
     assert _problems(tmp_path, {"nodes": [broker(name) for name in "abc"], "links": links}) == []
+
+
+@pytest.mark.parametrize(
+    ("back", "loop"),
+    [({"addresses": ["x"], "via": "amqp-bridge"}, True), ({"addresses": ["y"], "via": "amqp-bridge"}, False)],
+)
+def test_auto_links_of_routers_are_part_of_a_loop(tmp_path: Path, back: dict[str, Any], loop: bool) -> None:
+    taken, given = (link(*ends, via="autoLink", addresses=["x"]) for ends in (("a", "r"), ("s", "b")))
+    links = [taken, link("r", "s"), given, link("b", "a", **back)]
+    nodes = [broker("a"), broker("b"), router("r"), router("s")]
+    found = check_network(network_of(tmp_path, {"directed": True, "nodes": nodes, "links": links}))
+    circulating = [str(each) for each in found if each.problem == "loop"]
+    assert circulating == (["b: messages to x would circulate: b > a > r > b"] if loop else [])
 
 
 def test_what_is_wrong_with_the_sample_is_said() -> None:

@@ -9,7 +9,7 @@ from crescendo.topology.network_check import check_network
 from crescendo.topology.node_positions import positions
 from crescendo.topology.picture import html_of, svg_of
 from crescendo.topology.topology_file import load_topology
-from networks import SAMPLES, network_of, router
+from networks import SAMPLES, broker, link, network_of, router
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -51,4 +51,32 @@ def test_a_page_says_what_would_not_work() -> None:
 
 
 def test_an_empty_network_can_be_drawn(tmp_path: Path) -> None:
-    assert "0 routers" in svg_of(network_of(tmp_path, {"nodes": []}))
+    assert _texts(svg_of(network_of(tmp_path, {"nodes": []}))) == ["topology: "]
+
+
+def _paths(svg: str) -> list[str]:
+    return [each.attrib["d"] for each in ElementTree.fromstring(svg).iter(f"{SVG}path") if "marker-end" in each.attrib]  # noqa: S314
+
+
+def test_messages_go_from_left_to_right_and_links_say_what_they_are(tmp_path: Path) -> None:
+    """The broker that opens the shovel is the last one; the arrow still goes where messages go."""
+    nodes = [broker("a-last", program="rabbitmq"), broker("first", program="artemis")]
+    links = [link("first", "a-last", via="shovel", addresses=["orders"])]
+    network = network_of(tmp_path, {"nodes": nodes, "links": links, "directed": True})
+    places = positions(network.graph)
+    assert places["first"][0] < places["a-last"][0]
+    svg = svg_of(network)
+    [path] = _paths(svg)
+    start, end = (float(part.split()[0]) for part in path.removeprefix("M").split(" L") for part in [part])
+    assert start < end
+    texts = _texts(svg)
+    assert {"shovel", "orders"} <= set(texts)
+    assert texts[-1].endswith("2 brokers, 1 link · → messages · ● opens the connection")
+
+
+def test_links_between_the_same_nodes_do_not_cover_each_other(tmp_path: Path) -> None:
+    nodes = [broker("a", program="artemis"), broker("b", program="artemis")]
+    links = [link("a", "b", addresses=["x"]), link("b", "a", addresses=["y"]), link("a", "b", addresses=["z"])]
+    network = network_of(tmp_path, {"nodes": nodes, "links": links, "directed": True, "multigraph": True})
+    middles = [path.partition("Q")[2].split()[:2] for path in _paths(svg_of(network))]
+    assert len({tuple(middle) for middle in middles}) == 3

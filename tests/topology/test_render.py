@@ -89,6 +89,17 @@ def test_what_was_generated_is_what_the_file_says(schema: RouterSchema) -> None:
         assert _parsed(files[f"{name}/qdrouterd.conf"]) == expected
 
 
+def test_skupper_router_has_the_same_sections_in_a_file_of_its_own(tmp_path: Path, schema: RouterSchema) -> None:
+    document = {"graph_type": "line", "routers": 2}
+    found = {
+        program: render(network_of(tmp_path, {**document, "router_program": program}), USER, schema)
+        for program in ("qpid-dispatch", "skupper-router")
+    }
+    assert {path: _parsed(text) for path, text in found["skupper-router"].items()} == {
+        path.replace("qdrouterd", "skrouterd"): _parsed(text) for path, text in found["qpid-dispatch"].items()
+    }
+
+
 def test_booleans_are_written_as_the_router_reads_them(tmp_path: Path, schema: RouterSchema) -> None:
     network = network_of(tmp_path, {"nodes": [router("r", router=[{"allowUnsettledMulticast": True}])]})
     assert "    allowUnsettledMulticast: true\n" in render(network, Access(), schema)["r/qdrouterd.conf"]
@@ -172,6 +183,27 @@ def test_artemis_brokers_are_joined_in_four_ways(tmp_path: Path, via: str, direc
     files = _files(tmp_path, "artemis", "artemis", directed=directed, via=via, addresses=["orders"])
     found = [len(_elements(files[f"{name}/etc/broker.xml"], path)) for name in "ab"]
     assert sorted(found) == [0, 1]
+    # Both are members of a cluster, but one of them connects; every other link is the business of one broker.
+    clustered = [len(_elements(files[f"{name}/etc/broker.xml"], ".//a:cluster-connection")) for name in "ab"]
+    assert clustered == ([1, 1] if via == "cluster" else [0, 0])
+
+
+def test_a_bridge_to_rabbitmq_names_its_queues_as_rabbitmq_does(tmp_path: Path) -> None:
+    files = _files(tmp_path, "artemis", "rabbitmq", via="amqp-bridge", addresses=["orders"])
+    [bridge] = _elements(files["a/etc/broker.xml"], ".//a:bridge-to-queue")
+    assert bridge.get("remote-address-prefix") == "/amq/queue/"
+
+
+@pytest.mark.parametrize("program", ["activemq", "qpid-broker-j"])
+def test_bridges_in_both_directions_share_one_connection(tmp_path: Path, program: str) -> None:
+    """ActiveMQ refuses a second one from the same broker."""
+    links = [link("a", "b", addresses=["there"]), link("b", "a", addresses=["back"])]
+    nodes = [broker("a", program="artemis"), broker("b", program=program)]
+    document = {"nodes": nodes, "links": links, "directed": True, "multigraph": True}
+    text = render(network_of(tmp_path, document), USER)["a/etc/broker.xml"]
+    [connection] = _elements(text, ".//a:amqp-connection")
+    bridges = [(each.tag.rpartition("}")[2], each[0].get("queue-match")) for each in connection[0]]
+    assert bridges == [("bridge-to-queue", "there"), ("bridge-from-queue", "back")]
 
 
 def test_a_network_connector_has_its_options_and_rules(tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""Real brokers start from rendered files, and messages cross the links between them."""
+"""Real brokers start from rendered files, and messages cross the links between them, as other clients see them.
+
+In the suite, test_federations starts an Artemis, an ActiveMQ and a RabbitMQ from such files, with all of their links.
+Only Broker-J is left for it here. Whole lines of rendered brokers, and what demand opens, are in soak.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -70,6 +74,16 @@ def _publish(url: str) -> None:
             connection.channel().basic_publish("", "orders", f"order {number}".encode())
 
 
+@pytest.mark.timeout(120)
+def test_broker_j_starts_from_what_was_rendered_for_it(tmp_path: Path) -> None:
+    programs = {"first": "artemis", "last": "qpid-broker-j"}
+    network = _network(tmp_path, programs, [link("first", "last", addresses=["orders"])], directed=True)
+    with _started(network, ["last"], tmp_path / "nodes") as running:
+        assert _passes(running["last"], running["last"]) == [f"order {number}" for number in range(5)]
+        assert PASSWORD not in str(running["last"].facts)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_messages_cross_a_shovel_and_amqp_bridges(tmp_path: Path) -> None:
     """RabbitMQ, Artemis, Artemis and Broker-J in a line, all started from what was rendered for them."""
@@ -83,6 +97,7 @@ def test_messages_cross_a_shovel_and_amqp_bridges(tmp_path: Path) -> None:
     assert bodies == [f"order {number}" for number in range(5)]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_messages_cross_a_network_connector(tmp_path: Path) -> None:
     options = {"networkTTL": 2, "excluded": ["queue://other"]}

@@ -1,16 +1,20 @@
 """The real server as programs and attackers see it, on runs with known answers."""
 
+import asyncio
 import csv
 import http.client
 import io
 import json
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,15 @@ import httpx
 import pytest
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from msgspec import structs
 
 from crescendo.model.errors import ConfigError
 from crescendo.processes.ref import process_ref
+from crescendo.record.campaign_journal import JournalFactor, write_journal
 from crescendo.record.documents import write_document
 from crescendo.report.page import write_report
 from crescendo.systems.certificates import Authority
+from crescendo.web import sql_process
 from crescendo.web.application import routes_of
 from crescendo.web.audit_log import AuditLog
 from crescendo.web.experiment_store import ExperimentStore
@@ -38,6 +45,7 @@ from crescendo.web.web_directory import WebDirectory
 from crescendo.web.web_server import WebOptions, checked_access
 from report_samples import SAMPLES, write_sample
 from web_lab import WebLab, web_lab
+from web_samples import planted_campaign
 
 SCRIPT = "<script>alert(1)</script>"
 ESCAPES = ("..%2f..%2fetc%2fpasswd", "%2e%2e", "..%5c..", "%00", "a%0ab", "....//", "%c0%ae%c0%ae")
@@ -55,8 +63,17 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebLab]:
     (runs / "passing" / "logs").mkdir()
     (runs / "passing" / "logs" / "sender-0.log").write_text("a line\n")
     (runs / "passing" / "logs" / "passwd").symlink_to("/etc/passwd")
+    journal = planted_campaign(runs / "evil-campaign")
+    factors = [JournalFactor(SCRIPT, [SCRIPT, "b"], [SCRIPT]), *journal.factors[1:]]
+    points = [structs.replace(point, levels=[SCRIPT, *point.levels[1:]]) for point in journal.points]
+    write_journal(
+        runs / "evil-campaign", structs.replace(journal, name=SCRIPT, factors=factors, points=points, ending=SCRIPT)
+    )
     WebAccess(WebDirectory(runs).own).set_account("vera", "viewer", "long enough password")
-    with web_lab(runs) as lab:
+    RunIndex(WebDirectory(runs)).refresh(at_once=True)
+    with closing(sqlite3.connect(runs / ".web" / "index.sqlite")) as index, index:
+        index.execute("UPDATE runs SET outcome = 'wrong'")  # only --reindex finds out
+    with web_lab(runs, "--reindex") as lab:
         yield lab
 
 
@@ -68,13 +85,13 @@ def owner(lab: WebLab) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def stranger(lab: WebLab) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=lab.origin) as client:
+    with httpx.Client(base_url=lab.origin, timeout=60) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def viewer(lab: WebLab) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=lab.origin) as client:
+    with httpx.Client(base_url=lab.origin, timeout=60) as client:
         answer = client.post("/api/login", json={"name": "vera", "password": "long enough password"})
         assert answer.status_code == 200
         client.headers["x-csrf-token"] = client.get("/api/session").json()["csrf"]
@@ -170,18 +187,79 @@ def test_a_path_in_a_parameter_leads_nowhere(routes: list[APIRoute], owner: http
             answer = owner.request(method, _filled(route.path, escape), json={})
             assert answer.status_code in {400, 404}, f"{method} {route.path} {answer.status_code}"
             assert "root:" not in answer.text
-    for query in (f"/runs/passing/tables?table={escape}", f"/api/compare?run={escape}", f"/runs?tag={escape}"):
+    for query in (f"/runs/passing/tables?table={escape}", f"/api/compare?run={escape}", f"/runs?tag={escape}",
+                  f"/api/history?experiment={escape}"):  # fmt: skip
         assert "root:" not in owner.get(query).text
+
+
+SLOW = {"/api/runs/{name}/log-analysis"}
+"""Each request starts a program, so all fields of its form are hostile at once."""
+COUNTED = {"/api/login", "/api/account/password"}
+"""Attempts here are counted and end in a refusal for a while."""
+
+
+@pytest.mark.parametrize("hostile", ["../../../../etc/passwd", "<script>alert(1)</script>"])
+def test_a_hostile_text_in_any_query_or_body_is_refused_or_harmless(
+    lab: WebLab, owner: httpx.Client, hostile: str
+) -> None:
+    """Every text that the API says it takes, one at a time, and every page that a query leads to."""
+    described = owner.get("/api/openapi.json").json()
+    before = sorted(path for path in lab.runs.rglob("*") if ".web" not in path.parts)
+    tried = 0
+    for path, methods in described["paths"].items():
+        for method, about in methods.items():
+            url = _filled(path)
+            for name in (one["name"] for one in about.get("parameters", ()) if one["in"] == "query"):
+                for page in {url, url.removeprefix("/api")}:
+                    answer = owner.get(page, params={name: hostile}, headers={"accept": "text/html"})
+                    _assert_harmless(answer, hostile)
+                    tried += 1
+            content = about.get("requestBody", {}).get("content", {}).get("application/json", {})
+            texts = list(_texts(content.get("schema", {}), described["components"]["schemas"], hostile))
+            for body in [dict(part for text in texts for part in text.items())] if path in SLOW else texts:
+                if path not in COUNTED:
+                    _assert_harmless(owner.request(method, url, json=body), hostile)
+                    tried += 1
+    assert tried > 40
+    assert sorted(path for path in lab.runs.rglob("*") if ".web" not in path.parts) == before
+    assert owner.post("/api/runs/passing/note", json={"text": "", "tags": ""}).status_code == 200
+
+
+def _assert_harmless(answer: httpx.Response, hostile: str) -> None:
+    assert answer.status_code < 500, f"{answer.request.method} {answer.request.url}"
+    assert "root:" not in answer.text
+    if answer.headers["content-type"].startswith("text/html"):
+        assert "<script>" not in hostile or hostile not in answer.text
+
+
+def _texts(schema: Any, known: Any, hostile: str) -> Iterator[dict[str, Any]]:
+    """Bodies of which one text is hostile; what else must be there is a harmless one."""
+    found = known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    properties = found.get("properties", {})
+    needed = {name: "x" for name in found.get("required", ()) if properties[name].get("type") == "string"}
+    for name, about in properties.items():
+        for kind in about.get("anyOf", [about]):
+            if kind.get("type") == "string":
+                yield needed | {name: hostile}
+            elif kind.get("type") == "array":
+                yield needed | {name: [hostile]}
+            elif "$ref" in kind:
+                for inner in _texts(kind, known, hostile):
+                    yield needed | {name: inner}
 
 
 def test_what_a_name_says_is_never_part_of_the_page(owner: httpx.Client) -> None:
     as_html = {"accept": "text/html"}
     for path in (f"/runs?experiment={SCRIPT}", f"/runs?tag={SCRIPT}", f"/runs?outcome={SCRIPT}", f"/runs/{SCRIPT}",
                  f"/experiments/{SCRIPT}", f"/jobs/{SCRIPT}", f"/compare?run={SCRIPT}",
-                 f"/runs/passing/tables?table={SCRIPT}", f"/login?token={SCRIPT}"):  # fmt: skip
+                 f"/runs/passing/tables?table={SCRIPT}", f"/login?token={SCRIPT}", f"/history?experiment={SCRIPT}",
+                 f"/campaigns/{SCRIPT}", "/campaigns", "/campaigns/evil-campaign"):  # fmt: skip
         answer = owner.get(path, headers=as_html)
         assert SCRIPT not in answer.text, path
         assert "script-src 'self';" in answer.headers["content-security-policy"]
+    for body in ({"experiment": SCRIPT}, {"experiment": "mine", "cluster": SCRIPT}):
+        assert owner.post("/api/jobs", json=body).status_code == 404
+    assert "&lt;script&gt;" in owner.get("/campaigns/evil-campaign", headers=as_html).text  # a name of a file
     note = {"text": f"</textarea>{SCRIPT}", "tags": "good"}
     assert owner.post("/api/runs/passing/note", json=note).status_code == 200
     page = owner.get("/runs/passing", headers=as_html).text
@@ -196,23 +274,23 @@ def test_what_a_name_says_is_never_part_of_the_page(owner: httpx.Client) -> None
 
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(lab: WebLab, owner: httpx.Client) -> None:
     link = owner.post("/api/links").json()["link"]
-    with httpx.Client() as other:
+    with httpx.Client(timeout=60) as other:
         answer = other.get(link)
         assert answer.status_code == 303
         cookie = answer.headers["set-cookie"].lower()
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
         assert other.get(link).status_code == 303  # signed in: it goes on to the pages, without the used link
-    assert httpx.get(link).status_code == 401
-    assert httpx.get(f"{lab.origin}/api/runs", cookies={"crescendo": "forged"}).status_code == 401
-    assert httpx.get(f"{lab.origin}/runs", headers={"accept": "text/html"}).headers["location"] == "/login"
+    assert httpx.get(link, timeout=60).status_code == 401
+    assert httpx.get(f"{lab.origin}/api/runs", cookies={"crescendo": "forged"}, timeout=60).status_code == 401
+    assert httpx.get(f"{lab.origin}/runs", headers={"accept": "text/html"}, timeout=60).headers["location"] == "/login"
 
 
 def test_signing_out_ends_the_session_on_the_server(lab: WebLab, owner: httpx.Client) -> None:
     with lab.client(owner.post("/api/links").json()["link"]) as client:
         cookie = client.cookies["crescendo"]
         assert client.post("/api/sign-out").status_code == 200
-        assert httpx.get(f"{lab.origin}/api/runs", cookies={"crescendo": cookie}).status_code == 401
+        assert httpx.get(f"{lab.origin}/api/runs", cookies={"crescendo": cookie}, timeout=60).status_code == 401
 
 
 def test_a_page_that_resolves_to_this_server_is_not_served(lab: WebLab, owner: httpx.Client) -> None:
@@ -227,9 +305,19 @@ def test_every_answer_has_its_headers(owner: httpx.Client) -> None:
         assert headers["referrer-policy"] == "no-referrer"
         assert "frame-ancestors" in headers["content-security-policy"]
         assert "server" not in headers
+        assert "charset=utf-8" in headers["content-type"] or headers["content-type"] == "application/json", path
+        assert ("no-store" in headers["cache-control"]) != path.startswith("/static/")
+    assert owner.get("/api/runs").headers["content-disposition"] == 'attachment; filename="api.json"'
     report = owner.get("/runs/passing/report.html").headers["content-security-policy"]
     assert report.startswith("sandbox allow-scripts")
     assert "allow-same-origin" not in report
+
+
+def test_other_methods_are_refused_and_noted(lab: WebLab, owner: httpx.Client) -> None:
+    for method in ("DELETE", "PATCH", "OPTIONS", "TRACE"):
+        assert owner.request(method, "/api/runs").status_code == 405, method
+        noted = json.loads((lab.runs / ".web" / "audit.log").read_text().splitlines()[-1])
+        assert (noted["method"], noted["status"], noted["who"]) == (method, 405, "owner")
 
 
 def test_a_body_has_a_limit_whether_announced_or_not(lab: WebLab, owner: httpx.Client) -> None:
@@ -250,13 +338,25 @@ def test_a_body_has_a_limit_whether_announced_or_not(lab: WebLab, owner: httpx.C
     try:
         answer = owner.post("/api/experiments", content=endless(), headers={"content-type": "application/json"})
         assert answer.status_code == 413
-    except httpx.WriteError:
+    except httpx.TransportError:
         pass  # it answered, and closed the connection before all was sent
     for odd in (b"-1", b"1e9", b"\xb2"):
         with socket.create_connection((address.host, address.port or 0), 20) as raw:
             raw.sendall(b"POST /api/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + odd + b"\r\n\r\n")
             assert raw.recv(100).split(b" ")[1] in {b"400", b"413"}
     assert owner.get("/api/runs").status_code == 200
+
+
+def test_a_run_may_wait_for_its_time(lab: WebLab, owner: httpx.Client) -> None:
+    assert owner.post("/api/experiments", json={"text": YAML.replace("mine", "later")}).status_code == 200
+    job = owner.post("/api/jobs", json={"experiment": "later", "start_at": "2099-01-31T22:00"}).json()["id"]
+    waiting = owner.get(f"/api/jobs/{job}").json()
+    assert waiting["state"] == "queued"
+    assert datetime.fromtimestamp(waiting["not_before_ns"] / 1e9).isoformat() == "2099-01-31T22:00:00"
+    wrong = owner.post("/api/jobs", json={"experiment": "later", "start_at": "tomorrow"})
+    assert (wrong.status_code, "write a time such as" in wrong.json()["error"]) == (400, True)
+    assert owner.post(f"/api/jobs/{job}/stop", json={}).status_code == 200
+    assert owner.get(f"/api/jobs/{job}").json()["state"] == "cancelled"
 
 
 def test_malformed_bodies_are_explained(owner: httpx.Client) -> None:
@@ -268,8 +368,8 @@ def test_malformed_bodies_are_explained(owner: httpx.Client) -> None:
 
 def test_the_audit_log_names_changes_and_refusals_but_no_secret(lab: WebLab, owner: httpx.Client) -> None:
     owner.post("/api/experiments/check", json={"text": YAML})
-    httpx.post(f"{lab.origin}/api/jobs", json={})
-    httpx.post(f"{lab.origin}/api/login", json={"name": "vera", "password": "a wrong password"})
+    httpx.post(f"{lab.origin}/api/jobs", json={}, timeout=60)
+    httpx.post(f"{lab.origin}/api/login", json={"name": "vera", "password": "a wrong password"}, timeout=60)
     text = (lab.runs / ".web" / "audit.log").read_text()
     entries = [json.loads(line) for line in text.splitlines()]
     assert {"who": "owner", "method": "POST", "path": "/api/experiments/check", "status": 200}.items() <= entries[
@@ -283,7 +383,9 @@ def test_the_audit_log_names_changes_and_refusals_but_no_secret(lab: WebLab, own
 
 
 def test_guessing_tokens_is_limited(lab: WebLab, owner: httpx.Client) -> None:
-    with httpx.Client(base_url=lab.origin, transport=httpx.HTTPTransport(local_address="127.0.0.2")) as guesser:
+    with httpx.Client(
+        base_url=lab.origin, timeout=60, transport=httpx.HTTPTransport(local_address="127.0.0.2")
+    ) as guesser:
         codes = [guesser.get(f"/login?token={number}").status_code for number in range(7)]
     assert codes == [401] * 5 + [429] * 2
 
@@ -341,11 +443,11 @@ def test_a_viewer_sees_experiments_without_their_passwords(owner: httpx.Client, 
 def test_metrics_are_for_a_session_or_the_token_and_keep_the_last_sample(
     lab: WebLab, owner: httpx.Client, viewer: httpx.Client
 ) -> None:
-    assert httpx.get(f"{lab.origin}/metrics").status_code == 401
-    assert httpx.get(f"{lab.origin}/metrics", headers={"authorization": "Bearer x"}).status_code == 401
+    assert httpx.get(f"{lab.origin}/metrics", timeout=60).status_code == 401
+    assert httpx.get(f"{lab.origin}/metrics", headers={"authorization": "Bearer x"}, timeout=60).status_code == 401
     token = (lab.runs / ".web" / "metrics-token").read_text().strip()
     files = _under_way(lab)
-    answer = httpx.get(f"{lab.origin}/metrics", headers={"authorization": f"Bearer {token}"})
+    answer = httpx.get(f"{lab.origin}/metrics", headers={"authorization": f"Bearer {token}"}, timeout=60)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     lines = answer.text.splitlines()
     assert 'crescendo_runs{outcome="pass"} 1' in lines
@@ -426,14 +528,27 @@ def test_beyond_loopback_people_sign_in_over_tls(tmp_path: Path) -> None:
         assert lab.link.startswith("https://localhost:")
         assert lab.link.endswith("/login")  # no token: it would be an account without a password
         trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-        with httpx.Client(base_url=lab.link.removesuffix("/login"), verify=trusted) as client:
+        with httpx.Client(base_url=lab.link.removesuffix("/login"), verify=trusted, timeout=60) as client:
             wrong = client.post("/api/login", json={"name": "ada", "password": "not this password"})
             assert wrong.status_code == 401
             answer = client.post("/api/login", json={"name": "ada", "password": "long enough password"})
             assert answer.status_code == 200
-            assert "secure" in answer.headers["set-cookie"].lower()
-            assert "max-age" in answer.headers["strict-transport-security"]
-            assert client.get("/api/session").json()["role"] == "admin"
+            cookie = answer.headers["set-cookie"].lower()
+            assert cookie.startswith("__host-crescendo=")
+            assert {"secure", "path=/"} <= set(cookie.split("; "))
+            assert "includeSubDomains" in answer.headers["strict-transport-security"]
+            session = client.get("/api/session").json()
+            assert session["role"] == "admin"
+            change = {"current": "long enough password", "password": "a better password"}
+            client.headers["x-csrf-token"] = session["csrf"]
+            assert client.post("/api/account/password", json=change | {"current": "x"}).status_code == 400
+            assert client.post("/api/account/password", json=change).status_code == 200
+            assert client.get("/api/session").status_code == 401  # all its sessions ended
+            again = {"name": "ada", "password": "a better password"}
+            assert client.post("/api/login", json=again).status_code == 200
+        raw = socket.create_connection(("127.0.0.1", httpx.URL(lab.link).port or 0))
+        with trusted.wrap_socket(raw, server_hostname="localhost") as wrapped:
+            assert wrapped.version() == "TLSv1.3"
 
 
 # -- SQL -----------------------------------------------------------------------------------------------------------
@@ -477,6 +592,13 @@ def test_sql_reads_nothing_else_and_changes_nothing(lab: WebLab, sql: str) -> No
     assert answer.problem
     assert answer.rows == []
     assert sorted((lab.runs / "passing").rglob("*")) == before
+
+
+def test_sql_ends_with_its_limit_of_time(lab: WebLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_process, "TIMEOUT_S", 0.2)
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    with pytest.raises(ConfigError, match="took longer than"):
+        asyncio.run(sql_process.ask(lab.runs / "passing", endless, tmp_path))
 
 
 def test_sql_ends_with_its_limits(owner: httpx.Client) -> None:

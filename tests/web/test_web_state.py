@@ -1,6 +1,7 @@
 """What the web server keeps on disk: experiments, jobs, the index, sessions."""
 
 import itertools
+import json
 import os
 import shutil
 import sqlite3
@@ -9,22 +10,29 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from crescendo.control.conductor.plan import PeerPlan, RunPlan
 from crescendo.control.conductor.step import begin
-from crescendo.model.errors import ConfigError
+from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.experiment_file import load_experiment, to_document
+from crescendo.model.verdict import Outcome
 from crescendo.processes.ref import process_ref
 from crescendo.record.documents import write_document
+from crescendo.record.run_links import link_run
+from crescendo.run.live_sample import sample
+from crescendo.web import verdict_webhook, web_access
 from crescendo.web.experiment_form import ExperimentForm, form_of, text_of
 from crescendo.web.experiment_store import ExperimentStore, ShippedExperiment, renamed, shipped_experiments
 from crescendo.web.jobs import JobFiles, JobResult, Jobs, JobState
-from crescendo.web.live_feed import sample
 from crescendo.web.run_index import RunIndex, RunNote
+from crescendo.web.run_process import notify
 from crescendo.web.run_queue import RunQueue
+from crescendo.web.verdict_webhook import Webhook
 from crescendo.web.web_access import Role, TooManyAttemptsError, WebAccess
 from crescendo.web.web_directory import NotFoundError, WebDirectory, child_of
 from report_samples import SAMPLES, write_sample
@@ -57,6 +65,20 @@ def test_a_symbolic_link_is_not_a_run(directory: WebDirectory, tmp_path: Path) -
         directory.run("linked")
     with pytest.raises(NotFoundError):
         child_of(directory.runs, "linked", "run")
+
+
+def test_a_run_of_a_campaign_is_found_by_its_name(directory: WebDirectory, tmp_path: Path) -> None:
+    write_sample(directory.runs / "growth-campaign" / "growth.001-1", SAMPLES["passing"])
+    with pytest.raises(NotFoundError):
+        directory.run("growth.001-1")  # any directory could hold a recording
+    (directory.runs / "growth-campaign" / "campaign.json").write_text("{}")
+    assert directory.run("growth.001-1") == directory.runs / "growth-campaign" / "growth.001-1"
+    (directory.runs / "linked").symlink_to(tmp_path)
+    write_sample(tmp_path / "elsewhere", SAMPLES["passing"])
+    (tmp_path / "campaign.json").write_text("{}")
+    for name in ("elsewhere", "growth-campaign/growth.001-1", "..", "growth.002-1"):
+        with pytest.raises(NotFoundError):
+            directory.run(name)
 
 
 # -- experiments ---------------------------------------------------------------------------------------------------
@@ -135,6 +157,37 @@ def test_the_form_means_the_text_and_the_text_the_form(store: ExperimentStore) -
     again = form_of(text)
     assert again is not None
     assert text_of(again) == text
+
+
+def test_the_form_places_processes_on_machines_and_configures_clients(store: ExperimentStore) -> None:
+    form = ExperimentForm(
+        name="f", system="rabbitmq", protocol="amqp091", inspect=[], sender_processes="north: 2, south",
+        receiver_processes="3", receivers="3", senders="3", client_settings="receive_rate: 50\npurge: true",
+    )  # fmt: skip
+    text = text_of(form)
+    found = store.check(text)
+    assert (found.peers.places("sender"), found.peers.count("receiver")) == (["north", "north", "south"], 3)
+    assert (found.workload[0].receive_rate, found.workload[0].purge) == (50, True)
+    again = form_of(text)
+    assert again is not None
+    assert (again.sender_processes, text_of(again)) == ("north: 2, south: 1", text)
+    with pytest.raises(ConfigError, match="senders"):
+        store.check(text_of(form.model_copy(update={"sender_processes": "two of them"})))
+
+
+def test_the_form_has_the_clients_of_mlmq_by_kind(store: ExperimentStore) -> None:
+    (stability,) = (one for one in shipped_experiments() if one.id == "mlmq--stability-short")
+    form = form_of(stability.text)
+    assert form is not None
+    assert (form.one_way, form.paired, form.consumers, form.producers) == ("30", "16", "10", "5")
+    assert (form.client_wait, form.senders, form.receivers) == ("20ms", "0", "0")
+    assert to_document(store.check(text_of(form))) == to_document(store.check(stability.text))
+    beside = store.check(text_of(ExperimentForm(name="f", paired="4", client_wait="5ms", client_processes="2")))
+    assert [(one.kind, one.count, int(one.wait)) for one in beside.clients] == [("paired", 4, 5_000_000)]
+    assert (len(beside.workload), beside.peers.clients) == (1, 2)
+    with pytest.raises(ConfigError, match="make count even"):
+        store.check(text_of(ExperimentForm(name="f", paired="3")))
+    assert form_of(stability.text.replace("count: 16, wait: 20ms", "count: 16, wait: 10ms")) is None
 
 
 @pytest.mark.parametrize(
@@ -263,8 +316,12 @@ def test_the_end_of_the_server_stops_the_run_and_keeps_the_queue(directory: WebD
     assert waiting.state is JobState.QUEUED
 
 
-def test_a_run_process_that_cannot_begin_says_why(directory: WebDirectory) -> None:
+def test_a_run_process_that_cannot_begin_says_why_and_notifies_the_webhook(directory: WebDirectory) -> None:
     queue = RunQueue(directory)
+    Listener.taken.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Webhook(directory.own).set(f"http://127.0.0.1:{server.server_address[1]}/")
     files = queue.jobs.get(queue.jobs.add("mine", YAML.replace("rate", "rat"), by="me"))
     queue.look()
     queue.look()
@@ -272,7 +329,11 @@ def test_a_run_process_that_cannot_begin_says_why(directory: WebDirectory) -> No
     result = files.result
     assert result is not None
     assert "unknown key 'rat'" in result.problem
-    assert (files.directory / "output.log").read_text() == ""
+    _until(lambda: len(Listener.taken) == 2)  # the first one was a test
+    server.shutdown()
+    server.server_close()
+    assert (Listener.taken[1]["state"], Listener.taken[1]["problem"]) == ("failed", result.problem)
+    assert (files.directory / "output.log").read_text() == f"{result.problem}\n"  # no traceback
     queue.look()
     assert queue.jobs.unfinished() == []
     queue.end()
@@ -293,11 +354,18 @@ def test_the_index_follows_the_runs_on_disk(directory: WebDirectory) -> None:
     for name in ("passing", "failing", "invalid"):
         write_sample(directory.runs / name, SAMPLES[name])
     (directory.runs / "no-run").mkdir()
+    link_run(directory.runs / "passing", Outcome.PASS)  # as `crescendo run` does in the same directory
+    link_run(directory.runs / "failing", Outcome.FAIL)
     index.refresh(at_once=True)
     assert {run["name"]: run["outcome"] for run in index.runs()} == {
         "passing": "pass", "failing": "fail", "invalid": "invalid",
     }  # fmt: skip
     assert index.counts() == {"pass": 1, "fail": 1, "invalid": 1}
+    assert sorted(run["name"] for strip in index.strips().values() for run in strip) == [
+        "failing",
+        "invalid",
+        "passing",
+    ]
     shutil.rmtree(directory.runs / "failing")
     (directory.runs / "passing" / "summary.json").unlink()
     index.refresh(at_once=True)
@@ -367,7 +435,7 @@ def test_a_password_is_stored_as_a_hash_and_guesses_are_limited(tmp_path: Path) 
     access = WebAccess(tmp_path)
     with pytest.raises(ConfigError, match="12 or more"):
         access.set_account("eve", "viewer", "short")
-    with pytest.raises(ConfigError, match="choose one of"):
+    with pytest.raises(ConfigError, match="known: viewer"):
         access.set_account("eve", "king", "long enough password")
     with pytest.raises(ConfigError, match="name of an account"):
         access.set_account("<script>", "viewer", "long enough password")
@@ -382,3 +450,115 @@ def test_a_password_is_stored_as_a_hash_and_guesses_are_limited(tmp_path: Path) 
     with pytest.raises(TooManyAttemptsError):
         access.sign_in("ada", "long enough password", "there")
     access.sign_in("ada", "long enough password", "elsewhere")
+
+
+def test_a_password_has_its_limits_and_can_be_changed_by_who_knows_it(tmp_path: Path) -> None:
+    access = WebAccess(tmp_path)
+    for refused in ("x" * 129, "password1234", "ababababababab", "its ada again ok"):
+        with pytest.raises(ConfigError, match="the password"):
+            access.set_account("ada", "operator", refused)
+    long = "žluťoučký 🐎 " * 9  # 108 characters
+    access.set_account("ada", "operator", long)
+    cookie = access.sign_in("ada", long, "here")
+    for wrong in (long[:-1], long + "x" * 100, long.upper()):
+        with pytest.raises(ConfigError, match="name or password is wrong"):
+            access.change_password("ada", wrong, "another long password", "here")
+    before = (tmp_path / "sessions.json").read_text()
+    with pytest.raises(ConfigError, match="the password"):
+        access.change_password("ada", long, "short", "here")
+    assert (tmp_path / "sessions.json").read_text() == before  # knowing the old one opened no session
+    access.change_password("ada", long, "another long password", "here")
+    assert access.session(cookie) is None
+    session = access.session(access.sign_in("ada", "another long password", "here"))
+    assert session is not None
+    assert session.rights is Role.OPERATOR
+
+
+def test_a_removed_account_cannot_sign_in_and_its_sessions_end(tmp_path: Path) -> None:
+    access = WebAccess(tmp_path)
+    for name in ("ada", "eve"):
+        access.set_account(name, "viewer", "long enough password")
+    cookies = [access.sign_in(name, "long enough password", "here") for name in ("ada", "eve")]
+    access.remove_account("eve")
+    assert [access.session(cookie) is not None for cookie in cookies] == [True, False]
+    assert "eve" not in (tmp_path / "accounts.json").read_text()
+    with pytest.raises(ConfigError, match="name or password is wrong"):
+        access.sign_in("eve", "long enough password", "here")
+    with pytest.raises(ConfigError, match="no account is called 'eve'"):
+        access.remove_account("eve")
+
+
+def test_no_more_than_a_hundred_guesses_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_access, "_key", lambda password, salt: password)  # what is limited is not the hashing
+    access = WebAccess(tmp_path)
+    tried, now_s = 0, time.monotonic()
+    for minute in range(60):
+        monkeypatch.setattr(time, "monotonic", lambda at_s=now_s + 61 * minute: at_s)
+        for number in range(10):
+            try:
+                access.sign_in("ada", "wrong", f"10.0.{minute}.{number}")
+            except TooManyAttemptsError:
+                break
+            except ConfigError:
+                tried += 1
+    assert 5 * 10 < tried <= 100
+
+
+# -- webhook -------------------------------------------------------------------------------------------------------
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Takes what is posted, after a given number of refusals."""
+
+    taken: ClassVar[list[dict[str, Any]]] = []
+    refusals: ClassVar[list[int]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        status = self.refusals.pop() if self.refusals else 204
+        if status == 204:
+            self.taken.append(body)
+        self.send_response(status)
+        self.send_header("location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_webhook_is_notified_how_a_run_ended_and_is_tried_again(
+    directory: WebDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verdict_webhook, "_PAUSE_S", 0.0)
+    Listener.taken.clear()
+    webhook = Webhook(directory.own)
+    jobs = Jobs(directory)
+    files = jobs.get(jobs.add("mine", YAML, by="me"))
+    ended = JobResult(JobState.DONE, "mine-1", "fail", "", 7)
+    notify(files, ended, webhook)  # no address yet
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/hooks/s3cret"
+        Listener.refusals[:] = [302]  # a redirect is not followed
+        with pytest.raises(PeerError, match="status 302; it was not kept"):
+            webhook.set(address)
+        assert webhook.address == ""
+        webhook.set(address)
+        assert (directory.own / "webhook").stat().st_mode & 0o077 == 0
+        Listener.refusals[:] = [503, 500]
+        notify(files, ended, webhook)
+        Listener.refusals[:] = [503, 503, 503]
+        notify(files, ended, webhook)
+        server.shutdown()
+    said = capsys.readouterr().err
+    assert "127.0.0.1 did not accept it: status 503" in said
+    assert "s3cret" not in said
+    test, told = Listener.taken
+    assert test["state"] == "test"
+    assert (told["experiment"], told["run"], told["outcome"]) == ("mine", "mine-1", "fail")
+    assert told["text"] == "mine: fail (mine-1)"
+    for wrong in ("file:///etc/passwd", "http://", "https://a b/", "gopher://x/"):
+        with pytest.raises(ConfigError, match="give an address"):
+            webhook.set(wrong)
+    webhook.set("")
+    assert webhook.address == ""

@@ -1,5 +1,6 @@
 """A real server in a process of its own, and clients of it."""
 
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -17,24 +19,18 @@ STARTED_S = 60.0
 class WebLab:
     """One `crescendo web`. It can be killed and started again on the same directory."""
 
-    def __init__(self, runs: Path, *options: str) -> None:
+    def __init__(self, runs: Path, *options: str, prefix: tuple[str, ...] = ()) -> None:
+        """`prefix` is a command that runs the server elsewhere, on a host of a network."""
         self.runs = runs
+        self._prefix = prefix
         self._options = options
         self._port = 0
         self.link = ""
         self.start()
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "crescendo.cli.main",
-            "web",
-            "--out",
-            str(self.runs),
-            "--port",
-            str(self._port),
-        ]
+        web = ["web", "--out", str(self.runs), "--port", str(self._port)]
+        command = [*self._prefix, sys.executable, "-m", "crescendo.cli.main", *web]
         self.process = subprocess.Popen(
             [*command, *self._options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -74,13 +70,28 @@ class WebLab:
 
 
 @contextmanager
-def web_lab(runs: Path, *options: str) -> Iterator[WebLab]:
-    lab = WebLab(runs, *options)
+def web_lab(runs: Path, *options: str, prefix: tuple[str, ...] = ()) -> Iterator[WebLab]:
+    lab = WebLab(runs, *options, prefix=prefix)
     try:
         yield lab
     finally:
         if lab.process.poll() is None:
             lab.stop()
+
+
+def live_samples(job: Path) -> list[dict[str, Any]]:
+    """What the live page of a job learned about the peers, one sample per second."""
+    return [entry for entry in _live(job) if entry["kind"] == "sample"]
+
+
+def lost_peers(job: Path) -> list[str]:
+    """The peers whose loss the live page of a job learned of."""
+    return [entry["detail"]["peer"] for entry in _live(job) if entry.get("event") in {"lost", "failed"}]
+
+
+def _live(job: Path) -> list[dict[str, Any]]:
+    lines = (job / "live.jsonl").read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half written
 
 
 def processes_of(directory: Path) -> list[int]:

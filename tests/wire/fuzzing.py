@@ -84,6 +84,35 @@ def read_and_react(connection: Any, stream: bytes, rng: random.Random, react: Ca
     return reply_bytes + len(take_outgoing(connection))
 
 
+def read_and_answer(
+    server: Any,
+    next_request: Callable[[], Any],
+    stream: bytes,
+    rng: random.Random,
+    answer: Callable[[Any], None],
+) -> int:
+    """Read a stream of requests in chunks and answer every one; returns the bytes sent in reply."""
+    with contextlib.suppress(PeerError):
+        while stream:
+            count = rng.randrange(1, len(stream) + 1)
+            _feed(server, stream[:count])
+            stream = stream[count:]
+            while (found := next_request()) is not None:
+                answer(found)
+    return len(take_outgoing(server))
+
+
+def requests_in(server: Any, next_request: Callable[[], Any], stream: bytes) -> list[Any]:
+    """Every request of a stream that is read at once."""
+    _feed(server, stream)
+    return list(iter(next_request, None))
+
+
+def _feed(server: Any, octets: bytes) -> None:
+    server.receive_buffer()[: len(octets)] = octets
+    server.received(len(octets))
+
+
 def cuts_in(stream: bytes, rng: random.Random) -> list[int]:
     """Random positions at which a stream is split into reads."""
     return [rng.randrange(len(stream) + 1) for _ in range(rng.choice((0, 1, 3, 10)))]

@@ -17,7 +17,7 @@ from mqtt_fuzz_targets import MQTT_FUZZ_TARGETS
 from openwire_fuzz_targets import OPENWIRE_FUZZ_TARGETS
 from stomp_fuzz_targets import STOMP_FUZZ_TARGETS
 
-FAST_MUTATIONS = 4_000
+FAST_MUTATIONS = 1_500
 SOAK_MUTATIONS = 1_000_000
 
 PROTOCOLS = [

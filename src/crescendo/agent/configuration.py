@@ -1,6 +1,6 @@
 """What may this agent run, and within which limits?
 
-Its own configuration file says so, which whoever owns the host writes: sources with the commits that were looked at,
+Its configuration file says so, which the owner of the host writes: sources with the commits that were looked at,
 and limits of every handler. A run or a lab asks for a source; nothing that it says widens what the file allows. Fetches
 and starts nothing.
 """

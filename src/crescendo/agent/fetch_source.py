@@ -69,7 +69,7 @@ class _Git:
     def ask(self, *arguments: str) -> str:
         result = self.run(*arguments)
         if not result.is_good:
-            raise PeerError(f"git {arguments[0]} failed: {said(result)}")
+            raise PeerError(f"git {arguments[0]} failed: {last_output_of(result)}")
         return result.output
 
 
@@ -134,7 +134,7 @@ def _fetched(git: _Git, source: str, wanted: str, *, is_branch: bool) -> str:
     return git.ask("rev-parse", "--verify", f"{place}^{{commit}}").strip()
 
 
-def said(result: HandlerResult) -> str:
+def last_output_of(result: HandlerResult) -> str:
     """The last line that a program printed, or how it ended."""
     lines = [line.strip() for line in result.output.splitlines() if line.strip()]
     ended = f"ended by its limit of {result.reason}" if result.reason else f"code {result.code}"

@@ -1,8 +1,8 @@
 """How does a fault of the timeline run a handler of an agent?
 
 It asks the agent for a command and waits until that has ended; a code other than 0, or a limit that ended it, makes the
-fault fail. With `cure`, another command undoes it. When a run is over, agents have ended their handlers themselves, so
-nothing is asked then. The way of a request to the agent is not known here.
+fault fail. With `cure`, another command undoes it. The agent knows that cure from the beginning, and runs it by itself
+when it ends, or loses the run, before it was asked for it. The way of a request to the agent is not known here.
 """
 
 from typing import Annotated, Any, Protocol
@@ -23,8 +23,11 @@ class FaultAgent(Protocol):
     def connect(self) -> None:
         """Be ready to ask without delay."""
 
-    def run(self, command: str, parameters: dict[str, Any]) -> str:
-        """Run a command to its end: what it printed first. PeerError if it fails, LostError if nobody answers."""
+    def run(self, command: str, parameters: dict[str, Any], cure: str = "") -> str:
+        """Run a command to its end: what it printed first. PeerError if it fails, LostError if nobody answers.
+
+        From its start on the agent owes the cure, until it has run it.
+        """
 
     def disconnect(self) -> None: ...
 
@@ -51,10 +54,10 @@ class RunHandler(FaultAction[FaultAgent, HandlerSettings]):
 
     def prepare(self, target: FaultAgent, settings: HandlerSettings) -> Cure | None:
         target.connect()
-        return None  # only the agent can run it; it ends its handlers when it loses the run
+        return None  # only the agent can run it
 
     def apply(self, target: FaultAgent, settings: HandlerSettings, cure: Cure | None) -> str:
-        return target.run(settings.command, settings.parameters)
+        return target.run(settings.command, settings.parameters, settings.cure or "")
 
     def end(self, target: FaultAgent, settings: HandlerSettings, cure: Cure | None, *, final: bool) -> None:
         try:

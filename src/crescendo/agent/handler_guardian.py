@@ -58,13 +58,13 @@ class Guard:
         self.child, self.out, self.event_pipe, errno = start(self.spec)
         if errno:
             os.waitpid(self.child, 0)
-            self.say({"failed": errno})
+            self.report({"failed": errno})
         else:
-            self.say({"started": self.child, "t_ns": time.monotonic_ns()})
+            self.report({"started": self.child, "t_ns": time.monotonic_ns()})
             self.watch(begun_s + self.limits["time_s"])
             code, left = end_descendants(self.child)
             self.drain()
-            self.say({
+            self.report({
                 "ended": code, "t_ns": time.monotonic_ns(), "reason": self.reason, "left": left,
                 "output": self.output[: self.limits["output"]].decode(errors="replace"),
                 "events": self.events, "dropped": self.dropped,
@@ -134,7 +134,7 @@ class Guard:
             self.dropped += bool(line.strip())
             return
         self.events += 1
-        self.say({"event": event, "t_ns": time.monotonic_ns()})
+        self.report({"event": event, "t_ns": time.monotonic_ns()})
 
     def drain(self) -> None:
         """What was written before the end: nobody holds the other ends any more."""
@@ -143,7 +143,7 @@ class Guard:
         while self.take_events():
             pass
 
-    def say(self, message: dict) -> None:  # type: ignore[type-arg]
+    def report(self, message: dict) -> None:  # type: ignore[type-arg]
         self.pending += json.dumps(message).encode() + b"\n"
 
     def send(self) -> None:

@@ -11,13 +11,13 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crescendo.agent.assignment import AgentAssignment
 from crescendo.agent.configuration import AgentConfiguration
 from crescendo.agent.fetch_source import fetch_source
 from crescendo.agent.handler_process import HandlerEvent, HandlerFailure, HandlerResult, HandlerStart
-from crescendo.agent.handler_source import START_AGENT, STOP_AGENT, USER_COMMAND, HandlerSource
+from crescendo.agent.handler_source import START_AGENT, STOP_AGENT, USER_COMMAND, Handler, HandlerSource
 from crescendo.agent.handlers import HandlerReport, Handlers, RunningHandler
 from crescendo.control.agent_payloads import (
     AgentSource,
@@ -34,16 +34,16 @@ from crescendo.model.errors import ConfigError, LostError, PeerError
 from crescendo.model.peer_statistics import agent_statistics
 from crescendo.model.redaction import redact_value
 from crescendo.model.urls import redact_url_text
-from crescendo.record.schema import EVENTS
+from crescendo.record.schema import AGENT_SOURCE, EVENTS, HANDLER_ENDED, HANDLER_EVENT, HANDLER_STARTED
 from crescendo.record.writer import Recorder
 
 AGENTS = "agents"
 """The directory below that of the run in which agents keep sources and the work of their handlers while they run."""
 
 STOP_S = 10.0
-"""How long the handlers of `stop_agent` may take together."""
+"""How long cures that are still owed and the handlers of `stop_agent` may take together."""
 
-SOURCE, STARTED, ENDED, EVENT = "agent source", "handler started", "handler ended", "handler event"
+SOURCE, STARTED, ENDED, EVENT = AGENT_SOURCE, HANDLER_STARTED, HANDLER_ENDED, HANDLER_EVENT
 """Events of an agent in the recording."""
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -57,6 +57,15 @@ _LIMITS = {
     "guardian": "its guardian was killed",
     "stopped": "it was stopped",
 }
+
+
+class _OwedCure(NamedTuple):
+    """What undoes a command, from its start on until it is asked for."""
+
+    of: RunningHandler
+    source: HandlerSource
+    handler: Handler
+    parameters: dict[str, Any]
 
 
 class AgentWorker(PeerLoop):
@@ -78,6 +87,7 @@ class AgentWorker(PeerLoop):
         self._t0_ns: int | None = None
         self._reported_ns = 0
         self._failed = ""
+        self._owed: list[_OwedCure] = []
 
     # -- the part of a peer ---------------------------------------------------------------------------------------
 
@@ -120,11 +130,9 @@ class AgentWorker(PeerLoop):
         if self._recorder is None:
             return
         if self._peer.state == "running":
-            self._run_all(STOP_AGENT, STOP_S)
             deadline_s = time.monotonic() + STOP_S
-            while self._stopping() and time.monotonic() < deadline_s:
-                self._report(self._handlers.poll())
-                time.sleep(_POLL_S)
+            self._run_owed(deadline_s)
+            self._await(self._run_all(STOP_AGENT, STOP_S), deadline_s)
         self._report(self._handlers.end_all())
         self._count()
         recorder, self._recorder = self._recorder, None
@@ -170,9 +178,11 @@ class AgentWorker(PeerLoop):
             raise ConfigError(f"START_AGENT comes first; this agent is {self._peer.state}")
         if self._source is None:
             raise ConfigError("it has no source; AGENT_SOURCE names one")
+        handler = self._source.command(wanted.command)
+        cure = self._source.command(wanted.cure) if wanted.cure else None
         running = self._handlers.start(
             self._source,
-            self._source.command(wanted.command),
+            handler,
             USER_COMMAND,
             wanted.parameters,
             is_required=note.sender.role == CONDUCTOR,
@@ -185,19 +195,46 @@ class AgentWorker(PeerLoop):
                 self._peer.refuse(note, Failure(f"{running.command}: {message.reason}", "peer"))
 
         running.on_start = answer
+        undone = [one for one in self._owed if (one.handler, one.parameters) == (handler, wanted.parameters)]
+        for one in undone[:1]:
+            self._owed.remove(one)
+        if cure is not None:
+            self._owed.append(_OwedCure(running, self._source, cure, wanted.parameters))
 
-    def _run_all(self, point: str, most_s: float) -> None:
+    def _run_all(self, point: str, most_s: float) -> list[RunningHandler]:
         """Start every handler of an extension point; the run needs them."""
         if self._source is None:
-            return
+            return []
+        started = []
         for handler in self._source.handlers(point):
-            try:
-                self._handlers.start(self._source, handler, point, {}, most_s=most_s, is_required=True)
-            except (ConfigError, PeerError, LostError) as err:
-                self._fail(f"{point}/{handler.name}: {err}")
+            started += self._run_required(self._source, handler, point, {}, most_s)
+        return started
 
-    def _stopping(self) -> bool:
-        return any(running.point == STOP_AGENT for running in self._handlers.running)
+    def _run_owed(self, deadline_s: float) -> None:
+        """Run the cures that nobody has asked for, the latest first, after the commands that they undo have ended."""
+        owed, self._owed = self._owed, []
+        for cure in reversed(owed):
+            if cure.of.result is None:
+                cure.of.process.stop()
+                self._await([cure.of], deadline_s)
+            most_s = max(deadline_s - time.monotonic(), _POLL_S)
+            self._await(
+                self._run_required(cure.source, cure.handler, USER_COMMAND, cure.parameters, most_s), deadline_s
+            )
+
+    def _run_required(
+        self, source: HandlerSource, handler: Handler, point: str, parameters: dict[str, Any], most_s: float
+    ) -> list[RunningHandler]:
+        try:
+            return [self._handlers.start(source, handler, point, parameters, most_s=most_s, is_required=True)]
+        except (ConfigError, PeerError, LostError) as err:
+            self._fail(f"{point}/{handler.name}: {err}")
+            return []
+
+    def _await(self, handlers: list[RunningHandler], deadline_s: float) -> None:
+        while any(running.result is None for running in handlers) and time.monotonic() < deadline_s:
+            self._report(self._handlers.poll())
+            time.sleep(_POLL_S)
 
     def _report(self, reports: list[HandlerReport]) -> None:
         for running, message in reports:
@@ -223,7 +260,7 @@ class AgentWorker(PeerLoop):
                     self._end(running, message, _LIMITS.get(message.reason, ""))
 
     def _take_event(self, running: RunningHandler, event: HandlerEvent) -> None:
-        """An event goes to the recording, with the time that it says if that can be; a note to whoever listens."""
+        """An event goes to the recording, with its own time if that is plausible; a note goes to all listeners."""
         content = dict(event.content)
         said_ns = content.pop("t_ns", None)
         begun_ns = 0 if running.start is None else running.start.t_ns

@@ -18,6 +18,7 @@ from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.calibrate.null_process import TIMEOUT_S, NullServerCounts
 from crescendo.calibrate.registry import calibrated_protocols
 from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.suggestions import listing
 from crescendo.model.workload import STAMP_BYTES
 from crescendo.processes.child import ChildProcess, OnFork, close_pipes, first_line, launch_child, wait_or_kill
 
@@ -36,7 +37,7 @@ def check(protocols: list[str], sizes: list[int], seconds: float) -> None:
     known = calibrated_protocols()
     for protocol in protocols:
         if protocol not in known:
-            raise ConfigError(f"no protocol is called {protocol!r}; choose from {', '.join(known)}")
+            raise ConfigError(f"no protocol is called {protocol!r}; {listing(protocol, known)}")
     for size in sizes:
         if not STAMP_BYTES <= size <= MAX_SIZE:
             raise ConfigError(f"--size {size}: a size for calibration is {STAMP_BYTES} to {MAX_SIZE:,} bytes")

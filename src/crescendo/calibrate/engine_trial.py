@@ -24,13 +24,14 @@ from crescendo.model.errors import PeerError
 from crescendo.model.payload import PayloadSize
 from crescendo.model.profile import ConstantProfile
 from crescendo.model.workload import Group, Settle
-from crescendo.record.schema import TABLES
+from crescendo.record.schema import RECEIVED, SENT, TABLES
 from crescendo.record.writer import RowSink
 
 READY_TIMEOUT_S = 10.0
 _DRAIN_NS = 60 * 10**9
 _LEAD_NS = 50_000_000  # as in a run, where everything is prepared before the first message is due
 _CONSTANT = ConstantProfile()
+_TIME_COLUMNS = {SENT: "sent_ns", RECEIVED: "received_ns"}
 
 
 class TrialResult(Struct, frozen=True):
@@ -69,7 +70,7 @@ class CountingSink(RowSink):
 
     def __init__(self, table: str, log: RowSink | None) -> None:
         self._table = table
-        self._time = [column.name for column in TABLES[table]].index(f"{table}_ns")
+        self._time = [column.name for column in TABLES[table]].index(_TIME_COLUMNS[table])
         self._log = log
         self.first_ns = self.last_ns = 0
         self.runs = 0

@@ -18,7 +18,7 @@ import msgspec
 
 from crescendo.campaigns.next_run import Ending, NextRun, next_run
 from crescendo.model.campaign import Campaign, default_metrics, describe_levels
-from crescendo.model.errors import ConfigError, LostError
+from crescendo.model.errors import ConfigError, CrescendoError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.redaction import redact_value
 from crescendo.model.schedule import measure_ns
@@ -35,7 +35,7 @@ from crescendo.record.campaign_journal import (
 )
 from crescendo.record.manifest import MANIFEST, State, read_manifest
 from crescendo.record.run_metrics import metric_values
-from crescendo.record.summary import Summary
+from crescendo.record.summary import Summary, read_summary
 
 OVERHEAD_S = 8.0
 """Start, drain and analysis of a run, about, until the first run has shown how long they take."""
@@ -65,7 +65,8 @@ class CampaignView:
 
 def expected_seconds(campaign: Campaign, attempts: list[Attempt] | None = None) -> float:
     """How long a run takes, about: as long as those before, or as its phases say."""
-    known = [each.seconds for each in attempts or () if each.state in {AttemptState.COUNTED, AttemptState.INVALID}]
+    ended = {AttemptState.COUNTED, AttemptState.INVALID}
+    known = [each.seconds for each in attempts or () if each.state in ended and each.seconds > 0]  # 0: recovered
     if known:
         return sum(known) / len(known)
     experiment = campaign.experiment(0)
@@ -97,7 +98,7 @@ def new_journal(campaign: Campaign) -> CampaignJournal:
         design=str(campaign.settings.design.kind),
         factors=factors,
         points=points,
-        metrics=campaign.settings.metrics or default_metrics(campaign.experiment(0)),
+        metrics=_metrics(campaign),
         generators=dict(campaign.settings.design.generators),
         aliases=[] if aliases is None else aliases.lines(),
         repeat=campaign.settings.repeat,
@@ -117,7 +118,28 @@ def open_journal(campaign: Campaign, directory: Path) -> CampaignJournal:
             "or another --out"
         )
     now = new_journal(campaign)  # metrics, repeats and budget may have changed
-    return msgspec.structs.replace(now, attempts=found.attempts)
+    added = [metric for metric in now.metrics if metric not in found.metrics]
+    attempts = [_with_values(directory, attempt, added) for attempt in found.attempts] if added else found.attempts
+    return msgspec.structs.replace(now, attempts=attempts)
+
+
+def _metrics(campaign: Campaign) -> list[str]:
+    """What is measured in every run; `until` cannot decide by a metric that is not."""
+    settings = campaign.settings
+    named = settings.metrics or default_metrics(campaign.experiment(0))
+    return list(dict.fromkeys([*named, *([settings.until.metric] if settings.until else [])]))
+
+
+def _with_values(directory: Path, attempt: Attempt, metrics: list[str]) -> Attempt:
+    """A counted run with the values of more metrics, from its recording; as it is if that is gone."""
+    if attempt.state is not AttemptState.COUNTED:
+        return attempt
+    run_dir = directory / attempt.run
+    try:
+        values = metric_values(run_dir, read_summary(run_dir), metrics)
+    except ConfigError:
+        return attempt
+    return msgspec.structs.replace(attempt, values=attempt.values | values)
 
 
 def run_campaign(campaign: Campaign, directory: Path, carrier: RunCarrier, view: CampaignView) -> CampaignJournal:
@@ -151,7 +173,7 @@ def _carried_out(campaign: Campaign, directory: Path, journal: CampaignJournal, 
     started, begun = journal.attempts[-1], time.monotonic()
     try:
         done = carrier.run(campaign.experiment(started.point, started.repeat), directory)
-    except (ConfigError, LostError) as err:
+    except CrescendoError as err:
         if len(journal.attempts) == 1 and isinstance(err, ConfigError):
             _write(directory, msgspec.structs.replace(journal, attempts=[]))
             raise  # nothing has run yet: most likely a mistake that every run would repeat

@@ -51,6 +51,10 @@ def metric_effects(journal: CampaignJournal, metric: str) -> MetricEffects:
         return MetricEffects(metric, REPEATED, notes=["no run that counts has a value of this metric"])
     if not journal.factors:
         return _repeated(metric, values)
+    flat = {value for point in values for value in point}
+    if len(flat) == 1:  # as with losses where there are none: shares of no variation would mean nothing
+        note = "the same in every run: no factor changed it"
+        return MetricEffects(metric, REPEATED, mean=flat.pop(), values=values, notes=[note])
     advice = scale_advice(values)
     notes = []
     if len(measured) < len(values):
@@ -184,7 +188,7 @@ def _unscaled(value: float, logs: bool) -> float:
 
 
 def _interactions(journal: CampaignJournal, values: list[list[float]]) -> list[Interaction]:
-    """Means by pairs of factors, for designs with few levels."""
+    """Means by pairs of factors, the strongest interactions first, for designs with few levels."""
     if journal.design == DesignKind.LATIN_HYPERCUBE or len(journal.factors) < 2:
         return []
     matrix: Floats = np.array([point.row for point in journal.points])
@@ -200,4 +204,13 @@ def _interactions(journal: CampaignJournal, values: list[list[float]]) -> list[I
                 row.append(float(np.mean(here)) if here else None)
             means.append(row)
         found.append(Interaction((journal.factors[one].name, journal.factors[other].name), levels, means))
-    return found[:MAX_INTERACTION_PLOTS]
+    return sorted(found, key=_strength, reverse=True)[:MAX_INTERACTION_PLOTS]
+
+
+def _strength(interaction: Interaction) -> float:
+    """How far the means are from what the two factors would do one by one; 0 if some combinations were not run."""
+    cells = np.array(interaction.means, float)
+    if np.isnan(cells).any():
+        return 0.0
+    additive = cells.mean(axis=1, keepdims=True) + cells.mean(axis=0, keepdims=True) - cells.mean()
+    return float(((cells - additive) ** 2).mean())

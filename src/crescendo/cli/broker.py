@@ -35,7 +35,8 @@ def broker(
         typer.Option(
             "--database-file",
             metavar="FILE",
-            help="Read that URL from a file, - is standard input. Or set CRESCENDO_DATABASE.",
+            help="Read that URL from a file, and its password again whenever it connects; - is standard input. "
+            "Or set CRESCENDO_DATABASE.",
         ),
     ] = None,
     config: Annotated[
@@ -56,13 +57,14 @@ def broker(
 
     Prints its address when it is ready. On SIGTERM or Ctrl-C it finishes the requests it has accepted.
     """
-    from crescendo.cli.secret_options import secret_url
+    from crescendo.cli.secret_options import database_settings
     from crescendo.mlmq import postgres
+    from crescendo.mlmq.broker.database_pool import database_url
     from crescendo.mlmq.broker.settings import load_settings
     from crescendo.mlmq.broker.store import prepare
 
     given = {
-        "database": secret_url("--database", database, database_file),
+        **database_settings(database, database_file),
         "listen": listen,
         "data": None if data is None else str(data),
     }
@@ -70,8 +72,8 @@ def broker(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     # Until the broker serves, and while the embedded server stops, SIGTERM too must shut everything down.
     signal.signal(signal.SIGTERM, _interrupt)
-    if settings.database:
-        return _with_database(settings, settings.database, init, as_json, lambda: True)
+    if url := database_url(settings):
+        return _with_database(settings, url, init, as_json, lambda: True)
     server = postgres.start(
         Path(settings.data) if settings.data else None,
         max_connections=settings.connections + _SPARE_CONNECTIONS,

@@ -57,17 +57,22 @@ def run_campaign_and_show(
     control: "ControlAccess | None" = None,
     master: str | None = None,
     durable: bool = True,
+    metrics: int | None = None,
     as_json: bool = False,
 ) -> int:
     """Run, or with dry_run only list, what is left of a campaign."""
     if dry_run:
         return _print_plan(loaded, out, as_json=as_json)
     from crescendo.campaigns import campaign_session
-    from crescendo.cli.run_view import TerminalObserver, ask_before_purging
+    from crescendo.cli.run_view import TerminalObserver, ask_before_purging, with_metrics
     from crescendo.run.analysis import Analyst
 
     ask_before_purging(loaded.experiment(0))
-    with Analyst(master) as analyst, TerminalObserver() as observer:
+    with (
+        Analyst(master) as analyst,
+        TerminalObserver() as shown,
+        with_metrics(shown, loaded.name, metrics) as observer,
+    ):
         finished = campaign_session.run(
             loaded,
             out=out,

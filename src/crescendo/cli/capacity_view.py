@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 
 from crescendo.campaigns.capacity_search import experiments_of, levels_of, run_capacity
-from crescendo.cli.run_view import TerminalObserver, ask_before_purging
+from crescendo.cli.run_view import TerminalObserver, ask_before_purging, with_metrics
 from crescendo.cli.search import search_line
 from crescendo.model.experiment import Experiment
 from crescendo.record.search_result import SearchResult
@@ -26,12 +26,18 @@ def capacity_and_show(
     control: ControlAccess | None = None,
     master: str | None = None,
     durable: bool = True,
+    metrics: int | None = None,
     as_json: bool = False,
 ) -> int:
     """Search at each level; 0 if every level has an answer, otherwise 3."""
     ask_before_purging(experiments_of(document, *levels_of(sweep))[0])
     console = Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
-    with Interruption() as interruption, Analyst(master) as analyst, TerminalObserver(console) as observer:
+    with (
+        Interruption() as interruption,
+        Analyst(master) as analyst,
+        TerminalObserver(console) as shown,
+        with_metrics(shown, str(document.get("name", "")), metrics) as observer,
+    ):
 
         def search_at(experiment: Experiment, directory: Path) -> tuple[Path, SearchResult]:
             found = session.search(

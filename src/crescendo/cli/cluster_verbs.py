@@ -15,14 +15,14 @@ from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from crescendo.cluster.cluster_file import ClusterPlan
-    from crescendo.cluster.cluster_lifecycle import HostState
+    from crescendo.cluster.cluster_lifecycle import ClusterAccess, HostState
     from crescendo.cluster.lab_check import AnsweringPeer
     from crescendo.control.trust import Lab
 
 CLUSTER_HELP = (
     "Peers on other machines, over ssh.\n\n"
-    "An Ansible inventory names the machines: those of the groups senders, receivers and inspectors run standing "
-    "peers, which [bold]crescendo run --standing[/bold] uses."
+    "An Ansible inventory names the machines: those of the groups senders, receivers, inspectors and agents run "
+    "standing peers, which [bold]crescendo run --standing[/bold] uses; the host of the group control runs their broker."
 )
 
 Inventory = Annotated[
@@ -54,14 +54,17 @@ def up(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> int:
-    """Install Crescendo on every host, start the peers, and check ports, clocks and versions. Repeat it freely."""
+    """Install Crescendo on every host, start the peers, and check ports, clocks and versions. Repeat it freely.
+
+    If the inventory has the group control, --control-file is where the URL of the broker is written.
+    """
     from crescendo.cli.terminal import Progress
-    from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up
+    from crescendo.cluster.cluster_lifecycle import bring_up
 
     plan = _plan(inventory)
-    url, lab = _control(plan, control, control_file), _lab(plan, token_file)
+    access = _access(plan, control, control_file, token_file)
     with Progress() as progress:
-        done = bring_up(plan, ClusterAccess(url, lab), progress)
+        done = bring_up(plan, access, progress)
     if as_json:
         shown = {"installed": done.installed, "started": done.started, "peers": _rows([], done.peers)}
         print(msgspec.json.encode(shown).decode())
@@ -79,12 +82,10 @@ def status(
     as_json: Json = False,
 ) -> int:
     """Show every peer: whether it runs, answers, and with which clock. The exit code is 1 if one does not."""
-    from crescendo.cluster.cluster_lifecycle import ClusterAccess, look_at
+    from crescendo.cluster.cluster_lifecycle import look_at
 
     plan = _plan(inventory)
-    states, answering = look_at(
-        plan, ClusterAccess(_control(plan, control, control_file), _lab(plan, token_file))
-    )  # fmt: skip
+    states, answering = look_at(plan, _access(plan, control, control_file, token_file))
     rows = _rows(states, answering)
     if as_json:
         print(msgspec.json.encode(rows).decode())
@@ -116,14 +117,14 @@ def logs(
     return 0
 
 
-def down(inventory: Inventory, token_file: TokenFile = None) -> int:
+def down(inventory: Inventory, control_file: ControlFile = None, token_file: TokenFile = None) -> int:
     """End every peer and remove everything that `up` made, installation and recordings included."""
     from crescendo.cli.terminal import Progress
     from crescendo.cluster.cluster_lifecycle import take_down
 
     plan = _plan(inventory)
     with Progress() as progress:
-        ended = take_down(plan, _lab(plan, token_file), progress)
+        ended = take_down(plan, _lab(plan, token_file), progress, _control_path(plan, control_file))
     print(f"{ended} peer(s) ended, nothing is left")
     return 0
 
@@ -134,17 +135,28 @@ def _plan(path: Path) -> "ClusterPlan":
     return read_plan(path)
 
 
-def _control(plan: "ClusterPlan", control: str | None, control_file: str | None) -> str:
+def _access(
+    plan: "ClusterPlan", control: str | None, control_file: str | None, token_file: str | None
+) -> "ClusterAccess":
+    """The broker and the lab of a cluster; a file that is not there yet is where `up` may write the URL."""
     from crescendo.cli.secret_options import secret_url
+    from crescendo.cluster.cluster_lifecycle import ClusterAccess
 
-    file = control_file or (None if control or plan.control_file is None else str(plan.control_file))
-    url = secret_url("--control", control, file)
+    path = None if control else _control_path(plan, control_file)
+    if path is not None and not path.exists():
+        return ClusterAccess("", _lab(plan, token_file), path)
+    url = secret_url("--control", control, control_file or (None if path is None else str(path)))
     if url is None:
         raise ConfigError(
             "a cluster needs a control broker that every host reaches: give --control URL, --control-file "
             "FILE, or control_file in the cluster file"
         )
-    return url
+    return ClusterAccess(url, _lab(plan, token_file), path)
+
+
+def _control_path(plan: "ClusterPlan", control_file: str | None) -> Path | None:
+    """The file of the URL; None if that comes from standard input or from nowhere."""
+    return plan.control_file if control_file is None else None if control_file == "-" else Path(control_file)
 
 
 def _lab(plan: "ClusterPlan", token_file: str | None) -> "Lab":
@@ -163,6 +175,7 @@ def _rows(states: "list[HostState]", answering: "list[AnsweringPeer]") -> list[P
     """One row per peer: those that answer, and those that are only known to their host."""
     answers = {peer.identity.id: peer for peer in answering}
     known = {peer.id: state for state in states for peer in state.host.peers}
+    known |= {state.host.control.id: state for state in states if state.host.control is not None}
     return [_row(name, answers.get(name), known.get(name)) for name in sorted(answers.keys() | known.keys())]
 
 
@@ -184,13 +197,18 @@ def _row(name: str, answer: "AnsweringPeer | None", state: "HostState | None") -
             ready=not answer.faults,
         )
     process = {} if state is None else state.peers.get(name, {})
+    alive = bool(process.get("alive"))
+    is_broker = state is not None and state.host.control is not None and state.host.control.id == name
+    serves = is_broker and alive  # whether it answers is known from the peers
     return PeerRow(
         peer=name,
         host="" if state is None else state.host.name,
         role=name.partition("-")[0],
         pid=process.get("pid"),
+        state="serving" if serves else "",
         version=process.get("version", ""),
-        faults=["does not answer" if process.get("alive") else "not running"],
+        faults=[] if serves else ["does not answer" if alive else "not running"],
+        ready=serves,
     )
 
 

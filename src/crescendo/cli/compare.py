@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from crescendo.cli.options import Json
+from crescendo.cli.written_page import Pdf, check_browser, show_page
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_count, format_ns
 
@@ -35,6 +36,7 @@ def compare(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a self-contained page to this file.")
     ] = None,
+    pdf: Pdf = False,
     as_json: Json = False,
 ) -> int:
     """Say whether a run is better or worse than a baseline, and why.
@@ -47,6 +49,9 @@ def compare(
 
     if not 0 <= threshold < math.inf:
         raise ConfigError(f"--threshold {threshold}: must be a percentage of 0 or more")
+    if pdf and html is None:
+        raise ConfigError("--pdf prints the page of --html; give both")
+    check_browser(pdf)
     answer = compared(baseline, run, threshold=threshold / 100, metrics=metric or (), lake=lake)
     if html is not None:
         from crescendo.report.comparison_page import write_comparison
@@ -58,8 +63,8 @@ def compare(
         print(msgspec.json.encode(answer).decode())
     else:
         _print(answer)
-        if html is not None:
-            print(f"report  {html}")
+    if html is not None:
+        show_page(html, pdf=pdf, quiet=as_json)
     return {Change.BETTER: 0, Change.SAME: 0, Change.WORSE: 1, Change.UNCLEAR: 3}[answer.outcome]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from crescendo.cli.options import ControlFile, TokenFile
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.suggestions import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,7 @@ def control(
     from crescendo.run.lab_view import LabView
 
     if action not in ACTIONS:
-        raise ConfigError(f"no action is called {action!r}; choose from {', '.join(ACTIONS)}")
+        raise ConfigError(f"no action is called {action!r}; {listing(action, ACTIONS)}")
     given = secret_url("--control", None if url == "-" else url, control_file)
     lab = read_token(token_file)
     if given is None or lab is None:

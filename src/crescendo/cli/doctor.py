@@ -49,7 +49,8 @@ class PluginDiagnosis(Diagnosis, frozen=True):
 def doctor(
     as_json: Json = False,
     clean: Annotated[
-        bool, typer.Option("--clean", help="First end what killed labs left: their hosts and all that runs there.")
+        bool,
+        typer.Option("--clean", help="First remove what killed runs left: hosts of a lab, disks and limits of faults."),
     ] = False,
 ) -> int:
     """Show what is installed, what is missing, and how to get it."""
@@ -58,7 +59,7 @@ def doctor(
     from crescendo.cli.installed_plugins import plugin_states
 
     if clean:
-        _clean()
+        remove_leftovers()
     diagnoses = [_guarded(name, check) for name, check in _CHECKS.items()]
     diagnoses += map(_system, all_kinds())
     diagnoses += map(_diagnosed, plugin_states())
@@ -74,11 +75,18 @@ def doctor(
     return 2 if any(map(_needs_attention, diagnoses)) else 0
 
 
-def _clean() -> None:
+def remove_leftovers() -> None:
+    """Remove what killed runs left, as their own guardians would have."""
+    from crescendo.faults.control_groups import remove_abandoned
+    from crescendo.faults.loop_disk import remove_abandoned_disks
     from crescendo.lab.ownership import end_abandoned
 
     for name, pid in end_abandoned():
         print(f"ended {name} ({pid}), which a killed lab left", file=sys.stderr)
+    for mount_point in remove_abandoned_disks():
+        print(f"unmounted {mount_point}, the disk of a killed run", file=sys.stderr)
+    for group in remove_abandoned():
+        print(f"removed {group}, the control group of a killed run", file=sys.stderr)
 
 
 def _needs_attention(diagnosis: Diagnosis) -> bool:

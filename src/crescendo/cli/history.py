@@ -8,6 +8,7 @@ import typer
 
 from crescendo.cli.baseline import DEFAULT_FILE, BaselineFile
 from crescendo.cli.options import Json
+from crescendo.cli.written_page import Pdf, check_browser, show_page
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def history(
         typer.Option("--out", metavar="FILE", help=f"The page. Default: DIR/{HISTORY_PAGE}."),
     ] = None,
     baselines: BaselineFile = DEFAULT_FILE,
+    pdf: Pdf = False,
     as_json: Json = False,
 ) -> int:
     """Show how comparable runs changed over time: trends, change points, verdicts; write one page."""
@@ -43,6 +45,7 @@ def history(
     from crescendo.pipeline.storage.locations import is_url
     from crescendo.report.history_page import write_history_page
 
+    check_browser(pdf)
     check_metrics(metric or ())
     remote = is_url(place)
     if not remote and not Path(place).is_dir():
@@ -59,7 +62,7 @@ def history(
         print(msgspec.json.encode(document).decode())
     else:
         _print(document)
-        print(f"report  {path}")
+    show_page(path, pdf=pdf, quiet=as_json)
     return 0
 
 

@@ -12,7 +12,6 @@ from crescendo.cli.terminal import Progress
 from crescendo.importers.registry import import_formats
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import Duration
-from crescendo.pipeline.spark.java import use_java
 
 if TYPE_CHECKING:
     from crescendo.importers.job import ImportSummary
@@ -37,23 +36,16 @@ def import_(
 ) -> int:
     """Turn the files of another tool into a recording. Lines that cannot be parsed are set aside and counted."""
     from crescendo.importers.format import ImportOptions, unpack_limits
-    from crescendo.importers.job import plan_import, run_import, summary_json
-    from crescendo.pipeline.spark.session import close_session, open_session
+    from crescendo.importers.job import summary_json
+    from crescendo.run.import_session import import_recording
 
     options = ImportOptions(
         period_ns=_duration("--period", period, min_ns=1),
         clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, min_ns=0),
         limits=unpack_limits(limit or []),
     )
-    work = plan_import(form, paths, out)
-    use_java()
     with Progress() as progress:
-        progress("starting Spark")
-        spark = open_session(master)
-        try:
-            account = run_import(work, spark, options, progress)
-        finally:
-            close_session(spark)
+        account = import_recording(form, paths, out, options=options, progress=progress, master=master)
     if as_json:
         print(summary_json(account))
     else:

@@ -56,7 +56,7 @@ class LiveView:
             self._live.start()
         self._live.update(_table(run, now_ns), refresh=True)
 
-    def say(self, sentence: str) -> None:
+    def print_line(self, sentence: str) -> None:
         """Print a sentence that must survive the next redraw."""
         if self._live is not None and self._started:
             self._live.console.print(f"  {sentence}")

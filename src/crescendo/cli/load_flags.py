@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.protocols import OWN
 
 Url = Annotated[
     str | None,
     typer.Argument(
         metavar="URL",
-        help="The system, e.g. amqp://host:5672, amqp091://, stomp://, mqtt://, openwire://, core:// or mlmq://.",
+        help=f"The system, e.g. amqp://host:5672. Schemes: {', '.join(protocol.scheme for protocol in OWN.values())}.",
     ),
 ]
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="A queue. Default: a new one for each run.")]

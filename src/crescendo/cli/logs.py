@@ -5,7 +5,6 @@ stop the analysis.
 """
 
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -15,20 +14,17 @@ import typer
 from crescendo.cli.options import UnpackLimit
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import choice
 from crescendo.model.units import Duration
-from crescendo.pipeline.spark.java import use_java
 from crescendo.record.documents import write_atomically
 
 if TYPE_CHECKING:
-    from crescendo.importers.format import ImportResult, SourceFile, UnpackLimits, Workspace
-    from crescendo.importers.sources import FoundFile
-    from crescendo.pipeline.logs.job import UnreadableLines
     from crescendo.pipeline.logs.points import Bars, Centre, Show
     from crescendo.pipeline.logs.windows import Slot
+    from crescendo.run.log_session import AnalysedLogs
 
 _TEXTS = ("csv", "txt")
 _PICTURES = ("png", "eps")
-_LISTED = 50
 _MIN_NS = 10**6  # the resolution of the logs
 
 
@@ -73,40 +69,22 @@ def logs(
 
     Lines that cannot be parsed are counted and shown on stderr; the rest is still analysed.
     """
-    from crescendo.importers.format import LINE, REASON, SOURCE, Workspace, unpack_limits
-    from crescendo.importers.formats.mlmq_log import MLMQ_LOG
-    from crescendo.importers.sources import find_files
-    from crescendo.pipeline.logs.job import LogQuery, actions, run_query, unreadable_lines
-    from crescendo.pipeline.spark.errors import spark_errors
-    from crescendo.pipeline.spark.session import close_session, open_session
+    from crescendo.importers.format import unpack_limits
+    from crescendo.pipeline.logs.job import LogQuery
+    from crescendo.run.log_session import analyze_logs
 
     types = types or []
     options = _log_options(form, show, centre, bars, out)
     window_ns = _duration("--window", window, _MIN_NS)
     # The text format covers the whole time at once, as the original tool did.
-    question = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
+    query = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
     if any(not name for name in types):
         raise ConfigError("--type: empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
     limits = unpack_limits(limit or [])
-    found, skipped = find_files([directory], MLMQ_LOG)
-    use_java()
     with Progress() as progress:
-        progress("starting Spark")
-        spark = open_session()
-        try:
-            with tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder, spark_errors(f"reading {directory}"):
-                workspace = Workspace(spark, Path(folder), progress)
-                sources, read = read_logs(workspace, found, limits)
-                progress("computing")
-                if question.types:
-                    content = _shown(run_query(read.frames[0][1], question), options)
-                else:
-                    content = _listing(actions(read.frames[0][1], _LISTED)).encode()
-                aside = unreadable_lines(read.rejects, SOURCE, LINE, REASON)
-        finally:
-            close_session(spark)
-    _report(sources, read, aside, len(skipped))
-    _deliver(content, out)
+        analysed = analyze_logs(directory, query, limits, progress)
+    _report(analysed)
+    _deliver(_shown(analysed.slots, options) if types else _listing(analysed.actions).encode(), out)
     return 0
 
 
@@ -126,7 +104,7 @@ def _log_options(form: str, show: str, centre: str, bars: str, out: Path | None)
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ConfigError(f"{option} {value}: unknown; choose one of {', '.join(known)}")
+        raise ConfigError(f"{option} {value}: {choice(value, known)}")
 
 
 def _duration(option: str, text: str, min_ns: int) -> int:
@@ -137,23 +115,6 @@ def _duration(option: str, text: str, min_ns: int) -> int:
     if duration < min_ns:
         raise ConfigError(f"{option} {text}: too short; the logs have millisecond resolution, give at least 1ms")
     return int(duration)
-
-
-def read_logs(
-    workspace: "Workspace", found: "list[FoundFile]", limits: "UnpackLimits"
-) -> "tuple[list[SourceFile], ImportResult]":
-    from crescendo.importers.format import EMPTY, ImportOptions
-    from crescendo.importers.formats.mlmq_log import MLMQ_LOG
-    from crescendo.importers.sources import stage_files
-
-    workspace.progress(f"reading {len(found):,} files")
-    sources = stage_files(found, workspace.folder / "sources", limits)
-    filled = [source for source in sources if source.kind != EMPTY and not source.refused]
-    if refused := [f"{source.path}: {source.fault}" for source in sources if source.refused and not filled]:
-        raise ConfigError(refused[0])
-    if not filled:
-        raise ConfigError(f"{found[0].path.parent}: all its logs are empty; give a directory with logs of a run")
-    return sources, MLMQ_LOG.read_sources(workspace, filled, ImportOptions())
 
 
 def _shown(slots: "list[Slot]", options: LogOptions) -> bytes:
@@ -171,11 +132,12 @@ def _listing(named: list[tuple[str, int]]) -> str:
     return f"{lines}Give one or more of these, or their beginnings, with --type.\n"
 
 
-def _report(sources: "list[SourceFile]", read: "ImportResult", aside: "UnreadableLines", skipped: int) -> None:
+def _report(analysed: "AnalysedLogs") -> None:
     """Print to stderr what was read, and what was not."""
-    lines = [f"read {sum(read.records.values()):,} lines of {len(sources):,} files"]
-    if skipped:
-        lines.append(f"skipped {skipped:,} files of other kinds")
+    sources, aside = analysed.sources, analysed.unreadable
+    lines = [f"read {analysed.lines:,} lines of {len(sources):,} files"]
+    if analysed.skipped:
+        lines.append(f"skipped {analysed.skipped:,} files of other kinds")
     if aside.count:
         lines.append(f"could not read {aside.count:,} lines")
     paths = {source.number: source.path for source in sources}

@@ -139,17 +139,18 @@ def _with_database(
     database: tuple[str | None, str | None], data: Path | None, config: Path | None, work: Callable[[Any], Awaitable[R]]
 ) -> R:
     """Work on a connection to the database that the options name."""
-    from crescendo.cli.secret_options import secret_url
-    from crescendo.mlmq.broker.database_pool import connect, retry_until_available
+    from crescendo.cli.secret_options import database_settings
+    from crescendo.mlmq.broker.database_pool import connect, database_url, retry_until_available
     from crescendo.mlmq.broker.settings import load_settings
     from crescendo.mlmq.postgres.running_server import embedded_url
     from crescendo.mlmq.storage import check_schema
 
-    given = {"database": secret_url("--database", *database), "data": None if data is None else str(data)}
+    given = {**database_settings(*database), "data": None if data is None else str(data)}
     settings = load_settings(config, {key: value for key, value in given.items() if value is not None})
-    if not settings.database and not settings.data:
+    url = database_url(settings)
+    if not url and not settings.data:
         raise ConfigError("which database? Name it with --data, --config or --database-file")
-    url = settings.database or embedded_url(Path(settings.data))
+    url = url or embedded_url(Path(settings.data))
 
     async def run() -> R:
         connection = await retry_until_available(lambda: connect(url), url, 0.0)

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from crescendo.cli.options import Json
+from crescendo.cli.written_page import Pdf, check_browser, show_page
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def model(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help=f"The page. Default: RUN/{MODEL_PAGE}.")
     ] = None,
+    pdf: Pdf = False,
     as_json: Json = False,
 ) -> int:
     """Put a closed queueing network, fed from the measured tiers, next to the measurement, with its error.
@@ -39,6 +41,7 @@ def model(
     from crescendo.campaigns.queueing_model import model_of
     from crescendo.report.model_page import write_model_page
 
+    check_browser(pdf)
     path = out or runs[0] / MODEL_PAGE
     if not path.parent.is_dir():
         raise ConfigError(f"{path.parent}: no such directory")
@@ -48,7 +51,7 @@ def model(
         print(msgspec.json.encode(document).decode())
     else:
         _print(document)
-        print(f"report  {path}")
+    show_page(path, pdf=pdf, quiet=as_json)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The verbs `runs list` and `runs prune`: which recordings are there, and which may go."""
+"""The verbs `runs list`, `runs prune` and `runs compact`: which recordings are there, which may go."""
 
 import json
 import sys
@@ -12,12 +12,13 @@ import typer
 
 from crescendo.cli.baseline import DEFAULT_FILE, BaselineFile
 from crescendo.cli.options import Json
+from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from crescendo.history.kept_runs import KeptRun
 
-RUNS_HELP = "Recordings in a directory: list them, delete old ones."
+RUNS_HELP = "Recordings in a directory: list them, delete old ones, copy their lake into few files."
 RunsDir = Annotated[Path, typer.Argument(metavar="DIR", help="A directory of recordings.")]
 
 
@@ -65,6 +66,19 @@ def prune(
     return 0
 
 
+def compact(
+    lake: Annotated[Path, typer.Argument(metavar="LAKE", help="The lake of many runs.")],
+    copy: Annotated[Path, typer.Argument(metavar="COPY", help="Where the copy goes; an earlier copy is replaced.")],
+) -> int:
+    """Copy a lake into a few large files per table, which queries and histories of thousands of runs read faster."""
+    from crescendo.pipeline.lake.compacted import compact_lake
+
+    with Progress() as progress:
+        made = compact_lake(lake, copy, progress)
+    print(f"{made.runs} run(s), {made.files_before} files in {made.files}: {copy}")
+    return 0
+
+
 def _ask(question: str) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError("nothing was deleted: there is nobody to ask; give --yes, or --dry-run to look first")
@@ -87,5 +101,5 @@ def _size(runs: "list[KeptRun]") -> str:
     return f"{octets:.1f} GB"
 
 
-RUNS_VERBS: dict[str, Callable[..., int]] = {"list": list_, "prune": prune}
+RUNS_VERBS: dict[str, Callable[..., int]] = {"list": list_, "prune": prune, "compact": compact}
 """In the order of the help."""

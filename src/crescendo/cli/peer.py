@@ -9,6 +9,7 @@ import typer
 
 from crescendo.cli.options import Control, ControlFile, TokenFile
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 
 if TYPE_CHECKING:
     from crescendo.control.peer import Peer
@@ -44,7 +45,7 @@ def peer(
     control` of all four.
     """
     if role not in ROLES:
-        raise ConfigError(f"no role is called {role!r}; choose from {', '.join(ROLES)}")
+        raise ConfigError(f"no role is called {role!r}; {listing(role, ROLES)}")
     if launch:
         return _take_part(role, id or role, data)
     from crescendo.cli.secret_options import read_token, secret_url

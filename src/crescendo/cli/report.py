@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from crescendo.cli.written_page import Pdf, check_browser, show_page
+
 
 def report(
     runs: Annotated[
@@ -15,19 +17,12 @@ def report(
         Path | None,
         typer.Option("--overlay", metavar="FILE", help="Instead, one page with 2 to 5 runs on the same axes."),
     ] = None,
-    pdf: Annotated[bool, typer.Option("--pdf", help="Also print each page to a PDF, with Chromium.")] = False,
+    pdf: Pdf = False,
 ) -> int:
     """Rewrite RUN/report.html, or the page of a search or a campaign: one self-contained page that needs no network."""
-    from crescendo.report.pdf import find_browser
-
-    if pdf:
-        find_browser()  # before the first page is written
+    check_browser(pdf)
     for page in _write_overlay(runs, overlay) if overlay is not None else _write_pages(runs):
-        print(f"report  {page}")
-        if pdf:
-            from crescendo.report.pdf import write_pdf
-
-            print(f"pdf     {write_pdf(page)}")
+        show_page(page, pdf=pdf)
     return 0
 
 

@@ -34,6 +34,12 @@ def run(
         typer.Option("--sweep", metavar="PATH=A,B,C", help="Run, or search, at each value. Repeatable for runs."),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run each of them this often, as a campaign.")] = 1,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics", metavar="PORT", min=0, max=65535, help="Serve live figures to Prometheus, on loopback."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Run one experiment, analyse it, write the report, print the verdict.
@@ -69,6 +75,8 @@ def run(
         command += ["--master", master]
     if no_fsync:
         command.append("--no-fsync")
+    if metrics is not None:
+        command += ["--metrics", str(metrics)]
     durable = not no_fsync
     if sweep or repeat > 1:
         from crescendo.cli.campaign import run_campaign_and_show
@@ -83,16 +91,26 @@ def run(
 
             return capacity_and_show(
                 to_document(loaded), (sweep or [""])[0], command, out, control=access, master=master, durable=durable,
-                as_json=as_json,
+                metrics=metrics, as_json=as_json,
             )  # fmt: skip
         plan = swept(to_document(loaded), sweep or (), repeat, source=str(experiment), name=loaded.name)
         return run_campaign_and_show(
-            plan, command, out, control=access, master=master, durable=durable, as_json=as_json
+            plan, command, out, control=access, master=master, durable=durable, metrics=metrics, as_json=as_json
         )
     if loaded.search is None:
         return run_and_show(
-            loaded, command, out, control=access, master=master, live=live, durable=durable, as_json=as_json
+            loaded,
+            command,
+            out,
+            control=access,
+            master=master,
+            live=live,
+            durable=durable,
+            metrics=metrics,
+            as_json=as_json,
         )
     if live:
         raise ConfigError(f"--live: it follows a single run, but {experiment} is a search over many; remove it")
-    return search_and_show(loaded, command, out, control=access, master=master, durable=durable, as_json=as_json)
+    return search_and_show(
+        loaded, command, out, control=access, master=master, durable=durable, metrics=metrics, as_json=as_json
+    )

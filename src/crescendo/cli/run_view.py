@@ -5,7 +5,8 @@ Calls `run.session` and prints: progress, statistics and warnings to stderr, the
 
 import shlex
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from crescendo.control.conductor.state import RunState
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.leftovers import leftovers_sentence
+from crescendo.model.measurable import check_planned
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.live.snapshot import Snapshot
 from crescendo.record.manifest import read_manifest
@@ -30,7 +32,7 @@ from crescendo.run import session
 from crescendo.run.analysis import Analyst
 from crescendo.run.control_access import ControlAccess
 from crescendo.run.interruption import Interruption
-from crescendo.run.observer import RunObserver
+from crescendo.run.observer import ObserverGroup, RunObserver
 from crescendo.run.result import RunResult
 
 
@@ -73,10 +75,10 @@ class TerminalObserver(RunObserver):
 
     def on_live(self, snapshot: Snapshot) -> None:
         for line in lines_of(snapshot):
-            self._live_view().say(line)
+            self._live_view().print_line(line)
 
     def on_warning(self, sentence: str) -> None:
-        self._live_view().say(sentence)
+        self._live_view().print_line(sentence)
 
     def on_recorded(self, result: RunResult) -> None:
         self._warned = False
@@ -114,11 +116,13 @@ def run_and_show(
     live: bool = False,
     start_spark_first: bool = True,
     durable: bool = True,
+    metrics: int | None = None,
     as_json: bool = False,
 ) -> int:
+    check_planned(experiment, experiment.name)
     ask_before_purging(experiment)
     with Interruption() as interruption, Analyst(master) as analyst:
-        with TerminalObserver() as observer:
+        with TerminalObserver() as shown, with_metrics(shown, experiment.name, metrics) as observer:
             result = session.run(
                 experiment,
                 out=out,
@@ -152,12 +156,13 @@ def search_and_show(
     control: ControlAccess | None = None,
     master: str | None = None,
     durable: bool = True,
+    metrics: int | None = None,
     as_json: bool = False,
 ) -> int:
     ask_before_purging(experiment)
     console = Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
     with Interruption() as interruption, Analyst(master) as analyst:
-        with TerminalObserver(console) as observer:
+        with TerminalObserver(console) as shown, with_metrics(shown, experiment.name, metrics) as observer:
             found = session.search(
                 experiment,
                 out=out,
@@ -176,6 +181,19 @@ def search_and_show(
             if found.report is not None:
                 print(f"report  {found.report}", flush=True)
     return exit_code(found.result.answer)
+
+
+@contextmanager
+def with_metrics(observer: RunObserver, experiment: str, port: int | None) -> Iterator[RunObserver]:
+    """The observer and, if a port was given, a server of the figures that it sees."""
+    if port is None:
+        yield observer
+        return
+    from crescendo.run.metrics_server import MetricsServer
+
+    with MetricsServer(experiment, port) as server:
+        print(f"metrics {server.url}", file=sys.stderr, flush=True)
+        yield ObserverGroup(observer, server)
 
 
 def ask_before_purging(experiment: Experiment) -> None:

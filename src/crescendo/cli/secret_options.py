@@ -8,17 +8,17 @@ variable is removed from our environment, so that no child inherits it.
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crescendo.control.token_file import lab_of_file
 from crescendo.model.errors import ConfigError
+from crescendo.model.secret_file import first_line, read_secret_file
 from crescendo.model.urls import redact_url_text
 
 if TYPE_CHECKING:
     from crescendo.control.trust import Lab
 
 STANDARD_INPUT = "-"
-_MAX_CHARS = 64 * 1024
 
 
 def secret_url(option: str, given: str | None, file: str | None) -> str | None:
@@ -32,6 +32,16 @@ def secret_url(option: str, given: str | None, file: str | None) -> str | None:
     if given is not None and redact_url_text(given) != given:
         _warn(option, f"write {option}-file FILE, or set {variable}")
     return given or inherited
+
+
+def database_settings(given: str | None, file: str | None) -> dict[str, str | None]:
+    """Where a broker's database is, as settings; None where nothing was given.
+
+    A file is named too, because its password may change. It replaces whatever a settings file says, and so does a URL.
+    """
+    url = secret_url("--database", given, file)
+    named = file if file is not None and file != STANDARD_INPUT else ""
+    return {"database": url, "database_file": None if url is None else named}
 
 
 def warn_of_secrets(overrides: Iterable[str]) -> None:
@@ -49,18 +59,14 @@ def _warn(option: str, cure: str) -> None:
 
 def read_secret(option: str, file: str) -> str:
     """The first line of a file, or of standard input."""
+    place = f"{option} {file}"
+    if file != STANDARD_INPUT:
+        return read_secret_file(place, file)
     try:
-        if file == STANDARD_INPUT:
-            line = sys.stdin.readline(_MAX_CHARS)
-        else:
-            with Path(file).open(encoding="utf-8") as opened:
-                line = opened.readline(_MAX_CHARS)
+        return first_line(place, sys.stdin)
     except (OSError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{option} {file}: cannot be read: {reason}") from None
-    if not (text := line.rstrip("\r\n")):
-        raise ConfigError(f"{option} {file}: the first line is empty")
-    return text
+        raise ConfigError(f"{place}: cannot be read: {reason}") from None
 
 
 def read_token(file: str | None) -> "Lab | None":
@@ -69,14 +75,8 @@ def read_token(file: str | None) -> "Lab | None":
 
     if file is None:
         return None
-    if file != STANDARD_INPUT:
-        try:
-            mode = Path(file).stat().st_mode
-        except OSError as err:
-            raise ConfigError(f"--token-file {file}: cannot be read: {err.strerror}") from None
-        if mode & 0o077:
-            raise ConfigError(f"--token-file {file}: other accounts can read it; run: chmod 600 {file}")
-    return Lab(read_secret("--token-file", file))
+    option = "--token-file"
+    return Lab(read_secret(option, file)) if file == STANDARD_INPUT else lab_of_file(option, file)
 
 
 def read_set_file(text: str) -> tuple[str, str]:

@@ -18,7 +18,12 @@ def study(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="maestro, mlmq-asl, federation, stomp-activemq or amqperf.")
     ],
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run each experiment this often.")] = 3,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            "--repeat", min=1, help="Run each experiment this often. Default: 3, and a campaign as its file says."
+        ),
+    ] = None,
     part: Annotated[
         list[str] | None, typer.Option("--part", metavar="PART", help="Only this experiment; may be repeated.")
     ] = None,
@@ -60,7 +65,7 @@ def _announce(part: "StudyPart", number: int, count: int) -> None:
     print(f"experiment {number} of {count}: {part.question}", file=sys.stderr, flush=True)
 
 
-def _print_plan(name: str, experiments: Path, repeat: int) -> int:
+def _print_plan(name: str, experiments: Path, repeat: int | None) -> int:
     from crescendo.campaigns.campaign_loop import expected_seconds
     from crescendo.campaigns.next_run import planned_runs
     from crescendo.cli.campaign import format_time

@@ -16,9 +16,9 @@ from crescendo.cli.options import Json, SetFile
 from crescendo.cli.secret_options import read_set_file, warn_of_secrets
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
-from crescendo.processes.logs import open_log
+from crescendo.processes.log_tail import open_log
 from crescendo.systems.base import Installation, SystemKind
-from crescendo.systems.install import jms_clients
+from crescendo.systems.install import jms_clients, postgresql_driver
 from crescendo.systems.registry import all_kinds, system_of
 from crescendo.systems.settings import protocols_of
 
@@ -53,6 +53,12 @@ def list_kinds(as_json: Json = False) -> int:
     return 0
 
 
+_BESIDE_SYSTEMS = {
+    jms_clients.NAME: jms_clients.install_jms_clients,
+    postgresql_driver.NAME: postgresql_driver.install_postgresql_driver,
+}
+
+
 def install(
     kind: KindName,
     version: Annotated[str | None, typer.Option("--version", help="A version other than the default.")] = None,
@@ -60,7 +66,8 @@ def install(
 ) -> int:
     """Install a system: the distribution's package or a Maven artifact. Does nothing if it is already installed.
 
-    `jms-clients` is not a system, but what `client: jms` in an experiment needs.
+    Not systems: `jms-clients`, which `client: jms` in an experiment needs, and `postgresql-driver`, for a pair of
+    ActiveMQ brokers that share a database.
     """
     with Progress() as progress:
         found = _install(kind, version, progress)
@@ -80,11 +87,11 @@ def install(
 
 
 def _install(kind: str, version: str | None, progress: Callable[[str], None]) -> Installation:
-    if kind != jms_clients.NAME:
+    if kind not in _BESIDE_SYSTEMS:
         return system_of(kind).install(version, progress)
     if version is not None:
         raise ConfigError(f"{kind} has one version, that of this Crescendo; leave --version out")
-    return jms_clients.install_jms_clients(progress)
+    return _BESIDE_SYSTEMS[kind](progress)
 
 
 def up(
@@ -161,7 +168,7 @@ def status(
         known = {record.name: record for record in records}
         for name in names:
             if name not in known:
-                raise ConfigError(f"no system is called {name}; known: {', '.join(known) or 'none is up'}")
+                raise detached.unknown_system(name)
         records = [known[name] for name in names]
     if as_json:
         _print_json([_shown(record) for record in records])

@@ -97,7 +97,7 @@ def _ways(
 def _cutter(proxies: "Mapping[tuple[str, str], list[LinkProxy]]", after: int) -> "Callable[[int], None]":
     import threading
 
-    every = [proxy for of_link in proxies.values() for proxy in of_link]
+    every = {proxy for of_link in proxies.values() for proxy in of_link}  # links may share one
 
     def restore() -> None:
         with contextlib.suppress(OSError):  # the network may have been stopped meanwhile
@@ -129,4 +129,6 @@ def lines_of(found: "LinkFidelity") -> list[str]:
     for how in ("kept", "changed", "dropped", "added"):
         if names := getattr(found, how):
             lines.append(f"  properties {how}: {', '.join(names)}")
+    for section, count in sorted(found.invalid.items()):
+        lines.append(f"  not valid AMQP: {section} of {count:,} messages")
     return lines

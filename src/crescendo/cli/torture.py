@@ -32,7 +32,6 @@ def torture(
     """
     from crescendo.model.units import Duration
     from crescendo.run.interruption import Interruption
-    from crescendo.run.observer import RunObserver
     from crescendo.run.random_breakage import durable_experiment, possible_actions
     from crescendo.run.random_breakage import torture as carry_out
 
@@ -43,10 +42,6 @@ def torture(
     actions = possible_actions(do or ())
     experiment = durable_experiment(system, measure_ns, tuple(setting or ()))
 
-    class Asked(RunObserver):
-        def interrupted(self) -> bool:
-            return interruption.asked
-
     print(f"torture of {system}: {', '.join(actions)}; Ctrl-C ends it", file=sys.stderr, flush=True)
     with Interruption() as interruption:
         result = carry_out(
@@ -55,7 +50,7 @@ def torture(
             for_ns=for_ns,
             out=out,
             actions=actions,
-            observer=Asked(),
+            observer=interruption,
             report=lambda line: print(line, flush=True),
         )
     return _conclude(system, result)

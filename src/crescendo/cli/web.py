@@ -24,6 +24,10 @@ def web(
     any_file: Annotated[
         bool, typer.Option("--any-file", help="Let experiments name files anywhere on this machine.")
     ] = False,
+    cluster: Annotated[
+        list[Path] | None,
+        typer.Option("--cluster", metavar="FILE", help="A cluster file; runs may use its hosts. Repeatable."),
+    ] = None,
     reindex: Annotated[bool, typer.Option("--reindex", help="Build the index of runs anew.")] = False,
     add_account: Annotated[
         str | None,
@@ -35,7 +39,9 @@ def web(
 
     Prints one link; whoever opens it first is signed in. Ctrl-C ends the server and the run under way.
     """
+    import signal
     import sys
+    from dataclasses import replace
 
     from crescendo.web.web_server import WebOptions, serve
 
@@ -46,8 +52,10 @@ def web(
         WebAccess(WebDirectory(out).own).set_account(add_account, role, _password())
         print(f"{add_account} may now sign in as {role.lower()}")
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, with the run under way
     options = WebOptions(out, host, port, certificate, key, tuple(name or ()), any_file, reindex)
-    serve(options, lambda link: print(f"open    {link}", flush=True))
+    known = replace(options, clusters=tuple(cluster or ()))
+    serve(known, lambda link: print(f"open    {link}", flush=True))
     print("stopped", file=sys.stderr)
     return 0
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from crescendo.client.messages import Amqp10Message
-from crescendo.client.session import Arrival, BlockingSession, SessionLink
+from crescendo.client.amqp10_message import Amqp10Message
+from crescendo.client.blocking_session import Arrival, BlockingSession, SessionLink
 from crescendo.model.errors import PeerError
 from crescendo.wire.amqp10.links import RECEIVER, SENDER
 from crescendo.wire.amqp10.performatives import Accepted, Released, Source, Target
@@ -70,8 +70,9 @@ class Amqp10Client:
             self._session.grant(source, 1)
             self._session.run_until(lambda: bool(source.arrived), deadline_s, f"message from {address!r}")
         arrival = source.arrived.popleft()
+        message = arrival.message
         self._session.settle(arrival, Accepted())
-        return arrival.message
+        return message
 
     def request(
         self, address: str, body: Any, application_properties: Mapping[str, Any] | None = None
@@ -96,9 +97,10 @@ class Amqp10Client:
                 if not replies.arrived:
                     raise PeerError(f"{self._session.endpoint} did not accept our request to {address!r}")
                 arrival = replies.arrived.popleft()
+                answer = arrival.message
                 self._session.settle(arrival, Accepted())
-                if arrival.message.correlation_id == correlation:
-                    return arrival.message
+                if answer.correlation_id == correlation:
+                    return answer
         finally:
             self._session.outcomes.pop(delivery, None)
 

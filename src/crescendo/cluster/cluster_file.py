@@ -1,9 +1,9 @@
 """Which machines take part, how is each reached, and which peers does each run?
 
-From an Ansible inventory: hosts of the groups senders, receivers and inspectors, or of their children, get peers of
-that role; groups become labels, and variables that begin with ansible_ say how ssh reaches a host. Or from a cluster
-file, which names the inventory, the control broker, the token, and commands that run before and after. Connects to
-nothing.
+From an Ansible inventory: hosts of the groups senders, receivers, inspectors and agents, or of their children, run
+peers of that role; the host of the group control runs the control broker. Groups become labels, and variables that
+begin with ansible_ say how ssh reaches a host. Or from a cluster file, which names the inventory, the control broker,
+the token, and commands that run before and after. Connects to nothing.
 """
 
 import hashlib
@@ -16,17 +16,24 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from crescendo.agent.configuration import read_configuration
 from crescendo.model.errors import ConfigError
+from crescendo.model.protocols import default_port
 from crescendo.topology.inventory import Inventory, InventoryHost, read_inventory
 from crescendo.topology.yaml_file import read_mapping
 
-ROLES = {"senders": "sender", "receivers": "receiver", "inspectors": "inspector"}
+ROLES = {"senders": "sender", "receivers": "receiver", "inspectors": "inspector", "agents": "agent"}
 """Group of the inventory -> role of its peers."""
+
+CONTROL = "control"
+"""The group whose only host runs the control broker, and the role of that process."""
+
+CONTROL_PORT = default_port("mqtts")
 
 DEFAULT_DIRECTORY = "~/.crescendo/cluster"
 MAX_PEERS_PER_HOST = 64
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
-_NOT_LABELS = {"all", "ungrouped", *ROLES}
+_NOT_LABELS = {"all", "ungrouped", CONTROL, *ROLES}
 
 Hook = Annotated[list[str], Meta(min_length=1)]
 
@@ -50,6 +57,7 @@ class PeerOnHost:
     id: str
     role: str
     labels: tuple[str, ...]
+    settings: str = ""  # the contents of a file that only it is given
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,16 @@ class ClusterHost:
     directory: str
     listen: str
     peers: tuple[PeerOnHost, ...]
+    control: "ControlPlace | None" = None  # where its control broker is reached, if it has one
+
+
+@dataclass(frozen=True)
+class ControlPlace:
+    """Where the control broker of a cluster listens, and under which address others know it."""
+
+    id: str
+    address: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -112,10 +130,13 @@ def _plan(path: Path, document: dict[str, Any]) -> ClusterPlan:
 def read_hosts(path: Path, lab: str) -> list[ClusterHost]:
     """The hosts that run peers. Two labs have different directories on the same host."""
     inventory = read_inventory(path)
-    hosts = [host for host in (_host(inventory, one, path, lab) for one in inventory.hosts.values()) if host.peers]
-    if not hosts:
+    hosts = [_host(inventory, one, path, lab) for one in inventory.hosts.values()]
+    if not any(host.peers for host in hosts):
         raise ConfigError(f"{path}: no host is in one of the groups {', '.join(ROLES)}, so there would be no peers")
-    return hosts
+    brokers = [host.name for host in hosts if host.control]
+    if len(brokers) > 1:
+        raise ConfigError(f"{path}: {', '.join(brokers)} are in the group {CONTROL}; a cluster has one control broker")
+    return [host for host in hosts if host.peers or host.control]
 
 
 def _host(inventory: Inventory, host: InventoryHost, source: Path, lab: str) -> ClusterHost:
@@ -131,7 +152,8 @@ def _host(inventory: Inventory, host: InventoryHost, source: Path, lab: str) -> 
         installed=str(variables.get("crescendo_python", "")),
         directory=f"{base}/{lab}/{host.name}",
         listen=str(variables.get("crescendo_listen", "")),
-        peers=tuple(_peers(inventory, host, where)),
+        peers=tuple(_peers(inventory, host, where, source.parent)),
+        control=_control(host, where) if host.name in inventory.group(CONTROL) else None,
     )
 
 
@@ -158,7 +180,14 @@ def _ssh(host: InventoryHost, where: str) -> tuple[str, ...]:
     return (*options, "--", host.address)
 
 
-def _peers(inventory: Inventory, host: InventoryHost, where: str) -> list[PeerOnHost]:
+def _control(host: InventoryHost, where: str) -> ControlPlace:
+    port = str(host.variables.get("crescendo_control_port", CONTROL_PORT))
+    if not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ConfigError(f"{where}: crescendo_control_port is a TCP port, 1 to 65535")
+    return ControlPlace(f"{CONTROL}-{host.name}", host.address, int(port))
+
+
+def _peers(inventory: Inventory, host: InventoryHost, where: str, directory: Path) -> list[PeerOnHost]:
     given = host.variables.get("crescendo_labels", [])
     words = given if isinstance(given, list) else str(given).replace(",", " ").split()
     labels = tuple(sorted({*(host.groups - _NOT_LABELS), *map(str, words)}))
@@ -167,8 +196,20 @@ def _peers(inventory: Inventory, host: InventoryHost, where: str) -> list[PeerOn
         count = _count(host.variables.get(f"crescendo_{group}", int(host.name in inventory.group(group))), where, group)
         for number in range(count):
             name = host.name if host.name.startswith(f"{role}-") else f"{role}-{host.name}"
-            found.append(PeerOnHost(f"{name}-{number + 1}" if number else name, role, labels))
+            settings = _agent_settings(host, where, directory) if role == "agent" else ""
+            found.append(PeerOnHost(f"{name}-{number + 1}" if number else name, role, labels, settings))
     return found
+
+
+def _agent_settings(host: InventoryHost, where: str, directory: Path) -> str:
+    """What an agent may run, as its host will have it; read here once to reject mistakes."""
+    given = host.variables.get("crescendo_agent_config")
+    if not given:
+        raise ConfigError(
+            f"{where}: an agent needs crescendo_agent_config: a file beside the inventory that says what it may run"
+        )
+    read_configuration(directory / str(given))
+    return (directory / str(given)).read_text(encoding="utf-8")
 
 
 def _count(given: Any, where: str, group: str) -> int:

@@ -7,11 +7,22 @@ time. Prints nothing.
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from crescendo import __version__
 from crescendo.cluster.cluster_file import ClusterHost, ClusterPlan, digest_of, read_hosts
+from crescendo.cluster.control_host import (
+    ControlUrl,
+    access_of,
+    check_reachable,
+    forget_access,
+    keep_access,
+    kept_access,
+    new_broker,
+    process_of,
+)
 from crescendo.cluster.host_session import HostSession, on_every
 from crescendo.cluster.lab_check import AnsweringPeer, check_lab
 from crescendo.cluster.wheelhouse import Wheelhouse, given_wheelhouse, own_wheelhouse, wheelhouse_name
@@ -29,8 +40,9 @@ Progress = Callable[[str], None]
 class ClusterAccess:
     """The control broker and the lab to which the peers of a cluster belong."""
 
-    url: str
+    url: str  # empty: the cluster has to start a broker
     lab: Lab
+    url_file: Path | None = None  # where the URL of a broker that the cluster starts is written
 
 
 @dataclass(frozen=True)
@@ -69,11 +81,17 @@ def bring_up(plan: ClusterPlan, access: ClusterAccess, progress: Progress) -> Br
         wheels = given or own_wheelhouse()
         progress(f"installing on {', '.join(host.name for host in stale)}")
         on_every(stale, lambda session: _install(session, wheels, looks[session.host.name]))
+        for host in stale:
+            looks[host.name]["peers"] = {}  # they were ended
+    control, brokers = _control(hosts, access, looks, progress)
+    access = replace(access, url=control.url)
     progress("starting peers")
-    started, _ = on_every(hosts, lambda session: _start(session, access, name, looks[session.host.name]))
+    started, _ = on_every(hosts, lambda session: _start(session, access, control, name, looks[session.host.name]))
     progress("checking ports, clocks and versions")
     peers = _checked(access, [peer.id for host in hosts for peer in host.peers])
-    return BroughtUp([host.name for host in stale], [peer for each in started.values() for peer in each], peers)
+    return BroughtUp(
+        [host.name for host in stale], brokers + [peer for each in started.values() for peer in each], peers
+    )
 
 
 def look_at(plan: ClusterPlan, access: ClusterAccess) -> tuple[list[HostState], list[AnsweringPeer]]:
@@ -84,8 +102,13 @@ def look_at(plan: ClusterPlan, access: ClusterAccess) -> tuple[list[HostState], 
         HostState(host, looks[host.name]["peers"] if host.name in looks else {}, faults.get(host.name, ""))
         for host in hosts
     ]
-    alive = [peer for state in states for peer, found in state.peers.items() if found["alive"]]
-    answering, _ = check_lab(access.url, access.lab, alive, _ANSWER_S if alive else 1.0)
+    alive = [
+        peer.id for state in states for peer in state.host.peers if state.peers.get(peer.id, {}).get("alive")
+    ]  # fmt: skip
+    brokers = [state for state in states if state.host.control is not None]
+    if not all(state.peers.get(state.host.control.id, {}).get("alive") for state in brokers if state.host.control):
+        return states, []  # nobody could answer
+    answering, _ = check_lab(_known(access), access.lab, alive, _ANSWER_S if alive else 1.0)
     return states, answering
 
 
@@ -96,8 +119,11 @@ def logs_of(plan: ClusterPlan, lab: Lab, lines: int) -> dict[str, list[str]]:
     return {peer: said for logs in found.values() for peer, said in logs.items()}
 
 
-def take_down(plan: ClusterPlan, lab: Lab, progress: Progress) -> int:
-    """End every peer and delete what was installed. LostError names what is left, if anything is."""
+def take_down(plan: ClusterPlan, lab: Lab, progress: Progress, url_file: Path | None = None) -> int:
+    """End every peer and delete what was installed. LostError names what is left, if anything is.
+
+    `url_file` is deleted, too, if `bring_up` wrote it.
+    """
     hosts = read_hosts(plan.inventory, lab.scope.name)
     progress(f"removing everything from {len(hosts)} host(s)")
     removed, _ = on_every(hosts, lambda session: session.ask("remove", _END_S))
@@ -108,6 +134,9 @@ def take_down(plan: ClusterPlan, lab: Lab, progress: Progress) -> int:
     ]
     if left:
         raise LostError("; ".join(left))
+    for host in hosts:
+        if host.control is not None and url_file is not None:
+            forget_access(url_file, host.control)
     run_hook("deprovision", plan.deprovision, progress)
     return sum(found["ended"] for found in removed.values())
 
@@ -163,26 +192,70 @@ def _install(session: HostSession, wheels: Wheelhouse, look: Mapping[str, Any]) 
     )
 
 
-def _start(session: HostSession, access: ClusterAccess, installation: str, look: Mapping[str, Any]) -> list[str]:
+def _control(
+    hosts: Sequence[ClusterHost], access: ClusterAccess, looks: Mapping[str, Mapping[str, Any]], progress: Progress
+) -> tuple[ControlUrl, list[str]]:
+    """The control broker, which is started first if it belongs to the cluster; and the name of what was started."""
+    found = [(host, host.control) for host in hosts if host.control is not None]
+    if not found:
+        return access_of(_known(access)), []
+    ((host, place),) = found
+    if access.url_file is None:
+        raise ConfigError(
+            f"{host.name}: the group control starts a broker; give --control-file FILE, where its URL is written"
+        )
+    kept, running = kept_access(access.url_file, place), looks[host.name]["peers"].get(place.id, {})
+    if kept is not None and running.get("alive") and running["digest"] == process_of(kept, place, None)["digest"]:
+        return kept, []
+    progress(f"starting the control broker on {host.name}")
+    control, settings = new_broker(host, place, access.url_file)
+    process = process_of(control, place, settings)
+
+    def start(session: HostSession) -> None:
+        session.ask("end", _END_S, peers=[place.id])
+        session.ask("start", _START_S + 30, python=host.installed, peers=[process], secrets={}, ready_s=_START_S)
+
+    on_every([host], start)
+    check_reachable(host, place)
+    keep_access(control, access.url_file)
+    return control, [place.id]
+
+
+def _known(access: ClusterAccess) -> str:
+    if not access.url:
+        raise ConfigError(f"--control-file {access.url_file}: cannot be read: there is no such file")
+    return access.url
+
+
+def _start(
+    session: HostSession,
+    access: ClusterAccess,
+    control: ControlUrl,
+    installation: str,
+    look: Mapping[str, Any],
+) -> list[str]:
     host = session.host
     wanted = {}
     for peer in host.peers:
-        digest = digest_of(peer, host.installed or installation, host.listen, access.url, access.lab.token, __version__)
+        digest = digest_of(
+            peer, host.installed or installation, host.listen, control.digest, access.lab.token, __version__
+        )
         wanted[peer.id] = {
             "id": peer.id, "role": peer.role, "labels": list(peer.labels), "listen": host.listen, "digest": digest,
-            "version": __version__,
+            "version": __version__, "settings": peer.settings,
         }  # fmt: skip
     running = {
         name: found
         for name, found in look["peers"].items()
         if found["alive"] and name in wanted and found["digest"] == wanted[name]["digest"]
     }
-    if superfluous := sorted(look["peers"].keys() - running.keys()):
+    stays = set() if host.control is None else {host.control.id}
+    if superfluous := sorted(look["peers"].keys() - running.keys() - stays):
         session.ask("end", _END_S, peers=superfluous)
     missing = [peer for name, peer in wanted.items() if name not in running]
     if not missing:
         return []
-    secrets = {"control.url": access.url, "lab.token": access.lab.token}
+    secrets = {**control.on_host(look["directory"]), "lab.token": access.lab.token}
     answer = session.ask(
         "start", _START_S + 30, python=host.installed, peers=missing, secrets=secrets, ready_s=_START_S
     )

@@ -127,8 +127,9 @@ class Host:
                     _signal(pid, number)
             self._await_gone(ending, timeout_s)
         for peer in peers:
-            with contextlib.suppress(OSError):
-                os.unlink(self._at("peers", peer + ".json"))
+            for kind in (".json", ".settings"):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._at("peers", peer + kind))
         return {"ended": len(ending)}
 
     def remove(self) -> dict[str, Any]:
@@ -152,13 +153,9 @@ class Host:
         name = peer["id"]
         os.makedirs(self._at("logs"), exist_ok=True)
         os.makedirs(self._at("data", name), exist_ok=True)
-        argv = [interpreter, "-m", "crescendo.cli.main", "peer", peer["role"], "--id", name]
-        argv += ["--control-file", self._at("control.url"), "--token-file", self._at("lab.token")]
-        argv += ["--data", self._at("data", name)]
-        for label in peer["labels"]:
-            argv += ["--label", label]
-        if peer["listen"]:
-            argv += ["--listen", peer["listen"]]
+        if peer["settings"]:
+            self._write(os.path.join("peers", name + ".settings"), peer["settings"])
+        argv = self._argv(interpreter, peer)
         log = self._at("logs", name + ".log")
         with open(log, "wb") as out:
             process = subprocess.Popen(
@@ -173,6 +170,19 @@ class Host:
         state = {"pid": process.pid, "birth": _birth(process.pid), "digest": peer["digest"], "version": peer["version"]}
         self._write(os.path.join("peers", name + ".json"), json.dumps(state))
         return peer, process
+
+    def _argv(self, interpreter: str, peer: dict[str, Any]) -> list[str]:
+        name, settings = peer["id"], self._at("peers", peer["id"] + ".settings")
+        if peer["role"] == "control":
+            return [interpreter, "-W", "ignore", "-m", "crescendo.control.embedded_broker", settings]
+        argv = [interpreter, "-m", "crescendo.cli.main", "peer", peer["role"], "--id", name]
+        argv += ["--control-file", self._at("control.url"), "--token-file", self._at("lab.token")]
+        argv += ["--data", self._at("data", name)]
+        for label in peer["labels"]:
+            argv += ["--label", label]
+        if peer["listen"]:
+            argv += ["--listen", peer["listen"]]
+        return argv + (["--config", settings] if peer["settings"] else [])
 
     def _await_ready(self, peer: dict[str, Any], process: subprocess.Popen[bytes], deadline: float) -> None:
         log = self._at("logs", peer["id"] + ".log")

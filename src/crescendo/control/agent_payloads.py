@@ -27,6 +27,7 @@ class UserCommand(NotePayload, frozen=True):
 
     command: Annotated[str, Meta(min_length=1, max_length=255)]
     parameters: dict[str, Any] = field(default_factory=dict)
+    cure: _Name = ""  # the command that undoes it, which the agent runs at its end unless it was asked to before
 
 
 class FetchedSource(NotePayload, frozen=True):
@@ -57,7 +58,7 @@ class EndedHandler(NotePayload, frozen=True):
 
 
 class HandlerNote(NotePayload, frozen=True):
-    """LOG as a notification: what a handler says to whoever listens."""
+    """LOG as a notification: what a handler says to all listeners."""
 
     handler: str
     lines: list[str]

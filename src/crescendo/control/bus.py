@@ -25,12 +25,14 @@ from crescendo.control.note_queue import MAX_WAITING, NoteQueue
 from crescendo.control.notes import (
     EVERYBODY,
     MAX_NOTE_BYTES,
+    SECRET_COMMANDS,
     Command,
     Identity,
     Note,
     NoteKind,
     NotUnderstoodError,
     decode_note,
+    decode_payload,
     encode_note,
 )
 from crescendo.control.replay_window import LAST_COUNTER, ReplayWindows
@@ -212,8 +214,8 @@ class Bus:
         if isinstance(note, Note) and SEALED in note.payload:
             try:
                 note = _unsealed(note, scope)
-            except PeerError:
-                return "malformed"
+            except PeerError as err:
+                note = NotUnderstoodError(str(err), note, counter)
         if isinstance(note, Note):
             note = msgspec.structs.replace(note, scope=scope.name)
         is_report = isinstance(note, Note) and (note.kind, note.command) == (NoteKind.NOTIFICATION, Command.STATS)
@@ -224,7 +226,7 @@ class Bus:
         scope = self._scope_of(scope_of_topic(topic))
         if scope is None:
             raise ConfigError(f"{topic} belongs to a run whose key is not known here")
-        if note.kind is NoteKind.REQUEST and note.command is Command.SET:  # it may contain passwords
+        if note.kind is NoteKind.REQUEST and note.command in SECRET_COMMANDS:
             sealed = scope.encrypt(msgspec.msgpack.encode(note.payload))
             note = msgspec.structs.replace(note, payload={SEALED: sealed})
         body = encode_note(note, counter)
@@ -262,11 +264,7 @@ def _unsealed(note: Note, scope: NoteScope) -> Note:
     sealed = note.payload[SEALED]
     if not isinstance(sealed, bytes):
         raise PeerError("an encrypted payload is a string of bytes")
-    try:
-        payload = msgspec.msgpack.decode(scope.decrypt(sealed), type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
-        raise PeerError(f"not a payload: {err}") from err
-    return msgspec.structs.replace(note, payload=payload)
+    return msgspec.structs.replace(note, payload=decode_payload(scope.decrypt(sealed)))
 
 
 def _check_tls(context: ssl.SSLContext, host: str, port: int, timeout_s: float) -> None:

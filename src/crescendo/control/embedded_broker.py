@@ -4,7 +4,8 @@ From a child process: amqtt on a free port, ready when the constructor returns. 
 the run and reaches the child over its pipe. It serves this host, or over TLS any other; without TLS it refuses to
 listen beyond the loopback interface. It does not run inside the conductor's process, because it costs 0.65 ms per note
 and would delay lease renewals. The child holds no state worth saving, so it is simply terminated, and it exits by
-itself when its parent dies. Knows no notes.
+itself when its parent dies. On a host of a cluster it is started with a private file of settings instead, and stays.
+Knows no notes.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ from crescendo.processes.child import OnFork, end_child, first_line, launch_chil
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 20.0
 _TERMINATE_TIMEOUT_S = 2.0
-_USER = "crescendo"
+USER = "crescendo"
 
 
 class BrokerCertificate(NamedTuple):
@@ -41,8 +42,8 @@ class BrokerCertificate(NamedTuple):
     ca: Path
 
 
-class _Settings(msgspec.Struct):
-    """What the child must know."""
+class ControlBrokerSettings(msgspec.Struct):
+    """What the process of a broker must know."""
 
     host: str
     port: int
@@ -78,7 +79,7 @@ class EmbeddedBroker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        settings = _Settings(host, port, _USER, self._password)
+        settings = ControlBrokerSettings(host, port, USER, self._password)
         if certificate is not None:
             settings.certificate, settings.key = certificate.certificate.decode(), certificate.key.decode()
         try:
@@ -91,7 +92,7 @@ class EmbeddedBroker:
     @property
     def url(self) -> str:
         """With the account, so not for argument lists and logs."""
-        account = f"{_USER}:{self._password}@{_in_url(self._host)}:{self._port}"
+        account = f"{USER}:{self._password}@{_in_url(self._host)}:{self._port}"
         return (
             f"mqtt://{account}"
             if self._certificate is None
@@ -116,7 +117,7 @@ class EmbeddedBroker:
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def _configure(self, settings: _Settings) -> None:
+    def _configure(self, settings: ControlBrokerSettings) -> None:
         """Over the pipe, which stays open: the child ends when it closes."""
         with contextlib.suppress(OSError):  # a child that has ended reports no port
             if self._process.stdin is not None:
@@ -131,21 +132,24 @@ class EmbeddedBroker:
 
 
 def main() -> None:
-    """The child: serve until the parent closes our standard input."""
+    """The child: serve until the parent closes our standard input. With a file of settings: until a signal."""
     import asyncio
     import logging
 
     logging.disable()  # amqtt logs every lost client as a warning; the conductor learns of it by the last will
-    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=_Settings)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    stands_alone = len(sys.argv) > 1
+    given = Path(sys.argv[1]).read_bytes() if stands_alone else sys.stdin.buffer.readline()
+    settings = msgspec.json.decode(given, type=ControlBrokerSettings)
+    if not stands_alone:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        asyncio.run(_serve(settings))
+        asyncio.run(_serve(settings, "the control broker waits for runs on port " if stands_alone else ""))
     except Exception as err:
         _report(f"{type(err).__name__}: {err}")
-        raise
+        sys.exit(1)
 
 
-async def _serve(settings: _Settings) -> None:
+async def _serve(settings: ControlBrokerSettings, announcement: str) -> None:
     import asyncio
 
     from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
@@ -170,11 +174,11 @@ async def _serve(settings: _Settings) -> None:
 
     tls = _tls_context(settings) if settings.certificate else None
     server = await asyncio.start_server(connected, settings.host, settings.port, ssl=tls)
-    _report(str(server.sockets[0].getsockname()[1]))
+    _report(f"{announcement}{server.sockets[0].getsockname()[1]}")
     await server.serve_forever()
 
 
-def _tls_context(settings: _Settings) -> ssl.SSLContext:
+def _tls_context(settings: ControlBrokerSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     with tempfile.TemporaryDirectory() as directory:  # of mode 0700; Python's ssl reads certificates from files only

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.model.peer_statistics import PeerStatistics
+from crescendo.model.peer_statistics import Measured, PeerStatistics
 
 PROTOCOL_VERSION = 2
 """Version 1 had neither version, counter nor addressee, and nothing was authenticated."""
@@ -78,11 +78,21 @@ AGENT_COMMANDS = frozenset(
 READING_COMMANDS = frozenset((Command.PING, Command.STATS, Command.GET, Command.LOG))
 """They change nothing, so they may be addressed to every peer at once."""
 
+SECRET_COMMANDS = frozenset((Command.SET, Command.AGENT_SOURCE, Command.USER_COMMAND_1))
+"""Their requests may contain passwords, so their payloads are encrypted."""
+
 EVERYBODY = 0
 """The addressee of notes that are not meant for one process."""
 
+MAX_REASON_CHARS = 4000
+"""A reason may quote what was sent, and must still fit into the answer."""
+
+Nanoseconds = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+"""A clock reading that can be added to another one in 64 bits."""
+
 _Name = Annotated[str, Meta(max_length=255)]
 _Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Messages = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class Identity(Struct, frozen=True, array_like=True):
@@ -118,17 +128,15 @@ class _WireNote(Struct, frozen=True, array_like=True):
     counter: _Whole
     to: _Whole
     sender: Identity
-    payload: dict[str, Any]
+    payload: msgspec.Raw
 
 
 class NotUnderstoodError(PeerError):
-    """A note of another version, or with a command or kind that does not exist."""
+    """A note of another version, with a command or kind that does not exist, or with a payload that cannot be read."""
 
-    def __init__(self, reason: str, frame: _WireNote) -> None:
+    def __init__(self, reason: str, frame: "_WireNote | Note", counter: int) -> None:
         super().__init__(reason)
-        self.sender, self.correlation, self.counter, self.to = (
-            frame.sender, frame.correlation, frame.counter, frame.to
-        )  # fmt: skip
+        self.sender, self.correlation, self.to, self.counter = frame.sender, frame.correlation, frame.to, counter
         self.is_request = frame.kind == NoteKind.REQUEST
 
 
@@ -150,31 +158,36 @@ class NotePayload(Struct, frozen=True):
 class Hello(NotePayload, frozen=True):
     """GROUP_JOIN: wall clock minus monotonic clock on the peer's host, and the peer's version."""
 
-    realtime_offset_ns: int
+    realtime_offset_ns: Nanoseconds
     version: str
 
 
 class Start(NotePayload, frozen=True):
     """START_SENDER, START_RECEIVER, START_INSPECTOR: the moment message 0 is due, on the monotonic clock."""
 
-    t0_ns: int
+    t0_ns: Nanoseconds
 
 
 class Statistics(NotePayload, frozen=True):
     """STATS, NOTIFY_SUCCESS and answers: a peer's progress so far."""
 
-    t_ns: int
-    counts: dict[str, int] = field(default_factory=dict)  # address -> messages since the start
-    messages: int = 0
-    rate: float = 0.0  # messages in the last second
-    p99_ns: int | None = None
-    cpu: float = 0.0  # cores used in the last second
+    t_ns: Nanoseconds
+    counts: dict[str, _Messages] = field(default_factory=dict)  # address -> messages since the start
+    messages: _Messages = 0
+    rate: Measured = 0.0  # messages in the last second
+    p99_ns: Nanoseconds | None = None
+    cpu: Measured = 0.0  # cores used in the last second
     values: PeerStatistics = PeerStatistics()  # what the peer measured about itself
     slices: dict[str, PeerStatistics] | UnsetType = UNSET  # slice that a limit is on -> its last second
+    gauges: dict[str, float] | UnsetType = UNSET  # of inspectors: gauge -> its highest reading, in the last look
 
     @property
     def by_slice(self) -> dict[str, PeerStatistics]:
         return {} if isinstance(self.slices, UnsetType) else self.slices
+
+    @property
+    def by_gauge(self) -> dict[str, float]:
+        return {} if isinstance(self.gauges, UnsetType) else self.gauges
 
 
 class Failure(NotePayload, frozen=True):
@@ -182,6 +195,10 @@ class Failure(NotePayload, frozen=True):
 
     reason: str
     fault: Fault
+
+    def __post_init__(self) -> None:
+        if len(self.reason) > MAX_REASON_CHARS:
+            msgspec.structs.force_setattr(self, "reason", f"{self.reason[:MAX_REASON_CHARS]} …")
 
 
 class FailureReport(NotePayload, frozen=True):
@@ -193,14 +210,14 @@ class FailureReport(NotePayload, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_WireNote)
+_payload_decoder = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 def encode_note(note: Note, counter: int = 0) -> bytes:
     """The body of a note, which its authentication code follows on the wire."""
+    payload = msgspec.Raw(_encoder.encode(note.payload))
     content = _encoder.encode(
-        _WireNote(
-            PROTOCOL_VERSION, note.kind, note.command, note.correlation, counter, note.to, note.sender, note.payload
-        )
+        _WireNote(PROTOCOL_VERSION, note.kind, note.command, note.correlation, counter, note.to, note.sender, payload)
     )
     if len(content) > MAX_NOTE_BYTES:
         raise ConfigError(
@@ -219,11 +236,21 @@ def decode_note(content: bytes) -> tuple[Note, int]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
         raise PeerError(f"not a note: {err}") from err
     if wire.version != PROTOCOL_VERSION:
-        raise NotUnderstoodError(f"version {wire.version} is not spoken here, but {PROTOCOL_VERSION}", wire)
+        reason = f"version {wire.version} is not spoken here, but {PROTOCOL_VERSION}"
+        raise NotUnderstoodError(reason, wire, wire.counter)
     try:
-        note = Note(
-            NoteKind(wire.kind), Command(wire.command), wire.correlation, wire.sender, wire.payload, wire.to
-        )  # fmt: skip
+        kind, command = NoteKind(wire.kind), Command(wire.command)
     except ValueError as err:
-        raise NotUnderstoodError(f"there is no such note: {err}", wire) from err
-    return note, wire.counter
+        raise NotUnderstoodError(f"there is no such note: {err}", wire, wire.counter) from err
+    try:
+        payload = decode_payload(wire.payload)
+    except PeerError as err:
+        raise NotUnderstoodError(str(err), wire, wire.counter) from err
+    return Note(kind, command, wire.correlation, wire.sender, payload, wire.to), wire.counter
+
+
+def decode_payload(content: bytes | msgspec.Raw) -> dict[str, Any]:
+    try:
+        return _payload_decoder.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
+        raise PeerError(f"not a payload: {err}") from err

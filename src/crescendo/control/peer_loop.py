@@ -14,7 +14,7 @@ from crescendo.control.notes import START_COMMANDS, STOP_COMMANDS, Command, Fail
 from crescendo.control.peer import CONDUCTOR, Peer
 from crescendo.control.peer_launch import UnconductedTest
 from crescendo.control.request_payloads import SetOptions, SetRequest, options_from
-from crescendo.model.errors import ConfigError, CrescendoError, LostError
+from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 
 UNCLAIMED_NS = 180 * 10**9
 """A peer that is not asked for anything in this time leaves; while Spark starts, a conductor asks for nothing."""
@@ -43,7 +43,7 @@ class PeerLoop(ABC):
         try:
             unclaimed_until_ns: int | None = time.monotonic_ns() + UNCLAIMED_NS
             if by_hand is not None:
-                unclaimed_until_ns = None  # whoever started it ends it
+                unclaimed_until_ns = None  # its parent ends it
                 self._begin_alone(by_hand)
             while not self._peer.orphaned:
                 note = self._stop_request or self._peer.next_request(self.request_timeout_s)
@@ -61,7 +61,7 @@ class PeerLoop(ABC):
             self._shut_down()
             self._peer.log("left")
         except BaseException:
-            self._peer.close(leaving=False)  # whoever started this process sees how it ended
+            self._peer.close(leaving=False)  # its parent sees how it ended
             raise
         self._peer.close()
 
@@ -154,7 +154,15 @@ class PeerLoop(ABC):
         if request.assignment is not None:
             if self._peer.state != "joined":
                 raise ConfigError(f"it has an assignment already, and is {self._peer.state}")
-            self._prepare(request.assignment)
+            try:
+                self._prepare(request.assignment)
+            except (
+                LookupError,
+                ValueError,
+                TypeError,
+                ArithmeticError,
+            ) as err:  # of the right types, but contradictory
+                raise PeerError(f"the assignment makes no sense: {err!r}") from err
             self._peer.state = "ready"
             return
         self._set_options(note, options_from(request.options), request.from_ns)

@@ -7,12 +7,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from crescendo.control.notes import NotePayload
+from crescendo.control.notes import Nanoseconds, NotePayload
+from crescendo.model.pacer import MAX_RATE, MIN_RATE
 
 LogLevel = Literal["error", "warning", "info", "debug"]
-RUN_PATTERN = "^[0-9a-f]{16}$"
+RUN_PATTERN = r"^[0-9a-f]{16}\Z"  # not $, which allows a line break after it
 
 _Count = Annotated[int, Meta(ge=1, le=100_000)]
+_Rate = Annotated[float, Meta(ge=MIN_RATE, le=MAX_RATE)]
 _Text = Annotated[str, Meta(max_length=4096)]
 _FileContent = Annotated[bytes, Meta(max_length=256 * 1024)]
 
@@ -33,7 +35,7 @@ OPTION_NUMBERS = {
 class Ping(NotePayload, frozen=True):
     """PING: the requester's wall clock."""
 
-    sec: Annotated[int, Meta(ge=0)]
+    sec: Annotated[int, Meta(ge=0, le=2**40)]
     usec: Annotated[int, Meta(ge=0, lt=1_000_000)]
 
 
@@ -42,7 +44,7 @@ class PeerOffer(NotePayload, frozen=True):
 
     version: str
     clock: Annotated[str, Meta(max_length=255)]  # equal for peers that share a monotonic clock
-    realtime_offset_ns: int
+    realtime_offset_ns: Nanoseconds
     address: Annotated[str, Meta(max_length=255)]  # where it answers
     clock_port: Annotated[int, Meta(ge=0, le=65_535)]  # UDP
     files_port: Annotated[int, Meta(ge=0, le=65_535)] = 0  # HTTPS, or HTTP on a loopback address
@@ -58,8 +60,8 @@ class Pong(NotePayload, frozen=True):
     sec: int
     usec: int
     elapsed_us: int
-    monotonic_ns: int
-    realtime_ns: int
+    monotonic_ns: Nanoseconds
+    realtime_ns: Nanoseconds
     state: str
     run: str = ""  # of a standing peer: the run that it takes part in
     offer: PeerOffer | None = None  # of a standing peer
@@ -69,13 +71,13 @@ class SetOptions(NotePayload, frozen=True, forbid_unknown_fields=True):
     """SET without an assignment: Maestro's options. Each may also be given by its number."""
 
     broker: _Text | None = None  # the URL to send to and receive from
-    duration: Annotated[float, Meta(gt=0)] | None = None  # seconds
+    duration: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # seconds
     log_level: LogLevel | None = None  # which lines it keeps for LOG
     parallel_count: _Count | None = None  # connections
     message_size: Annotated[int, Meta(ge=1, le=2**30)] | None = None  # bytes
-    throttle: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # messages per second of the whole peer
-    rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # messages per second of each connection
-    fcl: Annotated[int, Meta(gt=0)] | None = None  # fail-condition latency, microseconds
+    throttle: _Rate | None = None  # messages per second of the whole peer
+    rate: _Rate | None = None  # messages per second of each connection
+    fcl: Annotated[int, Meta(gt=0, le=10**12)] | None = None  # fail-condition latency, microseconds
     management_interface: _Text | None = None  # the URL that an inspector asks
 
     @property
@@ -89,7 +91,7 @@ class SetRequest(NotePayload, frozen=True):
 
     assignment: dict[str, Any] | None = None
     options: dict[str | int, Any] = field(default_factory=dict)
-    from_ns: int | None = None  # monotonic clock
+    from_ns: Nanoseconds | None = None  # monotonic clock
     files: dict[_Text, _FileContent] = field(default_factory=dict)  # what `ca`, `cert` and `key` of a URL name
 
 
@@ -111,7 +113,7 @@ class FileRequest(NotePayload, frozen=True):
 
     run: Annotated[str, Meta(pattern=RUN_PATTERN)]
     file: _Text = ""
-    offset: Annotated[int, Meta(ge=0)] = 0
+    offset: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
 
 class FilePiece(NotePayload, frozen=True):

@@ -53,9 +53,10 @@ def scope_of_topic(topic: str) -> str:
 
 
 def _level(what: str, name: str) -> str:
-    if not name or len(name) > _MAX_CHARS or any(character in name for character in "/+#\0"):
+    # A broker may disconnect a client that subscribes to a topic with a control character.
+    if not name or len(name) > _MAX_CHARS or not name.isprintable() or any(character in name for character in "/+#"):
         raise ConfigError(
-            f"{name[:_MAX_CHARS]!r} is not a valid {what}: it becomes a level of an MQTT topic, so no / + or #, and at "
-            f"most {_MAX_CHARS} characters"
+            f"{name[:_MAX_CHARS]!r} is not a valid {what}: it becomes a level of an MQTT topic, so no / + or #, no "
+            f"control character, and at most {_MAX_CHARS} characters"
         )
     return name

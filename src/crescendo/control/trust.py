@@ -2,8 +2,8 @@
 
 A lab is the holder of a token. From the token follows one key for each scope: a run, or the lab itself, in which its
 standing peers wait. A note carries an HMAC-SHA256 over its topic and its content under the key of its scope, so it
-counts in no other run, on no other topic, and not after a change. What SET contains is also encrypted (AES-256-GCM).
-Keeps no history: repeats are found by `replay_window`. Reads no file and opens no connection.
+counts in no other run, on no other topic, and not after a change. Requests that may contain passwords are also
+encrypted (AES-256-GCM). Keeps no history: repeats are found by `replay_window`. Reads no file and opens no connection.
 """
 
 import hmac

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 
 Exporter = Callable[[Path, Path], Iterable[Path]]
 """Exports an analysed run into a new or empty directory, and returns the files."""
@@ -18,6 +19,7 @@ EXPORTERS: dict[str, str] = {
     "junit": "results.export_results:export_junit",
     "maestro": "maestro.export:export_maestro",
     "openmetrics": "results.export_results:export_openmetrics",
+    "otlp": "results.otlp:export_otlp",
     "amqp-csv": "amqp_csv.export:export_amqp_csv",
 }
 
@@ -33,5 +35,5 @@ def exporter_of(name: str) -> Exporter:
         return own
     exporter: Exporter | None = plugins.load_plugin(plugins.EXPORTERS, name, Callable)
     if exporter is None:
-        raise ConfigError(f"no export format is called {name!r}; known: {', '.join(export_formats())}")
+        raise ConfigError(f"no export format is called {name!r}; {listing(name, export_formats())}")
     return exporter

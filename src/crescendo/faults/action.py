@@ -6,8 +6,10 @@ no time: `executor.py` does.
 """
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -66,6 +68,14 @@ class FaultNode(Protocol):
     def main_process(self) -> ProcessRef:
         """The process that serves."""
 
+    @property
+    def disk(self) -> Path | None:
+        """Where its own disk is mounted, if it was started with one."""
+
+    @property
+    def clock_file(self) -> Path | None:
+        """The file that its wall clock follows, if it was started with one."""
+
     def end(self) -> None:
         """Let it shut down in order, and kill it if that takes too long."""
 
@@ -80,7 +90,7 @@ TargetT = TypeVar("TargetT")
 SettingsT = TypeVar("SettingsT", bound=Struct)
 
 
-class FaultAction(Generic[TargetT, SettingsT]):
+class FaultAction(ABC, Generic[TargetT, SettingsT]):
     """One thing that can be done. Its module has one instance, and the registry one line."""
 
     name: str
@@ -97,13 +107,17 @@ class FaultAction(Generic[TargetT, SettingsT]):
         """Whether a fault without a length ends at once; otherwise it lasts until the run ends."""
         return self.length is Length.NONE
 
+    def own_length_s(self, target: TargetT, settings: SettingsT) -> float:
+        """How long a fault that ends by itself lasts. Called once, when it has begun."""
+        return 0.0
+
     def prepare(self, target: TargetT, settings: SettingsT) -> Cure | None:
         """What will undo it. Changes nothing yet; called a moment before the fault is due."""
         return None
 
+    @abstractmethod
     def apply(self, target: TargetT, settings: SettingsT, cure: Cure | None) -> str:
         """Do it now, and say by which means if there are several."""
-        raise NotImplementedError
 
     def end(self, target: TargetT, settings: SettingsT, cure: Cure | None, *, final: bool) -> None:
         """Undo it. `final`: the run is over, and what is left of the target will be stopped."""

@@ -1,17 +1,18 @@
-"""How does the kernel limit the processor time and the memory of a node?
+"""How does the kernel limit the processor time, the memory and the disk writes of a node?
 
 By a control group, version 1 or 2, whichever controls that resource on this machine; the group of a node is made inside
 the one that it is in. Groups are named after the process that made them, so that those of a process that died are found
 and removed. Chooses no substitute where there are none: `resource_limits.py` does.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from crescendo.processes.ref import ProcessRef, is_alive, process_ref
+from crescendo.faults.owner import owner_lives, owner_name
 
 PERIOD_US = 100_000
 _PREFIX = "crescendo"
@@ -58,7 +59,7 @@ def new_group(hierarchy: Hierarchy, controller: str, pid: int) -> tuple[Path, Pa
     """The path of a group for a process, which is not made yet, and the group that it is in."""
     home = hierarchy.home_of(controller, pid)
     parent = home if hierarchy.version == 1 else hierarchy.mount  # version 2 forbids groups beside processes
-    return parent / f"{_PREFIX}-{_owner()}-{next(_numbers)}", home
+    return parent / f"{_PREFIX}-{owner_name()}-{next(_numbers)}", home
 
 
 def make_group(group: Path, hierarchy: Hierarchy, controller: str, files: dict[str, str], pids: list[int]) -> None:
@@ -83,35 +84,29 @@ def memory_files(hierarchy: Hierarchy, limit_bytes: int) -> dict[str, str]:
     return {"memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes": str(limit_bytes)}
 
 
-def remove_abandoned() -> None:
-    """Remove the groups whose makers have died."""
+def write_rate_files(hierarchy: Hierarchy, major: int, minor: int, rate_bytes: int) -> dict[str, str]:
+    """What a group may write to one device per second."""
+    if hierarchy.version == 2:
+        return {"io.max": f"{major}:{minor} wbps={rate_bytes}"}
+    return {"blkio.throttle.write_bps_device": f"{major}:{minor} {rate_bytes}"}
+
+
+def remove_abandoned() -> list[Path]:
+    """Remove the groups whose makers have died; which were removed."""
+    removed = []
     for group in abandoned_groups():
-        try:
+        with contextlib.suppress(OSError):  # processes that we do not know are in it
             group.rmdir()
-        except OSError:
-            continue  # processes that we do not know are in it
+            removed.append(group)
+    return removed
 
 
 def abandoned_groups() -> Iterator[Path]:
-    for controller in ("cpu", "memory"):
+    for controller in ("cpu", "memory", "blkio"):
         hierarchy = hierarchy_of(controller)
         if hierarchy is None:
             continue
         for group in hierarchy.mount.glob(f"**/{_PREFIX}-*-*-*"):
             _, pid, born, _ = group.name.split("-", 3)
-            if pid.isdecimal() and not _lives(int(pid), born):
+            if pid.isdecimal() and not owner_lives(f"{pid}-{born}"):
                 yield group
-
-
-def _owner() -> str:
-    return f"{os.getpid()}-{_ticks(process_ref('', os.getpid()))}"
-
-
-def _lives(pid: int, ticks: str) -> bool:
-    process = process_ref("", pid)
-    return is_alive(process) and _ticks(process) == ticks
-
-
-def _ticks(process: ProcessRef) -> str:
-    """When it started, in ticks since the boot: the boot itself need not be named, groups do not survive it."""
-    return process.birth.rpartition(":")[2]

@@ -8,9 +8,10 @@ until `end_threads`, because a process that one of them started dies with it. De
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -27,8 +28,8 @@ Targets = Mapping[str, Mapping[str, Any]]
 """Kind of target -> name -> target."""
 
 LEAD_S = 0.5
-_MAX_THREADS = 64
 _WATCH_S = 1.0
+_FIRST_PROMISE = 10**6  # no run has as many faults
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,31 @@ class FaultExecutor:
 
     def __init__(self, schedule: Sequence[tuple[ScheduledFault, FaultAction[Any, Any], Struct]]) -> None:
         self._schedule = schedule
-        self._pool = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="fault")
+        # One for each, because every one may last until the run ends; threads start when they are needed.
+        self._pool = ThreadPoolExecutor(max(len(schedule), 1), thread_name_prefix="fault")
         self._over = threading.Event()
         self._happened: deque[FaultEvent] = deque()
         self._running: list[Future[None]] = []
         self._bound: list[_Bound] = []
         self._owed = OwedCures()
         self._timer: threading.Thread | None = None
+        self._promises = count(_FIRST_PROMISE)
+        self._passing: set[int] = set()  # faults that have begun and will end by themselves
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether a fault is active that will be undone before the run ends, or is being undone."""
+        return bool(self._passing)
 
     @property
     def guardian_pid(self) -> int:
         return self._owed.guardian_pid
+
+    def owe(self, cure: Cure) -> Callable[[], None]:
+        """Promise a cure for the whole run; returns what takes the promise back."""
+        number = next(self._promises)
+        self._owed.owe(number, cure)
+        return lambda: self._owed.settle(number)
 
     def aim(self, targets: Targets) -> None:
         """Find the target of every fault; ConfigError if there is none."""
@@ -124,6 +139,8 @@ class FaultExecutor:
             if self._over.wait(max(due_ns - time.monotonic_ns(), 0) / 1e9):
                 self._owed.settle(number)
                 return
+            if planned.lasts is not None or action.is_instant(bound.settings):
+                self._passing.add(number)
             began_ns = time.monotonic_ns()
             means = action.apply(bound.target, bound.settings, cure)
         except (CrescendoError, OSError) as err:
@@ -132,8 +149,12 @@ class FaultExecutor:
             return
         done_ns = time.monotonic_ns()
         self._note(began_ns, FAULT, detail | {"done_ns": done_ns} | ({"means": means} if means else {}))
-        if planned.lasts is not None or not action.is_instant(bound.settings):
-            self._over.wait(None if planned.lasts is None else max(began_ns + planned.lasts - done_ns, 0) / 1e9)
+        if planned.lasts is not None:
+            self._over.wait(max(began_ns + planned.lasts - done_ns, 0) / 1e9)
+        elif action.is_instant(bound.settings):
+            self._over.wait(action.own_length_s(bound.target, bound.settings))
+        else:
+            self._over.wait()
         self._undo(bound, cure, detail)
 
     def _undo(self, bound: _Bound, cure: Cure | None, detail: dict[str, Any] | None) -> None:
@@ -151,6 +172,7 @@ class FaultExecutor:
             self._owed.settle(bound.scheduled.number)
         if detail is not None:
             self._note(time.monotonic_ns(), kind, detail | more)
+        self._passing.discard(bound.scheduled.number)
 
     def _note(self, t_ns: int, kind: str, detail: dict[str, Any]) -> None:
         self._happened.append(FaultEvent(t_ns, kind, detail))

@@ -13,6 +13,7 @@ import msgspec
 
 from crescendo.faults.action import Cure
 from crescendo.faults.control_groups import remove_abandoned
+from crescendo.faults.loop_disk import remove_abandoned_disks
 
 NOTHING_OWED = -1
 """The number of a line that says that nothing is owed any more."""
@@ -60,6 +61,7 @@ def carry_out(owed: list[Cure]) -> int:
             print(f"{cure.function}: {err}", file=sys.stderr)
             failed += 1
     remove_abandoned()
+    remove_abandoned_disks()
     return failed
 
 

@@ -15,6 +15,7 @@ import msgspec
 from crescendo.faults.action import Cure
 from crescendo.faults.control_groups import remove_abandoned
 from crescendo.faults.guardian import NOTHING_OWED, GuardLine
+from crescendo.faults.loop_disk import remove_abandoned_disks
 from crescendo.model.errors import LostError
 from crescendo.processes.child import ChildProcess, close_pipes, exits_within, first_line, launch_child
 
@@ -28,6 +29,7 @@ class OwedCures:
 
     def __init__(self) -> None:
         remove_abandoned()
+        remove_abandoned_disks()
         self._lock = threading.Lock()
         self._owed: dict[int, Cure] = {}
         self._guardian = _start_guardian()

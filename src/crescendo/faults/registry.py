@@ -19,6 +19,8 @@ ACTIONS: dict[str, str] = {
     "cpu": "crescendo.faults.resource_limits:CPU",
     "memory": "crescendo.faults.resource_limits:MEMORY",
     "descriptors": "crescendo.faults.resource_limits:DESCRIPTORS",
+    "disk": "crescendo.faults.disk:DISK",
+    "clock": "crescendo.faults.clock:CLOCK",
     "disconnect": "crescendo.faults.disconnect:DISCONNECT",
     "command": "crescendo.faults.command:COMMAND",
     "handler": "crescendo.agent.handler_fault:HANDLER",

@@ -32,7 +32,17 @@ def comparable_part(manifest: Manifest) -> dict[str, Any]:
     memory = host.get("memory_bytes")
     # The kernel keeps some for itself, and not always the same amount.
     machine["memory_gib"] = round(memory / _GIB) if isinstance(memory, int | float) else None
-    return {"experiment": experiment, "machine": machine}
+    return {"experiment": _given(experiment), "machine": machine}
+
+
+def _given(value: Any) -> Any:
+    """Without what is not set: a key that a later version adds, and that nobody uses, changes no fingerprint."""
+    if isinstance(value, list):
+        return [_given(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    given = {key: _given(each) for key, each in value.items()}
+    return {key: each for key, each in given.items() if each is not None and each not in ({}, [])}
 
 
 def machine_class(manifest: Manifest) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 from crescendo.history.baseline_file import Baselines
 from crescendo.model.errors import ConfigError
 from crescendo.model.verdict import Outcome
-from crescendo.record.manifest import MANIFEST, State, read_manifest
-from crescendo.record.run_links import linked_runs
+from crescendo.record.manifest import State, read_manifest
+from crescendo.record.run_links import is_recording, linked_runs
 from crescendo.record.summary import SUMMARY, read_summary
 
 
@@ -39,7 +39,7 @@ def runs_in(directory: Path) -> list[KeptRun]:
         raise ConfigError(f"{directory}: no such directory")
     found = []
     for path in directory.iterdir():
-        if path.is_symlink() or not (path / MANIFEST).is_file():
+        if not is_recording(path):
             continue
         try:
             found.append(_run(path))
@@ -78,7 +78,7 @@ def with_reasons(
 def delete_run(directory: Path, name: str) -> None:
     """Delete a recording; under another name first, so that half of one is never taken for a whole."""
     path = directory / name
-    if path.is_symlink() or path.parent != directory or not (path / MANIFEST).is_file():
+    if path.parent != directory or not is_recording(path):
         raise ConfigError(f"{path}: not a recording")
     doomed = directory / f".{name}.deleted"
     try:

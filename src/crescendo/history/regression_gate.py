@@ -17,11 +17,10 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import RATE, format_value, split_metric
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.change_points.e_divisive import change_points
-from crescendo.pipeline.compare.changes import MeasuredValue, relative_change
+from crescendo.pipeline.compare.changes import LEAST_REPEATS, MeasuredValue, relative_change
 from crescendo.pipeline.compare.intervals import each_confidence
 from crescendo.pipeline.compare.outcomes import Change, format_change, format_span, outcome_of, overall
 
-LEAST_REPEATS = 3
 LEAST_SHARE = 0.5
 """A change of the series counts from this share of the threshold: it rests on more runs than a comparison does."""
 

@@ -13,10 +13,12 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import RATE, metric_of
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.compare.runs import run_group
-from crescendo.pipeline.lake.lake import Lake, LakeEntry
+from crescendo.pipeline.lake.compacted import lake_entries
+from crescendo.pipeline.lake.lake import LakeEntry
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory, is_url
 from crescendo.record.campaign_journal import CAMPAIGN_FILE
-from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
+from crescendo.record.manifest import Manifest, read_manifest
+from crescendo.record.run_links import is_recording
 from crescendo.record.run_metrics import summary_value
 from crescendo.record.summary import SUMMARY, Summary, read_summary
 
@@ -41,9 +43,8 @@ class HistoricRun:
 def named_runs(selectors: Sequence[str], lake: Path, metrics: Sequence[str]) -> list[HistoricRun]:
     """The runs that these selectors name, as in `compare`; they must have one fingerprint."""
     groups = [run_group(selector, lake) for selector in selectors]
-    found = [
-        _run(Path(each.name).name, each.manifest, each.summary, metrics) for group in groups for each in group.repeats
-    ]
+    repeats = {each.name: each for group in groups for each in group.repeats}  # selectors may overlap
+    found = [_run(Path(name).name, each.manifest, each.summary, metrics) for name, each in repeats.items()]
     prints = sorted({run.fingerprint for run in found})
     if len(prints) > 1:
         raise ConfigError(
@@ -68,7 +69,7 @@ def all_runs(place: str | Path, metrics: Sequence[str]) -> list[HistoricRun]:
 
         entries: Iterable[LakeEntry] = remote_entries(str(place))
     elif (Path(place) / LAKE_MARKER).exists():
-        entries = Lake(Directory(Path(place))).entries()
+        entries = lake_entries(Directory(Path(place)))
     else:
         return _in_directory(Path(place), metrics)
     return [_run(each.run, each.manifest, each.summary, metrics, each.path) for each in entries]
@@ -77,11 +78,9 @@ def all_runs(place: str | Path, metrics: Sequence[str]) -> list[HistoricRun]:
 def _in_directory(place: Path, metrics: Sequence[str]) -> list[HistoricRun]:
     found = []
     for directory in sorted(place.iterdir()) if place.is_dir() else ():
-        if directory.is_symlink():
-            continue  # to a run that is listed itself
-        if (directory / CAMPAIGN_FILE).exists():
+        if (directory / CAMPAIGN_FILE).exists() and not directory.is_symlink():
             found += _in_directory(directory, metrics)
-        elif (directory / MANIFEST).exists() and (directory / SUMMARY).exists():
+        elif is_recording(directory) and (directory / SUMMARY).exists():
             try:
                 manifest, summary = read_manifest(directory), read_summary(directory)
             except ConfigError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 
 if TYPE_CHECKING:
     from crescendo.importers.format import Format
@@ -36,5 +37,5 @@ def format_of(name: str) -> "Format":
         return own
     found: Format | None = plugins.load_plugin(plugins.IMPORTERS, name, Format)
     if found is None:
-        raise ConfigError(f"no import format is called {name!r}; known: {', '.join(import_formats())}")
+        raise ConfigError(f"no import format is called {name!r}; {listing(name, import_formats())}")
     return found

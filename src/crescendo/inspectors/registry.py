@@ -6,7 +6,7 @@ from importlib import import_module
 from crescendo.inspectors.base import InspectionTarget, Inspector
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
-from crescendo.model.suggestions import closest
+from crescendo.model.suggestions import listing
 
 Factory = Callable[[InspectionTarget], Inspector]
 
@@ -19,6 +19,7 @@ INSPECTORS: dict[str, tuple[str, str]] = {
     "qpid-broker-j": ("qpid_broker_j", "BrokerJInspector"),
     "qpid-dispatch": ("qpid_dispatch", "DispatchInspector"),
     "rabbitmq": ("rabbitmq", "RabbitInspector"),
+    "skupper-router": ("qpid_dispatch", "SkupperInspector"),
 }
 
 
@@ -34,9 +35,5 @@ def inspector_of(kind: str) -> Factory:
         return own
     factory: Factory | None = plugins.load_plugin(plugins.INSPECTORS, kind, Callable)
     if factory is None:
-        close = closest(kind, inspector_names())
-        meant = "" if close is None else f"did you mean {close!r}? "
-        raise ConfigError(
-            f"inspect.kind: no inspector is called {kind!r}; {meant}known: {', '.join(inspector_names())}"
-        )
+        raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; {listing(kind, inspector_names())}")
     return factory

@@ -18,7 +18,7 @@ from types import TracebackType
 
 import msgspec
 
-from crescendo.lab import connection_end_program, host_guardian, listener_program
+from crescendo.lab import arp_retry_program, connection_end_program, host_guardian, listener_program
 from crescendo.lab.namespaces import (
     enter_host,
     enter_network,
@@ -68,18 +68,29 @@ def _bridge(subnet: int) -> str:
 class LabHost:
     """One host: programs that it starts have its network, its name and its clock."""
 
-    def __init__(self, name: str, number: int, guardian: ChildProcess, keeper: int, network: "HostNetwork") -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        guardian: ChildProcess,
+        keeper: int,
+        network: "HostNetwork",
+        *,
+        own_clock: bool,
+    ) -> None:
         self.name, self.address = name, _address(0, number)
-        self._number, self._guardian, self.keeper, self._network = number, guardian, keeper, network
-        """`keeper` is a process that is on the host as long as the host exists."""
+        self._number, self._guardian, self._network = number, guardian, network
+        self.keeper = keeper
+        """A process that is on the host as long as the host exists."""
         self.port = f"port{number}"
         self._link: PacketLink | None = None
+        self._own_clock = own_clock
         self._rto_min_ms: int | None = None
         self._children: list[ChildProcess] = []
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs this one on the host."""
-        return enter_host(self.keeper, argv, rootless=self._network.rootless)
+        return enter_host(self.keeper, argv, rootless=self._network.rootless, own_clock=self._own_clock)
 
     def network_command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs this one in the host's network, but with the name and the clock of this machine."""
@@ -130,9 +141,12 @@ class LabHost:
         """Undo `cut`."""
         self._network.ask(SetLink(self.port, "up"))
 
-    def limit(self, rate_bps: int) -> None:
-        """Limit the host's link in each direction, in bits per second; 0 removes the limit."""
-        self._network.ask(LimitLink(self.port, self.keeper, rate_bps))
+    def limit(self, up_bps: int | None, down_bps: int | None) -> None:
+        """Limit what comes from the host and what goes to it, in bits per second.
+
+        0 removes the limit; None lets nothing pass in that direction.
+        """
+        self._network.ask(LimitLink(self.port, self.keeper, up_bps, down_bps))
 
     def impair(self, up: Impairment, down: Impairment) -> None:
         """Change what the host's link does to packets from the host (up) and to it. Needs a packet link."""
@@ -154,6 +168,15 @@ class LabHost:
         self._rto_min_ms = rto_min_ms
         self._network.ask(SetRetransmission(self.keeper, self.address, rto_min_ms, self._router))
 
+    def ask_arp_again_after(self, interval_ms: int) -> None:
+        """The host asks again for an address that nobody answers for at this interval; Linux waits a second."""
+        said = self._said_by(arp_retry_program.__file__, str(interval_ms))
+        if said != OK:
+            raise ConfigError(
+                f"lab: the kernel does not let us set arp_retry of {self.name} ({said or 'no answer'}); "
+                "run as root, or leave it out"
+            )
+
     @property
     def _router(self) -> str | None:
         return f"{self.address.rpartition('.')[0]}.{ROUTER}" if self._network.has_routers else None
@@ -162,8 +185,11 @@ class LabHost:
         """Leave the access point: there is no link until the host joins another."""
         self._network.ask(LeaveBridge(self.port))
 
-    def join(self, access_point: str) -> bool:
-        """Join an access point. In another IP network the host gets another address, and its connections end."""
+    def join(self, access_point: str, *, silent: bool = False) -> bool:
+        """Join an access point. In another IP network the host gets another address, and its connections end.
+
+        With `silent` they do not: nothing comes through them any more, and the programs have to notice.
+        """
         bridge, subnet = self._network.bridge_of(access_point)
         address, before = _address(subnet, self._number), self.address
         if address != before:
@@ -173,19 +199,25 @@ class LabHost:
         if address != before:
             if self._rto_min_ms is not None:
                 self.retransmit_after(self._rto_min_ms)
-            self.end_connections(before)
+            if not silent:
+                self.end_connections(before)
         return address != before
 
     def end_connections(self, address: str) -> int:
         """End every TCP connection from this address with an error, as mobile systems do when they lose it."""
-        program = [sys.executable, "-I", "-S", connection_end_program.__file__, address]
-        ending = self.launch(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        count = first_line(ending, _ANSWER_S)
-        wait_or_kill(ending, _END_S)
-        close_pipes(ending)
+        count = self._said_by(connection_end_program.__file__, address)
         if not count.isdecimal():
             raise LostError(f"lab: the connections of {self.name} could not be ended: {count or 'no answer'}")
         return int(count)
+
+    def _said_by(self, program: str, argument: str) -> str:
+        """The first line that a small program of ours says on the host."""
+        argv = [sys.executable, "-I", "-S", program, argument]
+        running = self.launch(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = first_line(running, _ANSWER_S)
+        wait_or_kill(running, _END_S)
+        close_pipes(running)
+        return said
 
     def connect(self, link: "PacketLink | None", access_point: str | None) -> None:
         """Plug it in, once."""
@@ -196,6 +228,13 @@ class LabHost:
         self._network.ask(ConnectHost(self.port, self.keeper, self.address, bridge, tap))
         if self._network.has_routers:
             self._network.ask(SetRoute(self.keeper, _address(subnet, ROUTER)))
+
+    @property
+    def failure(self) -> str:
+        """Whether the host or its packet link has ended; empty while both are there."""
+        if self._guardian.poll() is not None:
+            return f"lab: the host {self.name} has ended"
+        return f"lab: the packet link of {self.name} has ended" if self._link is not None and self._link.ended else ""
 
     def remove(self) -> None:
         """End everything that runs on it. Safe to call twice."""
@@ -265,7 +304,7 @@ class HostNetwork:
                 wait_or_kill(guardian, _END_S)
                 close_pipes(guardian)
                 raise LostError(f"lab: host {name} could not be made: {keeper or 'its guardian said nothing'}")
-            host = LabHost(name, len(self.hosts) + 2, guardian, int(keeper), self)
+            host = LabHost(name, len(self.hosts) + 2, guardian, int(keeper), self, own_clock=clock_shift_s != 0)
             self.hosts[name] = host
             link = self._packet_link(host.port) if packet_link else None
             host.connect(link, access_point)
@@ -286,6 +325,13 @@ class HostNetwork:
             except OSError as err:
                 raise LostError(f"lab: the switch has ended: {err.strerror}") from err
             self._await_answer(_ANSWER_S)
+
+    @property
+    def failure(self) -> str:
+        """Which of the processes that the network consists of has ended; empty while all run."""
+        if self._switch.poll() is not None:
+            return "lab: the switch has ended"
+        return next((host.failure for host in self.hosts.values() if host.failure), "")
 
     def close(self) -> None:
         """Remove hosts, links and every process on them. Safe to call twice."""

@@ -1,6 +1,6 @@
 """How does this process get a socket that listens on a host of the lab?
 
-A socket belongs to the network where it was made, whoever uses it. This program, as
+A socket belongs to the network where it was made, whichever process uses it. This program, as
 `python -I -S listener_program.py PORT`, runs on the host, listens on its loopback interface and sends the socket over
 its standard input, which is a socket too. Accepts nothing. Imports nothing of Crescendo.
 """

@@ -46,6 +46,11 @@ class PacketLink:
     def counts(self) -> LinkCounts:
         return msgspec.json.decode(self._ask(CountPackets()), type=LinkCounts)
 
+    @property
+    def ended(self) -> bool:
+        """Whether its process has ended, although nobody closed it."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End the process; both interfaces go with it. Safe to call twice."""
         close_pipes(self._process)

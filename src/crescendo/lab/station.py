@@ -5,9 +5,13 @@ source of random numbers of this host alone, so that the same seed gives the sam
 """
 
 import random
+from typing import Literal
 
 from crescendo.lab.host_network import LabHost
 from crescendo.model.lab_network import CLEAN, LabLink
+
+LinkDirection = Literal["both", "up", "down"]
+"""Up is from the host."""
 
 
 class Station:
@@ -22,8 +26,23 @@ class Station:
         """The next random number of this host, from 0 to 1."""
         return self._random.random()
 
+    def cut(self, direction: LinkDirection) -> None:
+        """Nothing passes in this direction, or in both."""
+        if direction == "both":
+            self.host.cut()
+            return
+        up_bps, down_bps = self.link.rates_bps
+        self.host.limit(None if direction == "up" else up_bps, None if direction == "down" else down_bps)
+
+    def restore(self, direction: LinkDirection) -> None:
+        """Undo `cut`."""
+        if direction == "both":
+            self.host.restore()
+        else:
+            self.host.limit(*self.link.rates_bps)
+
     def reset(self) -> None:
         """Return the link to what the file says."""
         if self.host.has_packet_link:
             self.host.impair(self.link.up or CLEAN, self.link.down or CLEAN)
-        self.host.limit(int(self.link.rate or 0))
+        self.host.limit(*self.link.rates_bps)

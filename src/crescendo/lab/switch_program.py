@@ -22,6 +22,7 @@ BRIDGE, INSIDE = "lab", "eth0"
 PREFIX = 24
 _BURST_BYTES = 32 * 1024
 _QUEUE_LATENCY = "400ms"
+_LEAST_RATE_BYTES, _NO_FRAME_BYTES = 1000, 10  # a token bucket drops frames that are larger than itself
 _ROOT_HANDLE = 0x10000
 _LINK_SCOPE, _KERNEL_ROUTE = 253, 2  # as of the route that the kernel makes for an address
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")  # of the network of the process that writes
@@ -90,11 +91,12 @@ class SetLink(Struct, frozen=True, tag="carry"):
 
 
 class LimitLink(Struct, frozen=True, tag="limit"):
-    """Limit the link of a host in both directions, in bits per second; 0 removes the limit."""
+    """Limit each direction of a host's link, in bits per second: 0 removes the limit, None lets nothing pass."""
 
     port: str
     keeper: int
-    rate_bps: int
+    up_bps: int | None
+    down_bps: int | None
 
 
 Request = (
@@ -109,7 +111,7 @@ class Switch:
         self._netlink = netlink
         self._uplinks: list[str] = []
         self._add_bridge(BRIDGE)
-        self._limited: set[str] = set()
+        self._limited: set[tuple[str, str]] = set()
 
     def carry_out(self, request: Request) -> None:
         match request:
@@ -141,8 +143,10 @@ class Switch:
                 self._retransmit(keeper, address, {"rto_min": rto_min_ms}, router)
             case SetLink(port, state):
                 self._netlink.link("set", index=self._index(port), state=state)
-            case LimitLink(port, keeper, rate_bps):
-                self._limit(port, keeper, rate_bps)
+            case LimitLink(port, keeper, up_bps, down_bps):
+                self._limit("down", self._netlink, port, port, down_bps)
+                with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
+                    self._limit("up", inside, INSIDE, port, up_bps)
 
     def _add_bridge(self, name: str) -> None:
         self._netlink.link("add", ifname=name, kind="bridge")
@@ -188,22 +192,22 @@ class Switch:
             if router is not None:
                 inside.route("replace", dst="default", gateway=router, metrics=metrics)
 
-    def _limit(self, port: str, keeper: int, rate_bps: int) -> None:
-        with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
-            for netlink, index in (
-                (self._netlink, self._index(port)),  # towards the host
-                (inside, inside.link_lookup(ifname=INSIDE)[0]),  # from it
-            ):
-                if port in self._limited:
-                    netlink.tc("del", index=index, handle=_ROOT_HANDLE, parent=0xFFFFFFFF)
-                if rate_bps:
-                    netlink.tc(
-                        "add", "tbf", index=index, handle=_ROOT_HANDLE,
-                        rate=rate_bps // 8, burst=_BURST_BYTES, latency=_QUEUE_LATENCY,
-                    )  # fmt: skip
-        self._limited.discard(port)
-        if rate_bps:
-            self._limited.add(port)
+    def _limit(self, direction: str, netlink: IPRoute | NetNS, name: str, port: str, rate_bps: int | None) -> None:
+        """Limit what leaves through this interface."""
+        index = netlink.link_lookup(ifname=name)[0]
+        if (port, direction) in self._limited:
+            netlink.tc("del", index=index, handle=_ROOT_HANDLE, parent=0xFFFFFFFF)
+            self._limited.discard((port, direction))
+        if rate_bps == 0:
+            return
+        rate_bytes, burst_bytes = (_LEAST_RATE_BYTES, _NO_FRAME_BYTES) if rate_bps is None else (
+            rate_bps // 8, _BURST_BYTES
+        )  # fmt: skip
+        netlink.tc(
+            "add", "tbf", index=index, handle=_ROOT_HANDLE,
+            rate=rate_bytes, burst=burst_bytes, latency=_QUEUE_LATENCY,
+        )  # fmt: skip
+        self._limited.add((port, direction))
 
     def _index(self, name: str) -> int:
         found: int = self._netlink.link_lookup(ifname=name)[0]

@@ -44,12 +44,12 @@ def _answer(connection: socket.socket) -> None:
 
 
 def _sink(connection: socket.socket) -> tuple[int, float]:
-    """Bytes that arrived until the other end stopped, and the seconds from the first to the last of them."""
-    count, begin = 0, 0.0
+    """Bytes that arrived until the other end stopped, and in how many seconds."""
+    connection.recv(1 << 18)  # these waited until we read: the clock starts with the next ones
+    count, begin = 0, time.perf_counter()
     last = begin
     while data := connection.recv(1 << 18):
         last = time.perf_counter()
-        begin = begin or last
         count += len(data)
     return count, last - begin
 
@@ -71,12 +71,12 @@ def measure(address: str, port: int, seconds: float) -> dict[str, float]:
         return count * 8 / took if took else 0.0
 
     def receive() -> float:
-        count, begin = 0, 0.0
+        count = 0
         with connect(_SOURCE) as connection:
-            while not begin or time.perf_counter() - begin < seconds:
+            connection.recv(1 << 18)
+            begin = time.perf_counter()
+            while (took := time.perf_counter() - begin) < seconds:
                 count += len(connection.recv(1 << 18))
-                begin = begin or time.perf_counter()
-            took = time.perf_counter() - begin
         return count * 8 / took
 
     result = {"up_bps": send(), "down_bps": receive()}

@@ -24,8 +24,8 @@ from crescendo.model.workload import STAMP_BYTES, Group, Settle
 from crescendo.record.known_runs import runs_of_tags
 from crescendo.wire.stamp import MAGIC, heads_of, stamp_words
 
-MIN_PATIENCE_S = 0.1
-MAX_PATIENCE_S = 2.0
+MIN_IDLE_TIMEOUT_S = 0.1
+MAX_IDLE_TIMEOUT_S = 2.0
 _HANDSHAKES = 3  # a message takes one way more than the credit for it; a handshake takes several
 PURGE_LIMIT_S = 15.0
 AT_ONCE = 64
@@ -61,8 +61,8 @@ def look_at(
                 channels.append(dial(_looking(group)))
             await_ready(channels)
             handshake_s = time.monotonic() - started_s
-            patience_s = min(max(MIN_PATIENCE_S, _HANDSHAKES * handshake_s), MAX_PATIENCE_S)
-            for group, tags in zip(some, _received(some, channels, patience_s), strict=True):
+            idle_timeout_s = min(max(MIN_IDLE_TIMEOUT_S, _HANDSHAKES * handshake_s), MAX_IDLE_TIMEOUT_S)
+            for group, tags in zip(some, _received(some, channels, idle_timeout_s), strict=True):
                 if tags:
                     found[group.shared_address] = tags
         finally:
@@ -105,12 +105,12 @@ def _looking(group: Group) -> Group:
     )
 
 
-def _received(groups: Sequence[Group], channels: Sequence[ReceiveChannel], patience_s: float) -> list[Tags]:
+def _received(groups: Sequence[Group], channels: Sequence[ReceiveChannel], idle_timeout_s: float) -> list[Tags]:
     found: list[Tags] = [Counter() for _ in channels]
     for channel in channels:
         channel.begin()
     started_s = quiet_since_s = time.monotonic()
-    while (now_s := time.monotonic()) - quiet_since_s < patience_s:
+    while (now_s := time.monotonic()) - quiet_since_s < idle_timeout_s:
         for group, channel, tags in zip(groups, channels, found, strict=True):
             for arrived in channel.pump():
                 if group.purge or not tags:

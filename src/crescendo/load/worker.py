@@ -369,7 +369,10 @@ class Worker(PeerLoop):
             raise ConfigError("it sends as fast as the system accepts, so there is no rate to change")
         if from_ns - time.monotonic_ns() < _MIN_NOTICE_NS:
             raise PeerError("the change of rate arrived too late")
-        self._rate_changes = (*self._rate_changes, (from_ns - self._t0_ns, rate))
+        offset_ns = from_ns - self._t0_ns
+        if offset_ns < max((offset for offset, _ in self._rate_changes), default=0):
+            raise PeerError("a change of rate takes effect after the start, and after the change before it")
+        self._rate_changes = (*self._rate_changes, (offset_ns, rate))
 
         def changed(sender: Sender) -> tuple[Pacer, int]:
             base = experiment.pacer_of(sender.group, sender.number)

@@ -35,7 +35,8 @@ TABLE_STATISTICS = {
     ERROR: ("count",),
 }
 """Metrics that are read from tables: span.ACTION.p50 of requests, reading.SOURCE/ENTITY/METRIC.mean of inspectors,
-jitter.max over all receivers, burst.negative after all outages, error.shed.count of messages that were not accepted."""
+jitter.max over all receivers, burst.negative after all outages, both of a group too (jitter.GROUP.max),
+error.shed.count of messages that were not accepted."""
 
 
 class RunOrder(StrEnum):

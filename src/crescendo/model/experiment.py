@@ -50,13 +50,16 @@ class System(Struct, frozen=True, forbid_unknown_fields=True):
     version: str | None = None  # None: the installed one
     home: str | None = None  # directory of an installation that Crescendo did not make
     settings: dict[str, Any] = field(default_factory=dict)
+    fresh: bool = False  # installed anew for this run
 
     def __post_init__(self) -> None:
+        if self.fresh and self.home is not None:
+            raise ValueError("fresh: a run does not install what home names; leave one of them out")
         if (self.kind is None) == (self.url is None):
             raise ValueError("give either kind (a system to start) or url (one that is already running)")
         if self.url is not None:
             _check_url(self.url)
-            given = [key for key in ("version", "home", "settings") if getattr(self, key)]
+            given = [key for key in ("version", "home", "settings", "fresh") if getattr(self, key)]
             if given:
                 raise ValueError(f"{given[0]} has no effect with url; it is for a system that Crescendo starts")
 

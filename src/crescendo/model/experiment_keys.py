@@ -4,9 +4,12 @@ One sentence per key, by the value it belongs to. The JSON Schema and the table 
 a test finds a key without a sentence. Links and code are written as in Markdown.
 """
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from crescendo.model.agents import Agent
+from crescendo.model.connection_timeouts import ConnectionTimeouts
 from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.lab_network import AccessPoint, Impairment, LabLink, LabSettings
 from crescendo.model.mlmq_clients import Clients
@@ -15,6 +18,11 @@ from crescendo.model.profile import Incremental, OnOff, Ramp, Replay, Sine, Spik
 from crescendo.model.protocols import OWN
 from crescendo.model.search import Search
 from crescendo.model.workload import Group, Summarize, WindowMode
+
+
+def _listed(names: Iterable[str | None]) -> str:
+    return ", ".join(f"`{name}`" for name in names if name)
+
 
 KEYS: dict[type[Struct], dict[str, str]] = {
     Experiment: {
@@ -70,16 +78,20 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "`system`, it is `loopback`"
         ),
         "url": (
-            "`amqp://[user:password@]host[:port]`, or `amqp091://`, `stomp://`, `mqtt://`, `openwire://`, "
-            "`core://`, `mlmq://host:port?brokers=host:port,…`; AMQP 0-9-1 and STOMP take a virtual host as path, "
-            "`amqp091://host/shop`; over TLS `amqps://`, `amqp091s://`, `stomp+ssl://`, `mqtts://`, "
-            "`openwire+ssl://`, `core+ssl://`, see [tls.md](tls.md)"
+            f"`amqp://[user:password@]host[:port]`; schemes: {_listed(protocol.scheme for protocol in OWN.values())}; "
+            f"over TLS {_listed(protocol.secure_scheme for protocol in OWN.values())}, see [tls.md](tls.md); AMQP "
+            "0-9-1 and STOMP take a virtual host as path, `amqp091://host/shop`; MLMQ takes more brokers, "
+            "`mlmq://host:port?brokers=host:port,…`"
         ),
         "version": "which version of the kind; without it, the installed one",
         "home": "the directory of an installation that Crescendo did not make",
         "settings": (
             "of the kind: users, protocols, persistence, memory, threads, queues; `queues` defaults to those of "
             "the workload"
+        ),
+        "fresh": (
+            "install it anew for this run: a release is unpacked once more, a package must be as the distribution "
+            "made it; every run starts with empty data in any case"
         ),
     },
     Group: {
@@ -94,8 +106,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "with `{n}` in the address, the number of queues or topics: connection i uses number i modulo this"
         ),
         "protocol": (
-            f"{', '.join(f'`{name}`' for name in OWN)} (queues only, see [mlmq.md](mlmq.md#under-load)): "
-            "the protocol at the system's URL"
+            f"{_listed(OWN)} (queues only, see [mlmq.md](mlmq.md#under-load)): the protocol at the system's URL"
         ),
         "client": (
             "`jms`: the vendor's own Java client sends and receives instead of our driver, see [jms.md](jms.md)"
@@ -124,6 +135,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "how many messages may wait while the system blocks a sender; messages that do not fit are shed: "
             "never sent, and recorded as such; without it, all wait"
         ),
+        "connection": "how soon its connections notice that nobody answers any more",
         "delay": "a slow receiver: its processing time per message; it settles messages when they are processed",
         "summarize": "each receiver publishes how many messages it received",
         "receive_rate": "a slow receiver: the messages per second that it processes",
@@ -138,6 +150,25 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "receive_from": (
             "the same for its receivers; both sides may have different hosts and protocols, if the systems there pass "
             "messages on"
+        ),
+    },
+    ConnectionTimeouts: {
+        "heartbeat": (
+            "the interval of the protocol's heartbeats that our driver asks for, in whole seconds; after two silent "
+            "intervals (STOMP three, MQTT one and a half) the connection is lost; without it, 10 s; "
+            "AMQP 1.0, AMQP 0-9-1, STOMP and MQTT"
+        ),
+        "keepalive": (
+            "TCP probes a silent connection after this time, then at the same interval, and gives it up after three "
+            "unanswered probes; nothing is probed while data waits for an acknowledgement; without it, never"
+        ),
+        "user_timeout": (
+            "TCP gives a connection up when data was not acknowledged for this long; without it, after about a quarter "
+            "of an hour"
+        ),
+        "confirm_timeout": (
+            "a sender gives its connection up when the system has settled none of its messages for this long, although "
+            "some are in flight; with `failover` it sends them again on the next one; without it, it waits"
         ),
     },
     WindowMode: {
@@ -176,8 +207,11 @@ KEYS: dict[type[Struct], dict[str, str]] = {
     LabLink: {
         "access_point": "the host is a station, and begins at this access point; without it, it has a cable",
         "rate": "the bandwidth of the link in each direction, such as `20Mbit`; without it, what this machine can do",
+        "rate_up": "the bandwidth from the host, if it is not `rate`",
+        "rate_down": "the bandwidth to the host, if it is not `rate`",
         "up": "what happens to packets from the host",
         "down": "what happens to packets to the host",
+        "arp_retry": "at which interval it asks again (ARP) for a neighbour that does not answer; without it, 1 s",
         "rto_min": "the shortest time after which its TCP sends again what was not acknowledged; without it, 200 ms",
     },
     AccessPoint: {
@@ -274,6 +308,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
         "group_size": "how many clients start together",
         "group_delay": "the pause before the next clients start",
         "breakup": "whether the time of each request is recorded by tier",
+        "per_connection": "how many clients of a process share a connection",
     },
 }
 
@@ -281,6 +316,7 @@ PATHS: dict[str, type[Struct]] = {
     "": Experiment,
     "system.": System,
     "workload.": Group,
+    "workload.connection.": ConnectionTimeouts,
     "workload.summarize.": Summarize,
     "phases.": Phases,
     "inspect.": Inspect,

@@ -31,9 +31,12 @@ class Factor:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values between the levels make sense."""
+        """Whether values between the levels make sense: they are numbers, and what the one key is set to."""
         numbers = all(isinstance(level, int | float) and not isinstance(level, bool) for level in self.levels)
-        return numbers and self.key is not None
+        sets_levels = all(
+            list(sets.values()) == [level] for sets, level in zip(self.settings, self.levels, strict=True)
+        )
+        return numbers and sets_levels
 
     def at(self, level: int) -> dict[str, Any]:
         """What the experiment is changed by."""

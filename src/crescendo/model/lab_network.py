@@ -15,7 +15,7 @@ from crescendo.model.units import Duration, LineRate, Share
 MAX_HOSTS = 100
 MAX_SUBNETS = 16
 MIN_RATE_BPS = 8_000
-MIN_RTO_NS, MAX_RTO_NS = 10**6, 120 * 10**9
+MIN_RETRY_NS, MAX_RETRY_NS = 10**6, 120 * 10**9
 _HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 
@@ -43,17 +43,27 @@ class LabLink(Struct, frozen=True, forbid_unknown_fields=True):
     """One host, and its link."""
 
     access_point: str | None = None  # the host is a station; None: connected by cable
-    rate: LineRate | None = None
+    rate: LineRate | None = None  # in each direction that has none of its own
+    rate_up: LineRate | None = None
+    rate_down: LineRate | None = None
     up: Impairment | None = None  # from the host
     down: Impairment | None = None  # to the host
     rto_min: Duration | None = None  # of its TCP; None: the kernel's own, 200 ms
+    arp_retry: Duration | None = None  # None: the kernel's own, 1 s
 
     def __post_init__(self) -> None:
-        if self.rate is not None and self.rate < MIN_RATE_BPS:
-            raise ValueError(f"rate must be at least {LineRate(MIN_RATE_BPS)}")
+        for key, rate in (("rate", self.rate), ("rate_up", self.rate_up), ("rate_down", self.rate_down)):
+            if rate is not None and rate < MIN_RATE_BPS:
+                raise ValueError(f"{key} must be at least {LineRate(MIN_RATE_BPS)}")
+        for key, value in (("rto_min", self.rto_min), ("arp_retry", self.arp_retry)):
+            if value is not None and not MIN_RETRY_NS <= value <= MAX_RETRY_NS:
+                raise ValueError(f"{key} must be 1ms to 120s")
 
-        if self.rto_min is not None and not MIN_RTO_NS <= self.rto_min <= MAX_RTO_NS:
-            raise ValueError("rto_min must be 1ms to 120s")
+    @property
+    def rates_bps(self) -> tuple[int, int]:
+        """From the host and to it; 0: not limited."""
+        both = self.rate or 0
+        return int(self.rate_up or both), int(self.rate_down or both)
 
     @property
     def is_impaired(self) -> bool:

@@ -4,9 +4,12 @@ What is known before a run is refused before it: a check on something that this 
 after the last message. Recordings of such experiments stay readable. Judges no measurement.
 """
 
+import math
+
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
-from crescendo.model.metrics import RESPONSE, SETTLE, metric_of, split_metric
+from crescendo.model.metrics import RESPONSE, SAMPLES_BEYOND, SETTLE, Need, metric_of, split_metric
+from crescendo.model.schedule import most_samples
 from crescendo.model.slices import is_in_slice
 from crescendo.model.workload import Settle
 
@@ -17,8 +20,13 @@ def check_measurable(experiment: Experiment, source: str) -> None:
         slice_name, _ = split_metric(name)
         sending = [group for group in experiment.workload if group.senders and is_in_slice(group, slice_name)]
         unscheduled = [group.name for group in sending if not group.rate]
-        of = metric_of(name).latency
-        where = f"{source}: checks.{name}"
+        metric, where = metric_of(name), f"{source}: checks.{name}"
+        of = metric.latency
+        if slice_name and metric.of_processes:
+            raise ConfigError(
+                f"{where}: processes count it for all of their groups together; write checks.{metric.name}, which is "
+                "that of the whole run"
+            )
         if not sending:
             continue
         if of is not None and of.kind == RESPONSE and len(unscheduled) == len(sending):
@@ -33,6 +41,30 @@ def check_measurable(experiment: Experiment, source: str) -> None:
             )
         if of is not None and of.kind == SETTLE and all(group.settle is Settle.AT_MOST_ONCE for group in sending):
             raise ConfigError(f"{where}: at-most-once settles nothing; use settle: at-least-once, or remove the check")
+    _check_limits(experiment, source)
+
+
+def check_planned(experiment: Experiment, source: str) -> None:
+    """Reject checks on what a single run of this plan will not have: faults, or samples enough for a percentile.
+
+    Not for searches, campaigns and tortures: they change the rate or add faults, and an invalid run is an answer there.
+    """
+    for name in experiment.checks or {}:
+        metric, where = metric_of(name), f"{source}: checks.{name}"
+        if metric.needs is Need.FAULTS and not experiment.faults:
+            raise ConfigError(f"{where}: no fault is planned, so there is nothing to recover from; add faults")
+        percent = None if metric.latency is None else metric.latency.percent
+        samples = None if percent is None else most_samples(experiment, split_metric(name)[0])
+        if percent is None or samples is None or samples - math.ceil(samples * percent / 100) >= SAMPLES_BEYOND:
+            continue
+        needed = math.ceil(round(SAMPLES_BEYOND * 100 / (100 - percent), 6))
+        raise ConfigError(
+            f"{where}: it needs {SAMPLES_BEYOND} samples beyond the percentile, so {needed:,} messages, and at most "
+            f"{samples:,} are planned; measure longer, raise the rate, or judge a lower percentile"
+        )
+
+
+def _check_limits(experiment: Experiment, source: str) -> None:
     for name in experiment.stop_when:
         sliced, _ = split_metric(name)
         sending = [group for group in experiment.workload if group.senders and is_in_slice(group, sliced)]

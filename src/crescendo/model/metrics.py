@@ -33,7 +33,6 @@ STEADY_STATE = "steady state"
 DRAIN_LONG_ENOUGH = "drain was long enough"
 DESTINATION_WAS_EMPTY = "destination was empty"
 RECEIVERS_GOT_COPIES = "every receiver of a topic got its own copy"
-EDGE_DID_NOT_DECIDE = "the end of the measure phase did not decide"
 CLIENTS_ACCOUNTED = "clients accounted for their messages"
 """Validity rules that undermine some metrics. The other rules undermine every check."""
 
@@ -113,6 +112,9 @@ class Metric:
     of_clients: bool = False
     """Whether only clients measure it."""
 
+    of_processes: bool = False
+    """Whether processes measure it for all of their groups together, so that nobody knows it of a slice."""
+
     latency: LatencyStatistic | None = None
     in_second: Callable[[PeerStatistics], float | None] | None = None
     """Its value in the last second, as receivers report it; a metric with this may stop a run."""
@@ -133,7 +135,7 @@ def _counted(
     return Metric(name, COUNT, value, additive=additive, undermined_by=undermined_by, needs=Need.MESSAGES)
 
 
-def _after_fault(name: str, time_ns: Callable[[MeasuredRecovery], int | None]) -> Metric:
+def _after_fault(name: str, time_ns: Callable[[MeasuredRecovery], int | None], *, of_processes: bool = False) -> Metric:
     """A time after a fault, the longest of all faults. A fault without an outage has none."""
 
     def value(evidence: RunEvidence) -> float | None:
@@ -148,7 +150,7 @@ def _after_fault(name: str, time_ns: Callable[[MeasuredRecovery], int | None]) -
             times_ns.append(evidence.load_ended_ns[number] if measured is None else measured)
         return float(max(times_ns, default=0))
 
-    return Metric(name, DURATION, value, needs=Need.FAULTS)
+    return Metric(name, DURATION, value, needs=Need.FAULTS, of_processes=of_processes)
 
 
 _OTHER_STATISTICS: dict[str, Callable[[MeasuredLatency], float]] = {
@@ -199,7 +201,7 @@ _SINGLE_METRICS = (
         RATE,
         MESSAGES_PER_SECOND,
         lambda evidence: evidence.rate.sustained if evidence.rate.duration_ns else None,
-        undermined_by=_BY_OTHERS | {GENERATOR_KEPT_UP, STEADY_STATE, EDGE_DID_NOT_DECIDE},
+        undermined_by=_BY_OTHERS | {GENERATOR_KEPT_UP, STEADY_STATE},
         needs=Need.RATES,
     ),
     Metric(
@@ -226,7 +228,7 @@ _SINGLE_METRICS = (
         lambda evidence: None if evidence.recoveries is None else float(evidence.longest_outage_ns),
         needs=Need.BEHAVIOUR,
     ),
-    _after_fault("detection_time", lambda recovery: recovery.detected_ns or 0),
+    _after_fault("detection_time", lambda recovery: recovery.detected_ns or 0, of_processes=True),
     _after_fault("recovery_time", lambda recovery: recovery.recovered_ns),
     _after_fault("catch_up_time", lambda recovery: recovery.caught_up_ns),
     Metric(
@@ -237,6 +239,7 @@ _SINGLE_METRICS = (
         ),
         additive=True,
         needs=Need.FAULTS,
+        of_processes=True,
     ),
 )
 _LATENCY_METRICS = tuple(
@@ -247,6 +250,8 @@ _LATENCY_METRICS = tuple(
 
 METRICS = {metric.name: metric for metric in (*_SINGLE_METRICS, *_LATENCY_METRICS)}
 """Our own, in the order in which messages and lists name them."""
+
+_BY_STATISTIC = {metric.latency: metric for metric in _LATENCY_METRICS}
 
 STOP_METRICS = tuple(metric.name for metric in METRICS.values() if metric.in_second is not None)
 """Metrics that may stop a run."""
@@ -281,6 +286,11 @@ def split_metric(name: str) -> tuple[str, str]:
             return name[:at], name[at + 1 :]
         at = name.find(".", at + 1)
     return "", name
+
+
+def latency_metric(kind: str, statistic: str) -> Metric:
+    """The metric of one statistic of one latency."""
+    return _BY_STATISTIC[LatencyStatistic(kind, statistic)]
 
 
 def _plain_metric(name: str) -> Metric | None:
@@ -320,5 +330,6 @@ def format_report_value(name: str, value: float) -> str:
 
 
 def metric_position(name: str) -> int:
-    """Where a list that is sorted by metric puts this one."""
-    return list(METRICS).index(split_metric(name)[1])
+    """Where a list that is sorted by metric puts this one: ours first."""
+    known = [*METRICS, *plugin_metrics()]
+    return known.index(metric_of(name).name)

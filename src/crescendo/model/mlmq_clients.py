@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from crescendo.model.payload import STAMP_BYTES
 from crescendo.model.protocols import MLMQ_CONTENT_BYTES
+from crescendo.model.suggestions import listing
 from crescendo.model.units import Duration, Size
 
 CLIENT = "client"
@@ -21,6 +22,9 @@ CLIENT = "client"
 COUNTER_BYTES = 16
 MIN_CONTENT_BYTES = STAMP_BYTES + COUNTER_BYTES
 """A content begins with a stamp, which identifies it in the ledger, and the two counters of the workload."""
+
+MAX_PER_CONNECTION = 32
+"""A broker stops reading from a connection with 64 unanswered requests."""
 
 MIN_DRAIN = Duration(2 * 10**9)
 MAX_POLL = Duration(60 * 10**9)
@@ -58,10 +62,11 @@ class Clients(Struct, frozen=True, forbid_unknown_fields=True):
     )
     group_delay: Duration = Duration(0)
     breakup: bool = True  # whether the time of each request is recorded by tier
+    per_connection: Annotated[int, Meta(ge=1, le=MAX_PER_CONNECTION)] = 1  # clients that share a connection
 
     def __post_init__(self) -> None:
         if self.kind not in list(ClientKind):
-            raise ValueError(f"kind {self.kind!r} is not a workload of MLMQ; choose from {', '.join(ClientKind)}")
+            raise ValueError(f"kind {self.kind!r} is not a workload of MLMQ; {listing(self.kind, ClientKind)}")
         if not MIN_CONTENT_BYTES <= self.size <= MLMQ_CONTENT_BYTES:
             raise ValueError(f"size {self.size}: a message has {MIN_CONTENT_BYTES} to {MLMQ_CONTENT_BYTES} bytes")
         if self.timeout < 1_000_000:

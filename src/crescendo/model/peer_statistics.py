@@ -6,60 +6,64 @@ absent from the map; keys that this version does not know are ignored. Measures 
 """
 
 import math
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import asdict
+
+Measured = Annotated[float, Meta(ge=-(2.0**62), le=2.0**62)]
+"""Finite, and as nanoseconds still within 64 bits after an addition."""
 
 
 class PeerStatistics(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Statistics of one peer, each a number in the unit of its name, or None when the peer did not report it."""
 
-    messages: float | None = None  # sent or received in the whole run; set when the recording is sealed
+    messages: Measured | None = None  # sent or received in the whole run; set when the recording is sealed
     # receivers, about the messages of the last second
-    second_response_p90_ns: float | None = None
-    second_response_max_ns: float | None = None
+    second_response_p90_ns: Measured | None = None
+    second_response_max_ns: Measured | None = None
     # receivers, about the whole run
-    read_delay_max_ns: float | None = None
-    strays: float | None = None  # messages of other runs
-    held_before: float | None = None  # destinations that held messages before the run
+    read_delay_max_ns: Measured | None = None
+    strays: Measured | None = None  # messages of other runs
+    held_before: Measured | None = None  # destinations that held messages before the run
     # senders
-    blocked_share: float | None = None  # time blocked by credit or socket
-    lateness_p50_ns: float | None = None  # the generator's own delay, of messages with a schedule
-    lateness_p99_ns: float | None = None
-    own_delay_p99_ns: float | None = None
-    own_delay_max_ns: float | None = None
-    last_sent_ns: float | None = None  # a clock reading
-    unsent: float | None = None  # due, but never sent
-    unsent_own: float | None = None  # of these, what the other side did not hold back
-    unsettled: float | None = None
-    shed: float | None = None
+    blocked_share: Measured | None = None  # time blocked by credit or socket
+    lateness_p50_ns: Measured | None = None  # the generator's own delay, of messages with a schedule
+    lateness_p99_ns: Measured | None = None
+    own_delay_p99_ns: Measured | None = None
+    own_delay_max_ns: Measured | None = None
+    last_sent_ns: Measured | None = None  # a clock reading
+    unsent: Measured | None = None  # due, but never sent
+    unsent_own: Measured | None = None  # of these, what the other side did not hold back
+    unsettled: Measured | None = None
+    shed: Measured | None = None
     # client processes
-    requests: float | None = None
-    useful: float | None = None
-    empty: float | None = None
-    overloaded: float | None = None
-    timeouts: float | None = None
-    errors: float | None = None
-    stored: float | None = None
-    received: float | None = None
-    unreadable: float | None = None
-    violations: float | None = None
-    unresolved: float | None = None
-    under_way: float | None = None
-    clients: float | None = None
-    connects: float | None = None
+    requests: Measured | None = None
+    useful: Measured | None = None
+    empty: Measured | None = None
+    overloaded: Measured | None = None
+    timeouts: Measured | None = None
+    errors: Measured | None = None
+    stored: Measured | None = None
+    received: Measured | None = None
+    unreadable: Measured | None = None
+    violations: Measured | None = None
+    unresolved: Measured | None = None
+    under_way: Measured | None = None
+    clients: Measured | None = None
+    connects: Measured | None = None
     # several roles
-    busy_share: float | None = None
-    batch_share: float | None = None
-    cpu_seconds: float | None = None
-    stalled_ns: float | None = None  # senders and receivers: time in which the loop did not turn without meaning to
+    busy_share: Measured | None = None
+    batch_share: Measured | None = None
+    cpu_seconds: Measured | None = None
+    stalled_ns: Measured | None = None  # senders and receivers: time in which the loop did not turn without meaning to
     # inspectors
-    looks: float | None = None
-    failed_looks: float | None = None
-    missed_looks: float | None = None
+    looks: Measured | None = None
+    failed_looks: Measured | None = None
+    missed_looks: Measured | None = None
     # agents
-    handlers: float | None = None  # that were started
-    failed_handlers: float | None = None  # that exited with another code than 0, or were ended by a limit
+    handlers: Measured | None = None  # that were started
+    failed_handlers: Measured | None = None  # that exited with another code than 0, or were ended by a limit
 
     def reported(self) -> dict[str, float]:
         """name -> value of everything that was reported, as notes and manifests hold it."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 
 TLS_OPTIONS = ("ca", "cert", "key", "verify", "server_name")
 """The options of a URL that configure TLS."""
@@ -43,6 +44,7 @@ class MessagingProtocol(Struct, frozen=True, kw_only=True):
     has_virtual_hosts: bool = False  # the path of a URL is one
     has_topics: bool = True
     has_properties: bool = True
+    sets_heartbeat: bool = False  # its driver asks the system for the interval that a group wants
     always_temporary: bool = False  # every system of this protocol deletes queues with temporary=yes
     shares_subscriptions: bool = False  # there are no queues: receivers of a queue share one subscription to a topic
     returns_unsettled: bool = False  # what a receiver has not settled when it closes is back in its queue at once
@@ -71,6 +73,7 @@ AMQP10 = MessagingProtocol(
     settle=(AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE),
     returns_unsettled=True,
     clients=(JMS,),
+    sets_heartbeat=True,
 )  # fmt: skip
 AMQP091 = MessagingProtocol(
     name="amqp091", title="AMQP 0-9-1", scheme="amqp091", port=5672, secure_scheme="amqp091s", secure_port=5671,
@@ -82,6 +85,7 @@ AMQP091 = MessagingProtocol(
     has_virtual_hosts=True,
     always_temporary=True,
     returns_unsettled=True,
+    sets_heartbeat=True,
 )  # fmt: skip
 STOMP = MessagingProtocol(
     name="stomp", title="STOMP", scheme="stomp", port=61613, secure_scheme="stomp+ssl", secure_port=61612,
@@ -92,6 +96,7 @@ STOMP = MessagingProtocol(
     priorities=(0, 9),
     has_virtual_hosts=True,
     returns_unsettled=True,
+    sets_heartbeat=True,
 )  # fmt: skip
 MQTT = MessagingProtocol(
     name="mqtt", title="MQTT", scheme="mqtt", port=1883, secure_scheme="mqtts", secure_port=8883,
@@ -102,6 +107,7 @@ MQTT = MessagingProtocol(
     settle=(AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE),
     always_temporary=True,
     shares_subscriptions=True,
+    sets_heartbeat=True,
 )  # fmt: skip
 OPENWIRE = MessagingProtocol(
     name="openwire", title="OpenWire", scheme="openwire", port=61616, secure_scheme="openwire+ssl", secure_port=61617,
@@ -137,7 +143,7 @@ MLMQ = MessagingProtocol(
     max_name_characters=MLMQ_NAME_CHARACTERS,
 )  # fmt: skip
 
-OWN = {protocol.name: protocol for protocol in (AMQP10, AMQP091, STOMP, MQTT, OPENWIRE, CORE, MLMQ)}
+OWN = {value.name: value for value in list(globals().values()) if isinstance(value, MessagingProtocol)}
 """Name -> protocol, of those that Crescendo comes with, in the order in which they are listed."""
 
 _OWN_SCHEMES = {scheme: protocol for protocol in OWN.values() for scheme in protocol.schemes}
@@ -155,7 +161,7 @@ def protocol_of(name: str) -> MessagingProtocol:
     """The protocol of this name, which has been checked before."""
     found = find_protocol(name)
     if found is None:
-        raise ConfigError(f"protocol {name!r} is not available; choose from {', '.join(known_protocols())}")
+        raise ConfigError(f"protocol {name!r} is not available; {listing(name, known_protocols())}")
     return found
 
 
@@ -178,7 +184,7 @@ def default_port(scheme: str) -> int:
     """The port of a URL that names none."""
     protocol = protocol_of_scheme(scheme)
     if protocol is None:
-        raise ConfigError(f"no protocol has URLs that begin with {scheme}://; known: {', '.join(known_schemes())}")
+        raise ConfigError(f"no protocol has URLs that begin with {scheme}://; {listing(scheme, known_schemes())}")
     return protocol.schemes[scheme]
 
 

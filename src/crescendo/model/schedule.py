@@ -13,6 +13,7 @@ from crescendo.model.changed_rate import RateChanges, with_changes
 from crescendo.model.experiment import Experiment
 from crescendo.model.pacer import Pacer, messages_within
 from crescendo.model.profile import Poisson, Replay
+from crescendo.model.slices import is_in_slice
 from crescendo.model.workload import Group
 
 MAX_DRAWN_ARRIVALS = 100_000_000
@@ -63,6 +64,23 @@ def expected_messages(experiment: Experiment) -> int | None:
     if _is_unbounded(experiment) or experiment.clients or isinstance(experiment.profile, Replay):
         return None
     return math.ceil(_expected_arrivals(experiment))
+
+
+def most_samples(experiment: Experiment, slice_name: str = "") -> int | None:
+    """How many latencies the measure phase can have at most, in a slice or in all; None when nobody knows."""
+    if _is_unbounded(experiment) or experiment.clients or isinstance(experiment.profile, Poisson | Replay):
+        return None
+    phases, count, first = experiment.phases, 0.0, 0
+    edges_ns = np.array([phases.warmup, phases.warmup + (phases.measure.duration or 0)], np.float64)
+    everybody = sum(group.receivers for group in experiment.workload)
+    for group in experiment.workload:
+        if is_in_slice(group, slice_name):
+            senders = range(first, first + group.senders)
+            due = experiment.profile.expected(group.rate, senders, edges_ns)
+            sent = float(due[1] - due[0]) + group.senders * (1 + (phases.measure.messages or 0))
+            count += sent * (everybody if group.target.is_topic else 1)
+        first += group.senders
+    return math.ceil(count) or None  # a slice that only receives has the messages of others
 
 
 def messages_due(experiment: Experiment, elapsed_ns: Floats) -> Floats:

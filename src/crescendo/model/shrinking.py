@@ -1,7 +1,7 @@
 """Which few of many things are enough to make something fail?
 
 Delta debugging: first each thing alone, then ever finer parts and their complements, until no single one can be left
-out. Pure: whoever asks says whether a selection fails. A selection is asked about once.
+out. Pure: the caller says whether a selection fails, and is asked once per selection.
 """
 
 from collections.abc import Callable, Sequence

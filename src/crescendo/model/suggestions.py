@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 def closest(wrong: object, known: Iterable[str]) -> str | None:
     """The known name that looks most like this one; None if none does."""
-    found = difflib.get_close_matches(str(wrong), list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(str(wrong), [str(name) for name in known], n=1, cutoff=0.6)
     return found[0] if found else None
 
 
@@ -18,6 +18,13 @@ def suggestion(wrong: object, known: Iterable[str], *, listed: str = "known") ->
     names = list(known)
     close = closest(wrong, names)
     return f"{listed}: {', '.join(names)}" if close is None else f"did you mean {close!r}?"
+
+
+def listing(wrong: object, known: Iterable[str]) -> str:
+    """The name that looks most like this one, if any does, and all names that there are."""
+    names = list(known)
+    close = closest(wrong, names)
+    return ("" if close is None else f"did you mean {close!r}? ") + f"known: {', '.join(names)}"
 
 
 def choice(wrong: object, known: Iterable[str]) -> str:

@@ -75,4 +75,4 @@ def _options(url: str) -> list[tuple[str, str]]:
     try:
         return parse_qsl(urlsplit(url).query, keep_blank_values=True)
     except ValueError:
-        return []  # whoever uses it says that it is not a URL
+        return []  # its user reports that it is not a URL

@@ -9,7 +9,6 @@ import operator
 import re
 from collections.abc import Callable, Collection
 from decimal import Decimal
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from msgspec import Struct
 
 from crescendo.model.metrics import CONSERVATION, DUPLICATED, LOST, LOST_ACKNOWLEDGED, RATE, metric_of, split_metric
 from crescendo.model.own_delay import explains
+from crescendo.model.suggestions import listing
 from crescendo.model.units import Duration, format_ns
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -118,8 +118,7 @@ def check_metric(metric: str, slices: Collection[str] = (), *, has_clients: bool
     """Reject a metric that does not exist, or one of a slice that does not."""
     found, (slice_name, _) = metric_of(metric), split_metric(metric)
     if slice_name and slice_name not in slices:
-        near = get_close_matches(slice_name, slices, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(slices) or 'none'}"
+        hint = listing(slice_name, slices) if slices else "there are none"
         raise ValueError(f"{metric}: no group, destination or protocol is called {slice_name!r}; {hint}")
     if found.of_clients and slice_name:
         raise ValueError(f"{metric}: clients count it for all groups together; write {found.name}")

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from crescendo.model import protocols
 from crescendo.model.address import Address, address_of, located_address
+from crescendo.model.connection_timeouts import ConnectionTimeouts
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, PayloadSize
 from crescendo.model.protocols import MessagingProtocol, find_protocol, known_protocols, protocol_of_scheme
@@ -102,6 +103,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode = OpenMode()
     properties: dict[str, str] = field(default_factory=dict)  # of every message; for selectors
     buffer: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None  # messages that do not fit are shed
+    connection: ConnectionTimeouts = ConnectionTimeouts()
     delay: Duration | None = None  # processing time of a receiver per message
     summarize: Summarize | None = None
     receive_rate: Annotated[float, Meta(gt=0)] | None = None  # the same, as messages per second
@@ -134,6 +136,9 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"address: a queue name of {protocol.name} has at most {longest} characters")
         if self.properties and not protocol.has_properties:
             raise ValueError(f"properties: messages of {protocol.name} have none; remove them")
+        if self.connection.heartbeat is not None and not protocol.sets_heartbeat:
+            able = ", ".join(name for name, other in known_protocols().items() if other.sets_heartbeat)
+            raise ValueError(f"connection.heartbeat: {protocol.name} keeps its own; these can be set: {able}")
         if longest is not None and self.is_answered and len(self._reply_queue(MAX_CONNECTIONS)) > longest:
             raise ValueError(f"address: too long for {protocol.name}, because the reply queues append to this name")
 
@@ -146,6 +151,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
             ("settle", self.settle is Settle.EXACTLY_ONCE, "has no exactly-once; use at-least-once"),
             ("failover", self.failover is not None, "does not reconnect; a lost connection stays lost"),
             ("buffer", self.buffer is not None, "sheds no messages; remove it"),
+            ("connection", self.connection != ConnectionTimeouts(), "makes its own connections; leave it out"),
             ("summarize", self.summarize is not None, "publishes no summaries; use another group for that"),
             ("size", self.size.file is not None, "sends no lines of a file; give a size"),
             ("temporary", bool(self.target.options.temporary), "deletes no queues; leave it out"),
@@ -275,6 +281,12 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     def place_of(self, role: str) -> str | None:
         """Where its senders, or its receivers, connect to; None: to the experiment's system."""
         return self.send_to if role == "sender" else self.receive_from
+
+    def spoken_by(self, role: str) -> str:
+        """The protocol of its senders, or of its receivers: that of the URL which only they are given."""
+        place = self.place_of(role) or ""
+        spoken = protocol_of_scheme(parse_url(place).scheme) if "://" in place else None
+        return self.protocol if spoken is None else spoken.name
 
     def connections_of(self, role: str) -> int:
         return self.senders if role == "sender" else self.receivers

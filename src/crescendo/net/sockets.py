@@ -10,6 +10,7 @@ import resource
 import socket
 from collections import deque
 
+from crescendo.model.connection_timeouts import KEEPALIVE_PROBES, ConnectionTimeouts
 from crescendo.model.errors import ConfigError, PeerError
 
 CONNECT_TIMEOUT_S = 5.0
@@ -47,6 +48,20 @@ def configure_socket(connected: socket.socket) -> socket.socket:
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     return connected
+
+
+def limit_silence(connected: socket.socket, settings: ConnectionTimeouts) -> None:
+    """Tell TCP after how long without an answer the connection is lost."""
+    if settings.keepalive_s:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, settings.keepalive_s),
+            (socket.TCP_KEEPINTVL, settings.keepalive_s),
+            (socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
+        ):
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
+    if settings.user_timeout_ms:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, settings.user_timeout_ms)
 
 
 def fill(source: socket.socket, buffer: memoryview) -> int | None:

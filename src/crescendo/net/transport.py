@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
+from crescendo.model.connection_timeouts import ConnectionTimeouts
 from crescendo.model.errors import PeerError
 from crescendo.net import arrival_time, sockets
 from crescendo.net.sockets import CONNECT_TIMEOUT_S, advance, close_socket, fill
@@ -63,6 +64,10 @@ class Transport(Protocol):
 
     def flush(self, outgoing: deque[memoryview]) -> bool:
         """Write as much as possible; True when nothing is left."""
+        ...
+
+    def limit_silence(self, settings: ConnectionTimeouts) -> None:
+        """Tell TCP after how long without an answer the connection is lost."""
         ...
 
     def close(self) -> None:
@@ -121,6 +126,9 @@ class PlainTransport:
             return 0
         except OSError as err:
             raise PeerError(f"the connection broke: {err.strerror or err}") from err
+
+    def limit_silence(self, settings: ConnectionTimeouts) -> None:
+        sockets.limit_silence(self._socket, settings)
 
     def close(self) -> None:
         close_socket(self._socket)
@@ -219,6 +227,9 @@ class TlsTransport:
                 return False
             advance(outgoing, written)
         return self._push()
+
+    def limit_silence(self, settings: ConnectionTimeouts) -> None:
+        sockets.limit_silence(self._socket, settings)
 
     def close(self) -> None:
         if self.established and self._push():

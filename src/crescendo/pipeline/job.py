@@ -5,7 +5,6 @@ their small results. The summary is written last, so a run that has one has all 
 computed only when they would not be empty, or on request. Decides nothing else.
 """
 
-import shlex
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -65,6 +64,7 @@ from crescendo.pipeline.verdict.slice_evidence import SliceSources, slice_eviden
 from crescendo.pipeline.verdict.verdicts import verdict_of
 from crescendo.record import tables
 from crescendo.record.documents import encode_document
+from crescendo.record.kept_recording import kept_recording
 from crescendo.record.manifest import Manifest, State, clock_bound_ns
 from crescendo.record.reader import Recording
 from crescendo.record.recorded_experiment import experiment_of, offered_rate
@@ -95,7 +95,10 @@ def analyze(
     progress("checking the recording")
     if isinstance(run, Path):
         return analyze_recording(readable_recording(run), spark, progress, full=full, finish=finish)
-    with tempfile.TemporaryDirectory(prefix="crescendo-desk-") as scratch_dir, spark_errors(f"the analysis of {run}"):
+    with (
+        tempfile.TemporaryDirectory(prefix="crescendo-scratch-") as scratch_dir,
+        spark_errors(f"the analysis of {run}"),
+    ):
         location = HadoopLocation(run, spark, Path(scratch_dir))
         return analyze_recording(remote_recording(location, Path(scratch_dir), spark), spark, progress, full=full)
 
@@ -113,8 +116,8 @@ def analyze_recording(
     location = recording.location
     if scanned is None:
         _remove_results(location)
-    cure = f"the recording is kept; run: crescendo analyze {shlex.quote(str(location))}"
-    with spark_errors(f"the analysis of {location}", cure=cure), evaluation_for(_rows([recording]), spark):
+    kept = kept_recording(str(location), "analyze")
+    with spark_errors(f"the analysis of {location}", cure=kept), evaluation_for(_rows([recording]), spark):
         summary = _tabulate_readable(recording, spark, progress, full, scanned)
     if finish is not None and isinstance(location, Directory):
         summary = finish(location.path, summary)
@@ -315,7 +318,7 @@ def _without_queued(found: Discrepancies, context: AnalysisContext) -> tuple[Dis
 
 def _still_arriving(store: TableStore, context: AnalysisContext, balance: Balance) -> DataFrame | None:
     """What was still arriving when the drain ended; None if nothing is missing, or if deliveries had stopped."""
-    end = drain_end(context.timeline, context.recording.local_files(EVENTS))
+    end = drain_end(context.timeline, context.recording.local_files(EVENTS), context.connections)
     if end is None or not balance.missing or not end.may_be_arriving(balance.last_ns):
         return None
     store.write_frame(_ARRIVING, lambda: last_arrivals(context.frames.received, end))

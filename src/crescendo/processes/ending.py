@@ -14,6 +14,7 @@ import psutil
 from crescendo.processes.ref import ProcessRef, is_alive
 
 TOKEN = "CRESCENDO_INSTANCE"  # noqa: S105 - the name of a variable
+_PART = "/"
 _POLL_S = 0.02
 _KILL_TIMEOUT_S = 5.0
 
@@ -65,11 +66,18 @@ def _descendants(process: ProcessRef) -> list[psutil.Process]:
         return []
 
 
+def part_token(token: str, part: str) -> str:
+    """The token of a part of an instance: its processes also count as those of the whole."""
+    return f"{token}{_PART}{part}"
+
+
 def processes_with(token: str) -> list[psutil.Process]:
-    """Every process that inherited the token."""
+    """Every process that inherited the token, or that of a part."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
+            inherited = process.environ().get(TOKEN, "")
+            is_ours = inherited == token or inherited.startswith(token + _PART)
+            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found

@@ -19,6 +19,7 @@ from crescendo.record.contained_files import read_contained
 from crescendo.record.durable import publish
 
 Document = TypeVar("Document", bound=Struct)
+_DEVICES = frozenset({Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd")})
 MAX_DOCUMENT_BYTES = 64 * 2**20
 
 
@@ -89,9 +90,16 @@ def read_or_none(path: Path, kind: type[Document]) -> Document | None:
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o666, durable: bool = True) -> None:
     """Readers see the old file or the new one, never a partial one; if durable, after a power cut, too."""
+    if path.absolute().parent in _DEVICES:
+        path.write_bytes(content)  # root could replace /dev/null
+        return
     temporary = path.with_name(path.name + ".tmp")
     # A new file, never an old one: what has this name may be a link that leads elsewhere, or a FIFO.
     temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-        file.write(content)
-    publish(temporary, path, durable=durable)
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            file.write(content)
+        publish(temporary, path, durable=durable)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # a full disk needs the room
+        raise

@@ -1,4 +1,4 @@
-"""Can a manifest be used, whoever wrote it?
+"""Can a manifest be used, even if somebody else wrote it?
 
 Limits the size of its fields before they are decoded, so that a small file cannot become a large object, and then the
 values that others allocate memory for or iterate over. Judges the text alone: opens no file that the manifest names.

@@ -6,7 +6,7 @@ tiers from the table of spans (`span.CSndReq#SendMessage/database.p50`); reading
 a value in this run is left out, never guessed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from crescendo.model.metrics import metric_of, split_metric
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.run_evidence import MeasuredRecovery
 from crescendo.record import tables
+from crescendo.record.manifest import read_manifest
 from crescendo.record.summary import Latency, Ledger, Rate, Summary
 from crescendo.record.table_reader import rows
 from crescendo.record.tables import READING_SUMMARY, SPANS
@@ -39,18 +40,11 @@ def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> di
     """metric -> value in base units, of those that this run has."""
     found = {}
     for name in metrics:
-        if name.startswith(SPAN):
-            value = _span_value(run_dir, name.removeprefix(SPAN))
-        elif name.startswith(READING):
-            value = _reading_value(run_dir, name.removeprefix(READING))
-        elif name.startswith(JITTER):
-            value = _jitter_value(run_dir, name.removeprefix(JITTER))
-        elif name.startswith(BURST):
-            value = _burst_value(run_dir, name.removeprefix(BURST))
-        elif name.startswith(ERROR):
-            value = _error_value(run_dir, name.removeprefix(ERROR))
-        else:
+        table = next((prefix for prefix in TABLE_VALUES if name.startswith(prefix)), None)
+        if table is None:
             value = summary_value(summary, name)
+        else:
+            value = TABLE_VALUES[table](run_dir, name.removeprefix(table))
         if value is not None:
             found[name] = float(value)
     return found
@@ -91,8 +85,10 @@ def _span_value(run_dir: Path, name: str) -> float | None:
     return None
 
 
-def _jitter_value(run_dir: Path, statistic: str) -> float | None:
-    found = rows(run_dir, tables.JITTER)
+def _jitter_value(run_dir: Path, name: str) -> float | None:
+    group, _, statistic = name.rpartition(".")
+    among = _receivers(run_dir, group)
+    found = [row for row in rows(run_dir, tables.JITTER) if among is None or row.receiver in among]
     if not found:
         return None
     count = sum(row.statistics.count for row in found)
@@ -103,9 +99,20 @@ def _jitter_value(run_dir: Path, statistic: str) -> float | None:
     }.get(statistic)
 
 
-def _burst_value(run_dir: Path, statistic: str) -> float:
+def _burst_value(run_dir: Path, name: str) -> float:
     """Without an outage there was no burst."""
-    return float(sum(getattr(row, statistic) for row in rows(run_dir, tables.BURSTS)))
+    group, _, statistic = name.rpartition(".")
+    among = _receivers(run_dir, group)
+    found = [row for row in rows(run_dir, tables.BURSTS) if among is None or row.receiver in among]
+    return float(sum(getattr(row, statistic) for row in found))
+
+
+def _receivers(run_dir: Path, group: str) -> set[int] | None:
+    """The receivers of a group; None means all of them."""
+    if not group:
+        return None
+    connections = read_manifest(run_dir).connections
+    return {each.id for each in connections if each.role == "receiver" and each.group == group}
 
 
 def _error_value(run_dir: Path, name: str) -> float:
@@ -119,3 +126,13 @@ def _reading_value(run_dir: Path, name: str) -> float | None:
         if f"{row.source}/{row.entity}/{row.metric}" == path:
             return {"mean": row.mean, "peak": row.peak}.get(statistic)
     return None
+
+
+TABLE_VALUES: dict[str, Callable[[Path, str], float | None]] = {
+    SPAN: _span_value,
+    READING: _reading_value,
+    JITTER: _jitter_value,
+    BURST: _burst_value,
+    ERROR: _error_value,
+}
+"""Prefix of a metric that is read from a table -> its value in a recording."""

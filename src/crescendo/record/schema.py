@@ -31,6 +31,11 @@ SENT, SETTLED, RECEIVED, READINGS, EVENTS = "sent", "settled", "received", "read
 OWN_DELAY, READ_DELAY = "own_delay", "read_delay"
 SPANS, HOPS, RATES, HISTOGRAMS = "spans", "hops", "rates", "histograms"
 
+AGENT_SOURCE, HANDLER_STARTED, HANDLER_EVENT = "agent source", "handler started", "handler event"
+HANDLER_ENDED = "handler ended"
+AGENT_EVENTS = (AGENT_SOURCE, HANDLER_STARTED, HANDLER_EVENT, HANDLER_ENDED)
+"""Kinds of events of an agent."""
+
 READ_DELAY_FLOOR_NS = 100_000
 """Messages that are in no range of `read_delay` were read less than this long after they arrived."""
 

@@ -101,6 +101,7 @@ class SliceResult(Struct, frozen=True):
     shares_queue: Annotated[
         bool, "whether other groups receive from its queues: rate and ledger are then those of the queues"
     ] = False
+    outage_ns: Annotated[int | None, "its longest gap in deliveries, 0 without one; null if unknown"] = None
 
     def latency_of(self, kind: str) -> Latency | None:
         return next((row for row in self.latency if row.kind == kind), None)

@@ -15,7 +15,7 @@ from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 from crescendo.record.table_types import Int32, Table
 
-TABLES_VERSION = 6
+TABLES_VERSION = 7
 """Increase it when a table is added or changed: every run is then computed again."""
 
 RESERVED = "runs"

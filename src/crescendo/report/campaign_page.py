@@ -16,10 +16,11 @@ from crescendo.model.campaign import format_metric
 from crescendo.model.verdict import Outcome
 from crescendo.record.campaign_effects import CampaignEffects, FactorEffect, Interaction, MetricEffects, read_effects
 from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJournal, read_journal
-from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.document import render
+from crescendo.report.page_file import write_page
 from crescendo.report.plots.campaign_points import distribution_chart, map_grid, point_grid
+from crescendo.report.plots.line_styles import line_style
 from crescendo.report.plots.size_curves import size_curves
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.plots.value_axis import value_axis
@@ -27,8 +28,6 @@ from crescendo.report.sections.growth import growth_sections
 from crescendo.report.sections.headline import ICONS, HeadlineTile
 
 CAMPAIGN_PAGE = "campaign.html"
-_TONES = ("blue", "orange", "pass", "fail", "muted", "invalid")
-_DASHES = ("solid", "7px,4px", "2px,3px", "9px,3px,2px,3px")
 _MOST_BARS = 15
 _LOGARITHMIC = "logarithmic"
 _BASES = {
@@ -43,7 +42,7 @@ def write_campaign_page(directory: str | os.PathLike[str]) -> Path:
     """Write the page of a campaign next to its journal, atomically, and return its path."""
     at = Path(directory)
     path = at / CAMPAIGN_PAGE
-    write_atomically(path, render_campaign(read_journal(at), read_effects(at)).encode())
+    write_page(path, render_campaign(read_journal(at), read_effects(at)))
     return path
 
 
@@ -214,10 +213,10 @@ def _interaction_chart(one: MetricEffects, found: Interaction) -> Chart | None:
     for number, level in enumerate(found.levels[1]):
         column = [row[number] for row in found.means]
         y = [math.nan if value is None else value for value in column]
+        tone, dash = line_style(number)
         trace = line(
-            plot_name(f"{second} {level}"), list(range(len(found.levels[0]))), y, _TONES[number % len(_TONES)],
-            hover="%{text}", dash=_DASHES[number % len(_DASHES)],
-        )  # fmt: skip
+            plot_name(f"{second} {level}"), list(range(len(found.levels[0]))), y, tone, hover="%{text}", dash=dash
+        )
         trace["mode"] = "lines+markers"
         trace["text"] = ["" if value is None else format_metric(one.metric, value) for value in column]
         traces.append(trace)

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from crescendo.model.verdict import Outcome
 from crescendo.record.capacity_result import CapacityLevel, CapacityResult, read_capacity
-from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.document import render
+from crescendo.report.page_file import write_page
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.plots.value_axis import value_axis
 from crescendo.report.search_page import SEARCH_PAGE
@@ -26,7 +26,7 @@ def write_capacity_page(directory: str | os.PathLike[str]) -> Path:
     """Write the page next to its result, atomically, and return its path."""
     at = Path(directory)
     path = at / CAPACITY_PAGE
-    write_atomically(path, render_capacity(read_capacity(at)).encode())
+    write_page(path, render_capacity(read_capacity(at)))
     return path
 
 

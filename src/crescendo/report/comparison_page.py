@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.data.comparison_document import ComparedMetric, ComparisonDocument, SideValue, comparison_document
 from crescendo.report.document import render
+from crescendo.report.page_file import write_page
 from crescendo.report.plots.time_axis import Chart, band, plot_name
 
 _LOOKS = {"better": ("pass", "✓"), "no difference": ("same", "="), "worse": ("fail", "✕")}
@@ -27,7 +27,7 @@ _WIDEST, _NARROWEST = 1.0, 0.1
 def write_comparison(result: Any, path: str | os.PathLike[str]) -> Path:
     """Write the page of a comparison, atomically, and return its path."""
     at = Path(path)
-    write_atomically(at, render_comparison(comparison_document(result)).encode())
+    write_page(at, render_comparison(comparison_document(result)))
     return at
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from crescendo.model.campaign import format_metric
 from crescendo.model.verdict import Outcome
-from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.data.history_document import HistoryChange, HistoryDocument, HistoryMetric, HistorySeries
 from crescendo.report.document import render
+from crescendo.report.page_file import write_page
 from crescendo.report.plots.outcome_marks import outcome_marks
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.plots.value_axis import value_axis
@@ -32,7 +32,7 @@ MOST_MARKS = 2_000
 def write_history_page(document: HistoryDocument, path: str | os.PathLike[str]) -> Path:
     """Write the page of a history, atomically, and return its path."""
     at = Path(path)
-    write_atomically(at, render_history(document).encode())
+    write_page(at, render_history(document))
     return at
 
 

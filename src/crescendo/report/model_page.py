@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 
 from crescendo.model.campaign import format_metric
-from crescendo.record.documents import write_atomically
 from crescendo.report import formats
 from crescendo.report.data.model_document import ModelDocument, ModelRow
 from crescendo.report.document import render
+from crescendo.report.page_file import write_page
 from crescendo.report.plots.time_axis import Chart, line
 from crescendo.report.plots.value_axis import value_axis
 from crescendo.report.sections.evidence import Grid
@@ -22,7 +22,7 @@ _STYLES = {"measured": ("blue", "solid"), "model": ("orange", "7px,4px"), "after
 def write_model_page(document: ModelDocument, path: str | os.PathLike[str]) -> Path:
     """Write the page, atomically, and return its path."""
     at = Path(path)
-    write_atomically(at, render_model(document).encode())
+    write_page(at, render_model(document))
     return at
 
 

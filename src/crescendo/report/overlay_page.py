@@ -16,7 +16,6 @@ import numpy as np
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import LATENCY_KINDS
-from crescendo.record.documents import write_atomically
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.summary import Summary, read_summary
 from crescendo.record.timeline import MEASURE, RunTimeline
@@ -24,6 +23,7 @@ from crescendo.report import formats
 from crescendo.report.data.chart_tables import Tables, read_tables
 from crescendo.report.document import render
 from crescendo.report.page import REPORT
+from crescendo.report.page_file import write_page
 from crescendo.report.plots import series
 from crescendo.report.plots.charts import judged_kind, nines_axis
 from crescendo.report.plots.line_styles import LINE_STYLES
@@ -58,7 +58,7 @@ def write_overlay(runs: Sequence[str | os.PathLike[str]], path: str | os.PathLik
     if not 2 <= len(runs) <= MOST_RUNS:
         raise ConfigError(f"an overlay has 2 to {MOST_RUNS} runs, and {len(runs)} are named; leave some out")
     at = Path(path)
-    write_atomically(at, render_overlay([Path(run) for run in runs], at.parent).encode())
+    write_page(at, render_overlay([Path(run) for run in runs], at.parent))
     return at
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from crescendo.model.arrays import Floats
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
-from crescendo.record.documents import write_atomically
+from crescendo.record.kept_recording import kept_recording
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.recorded_experiment import experiment_of, offered_messages
 from crescendo.record.summary import Ledger, read_summary
-from crescendo.record.tables import OUTAGES, RECOVERY
+from crescendo.record.tables import HOPS, OUTAGES, RECOVERY
 from crescendo.record.timeline import RunTimeline
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import RANGES_SHOWN, Tables, read_tables
@@ -24,9 +24,11 @@ from crescendo.report.data.range_counts import range_counts
 from crescendo.report.data.reading_tables import ReadingTables
 from crescendo.report.data.small_tables import SmallTables
 from crescendo.report.document import packed_json, render
+from crescendo.report.page_file import write_page
 from crescendo.report.plots import charts
 from crescendo.report.plots.time_axis import Chart, TimeAxis, phase_spans, time_extent
 from crescendo.report.sections import environment, evidence, headline
+from crescendo.report.sections.agent_events import agents_section
 from crescendo.report.sections.backlog import backlog
 from crescendo.report.sections.faults import faults_section
 from crescendo.report.sections.hop_steps import hops_section
@@ -37,6 +39,7 @@ from crescendo.report.sections.outages import outages
 from crescendo.report.sections.section import Section
 from crescendo.report.sections.slice_tables import slices_section
 from crescendo.report.sections.spans import jitter, spans_section
+from crescendo.report.sections.station_laws import laws_section
 from crescendo.report.sections.subject import subject
 
 REPORT = "report.html"
@@ -46,7 +49,7 @@ def write_report(run: str | os.PathLike[str]) -> Path:
     """Write the report of an analysed run into its directory, atomically, and return the path of the page."""
     run_dir = Path(run)
     path = run_dir / REPORT
-    write_atomically(path, render_report(run_dir).encode())
+    write_page(path, render_report(run_dir), cure=kept_recording(run_dir, "report"))
     return path
 
 
@@ -68,8 +71,11 @@ def render_report(run_dir: Path) -> str:
     readings = ReadingTables(run_dir, origin_ns)
     inspectors = inspectors_section(readings, tables, axis)
     drawn |= inspectors.charts if inspectors else {}
-    first = [slices_section(summary), network_section(manifest, readings.summaries)]
+    network = network_section(manifest, readings.summaries, small.rows(HOPS), summary.latency)
+    first = [slices_section(summary), network]
     sections = [*filter(None, first), *_optional_sections(small, tables, axis, manifest, experiment)]
+    laws = laws_section(small, readings.summaries, manifest, experiment, summary)
+    sections += [] if laws is None else [laws]
     drawn |= {section.id: section.chart for section in sections if section.chart is not None}
     names = {item.id: item.peer for item in manifest.connections if item.role == "sender"}
     counts = range_counts(run_dir, tables, inspectors.listed if inspectors else {})
@@ -139,6 +145,7 @@ def _optional_sections(
     """The sections for which this run has data."""
     found = [
         faults_section(small),
+        agents_section(small),
         outages(small),
         backlog(small, tables.time_bins, axis),
         hops_section(small),

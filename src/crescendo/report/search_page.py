@@ -14,12 +14,12 @@ from urllib.parse import quote
 from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import find_metric
 from crescendo.model.verdict import Bound, Outcome
-from crescendo.record.documents import write_atomically
 from crescendo.record.manifest import read_manifest
 from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.search_result import SearchResult, Try, read_search_result
 from crescendo.report import formats
 from crescendo.report.document import render
+from crescendo.report.page_file import write_page
 from crescendo.report.plots.log_axis import log_axis, rate_axis
 from crescendo.report.plots.outcome_marks import outcome_marks
 from crescendo.report.plots.time_axis import Chart, band, line
@@ -37,7 +37,7 @@ def write_search_page(directory: str | os.PathLike[str]) -> Path:
     at = Path(directory)
     result = read_search_result(at)
     path = at / SEARCH_PAGE
-    write_atomically(path, render_search(result, _measured(at, result)).encode())
+    write_page(path, render_search(result, _measured(at, result)))
     return path
 
 

@@ -1,20 +1,24 @@
 """How does a study become one page, and one text for the documentation?
 
 Every published figure next to ours with the ratio of both, as a chart and as a table, what differs and why, and a link
-to the campaign behind each number. A function of the document. Judges nothing.
+to the campaign behind each number; of campaigns over sizes also the curves. A function of the document and of the
+journals beside it. Judges nothing.
 """
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from crescendo.model.campaign import format_metric
-from crescendo.record.documents import write_atomically
+from crescendo.record.campaign_journal import read_journal
 from crescendo.report import formats
 from crescendo.report.data.study_document import StudyDocument, StudyPartResult, StudyPoint, read_study_document
 from crescendo.report.document import render
+from crescendo.report.page_file import write_page
+from crescendo.report.plots.size_curves import SizeCurve, size_curves
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 
 STUDY_PAGE, STUDY_TEXT = "study.html", "study.md"
@@ -25,13 +29,14 @@ def write_study_page(directory: str | os.PathLike[str]) -> Path:
     at = Path(directory)
     document = read_study_document(at)
     path = at / STUDY_PAGE
-    write_atomically(path, render_study(document).encode())
-    write_atomically(at / STUDY_TEXT, study_text(document).encode())
+    curves = {part.name: size_curves(read_journal((at / part.page).parent)) for part in document.parts if part.page}
+    write_page(path, render_study(document, curves))
+    write_page(at / STUDY_TEXT, study_text(document))
     return path
 
 
-def render_study(document: StudyDocument) -> str:
-    """The page as one HTML document."""
+def render_study(document: StudyDocument, curves: Mapping[str, list[SizeCurve]] | None = None) -> str:
+    """The page as one HTML document, with the curves of each of its campaigns over sizes."""
     drawn = [
         (part, point)
         for part in document.parts
@@ -40,9 +45,11 @@ def render_study(document: StudyDocument) -> str:
     ]
     missing = [part for part in document.parts if part.reason]
     measured = len(document.parts) - len(missing)
+    shown = [(part, curve) for part in document.parts for curve in (curves or {}).get(part.name, ())]
+    charts: dict[str, Chart | None] = {"ratios": _chart(drawn)}
     return render(
         "study.html.j2",
-        {"ratios": _chart(drawn)},
+        charts | {f"curve-{number}": curve.chart for number, (_, curve) in enumerate(shown)},
         name=document.name,
         title=document.title,
         source=document.source,
@@ -50,6 +57,7 @@ def render_study(document: StudyDocument) -> str:
         differs=document.differs,
         sentence=f"{measured} of {len(document.parts)} experiments measured, {len(drawn)} figures beside ours.",
         height=140 + 30 * len(drawn),
+        curves=[(part.name, curve) for part, curve in shown],
         parts=[_part(part) for part in document.parts],
     )
 

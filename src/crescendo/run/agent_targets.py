@@ -15,7 +15,7 @@ from crescendo.run.lab_client import LabClient
 from crescendo.run.lab_view import LabView
 
 _PING_S = 0.2
-_PATIENCE = 20
+_TRIES = 20
 _START_S = 10.0
 _SHOWN_CHARS = 200
 
@@ -33,10 +33,11 @@ class AgentOfRun:
         self._connections.client, self._connections.view = client, LabView(client)
         self._connections.process = self._found(client)
 
-    def run(self, command: str, parameters: dict[str, Any]) -> str:
+    def run(self, command: str, parameters: dict[str, Any], cure: str = "") -> str:
         client: LabClient = self._connections.client
         process: Identity = self._connections.process
-        answer = client.ask(self._scope, process, Command.USER_COMMAND_1, UserCommand(command, parameters), _START_S)
+        wanted = UserCommand(command, parameters, cure)
+        answer = client.ask(self._scope, process, Command.USER_COMMAND_1, wanted, _START_S)
         started = StartedHandler.from_payload(answer.payload)
         note = self._connections.view.await_handler(process, started.handler)
         ended = EndedHandler.from_payload(note.payload)
@@ -52,7 +53,7 @@ class AgentOfRun:
             client.close()
 
     def _found(self, client: LabClient) -> Identity:
-        for _ in range(_PATIENCE):
+        for _ in range(_TRIES):
             for identity, _, _ in client.ping(self._scope, _PING_S):
                 if identity.id == self._id:
                     return identity

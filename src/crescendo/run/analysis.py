@@ -8,24 +8,26 @@ is due: starting a JVM takes seconds of CPU time that must not disturb the measu
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from crescendo.model.errors import LostError
+from crescendo.model.errors import ConfigError, CrescendoError, LostError
 from crescendo.pipeline.spark.java import use_java
 from crescendo.pipeline.spark.jvm_start import PreparedJvm, may_have_session, prepare_jvm
 from crescendo.pipeline.spark.settings import check_master
 from crescendo.pipeline.storage.locations import is_url
+from crescendo.record.kept_recording import kept_recording
 from crescendo.record.manifest import read_manifest
 from crescendo.record.reader import recorded_messages
 from crescendo.record.summary import Summary
 from crescendo.run.ceiling import with_ceiling
 
 if TYPE_CHECKING:
-    from crescendo.pipeline.spark.types import SparkSession
+    from crescendo.pipeline.spark.spark_types import SparkSession
 
 Progress = Callable[[str], None]
 _POLL_S = 0.1
@@ -70,7 +72,7 @@ class Analyst:
         if isinstance(run, str) and is_url(run):
             from crescendo.pipeline.job import analyze
 
-            return analyze(run, self._started(progress), progress, full=full)
+            return analyze(run, self.session(progress), progress, full=full)
         run_dir = Path(run)
         manifest = read_manifest(run_dir)  # reject a directory that is not a recording before Spark starts
         if self._thread is None:
@@ -78,7 +80,21 @@ class Analyst:
             self._prepare()
         from crescendo.pipeline.job import analyze
 
-        return analyze(run_dir, self._started(progress), progress, full=full, finish=with_ceiling)
+        try:
+            session = self.session(progress)
+        except CrescendoError as err:
+            raise type(err)(f"{err}; {kept_recording(run_dir, 'analyze')}") from err
+        return analyze(run_dir, session, progress, full=full, finish=with_ceiling)
+
+    def session(self, progress: Progress) -> "SparkSession":
+        """Its Spark session, started if need be."""
+        if self._session is None:
+            progress("starting Spark")
+        self.start()
+        self.wait(lambda: False)
+        if self._session is None:
+            raise LostError("Spark did not start")
+        return self._session
 
     def close(self, *, at_once: bool = False) -> None:
         if self._thread is not None:
@@ -98,15 +114,6 @@ class Analyst:
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def _started(self, progress: Progress) -> "SparkSession":
-        if self._session is None:
-            progress("starting Spark")
-        self.start()
-        self.wait(lambda: False)
-        if self._session is None:
-            raise LostError("Spark did not start")
-        return self._session
-
     def _prepare(self) -> None:
         """Start the JVM, unless a session may be running; it boots while the rest is imported."""
         if self._jvm is None and not may_have_session():
@@ -123,3 +130,15 @@ class Analyst:
             import_module("crescendo.pipeline.job")  # before the first message, not after the last
         except Exception as err:  # raised again in wait()
             self._failure = err
+
+
+@contextmanager
+def opened_analyst(given: Analyst | None, master: str | None = None) -> Iterator[Analyst]:
+    """The given analyst, which stays open, or one of our own."""
+    if given is None:
+        with Analyst(master) as analyst:  # fails at once when there is no Java, not after the run
+            yield analyst
+    elif master is not None:
+        raise ConfigError("master: the analyst has its own Spark master; give one of the two")
+    else:
+        yield given

@@ -33,9 +33,9 @@ def ceiling_percent(run_dir: Path, manifest: Manifest) -> float | None:
 
 def _carried_loads(run_dir: Path, manifest: Manifest) -> list[CarriedLoad]:
     groups = experiment_of(manifest).workload
-    protocols = {group.name: group.protocol for group in groups if group.client is None}
     loads: list[CarriedLoad] = []
     for role in ROLES:
+        protocols = {group.name: group.spoken_by(role) for group in groups if group.client is None}
         found = connection_throughput(run_dir, manifest, role)
         for connection in manifest.connections:
             # Clients, MLMQ's and foreign ones, are not part of the calibrated load generator.

@@ -24,6 +24,7 @@ from crescendo.control.conductor.events import (
     PeerFinished,
     PeerLost,
     PeerReported,
+    SystemBroken,
     SystemEnded,
     Tick,
 )
@@ -83,6 +84,7 @@ class ConductorLoop:
         )
         self.clocks = same_clock_for_all()
         self.occurred: Callable[[], list[RecordEvent]] = list  # what happened outside the conductor's knowledge
+        self.is_broken: Callable[[], bool] = lambda: False  # on purpose, and for a while
         self._peers: Sequence[PeerProcess] = ()
         self._system_exit = system_exit
         self._system_ended = False
@@ -126,6 +128,8 @@ class ConductorLoop:
                 self._report_exits(now_ns, on_event)
                 if now_ns >= next_tick_ns:
                     next_tick_ns = now_ns + _TICK_NS
+                    if self.is_broken():
+                        self._feed(SystemBroken(now_ns), on_event)
                     self._feed(Tick(now_ns), on_event)
                     watch(self._run)
             if not self._bus.connected:

@@ -32,10 +32,11 @@ from crescendo.model.experiment_file import to_document
 from crescendo.model.experiment_inputs import check_inputs, derived_values, input_files, with_inputs_at
 from crescendo.model.measurable import check_measurable
 from crescendo.model.schedule import offered
+from crescendo.model.slices import protocols_by_side
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.durable import make_directory
 from crescendo.record.inputs import keep_inputs, kept_at, with_derived
-from crescendo.record.manifest import Manifest, write_manifest
+from crescendo.record.manifest import MANIFEST, Manifest, write_manifest
 from crescendo.record.writer import Recorder
 from crescendo.run import host_facts
 from crescendo.run.agent_targets import AgentOfRun
@@ -51,7 +52,7 @@ from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
 from crescendo.run.planning import RunArrangement, files_of_urls, plan_run
 from crescendo.run.recording_fetch import compress_logs
-from crescendo.run.recruiting import Recruits
+from crescendo.run.recruiting import Recruits, WantedPeer
 from crescendo.run.result import RunResult
 from crescendo.run.sealed_manifest import seal_run
 from crescendo.run.startable import check_startable
@@ -93,7 +94,7 @@ def execute(
     try:
         result = _execute(experiment, run_dir, command, observer, control_access(control), preparations, durable)
     except BaseException:
-        if not (run_dir / "manifest.json").exists():
+        if not (run_dir / MANIFEST).exists():
             # Nothing was measured, so leave nothing that looks like a recording.
             shutil.rmtree(run_dir, ignore_errors=True)
         raise
@@ -125,7 +126,8 @@ def _execute(
         hosts = None
         if carried_out.lab is not None:
             hosts = ExperimentLab(carried_out, control_url, stack, observer.progress)
-        system, system_facts = start_system(carried_out, run_dir, stack, observer, hosts)
+        surroundings = faults.surroundings(experiment, run_dir)
+        system, system_facts = start_system(carried_out, run_dir, stack, observer, hosts, surroundings)
         agents = {agent.name: AgentOfRun(control_url, lab, scope, agent.peer_id) for agent in experiment.agents}
         stations = {} if hosts is None else hosts.stations
         system = faults.aim(system, stack, {HOST: stations, AGENT_TARGET: agents})
@@ -157,7 +159,7 @@ def _execute(
             inputs=with_derived(inputs, derived_values(self_contained), kept_at(run_dir, inputs)),
             lab={} if hosts is None else hosts.facts(),
         )
-        recruits = _recruits(control, lab, scope, stack)
+        recruits = _recruits(control, lab, scope, stack, durable)
         plan = arrangement.plan if recruits is None else with_contents(arrangement.plan, names, tls_names)
         loop = ConductorLoop(control_url, scope, plan, system.exit)
         loop.connect()
@@ -190,12 +192,15 @@ def _recruit(
     """Recruit standing peers; the roles of the peers that are left for us to start."""
     roles, placed = arrangement.roles, arrangement.inspectors_on
     standing = {peer: role for peer, role in roles.items() if peer in placed or _is_standing(experiment, peer, role)}
-    recruits.recruit(
-        standing,
-        observer.progress,
-        observer.interrupted,
-        places={peer: placed.get(peer) or _place(experiment, peer, role) for peer, role in standing.items()},
-    )
+    by_side = protocols_by_side(experiment.workload, experiment.clients)
+    protocols: dict[str, set[str]] = {peer: set() for peer in roles}
+    for connection in arrangement.connections:
+        protocols[connection.peer].add(by_side[connection.group, connection.role])
+    wanted = {
+        peer: WantedPeer(role, placed.get(peer) or _place(experiment, peer, role), tuple(sorted(protocols[peer])))
+        for peer, role in standing.items()
+    }
+    recruits.recruit(wanted, observer.progress, observer.interrupted)
     return {peer: role for peer, role in roles.items() if peer not in standing}
 
 
@@ -221,11 +226,13 @@ def _conduct(
         observer.on_event(event)
 
     loop.occurred = faults.take_events
+    loop.is_broken = lambda: faults.is_passing
     ending = loop.run(peers, interrupted=observer.interrupted, watch=observer.on_statistics, on_event=on_event)
     faults.close()
     loop.record(faults.take_events(), on_event)
-    if faults.failure and ending.state == "sealed":
-        ending = replace(ending, state="incomplete", reason=faults.failure)
+    failure = faults.failure or ("" if hosts is None else hosts.failure)
+    if failure and ending.state == "sealed":
+        ending = replace(ending, state="incomplete", reason=failure)
     # Without a control broker they notice by themselves that the run is over; their parts are not closed before.
     exit_by_s = time.monotonic() + (_PEER_EXIT_TIMEOUT_S if loop.connected else _ORPHAN_EXIT_TIMEOUT_S)
     for peer in peers:
@@ -247,13 +254,15 @@ def _conduct(
     return seal_run(run_dir, manifest, ending, durable)
 
 
-def _recruits(control: ControlAccess, lab: Lab, scope: NoteScope, stack: contextlib.ExitStack) -> Recruits | None:
+def _recruits(
+    control: ControlAccess, lab: Lab, scope: NoteScope, stack: contextlib.ExitStack, durable: bool
+) -> Recruits | None:
     if not control.standing or control.url is None:
         return None
     client = LabClient(control.url, lab, f"run-{scope.name}")
     client.connect()
     stack.callback(client.close)
-    recruits = Recruits(client, scope)
+    recruits = Recruits(client, scope, durable=durable)
     stack.callback(recruits.release)
     return recruits
 

@@ -36,6 +36,8 @@ def check_lab_of(experiment: Experiment, kind: SystemKind) -> None:
     """Reject a system that cannot listen on a host of the lab."""
     if experiment.lab is None:
         return
+    if experiment.system.fresh:
+        raise ConfigError("system.fresh: hosts of a lab use what is installed; leave it out")
     if "listen" in experiment.system.settings:
         raise ConfigError("system.settings.listen: in a lab it listens at the address of its host; leave it out")
     try:
@@ -43,7 +45,7 @@ def check_lab_of(experiment: Experiment, kind: SystemKind) -> None:
     except ConfigError:
         raise ConfigError(
             f"lab: {kind.name} listens on the loopback interface only, where no other host reaches it; "
-            "use rabbitmq, mosquitto, loopback or relay"
+            "use another kind of system"
         ) from None
 
 
@@ -89,10 +91,12 @@ class ExperimentLab:
             host = self._network.add(name, access_point=link.access_point, packet_link=impaired)
             if impaired:
                 host.impair(link.up or CLEAN, link.down or CLEAN)
+            if link.arp_retry is not None:
+                host.ask_arp_again_after(link.arp_retry // 10**6)
             if link.rto_min is not None:
                 host.retransmit_after(link.rto_min // 10**6)
-            if link.rate is not None:
-                host.limit(int(link.rate))
+            if any(link.rates_bps):
+                host.limit(*link.rates_bps)
 
     def _measure(self) -> None:
         """Between the system's host and every host with peers."""
@@ -138,6 +142,11 @@ class ExperimentLab:
 
     def _place(self, role: str, number: int) -> str:
         return self._places[role][number] or self._settings.system
+
+    @property
+    def failure(self) -> str:
+        """Why the network is not what the file says any more; empty if it is."""
+        return self._network.failure
 
     def facts(self) -> dict[str, Any]:
         """What the manifest keeps: hosts, by which means links are impaired, baselines, and what packets suffered."""

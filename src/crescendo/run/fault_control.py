@@ -27,8 +27,13 @@ from crescendo.model.planned_faults import SYSTEM, PlannedFault
 from crescendo.model.suggestions import choice
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.processes.ref import ProcessRef
+from crescendo.run.breakable_surroundings import NEEDS_SURROUNDINGS, BreakableSurroundings, breakable_surroundings
 from crescendo.run.planning import SystemUnderTest
+from crescendo.systems.base import Surroundings
 from crescendo.systems.instance import ProcessExit, RunningInstance
+from crescendo.systems.instance_node import InstanceNode
+from crescendo.systems.registry import system_of
+from crescendo.systems.settings import settings_of
 from crescendo.topology.graph import CLIENT
 from crescendo.topology.topology_file import load_topology
 
@@ -71,11 +76,13 @@ def _check_node(experiment: Experiment, planned: PlannedFault) -> None:
         nodes = load_topology(Path(experiment.topology)).graph.nodes
         names = [node.id for node in nodes if node.type != CLIENT]
     elif experiment.system.kind is not None:
-        names = [SYSTEM]
+        names = [SYSTEM, *settings_of(system_of(experiment.system.kind), experiment.system.settings).node_names]
     else:
         raise ConfigError("on: Crescendo did not start the system, so it does not break it; give system.kind")
     if planned.on not in names:
         raise ConfigError(f"on: there is no node {planned.on!r}; {choice(planned.on, names)}")
+    if planned.do in NEEDS_SURROUNDINGS and planned.on != SYSTEM:
+        raise ConfigError(f"on: {planned.do} is for a whole system of one kind, not for a node; leave it out")
 
 
 def _check_agent(experiment: Experiment, planned: PlannedFault) -> None:
@@ -104,10 +111,21 @@ def _check_host(experiment: Experiment, planned: PlannedFault, settings: Struct)
 class NodeUnderFaults:
     """One system that this run started, as actions see it."""
 
-    def __init__(self, name: str, instance: RunningInstance) -> None:
+    def __init__(
+        self,
+        name: str,
+        instance: RunningInstance | InstanceNode,
+        surroundings: "BreakableSurroundings | None" = None,
+    ) -> None:
         self.name, self._instance = name, instance
+        self._surroundings = surroundings or BreakableSurroundings()
         self._lock = threading.RLock()
         self._is_down = self._is_changing = self._given_up = False
+
+    @property
+    def is_down(self) -> bool:
+        """Whether a fault keeps it down."""
+        return self._is_down
 
     @property
     def token(self) -> str:
@@ -120,6 +138,14 @@ class NodeUnderFaults:
     @property
     def main_process(self) -> ProcessRef:
         return self._instance.main_process
+
+    @property
+    def disk(self) -> Path | None:
+        return self._surroundings.disk
+
+    @property
+    def clock_file(self) -> Path | None:
+        return self._surroundings.clock_file
 
     def end(self) -> None:
         with self._lock:
@@ -172,10 +198,18 @@ class FaultControl:
         self._nodes: dict[str, NodeUnderFaults] = {}
         self._executor: FaultExecutor | None = None
         self.failure = ""
+        self._surroundings = BreakableSurroundings()
         schedule = fault_schedule(experiment)
         if schedule:
             self._executor = FaultExecutor([_planned_action(scheduled) for scheduled in schedule])
             stack.callback(self._executor.end_threads)
+
+    def surroundings(self, experiment: Experiment, run_dir: Path) -> Surroundings | None:
+        """What the system must be started with, so that the faults of this experiment can happen to it."""
+        if self._executor is None:
+            return None
+        self._surroundings = breakable_surroundings(experiment.faults, run_dir.resolve(), self._executor.owe)
+        return self._surroundings.given
 
     def aim(
         self, system: SystemUnderTest, stack: contextlib.ExitStack, others: Mapping[str, Mapping[str, Any]]
@@ -183,7 +217,9 @@ class FaultControl:
         """Find the targets; the returned system does not count as ended while a fault keeps it down."""
         if self._executor is None:
             return system
-        self._nodes = {name: NodeUnderFaults(name, instance) for name, instance in system.instances.items()}
+        self._nodes = {
+            name: NodeUnderFaults(name, instance, self._surroundings) for name, instance in system.instances.items()
+        }
         stack.callback(self.close)
         self._executor.aim({NODE: self._nodes, **others})
         return replace(system, exit=self._exit) if self._nodes else system
@@ -192,6 +228,11 @@ class FaultControl:
         """The load starts at this time."""
         if self._executor is not None:
             self._executor.arm(t0_ns)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether a fault is active that will be undone before the run ends."""
+        return self._executor is not None and self._executor.is_passing
 
     def take_events(self) -> list[RecordEvent]:
         """What happened since the last call, as events of the recording."""
@@ -209,7 +250,12 @@ class FaultControl:
             self._executor.close()
 
     def _exit(self) -> ProcessExit | None:
+        whole = self._nodes.get(SYSTEM)
+        if whole is not None and whole.is_down:
+            return None  # and so are its nodes
         for name, node in self._nodes.items():
+            if node is whole and len(self._nodes) > 1:
+                continue  # its processes are those of its nodes
             if (ended := node.exit()) is not None:
                 return ended if name == SYSTEM else ended._replace(how=f"node {name}: {ended.how}")
         return None

@@ -48,10 +48,14 @@ class HostClocks:
         self._ending = threading.Event()
         self._lock = threading.Lock()
         own = clock_id()
-        for host in self._hosts.values():
-            if host.clock != own:
-                self._add(host, scope)
         self._thread = threading.Thread(target=self._watch, name="clocks", daemon=True)
+        try:
+            for host in self._hosts.values():
+                if host.clock != own:
+                    self._add(host, scope)
+        except BaseException:
+            self.close()
+            raise
         if self._probes:
             self._thread.start()
 

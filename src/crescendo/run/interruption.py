@@ -8,15 +8,20 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from crescendo.run.observer import RunObserver
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interruption:
-    """Handles Ctrl-C and SIGTERM while it is entered. Main thread only."""
+class Interruption(RunObserver):
+    """Handles Ctrl-C and SIGTERM while it is entered: an observer that asks to stop. Main thread only."""
 
     def __init__(self) -> None:
         self.asked = False
         self._before: dict[signal.Signals, Any] = {}
+
+    def interrupted(self) -> bool:
+        return self.asked
 
     def raise_at_once(self) -> None:
         """From here on there is nothing left to seal: the next signal raises KeyboardInterrupt."""

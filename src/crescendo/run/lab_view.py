@@ -19,7 +19,7 @@ DISCOVER_S = 1.5  # every peer reports at least every 1.2 s
 PING_S = 0.5
 MAX_SCOPES = 200
 _LISTEN_S = 0.1
-_PATIENCE = 4
+_TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class LabView:
 
         Where a standing peer and its process have one name, `standing_first` says who is meant.
         """
-        for _ in range(_PATIENCE):
+        for _ in range(_TRIES):
             seen = self.refresh()
             if {target.rpartition("/")[2] for target in targets} <= {one.identity.id for one in seen}:
                 break

@@ -21,11 +21,11 @@ _LAST_PARTS_S = 120.0
 _FOLLOWED = (Stage.RUNNING, Stage.DRAINING, Stage.STOPPING)
 
 
-class LiveTables:
-    """The live tables of one run. Use as a context manager."""
+class LiveTables(RunObserver):
+    """The live tables of one run, which this observes itself. Use as a context manager."""
 
     def __init__(self, observer: RunObserver) -> None:
-        self.run_dir: Path | None = None  # once it exists
+        self._run_dir: Path | None = None  # once it exists
         self._observer = observer
         self._watcher: WatcherProcess | None = WatcherProcess(die_with_parent())
 
@@ -39,10 +39,12 @@ class LiveTables:
         if self._watcher is not None:
             self._watcher.wait_until_ready(interrupted)
 
-    def follow(self, state: RunState) -> None:
-        """Called repeatedly while the run is in progress."""
-        if self._watcher is not None and self.run_dir is not None and state.stage in _FOLLOWED:
-            self._watcher.send_run_dir(self.run_dir)
+    def on_started(self, run_dir: Path) -> None:
+        self._run_dir = run_dir.resolve()
+
+    def on_statistics(self, state: RunState) -> None:
+        if self._watcher is not None and self._run_dir is not None and state.stage in _FOLLOWED:
+            self._watcher.send_run_dir(self._run_dir)
             self._pass_on(0.0)
 
     def finish(self, interrupted: Callable[[], bool]) -> None:

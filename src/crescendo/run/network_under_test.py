@@ -26,13 +26,12 @@ from crescendo.topology.graph import CLIENT, Graph, GraphNode, queue_address
 from crescendo.topology.link_fidelity import LinkFidelity
 from crescendo.topology.local_network import local_network, running_network
 from crescendo.topology.node_positions import positions
-from crescendo.topology.route_probe import probe_route, route_between
+from crescendo.topology.route_probe import kinds_carried, probe_route, route_between
 from crescendo.topology.topology_file import load_topology
 
 NETWORK = "network"
 STAND_IN = "relay"
-_ROUTER_INSPECTOR = "qpid-dispatch"
-_INSPECTORS = {STAND_IN: _ROUTER_INSPECTOR, "skupper-router": _ROUTER_INSPECTOR}
+_INSPECTORS = {STAND_IN: "qpid-dispatch"}
 
 
 def check_network_of(experiment: Experiment) -> None:
@@ -88,7 +87,7 @@ def _probed(
         progress(f"probing {address} from {first} to {last}")
         route = route_between(graph, running, (first, last), address)
         try:
-            yield probe_route(route, experiment.probe_links)
+            yield probe_route(route, experiment.probe_links, kinds=kinds_carried(graph, address))
         except PeerError as err:
             raise ConfigError(f"{experiment.topology}: from {first} to {last}, {address}: {err}") from err
 

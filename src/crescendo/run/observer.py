@@ -4,6 +4,7 @@ Derive from RunObserver and override what is of interest. The conductor calls th
 so they must return soon.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,3 +46,45 @@ class RunObserver:
     def interrupted(self) -> bool:
         """Whether to stop now. Asked about twenty times a second, until the recording is closed."""
         return False
+
+
+class ObserverGroup(RunObserver):
+    """Several observers of one run; it stops when one of them says so."""
+
+    def __init__(self, *observers: RunObserver) -> None:
+        self._observers: Sequence[RunObserver] = observers
+
+    def progress(self, step: str) -> None:
+        for each in self._observers:
+            each.progress(step)
+
+    def on_started(self, run_dir: Path) -> None:
+        for each in self._observers:
+            each.on_started(run_dir)
+
+    def on_event(self, event: RecordEvent) -> None:
+        for each in self._observers:
+            each.on_event(event)
+
+    def on_statistics(self, state: RunState) -> None:
+        for each in self._observers:
+            each.on_statistics(state)
+
+    def on_live(self, snapshot: "Snapshot") -> None:
+        for each in self._observers:
+            each.on_live(snapshot)
+
+    def on_warning(self, sentence: str) -> None:
+        for each in self._observers:
+            each.on_warning(sentence)
+
+    def on_recorded(self, result: RunResult) -> None:
+        for each in self._observers:
+            each.on_recorded(result)
+
+    def on_trial(self, sentence: str) -> None:
+        for each in self._observers:
+            each.on_trial(sentence)
+
+    def interrupted(self) -> bool:
+        return any(each.interrupted() for each in self._observers)

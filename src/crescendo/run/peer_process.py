@@ -13,7 +13,7 @@ from pathlib import Path
 from crescendo.control.peer_launch import PeerLaunch
 from crescendo.processes.child import end_child, exits_within, launch_child, signal_name, write_line
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.processes.logs import log_tail
+from crescendo.processes.log_tail import log_tail
 
 _STOP_TIMEOUT_S = 2.0
 _PEER = (sys.executable, "-m", "crescendo.cli.main", "peer")

@@ -5,7 +5,7 @@ assigned round-robin, so that peers of one role carry the same load; those of a 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from crescendo.inspectors.assignment import InspectorAssignment
 from crescendo.inspectors.registry import inspector_of
 from crescendo.load.assignment import ConnectionSlot, SliceMembers, load_assignment
 from crescendo.mlmq.workloads.assignment import workload_assignment as assign_clients
+from crescendo.model.address import located_address
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import PROCESS, Experiment, Inspect, System
 from crescendo.model.experiment_inputs import with_inputs_at
@@ -27,13 +28,14 @@ from crescendo.model.metrics import split_metric
 from crescendo.model.mlmq_clients import CLIENT, ClientKind
 from crescendo.model.protocols import MLMQ, known_protocols, protocol_of
 from crescendo.model.schedule import measure_ns
-from crescendo.model.slices import SliceScope, destination_of, protocols_by_group, slice_names
+from crescendo.model.slices import SliceScope, destination_of, protocols_by_side, slice_names
 from crescendo.model.units import Duration
 from crescendo.model.url_files import files_of_addresses, files_of_url, with_address_files_at, with_files_at
 from crescendo.model.workload import MAX_CONNECTIONS, Group
 from crescendo.record.manifest import ConnectionRecord, ConnectionRole
 from crescendo.systems.base import MANAGEMENT
 from crescendo.systems.instance import ProcessExit, RunningInstance
+from crescendo.systems.instance_node import InstanceNode
 
 _SOME_KIND = MLMQ.name  # for peers, which get the URLs of the system and never start one; clients need this one
 AGENT_STOP_NS = int(STOP_S + 5) * SECOND_NS  # while its last handlers run
@@ -73,7 +75,9 @@ class SystemUnderTest:
     pid: int | None = None
     exit: Callable[[], ProcessExit | None] = lambda: None
     nodes: Mapping[str, SystemNode] = field(default_factory=dict)  # of a network, by name
-    instances: Mapping[str, RunningInstance] = field(default_factory=dict)  # what this run started, by name
+    instances: Mapping[str, RunningInstance | InstanceNode] = field(default_factory=dict)  # what this run started
+    called: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # endpoint -> queue -> what clients call it
+    further_nodes: Sequence[Mapping[str, str]] = ()  # the URLs of the nodes that a lost connection tries next
     hop_files: Mapping[str, Path] = field(default_factory=dict)  # node -> where it writes its samples
 
 
@@ -154,7 +158,7 @@ def _members(
 ) -> SliceMembers:
     """The connections of a slice that a limit of `stop_when` is on."""
     scope = slice_names(experiment.workload, experiment.clients)[name]
-    protocols = protocols_by_group(experiment.workload, experiment.clients)
+    protocols = protocols_by_side(experiment.workload, experiment.clients)
 
     def is_member(connection: ConnectionRecord) -> bool:
         match scope:
@@ -163,7 +167,7 @@ def _members(
             case SliceScope.DESTINATION:
                 return destination_of(connection.address) == name
             case SliceScope.PROTOCOL:
-                return protocols[connection.group] == name
+                return protocols[connection.group, connection.role] == name
 
     sending = [connection.id for connection in senders if is_member(connection)]
     return SliceMembers(sending, [] if sending else [one.id for one in receivers if is_member(one)])
@@ -203,11 +207,23 @@ def _located(experiment: Experiment, role: str, system: SystemUnderTest) -> Expe
             )
         place = group.place_of(role) or group.send_to or group.receive_from
         if place is None:
-            return group
+            return _with_further_nodes(group, system)
         return group.located_at(_url(system.nodes[place], group), system.nodes[place].called)
 
     workload = [located(group) for group in experiment.workload]
-    return msgspec.structs.replace(experiment, workload=workload, topology=None)
+    return msgspec.structs.replace(experiment, workload=workload, topology=None, probe_links=0)
+
+
+def _with_further_nodes(group: Group, system: SystemUnderTest) -> Group:
+    """The group with the names by which its system calls its queues, and all addresses if its connections come back."""
+    called = system.called.get(protocol_of(group.protocol).endpoint, {})
+    further = system.further_nodes if group.failover is not None else ()
+    if not group.needs_system or not (called or further):
+        return group
+    nodes = [SystemNode(endpoints, 0, "") for endpoints in further]
+    texts = [located_address(text, _url(node, group), called) for node in nodes for text in group.addresses]
+    group = group.located_at(_url(system, group), called)
+    return group if group.failover is None else msgspec.structs.replace(group, failover=[*group.failover, *texts])
 
 
 def _url(system: SystemUnderTest | SystemNode, group: Group) -> str:

@@ -2,13 +2,14 @@
 
 Each round is a run with a durable workload and a timeline of faults that a seed decides. A round that loses what was
 acknowledged is shrunk: runs with fewer of its faults, until the shortest timeline that still fails is found and saved
-as an experiment file. A run that cannot be judged neither passes nor fails. Analyses with Arrow alone; the saved
-experiment, run as any other, has the verdict of the pipeline.
+as an experiment file. A run that cannot be judged neither passes nor fails. What was lost is what the ledger of the
+run says; a message that the system still holds, or may hold, is not lost.
 """
 
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,21 @@ import msgspec
 import yaml
 
 from crescendo.faults.registry import action_of
+from crescendo.inspectors.registry import INSPECTORS
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.planned_faults import PlannedFault
-from crescendo.model.protocols import MLMQ, known_protocols, protocol_of
+from crescendo.model.protocols import AMQP091, MLMQ, known_protocols, protocol_of
 from crescendo.model.random_faults import ACTIONS, random_timeline, worst_first
 from crescendo.model.shrinking import shrink
 from crescendo.model.units import Duration
+from crescendo.record.documents import write_atomically
 from crescendo.record.manifest import State
-from crescendo.run.acknowledged_loss import lost_acknowledged
+from crescendo.run.analysis import Analyst
 from crescendo.run.execute import execute, new_run_dir
 from crescendo.run.observer import RunObserver
+from crescendo.run.result import RunResult
 from crescendo.systems.registry import system_of
 from crescendo.systems.settings import protocols_of
 
@@ -45,7 +49,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Round:
-    """One run: what it lost of what was acknowledged; None if it cannot be judged."""
+    """One run: what it lost of what was acknowledged; None if it cannot be judged. Only losses keep a recording."""
 
     seed: int
     faults: list[PlannedFault]
@@ -99,6 +103,8 @@ def durable_experiment(system: str, measure: Duration = DEFAULT_MEASURE, overrid
         "checks": {"lost_acknowledged": 0},
         "accept_drift": True,
     }
+    if system in INSPECTORS:  # it says what the queue holds in the end
+        document["inspect"] = [{"kind": system, "every": "1s"}]
     return experiment_from(document, overrides, source="torture")
 
 
@@ -111,6 +117,7 @@ def torture(
     actions: Sequence[str],
     observer: RunObserver,
     report: Report,
+    analyst: Analyst | None = None,
 ) -> TortureResult:
     """Rounds with the seeds from `seed` on until the time is over or one fails; that one is shrunk."""
     measure_ns = experiment.phases.measure.duration
@@ -121,35 +128,66 @@ def torture(
     deadline_s = time.monotonic() + for_ns / 1e9
     number = 0
     try:
-        while not observer.interrupted() and (number == 0 or time.monotonic() < deadline_s):
-            faults = random_timeline(seed + number, actions, measure_ns)
-            one = _round(experiment, seed + number, faults, directory, observer)
-            result.rounds.append(one)
-            report(_sentence(one))
-            number += 1
-            if one.lost:
-                result.failing = one
-                _shrink(experiment, one, directory, observer, report, result)
-                break
+        with nullcontext(analyst) if analyst is not None else Analyst() as judge:
+            rounds = _Rounds(experiment, directory, observer, judge)
+            while not observer.interrupted() and (number == 0 or time.monotonic() < deadline_s):
+                one = rounds.carry_out(seed + number, random_timeline(seed + number, actions, measure_ns))
+                result.rounds.append(one)
+                report(_sentence(one))
+                number += 1
+                if one.lost:
+                    result.failing = one
+                    _shrink(rounds, one, report, result)
+                    break
     finally:
         if not any(directory.iterdir()):
             directory.rmdir()
     return result
 
 
-def _shrink(
-    experiment: Experiment,
-    failing: Round,
-    directory: Path,
-    observer: RunObserver,
-    report: Report,
-    result: TortureResult,
-) -> None:
+@dataclass(frozen=True)
+class _Rounds:
+    """Runs of one experiment, with one timeline after the other."""
+
+    experiment: Experiment
+    directory: Path
+    observer: RunObserver
+    analyst: Analyst
+
+    def carry_out(self, seed: int, faults: list[PlannedFault]) -> Round:
+        broken = msgspec.structs.replace(self.experiment, seed=seed, faults=faults)
+        command = ["crescendo", "torture", self.experiment.system.kind or ""]
+        try:
+            result = execute(
+                broken,
+                out=self.directory,
+                command=command,
+                observer=self.observer,
+                preparations=[self.analyst],
+                durable=False,
+            )
+        except LostError as err:
+            return Round(seed, faults, None, str(err))
+        one = self._judged(seed, faults, result)
+        if not one.lost:
+            shutil.rmtree(result.run_dir, ignore_errors=True)  # hours of it would fill the disk
+        return one
+
+    def _judged(self, seed: int, faults: list[PlannedFault], result: RunResult) -> Round:
+        if result.state is not State.SEALED:
+            return Round(seed, faults, None, result.reason)
+        total = self.analyst.analyze(result.run_dir, self.observer.progress).total
+        if total.undelivered and not total.lost_acknowledged:
+            return Round(seed, faults, None, f"{total.undelivered:,} messages were not delivered before it ended")
+        return Round(seed, faults, total.lost_acknowledged, run_dir=result.run_dir)
+
+
+def _shrink(rounds: _Rounds, failing: Round, report: Report, result: TortureResult) -> None:
     def fails(faults: list[PlannedFault]) -> bool:
         for _ in range(_TRIES):
-            if observer.interrupted():
+            if rounds.observer.interrupted():
                 return False
-            one = _round(experiment, failing.seed, faults, directory, observer)
+            one = rounds.carry_out(failing.seed, faults)
             report(f"shrinking: {_sentence(one)}")
             if one.lost:
                 return True
@@ -157,22 +195,7 @@ def _shrink(
 
     fewest = shrink(worst_first(failing.faults), fails)
     result.shortest = [fault for fault in failing.faults if fault in fewest]
-    result.file = _saved(experiment, failing, result.shortest, directory)
-
-
-def _round(
-    experiment: Experiment, seed: int, faults: list[PlannedFault], directory: Path, observer: RunObserver
-) -> Round:
-    broken = msgspec.structs.replace(experiment, seed=seed, faults=faults)
-    command = ["crescendo", "torture", experiment.system.kind or ""]
-    try:
-        result = execute(broken, out=directory, command=command, observer=observer, durable=False)
-    except LostError as err:
-        return Round(seed, faults, None, str(err))
-    lost = lost_acknowledged(result.run_dir) if result.state is State.SEALED else None
-    if lost == 0:
-        shutil.rmtree(result.run_dir, ignore_errors=True)  # only what failed is worth keeping
-    return Round(seed, faults, lost, result.reason, result.run_dir)
+    result.file = _saved(rounds.experiment, failing, result.shortest, rounds.directory)
 
 
 def _saved(experiment: Experiment, failing: Round, shortest: list[PlannedFault], directory: Path) -> Path:
@@ -182,7 +205,7 @@ def _saved(experiment: Experiment, failing: Round, shortest: list[PlannedFault],
         f"faults of seed {failing.seed}, which lost {failing.lost}.\n"
     )
     path = directory / FAILING
-    path.write_text(heading + yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    write_atomically(path, (heading + yaml.safe_dump(document, sort_keys=False)).encode())
     return path
 
 
@@ -200,7 +223,8 @@ def described(fault: PlannedFault) -> str:
 def _protocol(system: str) -> str:
     """The first protocol of the system whose queues can be durable."""
     endpoints = protocols_of(system_of(system))
-    for name, protocol in known_protocols().items():
+    # Over AMQP 0-9-1 where there is a choice: to RabbitMQ 3, AMQP 1.0 declares queues that do not survive a restart.
+    for name, protocol in sorted(known_protocols().items(), key=lambda known: known[0] != AMQP091.name):
         if protocol.endpoint in endpoints and _keeps(name):
             return name
     raise ConfigError(f"{system}: it speaks no protocol with durable queues, so nothing is promised that could be lost")

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.record.contained_files import contained_files
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.reader import Recording
@@ -23,7 +24,7 @@ from crescendo.record.schema import RECEIVED, TABLES, arrow_schema
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
 
 if TYPE_CHECKING:
-    from crescendo.pipeline.spark.types import DataFrame, SparkSession
+    from crescendo.pipeline.spark.spark_types import DataFrame, SparkSession
 
 
 class RecordedRun(os.PathLike[str]):
@@ -61,7 +62,7 @@ class RecordedRun(os.PathLike[str]):
         known = self.tables
         if name not in known:
             read_summary(self.path)  # a run without summary has no tables, and the message says so
-            raise ConfigError(f"{self.path}: no table is called {name!r}; this run has {', '.join(known)}")
+            raise ConfigError(f"{self.path}: no table is called {name!r}; {listing(name, known)}")
         try:
             return _dataset(self._table_files(name)).to_table()
         except (pa.ArrowException, OSError) as err:
@@ -76,10 +77,10 @@ class RecordedRun(os.PathLike[str]):
         Memory holds a few batches at a time; `read_all()` of the reader makes one table of them.
         """
         if table not in TABLES:
-            raise ConfigError(f"a recording has no table {table!r}; it has {', '.join(TABLES)}")
+            raise ConfigError(f"a recording has no table {table!r}; {listing(table, TABLES)}")
         schema = arrow_schema(table)
         if unknown := [name for name in columns or () if name not in schema.names]:
-            raise ConfigError(f"{table} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
+            raise ConfigError(f"{table} has no column {unknown[0]!r}; {listing(unknown[0], schema.names)}")
         files = self._checked.files(table)
         rows = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
         try:
@@ -95,7 +96,7 @@ class RecordedRun(os.PathLike[str]):
             return recorded_frame(session, self.path, table)
         if table not in self.tables:
             known = [*TABLES, *self.tables]
-            raise ConfigError(f"{self.path}: no table is called {table!r}; it has {', '.join(known)}")
+            raise ConfigError(f"{self.path}: no table is called {table!r}; {listing(table, known)}")
         return computed_frame(session, self._table_files(table))
 
     def _table_files(self, name: str) -> list[Path]:

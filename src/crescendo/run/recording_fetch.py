@@ -18,12 +18,13 @@ import httpx
 import msgspec
 
 from crescendo.model.errors import LostError
+from crescendo.record.durable import make_directory, publish
 from crescendo.record.manifest import sha256_of
 from crescendo.run.recording_server import FILE_NAME, ListedFile
 
 MAX_FILES = 100_000
 _MAX_LISTING_BYTES = 32 * 2**20
-_TIMEOUT_S, PATIENCE_S, _RETRY_S = 10.0, 30.0, 0.2
+_TIMEOUT_S, IDLE_TIMEOUT_S, _RETRY_S = 10.0, 30.0, 0.2
 PARTIAL = ".part"
 COMPRESSED_LOG_BYTES = 64 * 1024
 
@@ -44,11 +45,12 @@ class RecordingSource:
         run: str,
         token: str,
         *,
-        patience_s: float | None = None,
+        idle_timeout_s: float | None = None,
+        durable: bool = True,
     ) -> None:
-        """`patience_s`: how long nothing may arrive before it gives up."""
-        self._peer = peer
-        self._patience_s = PATIENCE_S if patience_s is None else patience_s
+        """`idle_timeout_s`: how long nothing may arrive before it gives up."""
+        self._peer, self._durable = peer, durable
+        self._idle_timeout_s = IDLE_TIMEOUT_S if idle_timeout_s is None else idle_timeout_s
         verify: ssl.SSLContext | bool = ssl.create_default_context(cadata=authority) if authority else False
         self._client = httpx.Client(
             base_url=f"{'https' if authority else 'http'}://{address}:{port}/{run}/",
@@ -76,7 +78,7 @@ class RecordingSource:
                 self._fetch(file, run_dir / file.name)
 
     def _listing(self) -> list[ListedFile]:
-        deadline_s = time.monotonic() + self._patience_s
+        deadline_s = time.monotonic() + self._idle_timeout_s
         while True:
             try:
                 answer = self._client.get("")
@@ -98,22 +100,22 @@ class RecordingSource:
         """Fetch one file; what is wrong with it, or nothing."""
         if file.sealed and _size(target) == file.octets and sha256_of(target) == file.sha256:
             return ""
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent, durable=self._durable)
         partial = target.with_name(target.name + PARTIAL)
-        deadline_s = time.monotonic() + self._patience_s
+        deadline_s = time.monotonic() + self._idle_timeout_s
         while (have := _size(partial)) < file.octets or not partial.exists():
             try:
                 self._continue(file, partial, have)
             except httpx.TransportError as err:
-                if _size(partial) > have:  # patience is for silence
-                    deadline_s = time.monotonic() + self._patience_s
+                if _size(partial) > have:  # not idle
+                    deadline_s = time.monotonic() + self._idle_timeout_s
                 self._wait(err, deadline_s)
             except httpx.HTTPStatusError as err:
                 return f"{file.name} is gone ({err.response.status_code})"
         if have > file.octets or sha256_of(partial) != file.sha256:
             partial.unlink()
             return f"{file.name} is damaged: its hash is not the one that it was sealed with"
-        partial.rename(target)
+        publish(partial, target, durable=self._durable)
         return ""
 
     def _continue(self, file: ListedFile, partial: Path, start: int) -> None:

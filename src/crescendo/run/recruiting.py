@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crescendo import __version__
@@ -28,15 +29,35 @@ from crescendo.run.recording_server import file_token
 FREE = "free"
 _RETRY_S = 1.0
 _ATTEMPT_S, _GONE_S = 3.0, 1.0
-_PATIENCE = 4  # on a busy machine, the answer to a ping may be late
+_TRIES = 4  # on a busy machine, the answer to a ping may be late
+
+
+@dataclass(frozen=True, order=True)
+class WantedPeer:
+    """What a standing peer must be for one place in a run."""
+
+    role: str
+    on: str = ""  # a host, a name or a label; empty: anywhere
+    protocols: tuple[str, ...] = ()
+
+    def fits(self, peer: Identity, offer: PeerOffer) -> bool:
+        return (
+            peer.role == self.role
+            and self.on in {"", peer.host, peer.id, *offer.labels}
+            and set(self.protocols) <= set(offer.protocols)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.role}(s)" + (f" on {self.on}" if self.on else "")
 
 
 class Recruits:
     """The standing peers that take part in one run."""
 
-    def __init__(self, client: LabClient, run: NoteScope) -> None:
+    def __init__(self, client: LabClient, run: NoteScope, *, durable: bool = True) -> None:
         self._client = client
         self._run = run
+        self._durable = durable  # what is fetched from them is on disk before it counts as fetched
         self._taken: dict[str, Identity] = {}  # id in the run -> the standing peer
         self._offers: dict[int, PeerOffer] = {}  # session of a standing peer -> what it said about itself
         self._gone: set[int] = set()  # sessions that could not be reached after the run
@@ -44,23 +65,21 @@ class Recruits:
 
     def recruit(
         self,
-        roles: Mapping[str, str],
+        wanted: Mapping[str, WantedPeer],
         progress: Callable[[str], None],
         interrupted: Callable[[], bool],
-        *,
-        places: Mapping[str, str] | None = None,
     ) -> None:
-        """Take one standing peer of its role, and where it shall be, for every id. Waits until they are free."""
-        said, patience = "", _PATIENCE
+        """Take a standing peer that fits for every id. Waits until they are free."""
+        said, tries_left = "", _TRIES
         while True:
             seen = self._client.ping(self._client.lab.scope)
             self._offers = {peer.session: pong.offer for peer, pong, _ in seen if pong.offer is not None}
             if interrupted():
                 raise KeyboardInterrupt
             usable, refused = of_this_version(seen)
-            chosen, waiting, missing = _choose(roles, places or {}, usable)
-            patience = patience - 1 if missing else _PATIENCE
-            if not patience:
+            chosen, waiting, missing = _choose(wanted, usable)
+            tries_left = tries_left - 1 if missing else _TRIES
+            if not tries_left:
                 raise ConfigError("; ".join([missing, *refused]))
             if not waiting:
                 waiting = self._take(chosen)
@@ -106,7 +125,7 @@ class Recruits:
             raise LostError("; ".join(faults))
 
     def _collect_from(self, peer_id: str, peer: Identity, run_dir: Path) -> None:
-        deadline_s = time.monotonic() + recording_fetch.PATIENCE_S
+        deadline_s = time.monotonic() + recording_fetch.IDLE_TIMEOUT_S
         while True:
             with contextlib.closing(self._source(peer, _ATTEMPT_S)) as source:
                 try:
@@ -131,7 +150,7 @@ class Recruits:
                 return peer
         return None
 
-    def _source(self, peer: Identity, patience_s: float) -> RecordingSource:
+    def _source(self, peer: Identity, idle_timeout_s: float) -> RecordingSource:
         offer = self._offers[peer.session]
         return RecordingSource(
             peer.id,
@@ -140,7 +159,8 @@ class Recruits:
             offer.authority,
             self._run.name,
             file_token(self._run),
-            patience_s=patience_s,
+            idle_timeout_s=idle_timeout_s,
+            durable=self._durable,
         )
 
     def release(self) -> None:
@@ -149,10 +169,10 @@ class Recruits:
             self._early.finish()
         taken, self._taken = self._taken, {}
         for peer_id, peer in taken.items():
-            patience_s = _GONE_S if peer.session in self._gone else REQUEST_S
+            timeout_s = _GONE_S if peer.session in self._gone else REQUEST_S
             given_back = RoleAssignment(self._run.name, peer_id)
             try:
-                self._client.ask(self._lab, peer, Command.ROLE_UNASSIGN, given_back, patience_s)
+                self._client.ask(self._lab, peer, Command.ROLE_UNASSIGN, given_back, timeout_s)
             except CrescendoError:
                 continue  # it is gone, or serves somebody else
 
@@ -206,48 +226,48 @@ class _EarlyCollection:
 
 
 def _choose(
-    roles: Mapping[str, str], places: Mapping[str, str], seen: list[tuple[Identity, Pong, int]]
+    wanted: Mapping[str, WantedPeer], seen: list[tuple[Identity, Pong, int]]
 ) -> tuple[dict[str, Identity], str, str]:
     """A free standing peer for every id, or whom to wait for; and what to do if there are too few, busy or not."""
     waiting: list[str] = []
     missing = ""
     known = sorted(((peer, pong) for peer, pong, _ in seen), key=lambda one: one[0].id)
     fitting = {
-        peer_id: [
-            (peer, pong) for peer, pong in known if peer.role == role and _is_at(places.get(peer_id, ""), peer, pong)
-        ]
-        for peer_id, role in roles.items()
+        want: [(peer, pong) for peer, pong in known if pong.offer is not None and want.fits(peer, pong.offer)]
+        for want in wanted.values()
     }
-    for (role, on), needed in sorted(
-        Counter((role, places.get(peer_id, "")) for peer_id, role in roles.items()).items()
-    ):
-        answering = next(
-            len(fits) for peer_id, fits in fitting.items() if (roles[peer_id], places.get(peer_id, "")) == (role, on)
-        )
+    for want, needed in sorted(Counter(wanted.values()).items()):
+        answering = len(fitting[want])
         if answering < needed:
-            there = f" on {on}" if on else ""
             missing = (
-                f"this run needs {needed} standing {role}(s){there}, and {answering} answer; start more with: "
-                f"crescendo peer {role} --control-file FILE --token-file FILE --data DIR"
+                f"this run needs {needed} standing {want}, and {answering} answer{_without(want, known)}; "
+                f"start more with: crescendo peer {want.role} --control-file FILE --token-file FILE --data DIR"
             )
-            waiting.append(f"{needed - answering} more {role}(s){there}")
+            waiting.append(f"{needed - answering} more {want}")
     chosen = matched(
-        {peer_id: [peer for peer, pong in fits if pong.state == FREE] for peer_id, fits in fitting.items()}
+        {peer_id: [peer for peer, pong in fitting[want] if pong.state == FREE] for peer_id, want in wanted.items()}
     )
     busy = {
         f"{peer.id} (busy with run {pong.run})": None
-        for peer_id in roles.keys() - chosen.keys()
-        for peer, pong in fitting[peer_id]
+        for peer_id in wanted.keys() - chosen.keys()
+        for peer, pong in fitting[wanted[peer_id]]
         if pong.state != FREE
     }
-    if len(chosen) < len(roles):
+    if len(chosen) < len(wanted):
         waiting += sorted(busy)
-    return chosen, ", ".join(waiting) or ("" if len(chosen) == len(roles) else "free peers"), missing
+    return chosen, ", ".join(waiting) or ("" if len(chosen) == len(wanted) else "free peers"), missing
 
 
-def _is_at(place: str, peer: Identity, pong: Pong) -> bool:
-    """Whether a standing peer is of this host, or has this name or label."""
-    return place in {"", peer.host, peer.id} or (pong.offer is not None and place in pong.offer.labels)
+def _without(want: WantedPeer, known: list[tuple[Identity, Pong]]) -> str:
+    """Those that would fit if they had a protocol, which a plugin brings."""
+    lacking = [
+        f"{peer.id} has no {', '.join(sorted(set(want.protocols) - set(pong.offer.protocols)))}"
+        for peer, pong in known
+        if pong.offer is not None
+        and not want.fits(peer, pong.offer)
+        and replace(want, protocols=()).fits(peer, pong.offer)
+    ]
+    return f" ({'; '.join(lacking)}: install the plugin there)" if lacking else ""
 
 
 def matched(fitting: Mapping[str, list[Identity]]) -> dict[str, Identity]:

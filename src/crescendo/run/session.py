@@ -6,14 +6,12 @@ signals unless it is given an `Interruption`, and leaves no process behind.
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
-from crescendo.control.conductor.commands import RecordEvent
-from crescendo.control.conductor.state import RunState
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import load_experiment
@@ -21,12 +19,12 @@ from crescendo.model.schedule import expected_messages
 from crescendo.record.manifest import State
 from crescendo.record.search_result import SEARCH_FILE, SearchResult
 from crescendo.record.summary import Summary
-from crescendo.run.analysis import Analyst
+from crescendo.run.analysis import Analyst, opened_analyst
 from crescendo.run.control_access import ControlAccess
 from crescendo.run.execute import execute, new_run_dir
 from crescendo.run.interruption import Interruption
 from crescendo.run.live_tables import LiveTables
-from crescendo.run.observer import RunObserver
+from crescendo.run.observer import ObserverGroup, RunObserver
 from crescendo.run.result import RunResult
 from crescendo.run.search import SearchTrial, run_search
 
@@ -86,7 +84,7 @@ def run(
     experiment, observer = _experiment(experiment), observer or RunObserver()
     if experiment.search is not None:
         raise ConfigError(f"{experiment.name}: it has a search, which is many runs; call crescendo.search")
-    analysing: AbstractContextManager[Analyst | None] = _opened(analyst, master) if analyze else nullcontext()
+    analysing: AbstractContextManager[Analyst | None] = opened_analyst(analyst, master) if analyze else nullcontext()
     with analysing as opened:
         result = _record(
             experiment,
@@ -127,11 +125,11 @@ def search(
 ) -> FinishedSearch:
     """Find the highest rate that a system sustains: the `search` of an experiment. Arguments are those of `run`."""
     experiment, observer = _experiment(experiment), observer or RunObserver()
-    with _opened(analyst, master) as opened:
+    with opened_analyst(analyst, master) as opened:
         directory = new_run_dir(Path(out), f"{experiment.name}-search")
 
         def run_trial(probe: Experiment, into: Path) -> SearchTrial | None:
-            if observer.interrupted() or (interruption is not None and interruption.asked):
+            if _followed(observer, interruption).interrupted():
                 return None
             result = _record(
                 probe,
@@ -170,20 +168,8 @@ def analyze(
 
     full: compute every table, including jitter and latencies per connection. The other arguments are those of `run`.
     """
-    with _opened(analyst, master) as opened:
+    with opened_analyst(analyst, master) as opened:
         return opened.analyze(run, (observer or RunObserver()).progress, full=full)
-
-
-@contextmanager
-def _opened(given: Analyst | None, master: str | None) -> Iterator[Analyst]:
-    """The given analyst, which stays open, or one of our own."""
-    if given is None:
-        with Analyst(master) as analyst:  # fails at once when there is no Java, not after the run
-            yield analyst
-    elif master is not None:
-        raise ConfigError("master: the analyst has its own Spark master; give one of the two")
-    else:
-        yield given
 
 
 def _experiment(given: Experiment | StrPath) -> Experiment:
@@ -207,7 +193,7 @@ def _record(
         tables = stack.enter_context(LiveTables(observer)) if live else None
         if analyst is not None:
             analyst.expect(expected_messages(experiment))
-        following = _Following(observer, tables, interruption)
+        following = _followed(observer, tables, interruption)
         result = execute(
             experiment,
             out=out,
@@ -221,6 +207,10 @@ def _record(
             tables.finish(following.interrupted)
     observer.on_recorded(result)
     return result
+
+
+def _followed(*observers: RunObserver | None) -> ObserverGroup:
+    return ObserverGroup(*(each for each in observers if each is not None))
 
 
 def _judge(result: RunResult, analyst: Analyst, observer: RunObserver, report: bool) -> RunResult:
@@ -240,29 +230,3 @@ def _search_page(directory: Path) -> Path:
     from crescendo.report.search_page import write_search_page  # plotly
 
     return write_search_page(directory)
-
-
-class _Following(RunObserver):
-    """The caller's observer, extended by live tables and signals."""
-
-    def __init__(self, observer: RunObserver, tables: LiveTables | None, interruption: Interruption | None) -> None:
-        self._observer, self._tables, self._interruption = observer, tables, interruption
-
-    def progress(self, step: str) -> None:
-        self._observer.progress(step)
-
-    def on_started(self, run_dir: Path) -> None:
-        self._observer.on_started(run_dir)
-        if self._tables is not None:
-            self._tables.run_dir = run_dir.resolve()
-
-    def on_event(self, event: RecordEvent) -> None:
-        self._observer.on_event(event)
-
-    def on_statistics(self, state: RunState) -> None:
-        self._observer.on_statistics(state)
-        if self._tables is not None:
-            self._tables.follow(state)
-
-    def interrupted(self) -> bool:
-        return (self._interruption is not None and self._interruption.asked) or self._observer.interrupted()

@@ -36,7 +36,7 @@ from crescendo.control.request_payloads import (
 from crescendo.control.topics import Topics
 from crescendo.control.trust import Lab, NoteScope
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
-from crescendo.model.protocols import known_protocols
+from crescendo.model.protocols import default_port, known_protocols
 from crescendo.model.url_files import check_given, files_of_url
 from crescendo.model.urls import parse_url, redact_url_text
 from crescendo.record.inputs import INPUTS
@@ -303,7 +303,7 @@ def local_address_towards(control_url: str) -> str:
     parts = parse_url(control_url)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((parts.host or "127.0.0.1", parts.port or 1883))
+            probe.connect((parts.host or "127.0.0.1", parts.port or default_port(parts.scheme)))
             address: str = probe.getsockname()[0]
             return address
     except OSError as err:

@@ -6,6 +6,7 @@ started. Places no load.
 """
 
 import contextlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from crescendo.run.experiment_lab import ExperimentLab
 from crescendo.run.network_under_test import start_network
 from crescendo.run.observer import RunObserver
 from crescendo.run.planning import SystemUnderTest, answered_senders
-from crescendo.systems.base import SystemKind
+from crescendo.systems.base import Surroundings, SystemKind
+from crescendo.systems.install.fresh import install_fresh
 from crescendo.systems.instance import start
+from crescendo.systems.instance_node import nodes_of
 from crescendo.systems.kinds.relay import HOPS_FILE, RELAY
 from crescendo.systems.registry import system_of
 
@@ -34,6 +37,7 @@ def start_system(
     stack: contextlib.ExitStack,
     observer: RunObserver,
     hosts: ExperimentLab | None,
+    surroundings: Surroundings | None = None,
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if experiment.topology is not None:
@@ -47,22 +51,34 @@ def start_system(
     observer.progress(f"starting {system.kind}")
     if hosts is not None:
         return hosts.start_system(experiment, declared_settings(kind, experiment), run_dir, _STOP_GRACE_S, stack)
+    home, how = Path(system.home) if system.home else None, ""
+    if system.fresh:
+        installed = run_dir.resolve() / "installation"
+        stack.callback(shutil.rmtree, installed, ignore_errors=True)
+        home, how = install_fresh(kind, system.version, installed, observer.progress)
     instance = start(
         kind,
         declared_settings(kind, experiment),
         directory=run_dir.resolve() / "system",
-        home=Path(system.home) if system.home else None,
+        home=home,
         version=system.version,
         on_fork=die_with_parent(),
         keep_logs=run_dir / "logs",
         stop_grace_s=_STOP_GRACE_S,
+        surroundings=surroundings,
     )
     stack.callback(instance.stop)
     hop_files = {system.kind: run_dir.resolve() / "system" / HOPS_FILE} if system.kind == RELAY.name else {}
     started = SystemUnderTest(
-        instance.endpoints, instance.pid, instance.exit, hop_files=hop_files, instances={SYSTEM: instance}
+        instance.endpoints,
+        instance.pid,
+        instance.exit,
+        hop_files=hop_files,
+        instances={SYSTEM: instance, **nodes_of(instance)},
+        called=instance.called,
+        further_nodes=instance.further_nodes,
     )
-    return started, instance.facts
+    return started, instance.facts | ({"fresh": how} if system.fresh else {})
 
 
 def declared_settings(kind: SystemKind, experiment: Experiment) -> dict[str, Any]:

@@ -6,8 +6,10 @@ the others go on. Prints nothing, and leaves no process behind.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from crescendo.campaigns import campaign_session
 from crescendo.campaigns.campaign_loop import CampaignView
@@ -24,6 +26,9 @@ from crescendo.run.analysis import Analyst
 from crescendo.run.observer import RunObserver
 from crescendo.studies.published_study import Study, StudyPart, read_study
 from crescendo.studies.study_results import part_points
+
+REPEATS = 3
+"""Of an experiment, unless the caller says otherwise: the fewest that have an interval."""
 
 OnPart = Callable[[StudyPart, int, int], None]
 """Called before a part: the part, its number from 1, and how many there are."""
@@ -46,8 +51,11 @@ def study_directory(name: str, out: Path) -> Path:
     return out / f"{name}-study"
 
 
-def part_campaign(part: StudyPart, experiments: Path, repeat: int) -> Campaign:
-    """The campaign of one part. Raises ConfigError if its file is missing or does not fit."""
+def part_campaign(part: StudyPart, experiments: Path, repeat: int | None) -> Campaign:
+    """The campaign of one part. Raises ConfigError if its file is missing or does not fit.
+
+    Without `repeat`, a campaign is repeated as its file says, and an experiment `REPEATS` times.
+    """
     path = experiments / part.file
     for figure in part.figures:
         for metric in figure.metrics:
@@ -59,10 +67,15 @@ def part_campaign(part: StudyPart, experiments: Path, repeat: int) -> Campaign:
         raise ConfigError(f"{path}: there is no such experiment yet; write it, or name its directory: --experiments")
     metrics = list(dict.fromkeys(metric for figure in part.figures for metric in figure.metrics))
     if EXPERIMENT in read_mapping(path, "name, workload and phases"):
-        return load_campaign(path)
+        campaign = load_campaign(path)
+        if repeat is None:
+            return campaign
+        return replace(campaign, settings=msgspec.structs.replace(campaign.settings, repeat=repeat))
     overrides = tuple(f"{key}={value}" for key, value in part.set.items())
     loaded = load_experiment(path, overrides)
-    document = {EXPERIMENT: to_document(loaded), "repeat": repeat} | ({"metrics": metrics} if metrics else {})
+    document = {EXPERIMENT: to_document(loaded), "repeat": repeat or REPEATS} | (
+        {"metrics": metrics} if metrics else {}
+    )
     return campaign_from(document, source=str(path), default_name=loaded.name)
 
 
@@ -71,7 +84,7 @@ def run_study(
     *,
     experiments: Path,
     out: Path,
-    repeat: int,
+    repeat: int | None = None,
     analyst: Analyst,
     parts: tuple[str, ...] = (),
     observer: RunObserver | None = None,

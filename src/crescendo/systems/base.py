@@ -67,6 +67,21 @@ class SystemSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Listeners that these settings add to those that every instance of the kind has."""
         return ()
 
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The nodes of a system that consists of several, each of which can fail alone."""
+        return ()
+
+
+def node_name(number: int) -> str:
+    """The name of a node: of its processes, its log, and in faults. The first is number 1."""
+    return f"node{number}"
+
+
+def numbered(name: str, number: int) -> str:
+    """The port or endpoint of a node; those of the first node have the plain names."""
+    return name if number == 1 else f"{name}-{number}"
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -89,6 +104,9 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)  # added to a minimal environment
     cwd: str | None = None
     listens_on: int | None = None  # the next launch waits until this port accepts
+    listens_at: str = LOOPBACK_ADDRESS
+    stands_by: tuple[str, ...] = ()  # texts of its log that say that it will serve when another node ends
+    node: str = ""  # the node that it is a process of, where there are several
 
 
 @dataclass(frozen=True)
@@ -103,6 +121,10 @@ class Blueprint:
     account: str | None = None  # what it runs as when root starts it; None: an account that nobody else has
     outside_dir_file: str | None = None  # as root: gets the path of a directory that other accounts can reach
     serving: int = -1  # index of the launch that is the system itself; inspectors watch its pid
+    called: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # endpoint -> queue -> what clients call it
+    further_nodes: tuple[
+        Mapping[str, str], ...
+    ] = ()  # the endpoints of each node after the first, which clients try next
 
 
 @runtime_checkable
@@ -130,6 +152,25 @@ class SystemKind(Protocol):
     def probe(self, endpoints: Mapping[str, str], settings: Any) -> None:
         """Return when the system serves, else raise PeerError. Called repeatedly until it succeeds."""
         ...
+
+
+class DataDisk(Protocol):
+    """A disk of its own for the data of an instance."""
+
+    def attach(self, directory: Path) -> None:
+        """Mount it over this directory, which is empty."""
+
+    def detach(self) -> None:
+        """Unmount it; safe to call twice."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an instance is given besides its blueprint, so that it can be broken in the run."""
+
+    disk: DataDisk | None = None
+    env: Callable[[Path], Mapping[str, str]] = lambda _: {}  # of every process, from the directory of the instance
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class Instance(Protocol):

@@ -1,7 +1,7 @@
 """Where does the certificate of an instance come from?
 
-From a short-lived authority: it signs one certificate for the system and one for its clients, both for the loopback
-interface, and its own key is never written anywhere. Also puts certificates into the PKCS 12 stores that Java reads.
+From a short-lived authority: it signs one certificate for the system and one for its clients, and its own key is never
+written anywhere. Also puts certificates into the PKCS 12 stores that Java reads.
 Produces bytes; writes no file.
 """
 
@@ -39,10 +39,10 @@ class Authority:
         own = own.add_extension(_usage(handshakes=False), critical=True)
         self.certificate = self._sign(own)
 
-    def server(self, address: str, name: str) -> CertificatePair:
-        """A certificate for a system at this address and host name."""
-        hosts = [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName(name)]
-        return self._pair("Crescendo system", ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(hosts))
+    def server(self, *hosts: str) -> CertificatePair:
+        """A certificate for a system at these addresses and host names."""
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        return self._pair("Crescendo system", ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self) -> CertificatePair:
         return self._pair("Crescendo client", ExtendedKeyUsageOID.CLIENT_AUTH)
@@ -94,6 +94,13 @@ def trust_store(ca: bytes, password: bytes) -> bytes:
     certificates = enumerate(x509.load_pem_x509_certificates(ca))
     entries = [pkcs12.PKCS12Certificate(certificate, f"ca{number}".encode()) for number, certificate in certificates]
     return pkcs12.serialize_java_truststore(entries, serialization.BestAvailableEncryption(password))
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _common_name(name: str) -> x509.Name:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.processes.ending import end_all
 from crescendo.processes.ref import ProcessRef, is_alive, process_ref
 from crescendo.record.documents import write_atomically
@@ -152,10 +153,15 @@ def logs_of(name: str) -> Sequence[Path]:
     """The logs of its processes, most recently started first."""
     record = find_system(name)
     if record is None:
-        known = ", ".join(other.name for other in all_systems()) or "none is up"
-        raise ConfigError(f"no system is called {name}; known: {known}")
+        raise unknown_system(name)
     directory = state_directory() / name / _FILES / LOGS
     return [directory / f"{process.name}.log" for process in reversed(record.processes)]
+
+
+def unknown_system(name: str) -> ConfigError:
+    """The complaint about a name that no system has."""
+    known = [record.name for record in all_systems()]
+    return ConfigError(f"no system is called {name!r}; {listing(name, known) if known else 'none is up'}")
 
 
 def _claim_directory(kind: SystemKind, name: str | None) -> Path:

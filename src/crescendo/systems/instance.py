@@ -10,17 +10,18 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.child import ChildProcess, OnFork, Readiness, await_ready, launch_child, signal_name
-from crescendo.processes.ending import TOKEN, end_all
-from crescendo.processes.logs import last_log_lines
+from crescendo.processes.ending import TOKEN, end_all, part_token
+from crescendo.processes.log_tail import last_log_lines
 from crescendo.processes.ref import ProcessRef, process_ref
-from crescendo.systems.base import Blueprint, Installation, Launch, SystemKind, SystemSettings
+from crescendo.systems.base import Blueprint, Installation, Launch, Surroundings, SystemKind, SystemSettings
 from crescendo.systems.instance_dir import (
+    DATA,
     MIN_FREE_BYTES,
     create_instance_dir,
     create_outside_dir,
@@ -38,6 +39,7 @@ from crescendo.systems.unix_account import give_directory
 
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = 10.0
+_MAX_START_LOG_BYTES = 4 * 2**20
 
 
 def start(
@@ -53,11 +55,14 @@ def start(
     timeout_s: float = START_TIMEOUT_S,
     stop_grace_s: float | None = None,
     on_launch: Callable[["RunningInstance"], None] | None = None,
+    waits: bool = True,
+    surroundings: Surroundings | None = None,
 ) -> "RunningInstance":
     """Start a system in a directory that does not exist yet, and return when it serves.
 
     `on_launch` is called before the first process and after each one, so that the caller can record them in case this
-    process is killed.
+    process is killed. Without `waits` it returns as soon as the processes run, so that several systems can start at
+    once; the caller awaits each of them.
     """
     checked = settings_of(kind, settings)
     installation = kind.find(home, version)
@@ -66,19 +71,21 @@ def start(
     )
     directory = directory.absolute()
     blueprint = kind.plan(checked, installation, directory, chosen)
-    instance = RunningInstance(kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s)
-    create_instance_dir(
-        directory, {**blueprint.files, **secure_files(checked, needs_keystore=blueprint.needs_keystore)}
+    around = surroundings or Surroundings()
+    instance = RunningInstance(
+        kind, checked, installation, chosen, directory, blueprint, keep_logs, stop_grace_s, around
     )
+    tls_files = secure_files(checked, needs_keystore=blueprint.needs_keystore)
+    create_instance_dir(directory, {**blueprint.files, **tls_files, **around.files})
     notify = on_launch or (lambda _: None)
     try:
+        if around.disk is not None:
+            around.disk.attach(directory / DATA)
         instance.give_to_account()
         notify(instance)
-        for launch in blueprint.launches:
-            instance.launch(launch, on_fork)
-            notify(instance)
-            instance.await_listener(launch, timeout_s)
-        instance.await_service(timeout_s)
+        instance.launch_all(on_fork, timeout_s, notify)
+        if waits:
+            instance.await_service(timeout_s)
     except BaseException:
         instance.stop()
         raise
@@ -105,7 +112,9 @@ class RunningInstance:
         blueprint: Blueprint,
         keep_logs: Path | None,
         stop_grace_s: float | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
+        self._surroundings = surroundings or Surroundings()
         self._kind, self._settings, self._installation = kind, settings, installation
         self._ports, self._blueprint, self._keep_logs = ports, blueprint, keep_logs
         self._stop_grace_s = stop_grace_s
@@ -117,6 +126,7 @@ class RunningInstance:
         self._account = ChosenAccount(None)
         self._children: list[ChildProcess] = []
         self.processes: list[ProcessRef] = []
+        self._logged_before: dict[str, int] = {}  # log bytes of each process when it was started last
 
     @property
     def endpoints(self) -> Mapping[str, str]:
@@ -167,13 +177,28 @@ class RunningInstance:
         elif self._blueprint.outside_dir_file is not None and os.geteuid() == 0:
             self.outside_dirs.append(create_outside_dir(self.directory / self._blueprint.outside_dir_file))
 
+    def launch_all(
+        self, on_fork: OnFork | None, timeout_s: float, notify: Callable[["RunningInstance"], None] = lambda _: None
+    ) -> None:
+        for launch in self._blueprint.launches:
+            self.launch(launch, on_fork)
+            notify(self)
+            # The first node must serve before another one starts, which would serve instead. Others that serve
+            # beside it start together.
+            is_first = launch.node in self.node_names[:1]
+            if is_first or launch.stands_by or not launch.node:
+                self.await_listener(launch, timeout_s, may_stand_by=not is_first)
+
     def launch(self, launch: Launch, on_fork: OnFork | None) -> None:
+        """Start a process; the successor of one that ended takes its place."""
         account = self._account.account
+        log = log_of(self.directory, launch.name)
+        self._logged_before[launch.name] = log.stat().st_size if log.exists() else 0
         try:
             process = launch_child(
                 launch.argv,
                 on_fork=on_fork,
-                log=log_of(self.directory, launch.name),
+                log=log,
                 env=self._environment(launch),
                 cwd=launch.cwd or self.directory,
                 user=account.uid if account else None,
@@ -182,14 +207,35 @@ class RunningInstance:
             )
         except OSError as err:
             raise ConfigError(f"{self._kind.name} cannot start {launch.argv[0]}: {err.strerror}") from err
-        self._children.append(process)
-        self.processes.append(process_ref(launch.name, process.pid))
+        ref = process_ref(launch.name, process.pid)
+        places = [at for at, known in enumerate(self.processes) if known.name == launch.name]
+        if places:
+            self._children[places[0]], self.processes[places[0]] = process, ref
+        else:
+            self._children.append(process)
+            self.processes.append(ref)
 
-    def await_listener(self, launch: Launch, timeout_s: float) -> None:
-        """Wait until the process listens, where the next process needs it."""
+    def await_listener(self, launch: Launch, timeout_s: float, *, may_stand_by: bool = True) -> None:
+        """Wait until the process listens, or stands by for another node, where the next process needs it."""
         port = launch.listens_on
-        if port is not None and not self._becomes(lambda: accepts(port), timeout_s):
+        if port is None:
+            return
+        children = self._children_of(launch.node) if launch.node else self._children
+
+        def is_ready() -> bool:
+            return accepts(port, launch.listens_at) or (may_stand_by and self._stands_by(launch))
+
+        if not self._becomes(is_ready, timeout_s, children):
             raise self._failure(f"{launch.name} did not listen within {timeout_s:.0f} s", launch.name)
+
+    def _stands_by(self, launch: Launch) -> bool:
+        if not launch.stands_by:
+            return False
+        with contextlib.suppress(OSError), log_of(self.directory, launch.name).open("rb") as log:
+            log.seek(self._logged_before[launch.name])
+            logged = log.read(_MAX_START_LOG_BYTES)
+            return any(text.encode() in logged for text in launch.stands_by)
+        return False
 
     def await_service(self, timeout_s: float) -> None:
         """Wait until the kind's own probe succeeds."""
@@ -204,7 +250,7 @@ class RunningInstance:
                 return False
             return True
 
-        if not self._becomes(serves, timeout_s):
+        if not self._becomes(serves, timeout_s, self._children):
             serving = self.processes[self._blueprint.serving].name
             err = refusals[-1]
             raise self._failure(f"it did not serve within {timeout_s:.0f} s ({err})", serving) from err
@@ -215,16 +261,56 @@ class RunningInstance:
             child.wait()
         if self._keep_logs is not None:
             move_logs(self.directory, self._keep_logs, self._secret_forms)
+        if self._surroundings.disk is not None:
+            self._surroundings.disk.detach()
         for directory in (*self.outside_dirs, self.directory):
             remove_instance_dir(directory)
 
-    def exit(self) -> ProcessExit | None:
-        """How the first of its processes that has ended did so; None while all are running."""
+    def exit(self, node: str | None = None) -> ProcessExit | None:
+        """How the first of its processes, or of a node's, that has ended did so; None while all are running."""
+        own = None if node is None else {launch.name for launch in self.launches_of(node)}
         for child, process in zip(self._children, self.processes, strict=True):
             code = child.poll()
-            if code is not None:
+            if code is not None and (own is None or process.name in own):
                 return ProcessExit(f"{self._kind.name} ended {_how(code)}", self._log_lines(process.name))
         return None
+
+    @property
+    def called(self) -> Mapping[str, Mapping[str, str]]:
+        """Endpoint -> queue -> the name by which clients of that protocol call it, where that differs."""
+        return self._blueprint.called
+
+    @property
+    def further_nodes(self) -> Sequence[Mapping[str, str]]:
+        """The endpoints of the nodes after the first."""
+        return self._blueprint.further_nodes
+
+    @property
+    def node_names(self) -> list[str]:
+        """The nodes that can fail alone; none if the system is one."""
+        return list(dict.fromkeys(launch.node for launch in self._blueprint.launches if launch.node))
+
+    def launches_of(self, node: str) -> list[Launch]:
+        return [launch for launch in self._blueprint.launches if launch.node == node]
+
+    def processes_of(self, node: str) -> list[ProcessRef]:
+        names = {launch.name for launch in self.launches_of(node)}
+        return [process for process in self.processes if process.name in names]
+
+    def _children_of(self, node: str) -> list[ChildProcess]:
+        names = {launch.name for launch in self.launches_of(node)}
+        return [child for child, known in zip(self._children, self.processes, strict=True) if known.name in names]
+
+    def end_node(self, node: str, grace_s: float) -> None:
+        """End the processes of one node, those with grace 0 without warning; its data on disk stays."""
+        children = self._children_of(node)
+        if grace_s == 0:
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+        end_all(self.processes_of(node), part_token(self.token, node), grace_s)
+        for child in children:
+            child.wait()
 
     def last_log_lines(self) -> str:
         """What the serving process logged last, without secrets."""
@@ -258,9 +344,7 @@ class RunningInstance:
         """Start the system again after it ended, with its data and on the same ports."""
         self._children.clear()
         self.processes.clear()
-        for launch in self._blueprint.launches:
-            self.launch(launch, on_fork)
-            self.await_listener(launch, timeout_s)
+        self.launch_all(on_fork, timeout_s)
         self.await_service(timeout_s)
 
     def _environment(self, launch: Launch) -> dict[str, str]:
@@ -270,13 +354,14 @@ class RunningInstance:
             "LANG": "C.UTF-8",
             "HOME": str(self.directory),
             "TMPDIR": str(self.directory / "tmp"),
-            TOKEN: self.token,
+            TOKEN: part_token(self.token, launch.node) if launch.node else self.token,
             **launch.env,
+            **self._surroundings.env(self.directory),
         }
 
-    def _becomes(self, is_ready: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until it is ready. False: not in time. Raises if one of the processes has ended."""
-        found = await_ready(self._children, is_ready, deadline_s=time.monotonic() + timeout_s)
+    def _becomes(self, is_ready: Callable[[], bool], timeout_s: float, children: Sequence[ChildProcess]) -> bool:
+        """Wait until it is ready. False: not in time. Raises if one of these processes has ended."""
+        found = await_ready(children, is_ready, deadline_s=time.monotonic() + timeout_s)
         if found is Readiness.ENDED:
             self._raise_if_ended()
         return found is Readiness.READY

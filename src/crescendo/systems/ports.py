@@ -12,6 +12,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.systems.base import LOOPBACK_ADDRESS
 
 HOST = LOOPBACK_ADDRESS
@@ -24,7 +25,7 @@ def choose_ports(names: Sequence[str], wanted: Mapping[str, int], host: str = HO
     _check_host(host)
     for name in wanted:
         if name not in names:
-            raise ConfigError(f"port {name}={wanted[name]}: there is no port of that name; known: {', '.join(names)}")
+            raise ConfigError(f"port {name}={wanted[name]}: there is no port of that name; {listing(name, names)}")
     with contextlib.ExitStack() as held:  # held until all are chosen, so that no two are the same
         chosen = {name: _take(name, wanted[name], host, held) for name in names if name in wanted}
         return {name: chosen[name] if name in chosen else _any_free(host, held) for name in names}
@@ -38,10 +39,10 @@ def _check_host(host: str) -> None:
             raise ConfigError(f"{host}: nothing can listen there: {os.strerror(err.errno or 0)}") from err
 
 
-def accepts(port: int, timeout_s: float = 0.2) -> bool:
-    """Whether a process listens on that port."""
+def accepts(port: int, host: str = HOST, timeout_s: float = 0.2) -> bool:
+    """Whether a process listens on that port of this address."""
     try:
-        with socket.create_connection((HOST, port), timeout_s):
+        with socket.create_connection((host, port), timeout_s):
             return True
     except OSError:
         return False

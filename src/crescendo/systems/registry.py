@@ -8,7 +8,7 @@ from importlib import import_module
 
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
-from crescendo.model.suggestions import closest
+from crescendo.model.suggestions import listing
 from crescendo.systems.base import SystemKind
 
 SYSTEMS: dict[str, str] = {
@@ -21,6 +21,7 @@ SYSTEMS: dict[str, str] = {
     "qpid-dispatch": "qpid_dispatch:QPID_DISPATCH",
     "rabbitmq": "rabbitmq:RABBITMQ",
     "relay": "relay:RELAY",
+    "skupper-router": "qpid_dispatch:SKUPPER_ROUTER",
 }
 
 
@@ -35,11 +36,7 @@ def system_of(name: str) -> SystemKind:
         return own
     kind: SystemKind | None = plugins.load_plugin(plugins.SYSTEMS, name, SystemKind)
     if kind is None:
-        close = closest(name, system_names())
-        meant = "" if close is None else f"did you mean {close!r}? "
-        raise ConfigError(
-            f"system.kind: no system is called {name!r}; {meant}known: {', '.join(system_names())}, or give a url"
-        )
+        raise ConfigError(f"system.kind: no system is called {name!r}; {listing(name, system_names())}, or give a url")
     return kind
 
 

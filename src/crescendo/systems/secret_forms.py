@@ -17,7 +17,7 @@ import msgspec
 
 from crescendo.model.redaction import is_secret
 from crescendo.model.urls import HIDDEN
-from crescendo.processes.logs import open_log
+from crescendo.processes.log_tail import open_log
 from crescendo.systems.base import SystemSettings
 
 _PLACEHOLDER = "Placeholder0Of0A0Secret"  # letters and digits only, which no format escapes

@@ -16,7 +16,7 @@ import msgspec
 from crescendo.model.errors import ConfigError
 from crescendo.model.protocols import known_protocols
 from crescendo.model.redaction import redact_value
-from crescendo.model.suggestions import closest
+from crescendo.model.suggestions import listing
 from crescendo.model.units import format_unit, parse_unit
 from crescendo.systems.base import SystemKind, SystemSettings
 
@@ -38,11 +38,7 @@ def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:
     known = [field.name for field in msgspec.structs.fields(kind.settings)]
     for key in given:
         if key not in known:
-            close = closest(key, known)
-            hint = "" if close is None else f"did you mean {close}? "
-            raise ConfigError(
-                f"system.settings.{key}: {kind.name} has no such setting; {hint}known: {', '.join(known)}"
-            )
+            raise ConfigError(f"system.settings.{key}: {kind.name} has no such setting; {listing(key, known)}")
     try:
         settings = msgspec.convert(dict(given), kind.settings, dec_hook=parse_unit)
     except msgspec.ValidationError as err:

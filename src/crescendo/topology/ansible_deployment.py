@@ -2,8 +2,9 @@
 
 With Ansible, because its inventory is what the topology file names: find or install the program, take the schema from
 the node, generate, render, copy, restart what has changed, and wait until every port listens. A second time nothing
-changes; `check` changes nothing at all. Nodes run under start-stop-daemon in a directory of their own, which
-`take_down` removes with them. Brokers are not deployed: their programs need more than files.
+changes; `check` changes nothing at all. If a machine fails, it is named, and what this deployment started on the others
+is taken down. Nodes run under start-stop-daemon in a directory of their own, which `take_down` removes with them.
+Brokers are not deployed: their programs need more than files.
 """
 
 import json
@@ -18,6 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError, LostError
+from crescendo.processes.child import launch_child
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.topology.generate import Network
 from crescendo.topology.graph import ROUTER, GraphNode
@@ -42,6 +44,14 @@ class Deployed(Struct, frozen=True):
     changed: dict[str, list[str]]
 
 
+class PlayFailure(ConfigError):
+    """A playbook that did not reach its end everywhere, and what it had changed until then."""
+
+    def __init__(self, sentence: str, changed: dict[str, list[str]]) -> None:
+        super().__init__(sentence)
+        self.changed = changed
+
+
 def deploy(
     network: Network,
     access: Access,
@@ -62,8 +72,26 @@ def deploy(
         at = Access(access.user, access.password, access.role, f"{directory}/{node.id}", access.home)
         files |= {f"{node.id}/{path}": text for path, text in node_files(network, node, at, schema).items()}
     list(write_files(work / "files", files))
-    changed = _play("deploy.yml", network, variables, work, progress, check=check)
+    try:
+        changed = _play("deploy.yml", network, variables, work, progress, check=check)
+    except PlayFailure as failure:
+        _stop_started(network, failure.changed, work, progress, directory)
+        raise
     return Deployed({host: [*look.get(host, ()), *changed.get(host, ())] for host in look | changed})
+
+
+def _stop_started(
+    network: Network, changed: dict[str, list[str]], work: Path, progress: Callable[[str], None], directory: str
+) -> None:
+    """Take the nodes down that this deployment has started; those that ran before it stay."""
+    variables = _variables(network, work, directory)
+    started = {
+        machine: [node for node in nodes if f"start {node['id']}" in changed.get(machine, ())]
+        for machine, nodes in variables["crescendo_nodes"].items()
+    }
+    started = {machine: nodes for machine, nodes in started.items() if nodes}
+    if started:
+        _play("down.yml", network, {**variables, **_machines(started)}, work, progress)
 
 
 def take_down(network: Network, work: Path, progress: Callable[[str], None], *, directory: str = DIRECTORY) -> Deployed:
@@ -87,13 +115,16 @@ def _variables(network: Network, work: Path, directory: str) -> dict[str, Any]:
             raise ConfigError(f"{node.id} is not in the inventory {network.topology.inventory}")
         nodes.setdefault(node.machine, []).append(_node(network, node, f"{directory}/{node.id}"))
     return {
-        "crescendo_machines": ",".join(nodes),
-        "crescendo_nodes": nodes,
+        **_machines(nodes),
         "crescendo_work": str(work),
         "crescendo_schema_paths": _SCHEMA_PATHS,
         "crescendo_timeout_s": _START_TIMEOUT_S,
         "crescendo_default_python": sys.executable,
     }
+
+
+def _machines(nodes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    return {"crescendo_machines": ",".join(nodes), "crescendo_nodes": nodes}
 
 
 def _node(network: Network, node: GraphNode, directory: str) -> dict[str, Any]:
@@ -138,25 +169,25 @@ def _play(
     *,
     check: bool = False,
 ) -> dict[str, list[str]]:
-    """Run one playbook; task names of what it changed, by machine. The first failure is one sentence."""
+    """Run one playbook; task names of what it changed, by machine. Every machine that failed is named."""
     if network.topology.inventory is None:
         raise ConfigError("the topology names no hostfile; Ansible needs an inventory of the machines")
     given = work / "variables.json"
     list(write_files(work, {given.name: json.dumps(variables)}))
     argv = [_ansible(), "-i", network.topology.inventory, "-e", f"@{given}", *(["--check"] if check else [])]
     changed: dict[str, list[str]] = {}
-    failure = ""
+    failures: dict[str, str] = {}
     for event in _events([*argv, str(_PLAYBOOKS / playbook)], work):
         host, task = event["host"], event["task"]
         progress(f"{host}: {task}")
         if event["outcome"] == "unreachable":
-            failure = failure or f"{host} cannot be reached: {event['reason']}"
+            failures.setdefault(host, f"{host} cannot be reached: {event['reason']}")
         elif event["outcome"] == "failed":
-            failure = failure or f"{host}: {task}: {event['reason']}"
+            failures.setdefault(host, f"{host}: {task}: {event['reason']}")
         elif event["changed"]:
             changed.setdefault(host, []).append(task)
-    if failure:
-        raise ConfigError(" ".join(failure.split()))
+    if failures:
+        raise PlayFailure(" ".join("; ".join(failures.values()).split()), changed)
     return changed
 
 
@@ -175,12 +206,12 @@ def _events(argv: list[str], work: Path) -> Iterator[dict[str, Any]]:
     }
     with (
         (work / "ansible.log").open("ab") as log,
-        subprocess.Popen(
-            die_with_parent().wrap(argv),
+        launch_child(
+            argv,
+            on_fork=die_with_parent(),
             env=os.environ | settings,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=log,
+            stderr=log.fileno(),
         ) as child,
     ):
         try:

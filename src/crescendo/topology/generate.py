@@ -17,7 +17,7 @@ from crescendo.topology.topology_file import Topology
 NORMAL, INTER_ROUTER, ROUTE_CONTAINER = "normal", "inter-router", "route-container"
 OPENWIRE, MANAGEMENT, BRIDGE = "openwire", "management", "bridge"
 LINK_ROUTE, AUTO_LINK = "linkRoute", "autoLink"
-FEDERATION = "federation"
+FEDERATION, CLUSTER = "federation", "cluster"
 SECTIONS = ("router", "broker", "listener", "connector", "address", LINK_ROUTE, AUTO_LINK, "queue")
 """The sections that are generated, in the order of the output."""
 
@@ -26,7 +26,7 @@ _OPENS = {
     "shovel": "rabbitmq",
     "amqp-bridge": "artemis",
     "bridge": "artemis",
-    "cluster": "artemis",
+    CLUSTER: "artemis",
     "network-connector": "activemq",
 }
 """Which program opens a link of this kind, whatever the direction of its messages."""
@@ -161,6 +161,8 @@ def _add_connector(
     for broker in (source, target):
         if broker.type == BROKER:
             _add_queues(variables[broker.id], link)
+            if link.via == CLUSTER and {CLUSTER: True} not in variables[broker.id]["broker"]:
+                variables[broker.id]["broker"].append({CLUSTER: True})  # both ends must be members
 
 
 def written_connectors(opener: GraphNode, acceptor: GraphNode) -> list[Entry]:
@@ -277,11 +279,10 @@ def _carries(entry: Entry, link: GraphLink, opener: GraphNode) -> bool:
 def wired_links(network: Network) -> list[WiredLink]:
     """Every connector of every node that belongs to a link, with that link."""
     nodes = network.graph.by_id()
-    owners = {
-        (node.address, port_of(entry)): node.id
-        for node in network.graph.nodes
-        for entry in network.variables.get(node.id, {}).get("listener", ())
-    }
+    owners: dict[tuple[str, int | None], str] = {}
+    for node in network.graph.nodes:
+        ports = [port_of(entry) for entry in network.variables.get(node.id, {}).get("listener", ())]
+        owners |= {(name, port): node.id for name in node.names for port in ports}
     found = []
     used: set[int] = set()
     for link in network.graph.links:
@@ -289,8 +290,9 @@ def wired_links(network: Network) -> list[WiredLink]:
         for opener, acceptor in (ends, ends[::-1]):
             for entry in network.variables.get(opener.id, {}).get("connector", ()):
                 # Several nodes may share a machine; then the port decides which one is meant.
-                owner = owners.get((acceptor.address, port_of(entry)), acceptor.id)
-                leads_there = str(entry.get("host")) in acceptor.names and owner == acceptor.id
+                host = str(entry.get("host"))
+                owner = owners.get((host, port_of(entry)), acceptor.id)
+                leads_there = host in acceptor.names and owner == acceptor.id
                 if id(entry) not in used and leads_there and _carries(entry, link, opener):
                     used.add(id(entry))
                     found.append(WiredLink(link, opener, acceptor, entry))

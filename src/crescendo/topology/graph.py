@@ -7,6 +7,7 @@ Knows neither files nor programs' formats, and generates nothing.
 import re
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct, field
 
 NodeType = Literal["router", "broker", "client"]
@@ -15,7 +16,8 @@ BROKER: NodeType = "broker"
 CLIENT: NodeType = "client"
 
 ROUTER_PROGRAMS = ("relay", "qpid-dispatch", "skupper-router")
-BROKER_PROGRAMS = ("artemis", "activemq", "rabbitmq", "qpid-broker-j")
+RABBITMQ = "rabbitmq"
+BROKER_PROGRAMS = ("artemis", "activemq", RABBITMQ, "qpid-broker-j")
 
 Entry = dict[str, Any]
 """One entry of a configuration section: attribute names and values."""
@@ -84,7 +86,7 @@ def queue_address(program: str, queue: str) -> str:
 
     To RabbitMQ 3 a plain name means a queue that it declares, and it refuses one that is there with another durability.
     """
-    return f"/amq/queue/{queue}" if program == "rabbitmq" else queue
+    return f"/amq/queue/{queue}" if program == RABBITMQ else queue
 
 
 _TYPE_ORDER = {ROUTER: 0, BROKER: 1, CLIENT: 2}
@@ -101,16 +103,13 @@ def ordered(nodes: list[GraphNode], links: list[GraphLink], *, directed: bool) -
     rank = {node.id: at for at, node in enumerate(nodes)}
     if not directed:
         links = [link if rank[link.source] <= rank[link.target] else _turned(link) for link in links]
-    key = lambda link: (rank[link.source], rank[link.target], link.cost or 0, link.via or "", link.addresses)  # noqa: E731
+
+    def key(link: GraphLink) -> tuple[Any, ...]:
+        options = msgspec.json.encode(link.options, order="deterministic")
+        return rank[link.source], rank[link.target], link.cost or 0, link.via or "", link.addresses, options
+
     return Graph(tuple(nodes), tuple(sorted(links, key=key)), directed)
 
 
 def _turned(link: GraphLink) -> GraphLink:
-    return GraphLink(
-        source=link.target,
-        target=link.source,
-        cost=link.cost,
-        via=link.via,
-        addresses=link.addresses,
-        options=link.options,
-    )
+    return msgspec.structs.replace(link, source=link.target, target=link.source)

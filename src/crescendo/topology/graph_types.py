@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.topology.graph import GraphLink
 
 Names = Sequence[str]
@@ -25,7 +26,7 @@ def links_of(graph_type: str, routers: Names, brokers: Names, *, fanout: int, co
         return _redundant(routers, brokers)
     build = _TYPES.get(name)
     if build is None:
-        raise ConfigError(f"graph_type: no type is called {graph_type!r}; known: {', '.join(TYPE_NAMES)}")
+        raise ConfigError(f"graph_type: no type is called {graph_type!r}; {listing(graph_type, TYPE_NAMES)}")
     if not routers:
         raise ConfigError(f"graph_type {graph_type}: the inventory has no routers; put them into the group routers")
     return [GraphLink(source=a, target=b, cost=cost) for a, b in build(routers, brokers, fanout)]

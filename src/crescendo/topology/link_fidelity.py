@@ -19,7 +19,7 @@ from crescendo.wire.amqp10.types import Int, Long
 
 DATA, TEXT_VALUE, BINARY_VALUE, MAP_VALUE, LIST_SEQUENCE = "data", "text value", "binary value", "map value", "sequence"
 BODY_KINDS = (DATA, TEXT_VALUE, BINARY_VALUE, MAP_VALUE, LIST_SEQUENCE)
-MANGLED = "mangled"
+MANGLED, WHOLE = "mangled", "message"
 _MARK = re.compile(rb"crescendo-link-([0-9a-f]{8})-([0-9]{8})")
 _PRIORITY = 7
 _FIELDS = {0: "message id", 3: "subject", 5: "correlation id", 6: "content type"}
@@ -52,6 +52,7 @@ class LinkFidelity(Struct, frozen=True):
     added: list[str]
     resent: int = 0  # messages that the first node gave back, and that were sent again
     cuts: int = 0  # of the link, while messages crossed it
+    invalid: dict[str, int] = {}  # section -> messages in which it was not valid AMQP
 
     @property
     def is_complete(self) -> bool:
@@ -61,7 +62,7 @@ class LinkFidelity(Struct, frozen=True):
     @property
     def is_faithful(self) -> bool:
         """And with nothing changed, lost or added."""
-        unchanged = not (self.dropped or self.changed or self.added)
+        unchanged = not (self.dropped or self.changed or self.added or self.invalid)
         return self.is_complete and unchanged and all(each.equal == each.messages for each in self.bodies)
 
 
@@ -97,6 +98,7 @@ class FidelityCount:
         self._last = -1
         self.duplicated = self.reordered = 0
         self._equal: Counter[str] = Counter()
+        self._invalid: Counter[str] = Counter()
         self._arrived_as: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
         self._names: dict[str, Counter[str]] = {how: Counter() for how in ("kept", "dropped", "changed", "added")}
 
@@ -124,7 +126,9 @@ class FidelityCount:
             found = sections_of(octets)
         except PeerError:
             self._arrived_as[kind][MANGLED] += 1
+            self._invalid[WHOLE] += 1
             return
+        self._invalid.update(found.invalid)
         arrived_as = _kind_of(found)
         equal = arrived_as == kind and found.body == wanted.body
         self._arrived_as[kind][arrived_as if equal or arrived_as != kind else MANGLED] += 1
@@ -154,6 +158,7 @@ class FidelityCount:
             changed=names["changed"],
             added=names["added"],
             resent=resent,
+            invalid=dict(self._invalid),
         )
 
 

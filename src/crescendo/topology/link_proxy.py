@@ -25,12 +25,16 @@ class LinkProxy:
 
     def __init__(self, port: int) -> None:
         self._target = port
-        self._listener: socket.socket | None = socket.create_server((HOST, 0))
-        self.port: int = self._listener.getsockname()[1]
+        # Bound but not listening, it keeps the port ours while the link is cut.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((HOST, 0))
+        self.port: int = self._reserved.getsockname()[1]
+        self._listener: socket.socket | None = None
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._serve(self._listener)
+        self.restore()
 
     def cut(self) -> None:
         """Reset every connection and refuse new ones."""
@@ -48,15 +52,18 @@ class LinkProxy:
         listener = socket.create_server((HOST, self.port))
         with self._lock:
             self._listener = listener
-        self._serve(listener)
+        self._start(self._accept, listener)
 
     def close(self) -> None:
         self.cut()
+        self._reserved.close()
         for thread in self._threads:
             thread.join(_JOIN_S)
 
-    def _serve(self, listener: socket.socket) -> None:
-        self._start(self._accept, listener)
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread of it runs any more."""
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _start(self, function: object, *arguments: socket.socket) -> None:
         thread = threading.Thread(target=function, args=arguments, daemon=True)  # type: ignore[arg-type]
@@ -101,16 +108,24 @@ def _reset(*sockets: socket.socket) -> None:
 
 @contextlib.contextmanager
 def proxied_links(network: Network) -> Iterator[tuple[Network, Mapping[tuple[str, str], list[LinkProxy]]]]:
-    """The same network with a proxy on every link, by source and target of the link."""
+    """The same network with a proxy between every two nodes that a link joins, by source and target of the link.
+
+    Links that the same node opens to the same port share one, as they would share a cable.
+    """
     copied = Network(network.topology, deepcopy(network.variables))
+    shared: dict[tuple[str, int], LinkProxy] = {}
     proxies: dict[tuple[str, str], list[LinkProxy]] = {}
     with contextlib.ExitStack() as stack:
         for wired in wired_links(copied):
             port = port_of(wired.connector)
             if port is None:
                 continue
-            proxy = LinkProxy(port)
-            stack.callback(proxy.close)
-            wired.connector["port"] = proxy.port
-            proxies.setdefault(wired.link.ends, []).append(proxy)
+            key = wired.opener.id, port
+            if key not in shared:
+                shared[key] = LinkProxy(port)
+                stack.callback(shared[key].close)
+            wired.connector["port"] = shared[key].port
+            of_link = proxies.setdefault(wired.link.ends, [])
+            if shared[key] not in of_link:
+                of_link.append(shared[key])
         yield copied, proxies

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from crescendo.client.amqp10 import Amqp10Client
-from crescendo.inspectors.kinds.qpid_dispatch import ADDRESS, entities_of, query_of
+from crescendo.inspectors.kinds.qpid_dispatch import ADDRESS, PREFIX, SKUPPER_PREFIX, entities_of, query_of
 from crescendo.systems.base import AMQP, MANAGEMENT
 from crescendo.systems.kinds.java_broker import jolokia_value, management_document
-from crescendo.topology.generate import FEDERATION, Network
+from crescendo.topology.generate import CLUSTER, FEDERATION, Network
 from crescendo.topology.graph import ROUTER, GraphNode
+from crescendo.topology.listener_ports import port_of
 from crescendo.topology.rendering.access import NodeVariables
-from crescendo.topology.rendering.artemis import via_of
+from crescendo.topology.rendering.artemis import connection_label, via_of
 
 Endpoints = Mapping[str, str]
 Peers = Mapping[str, str]
@@ -29,39 +30,62 @@ def unconnected_links(network: Network, node: GraphNode, endpoints: Endpoints) -
     if not values.connectors:
         return []
     if node.type == ROUTER:
-        return _of_router(endpoints[AMQP])
+        return _of_router(network, node, endpoints[AMQP])
     peers = {other.id: other.program for other in network.graph.nodes}
     return _BROKERS[node.program](values, endpoints[MANAGEMENT], peers)
 
 
-def _of_router(url: str) -> list[str]:
+def _of_router(network: Network, node: GraphNode, url: str) -> list[str]:
+    prefix = SKUPPER_PREFIX if node.program == "skupper-router" else PREFIX
     with Amqp10Client(url) as client:
-        answer = client.request(ADDRESS, {"attributeNames": []}, query_of("connector"))
+        answer = client.request(ADDRESS, {"attributeNames": []}, query_of("connector", prefix))
+    owners = {
+        str(port_of(entry)): name for name, values in network.variables.items() for entry in values.get("listener", ())
+    }
     return [
-        " ".join(filter(None, (f"{entity.get('host')}:{entity.get('port')}", _words(entity.get("connectionMsg")))))
+        _named(
+            owners.get(str(entity.get("port")), f"{entity.get('host')}:{entity.get('port')}"),
+            entity.get("connectionMsg"),
+        )
         for entity in entities_of(answer.body)
         if entity.get("connectionStatus") != "SUCCESS"
     ]
 
 
+def _named(name: str, words: object) -> str:
+    said = _words(words)
+    return f"{name} ({said})" if said else name
+
+
 def _of_artemis(node: NodeVariables, url: str, peers: Peers) -> list[str]:
     beans: dict[str, tuple[str, dict[str, Any]]] = {}
-    for entry in node.connectors:
-        via = via_of(entry, peers.get(entry["name"], ""))
+    connectors = [{**entry, "via": via_of(entry, peers.get(entry["name"], ""))} for entry in node.connectors]
+    for entry in connectors:
+        via = entry["via"]
         if via == "bridge":
             beans |= {f"{queue}-to-{entry['label']}": ("bridges", entry) for queue in entry["addresses"]}
-        elif via != "cluster":
-            beans[entry["label"]] = ("broker-connections", entry)
-    return [
+        elif via != CLUSTER:
+            beans[connection_label(entry, connectors)] = ("broker-connections", entry)
+    missing = [
         str(entry["name"])
         for name, (component, entry) in beans.items()
-        if _value(url, f'org.apache.activemq.artemis:broker="{node.id}",component={component},name="{name}"')
-        is not True
+        if _value(url, _artemis_bean(node, component, name), "Connected") is not True
     ]
+    members = [entry for entry in connectors if entry["via"] == CLUSTER]
+    if members:
+        # The addresses of the members that this broker is connected to, by their node ids.
+        joined = _value(url, _artemis_bean(node, "cluster-connections", CLUSTER), "Nodes")
+        ports = {str(address).rpartition(":")[2] for address in joined.values()} if isinstance(joined, dict) else set()
+        missing += [str(entry["name"]) for entry in members if str(port_of(entry)) not in ports]
+    return missing
 
 
-def _value(url: str, bean: str) -> Any:
-    return jolokia_value(url, f"/read/{_escaped(bean)}/Connected")
+def _artemis_bean(node: NodeVariables, component: str, name: str) -> str:
+    return f'org.apache.activemq.artemis:broker="{node.id}",component={component},name="{name}"'
+
+
+def _value(url: str, bean: str, attribute: str) -> Any:
+    return jolokia_value(url, f"/read/{_escaped(bean)}/{attribute}")
 
 
 def _escaped(bean: str) -> str:

@@ -4,9 +4,11 @@ Every listener of a machine gets its own port. Ports that the user wrote are kep
 connector written by the user expects of it. All others count up from the first port of their role. Opens no socket.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.protocols import AMQP10
 from crescendo.topology.graph import Entry, GraphNode
 
 _LAST = 65_535
@@ -16,10 +18,10 @@ class ListenerPorts:
     """The ports that are taken, per machine."""
 
     def __init__(self, nodes: Iterable[GraphNode]) -> None:
-        self._taken: dict[str, set[int]] = {}
         nodes = list(nodes)
+        self._taken = _taken_by_node(nodes)
         for node in nodes:
-            taken = self._taken.setdefault(node.address, set())
+            taken = self._taken[node.id]
             for entry in node.sections.get("listener", ()):
                 if (port := port_of(entry)) is not None:
                     taken.add(port)
@@ -31,9 +33,9 @@ class ListenerPorts:
             for entry in node.sections.get("connector", ()):
                 host, port = str(entry.get("host")), port_of(entry)
                 target = by_id.get(host) or by_place.get(host)
-                if target is None or target is node or port is None or port in self._taken[target.address]:
+                if target is None or target is node or port is None or port in self._taken[target.id]:
                     continue
-                self._taken[target.address].add(port)
+                self._taken[target.id].add(port)
                 role = str(entry.get("role", _role_between(node, target)))
                 self._expected.setdefault((target.id, role), []).append(port)
 
@@ -42,7 +44,7 @@ class ListenerPorts:
         expected = self._expected.get((node.id, role))
         if expected:
             return expected.pop(0)
-        taken = self._taken.setdefault(node.address, set())
+        taken = self._taken[node.id]
         port = first
         while port in taken:
             port += 1
@@ -52,6 +54,33 @@ class ListenerPorts:
         return port
 
 
+def _taken_by_node(nodes: Iterable[GraphNode]) -> dict[str, set[int]]:
+    """An empty set for every node; nodes on one machine have the same one."""
+    found: dict[str, set[int]] = {}
+    for members in nodes_by_machine(nodes):
+        shared: set[int] = set()
+        found |= {node.id: shared for node in members}
+    return found
+
+
+def nodes_by_machine(nodes: Iterable[GraphNode]) -> list[list[GraphNode]]:
+    """The nodes that share a machine: it may have several addresses, and an address belongs to one machine."""
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            name = parent[name]
+        return name
+
+    nodes = list(nodes)
+    for node in nodes:
+        parent[root(node.machine or node.address)] = root(node.address)
+    found: dict[str, list[GraphNode]] = defaultdict(list)
+    for node in nodes:
+        found[root(node.address)].append(node)
+    return list(found.values())
+
+
 def port_of(entry: Mapping[str, object]) -> int | None:
     """The port of a listener or connector; a number may be written as text."""
     port = entry.get("port")
@@ -59,7 +88,7 @@ def port_of(entry: Mapping[str, object]) -> int | None:
         return port
     if isinstance(port, str) and port.isascii() and port.isdigit():
         return int(port)
-    return {"amqp": 5672, "amqps": 5671}.get(str(port)) if port is not None else None
+    return AMQP10.schemes.get(str(port))
 
 
 def _role_between(source: GraphNode, target: GraphNode) -> str:

@@ -1,8 +1,8 @@
 """How does a whole network run on this machine?
 
-Every node on free ports of the loopback interface: brokers first, then routers, then a look at every link. If a node
-does not start or a link does not come up, that is one sentence with its name, and everything started so far is
-stopped. Leaves no process and no file behind.
+Every node on free ports of the loopback interface: brokers first, a few at once, then routers, then a look at every
+link. If a node does not start or a link does not come up, that is one sentence with its name, and everything started so
+far is stopped. Leaves no process and no file behind.
 """
 
 import contextlib
@@ -16,17 +16,19 @@ import msgspec
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.systems.instance import RunningInstance, start
+from crescendo.systems.instance import START_TIMEOUT_S, RunningInstance, start
 from crescendo.systems.ports import HOST, choose_ports
 from crescendo.topology.generate import Network, generate
 from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, GraphNode
 from crescendo.topology.link_status import unconnected_links
 from crescendo.topology.local_node import LocalNode
+from crescendo.topology.rendering.routers import PROGRAMS
 from crescendo.topology.topology_file import Topology
 
 USER = "crescendo"
 LINKS_TIMEOUT_S = 40.0
-_COMMANDS = {"qpid-dispatch": "qdrouterd"}
+_AT_ONCE = 4
+"""How many nodes start together: a JVM alone leaves cores idle, and many of them would take each other's memory."""
 
 
 def local_network(topology: Topology) -> Network:
@@ -67,7 +69,7 @@ def _placed_here(topology: Topology, listeners: Mapping[str, list[Entry]]) -> To
 
 def _router_program() -> str:
     """The first choice is a real router; the relay stands in where there is none."""
-    for program, command in _COMMANDS.items():
+    for program, (command, _) in PROGRAMS.items():
         if shutil.which(command):
             return program
     return "relay"
@@ -86,39 +88,52 @@ def running_network(
     nodes = [node for node in network.graph.nodes if node.type != CLIENT]
     with contextlib.ExitStack() as started:
         running: dict[str, RunningInstance] = {}
-        for node in sorted(nodes, key=lambda node: node.type != BROKER):  # routers look for their brokers
-            progress(f"starting {node.id} ({node.program})")
-            running[node.id] = _start(network, node, directory, password, keep_logs)
-            started.callback(running[node.id].stop)
+        for wanted in (BROKER, ROUTER):  # routers look for their brokers
+            of_type = [node for node in nodes if node.type == wanted]
+            for some in [of_type[at : at + _AT_ONCE] for at in range(0, len(of_type), _AT_ONCE)]:
+                for node in some:
+                    progress(f"starting {node.id} ({node.program})")
+                    running[node.id] = _launch(network, node, directory, password, keep_logs)
+                    started.callback(running[node.id].stop)
+                for node in some:
+                    _await_service(node, running[node.id])
         for node in nodes:
             if network.variables[node.id].get("connector"):
                 progress(f"waiting for the links of {node.id}")
-            _await_links(network, node, running[node.id])
+            await_links(network, node, running[node.id])
         yield running
 
 
-def _start(
+def _launch(
     network: Network, node: GraphNode, directory: Path, password: str, keep_logs: Path | None
 ) -> RunningInstance:
-    kind = LocalNode(network, node, USER, password)
     try:
-        settings = kind.own_settings()
+        kind = LocalNode(network, node, USER, password)
         return start(
             kind,
-            settings,
+            kind.own_settings(),
             directory=directory / node.id,
             ports=kind.wanted_ports,
             on_fork=die_with_parent(),
             keep_logs=keep_logs and keep_logs / node.id,
+            waits=False,
         )
     except ConfigError as err:
         raise ConfigError(f"node {node.id}: {err}") from err
 
 
-def _await_links(network: Network, node: GraphNode, instance: RunningInstance) -> None:
+def _await_service(node: GraphNode, instance: RunningInstance) -> None:
+    try:
+        instance.await_service(START_TIMEOUT_S)
+    except ConfigError as err:
+        raise ConfigError(f"node {node.id}: {err}") from err
+
+
+def await_links(network: Network, node: GraphNode, instance: RunningInstance, timeout_s: float | None = None) -> None:
     """Wait until every link that this node opens is connected."""
     expected = len(network.variables[node.id].get("connector", ()))
-    deadline_s = time.monotonic() + LINKS_TIMEOUT_S
+    timeout_s = LINKS_TIMEOUT_S if timeout_s is None else timeout_s
+    deadline_s = time.monotonic() + timeout_s
     missing: list[str] = []
     while expected:
         with contextlib.suppress(PeerError):
@@ -128,7 +143,7 @@ def _await_links(network: Network, node: GraphNode, instance: RunningInstance) -
         if time.monotonic() > deadline_s:
             links, words = ", ".join(missing) or f"{expected} links", instance.last_log_lines()
             raise ConfigError(
-                f"node {node.id}: it did not connect to {links} within {LINKS_TIMEOUT_S:.0f} s"
+                f"node {node.id}: it did not connect to {links} within {timeout_s:.0f} s"
                 + (f"; last log lines: {words}" if words else "")
             )
         time.sleep(0.1)

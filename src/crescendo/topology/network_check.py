@@ -10,11 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
-from crescendo.topology.generate import NORMAL, Network, WiredLink, role_of_listener, wired_links
-from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, Graph, GraphLink, GraphNode
-from crescendo.topology.listener_ports import port_of
+from crescendo.topology.generate import AUTO_LINK, NORMAL, Network, WiredLink, role_of_listener, wired_links
+from crescendo.topology.graph import BROKER, CLIENT, MAX_COST, ROUTER, Entry, Graph, GraphLink, GraphNode
+from crescendo.topology.listener_ports import nodes_by_machine, port_of
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared, not bound
 
 Problem = Literal["unreachable", "port-clash", "unknown-host", "asymmetric-cost", "link", "connector", "loop"]
 
@@ -71,22 +74,28 @@ def _reached(start: str, neighbours: dict[str, list[str]]) -> set[str]:
 
 
 def _port_clashes(network: Network) -> Iterator[NetworkFinding]:
-    listeners: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for node in network.graph.nodes:
-        for entry in network.variables.get(node.id, {}).get("listener", ()):
-            port = port_of(entry)
-            if port is None:
-                yield NetworkFinding(
-                    "port-clash", node.id, f"a listener has the port {entry.get('port')!r}; give a number"
-                )
-            else:
-                listeners[node.address, port].append(node.id)
-    for (address, port), owners in listeners.items():
-        if len(owners) > 1:
-            names = " and ".join(dict.fromkeys(owners))
-            yield NetworkFinding(
-                "port-clash", owners[0], f"{len(owners)} listeners of {names} share port {port} of {address}"
-            )
+    for nodes in nodes_by_machine(network.graph.nodes):
+        listeners: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for node in nodes:
+            for entry in network.variables.get(node.id, {}).get("listener", ()):
+                port = port_of(entry)
+                if port is None:
+                    text = f"a listener has the port {entry.get('port')!r}; give a number"
+                    yield NetworkFinding("port-clash", node.id, text)
+                else:
+                    listeners[port].append((node.id, _bound_address(entry)))
+        for port, bound in listeners.items():
+            addresses = [address for _, address in bound]
+            if len(bound) > 1 and (EVERYWHERE in addresses or len(set(addresses)) < len(bound)):
+                names = " and ".join(dict.fromkeys(name for name, _ in bound))
+                text = f"{len(bound)} listeners of {names} share port {port} of {nodes[0].machine}"
+                yield NetworkFinding("port-clash", bound[0][0], text)
+
+
+def _bound_address(listener: Entry) -> str:
+    """Where a listener binds; without a host, or with that of any protocol, on every address of its machine."""
+    host = str(listener.get("host") or EVERYWHERE)
+    return {"::": EVERYWHERE, "localhost": "127.0.0.1"}.get(host, host)
 
 
 def _unknown_hosts(graph: Graph) -> Iterator[NetworkFinding]:
@@ -99,15 +108,30 @@ def _asymmetric_costs(network: Network, wired: list[WiredLink]) -> Iterator[Netw
     costs: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for each in wired:
         if each.opener.type == each.acceptor.type == ROUTER:
-            costs[id(each.link)].append((f"the connector of {each.opener.id}", int(each.connector.get("cost", 1))))
+            stating = [(f"the connector of {each.opener.id}", {"cost": 1} | each.connector)]
             listener = _listener_of(network, each)
             if listener is not None and "cost" in listener:
-                costs[id(each.link)].append((f"the listener of {each.acceptor.id}", int(listener["cost"])))
+                stating.append((f"the listener of {each.acceptor.id}", listener))
+            for where, entry in stating:
+                if (cost := _cost_of(entry)) is None:
+                    text = f"{where} has the cost {entry['cost']!r}; give a number from 1 to {MAX_COST:,}"
+                    yield NetworkFinding("asymmetric-cost", _named(each.link), text)
+                else:
+                    costs[id(each.link)].append((where, cost))
     for link in network.graph.links:
         stated = costs[id(link)] + ([("the link", link.cost)] if link.cost is not None else [])
         if len({cost for _, cost in stated}) > 1 and costs[id(link)]:
             said = ", ".join(f"{cost} for {where}" for where, cost in stated)
             yield NetworkFinding("asymmetric-cost", _named(link), f"the costs differ: {said}")
+
+
+def _cost_of(entry: Entry) -> int | None:
+    """The cost that a listener or connector states; a number may be written as text."""
+    try:
+        cost = int(str(entry["cost"]))
+    except ValueError:
+        return None
+    return cost if 1 <= cost <= MAX_COST else None
 
 
 def _links(network: Network, wired: list[WiredLink]) -> Iterator[NetworkFinding]:
@@ -164,8 +188,7 @@ def _listener_of(network: Network, wired: WiredLink) -> Entry | None:
 
 def _loops(graph: Graph) -> Iterator[NetworkFinding]:
     """Bridges between brokers that lead back to where they began, for addresses that cross all of them."""
-    nodes = graph.by_id()
-    bridges = [link for link in graph.links if nodes[link.source].type == nodes[link.target].type == BROKER]
+    bridges = [*_bridges(graph), *(_auto_links(graph) if graph.directed else ())]
     addresses = sorted({address for link in bridges for address in link.addresses}) or [""]
     reported: set[tuple[str, ...]] = set()
     for address in addresses:
@@ -175,6 +198,37 @@ def _loops(graph: Graph) -> Iterator[NetworkFinding]:
             reported.add(tuple(loop))
             what = f"messages to {address}" if address else "messages"
             yield NetworkFinding("loop", loop[0], f"{what} would circulate: {' > '.join([*loop, loop[0]])}")
+
+
+def _bridges(graph: Graph) -> Iterator[GraphLink]:
+    nodes = graph.by_id()
+    return (link for link in graph.links if nodes[link.source].type == nodes[link.target].type == BROKER)
+
+
+def _auto_links(graph: Graph) -> Iterator[GraphLink]:
+    """Auto links with a direction: a router takes from one broker and gives to another, as a bridge does.
+
+    Routers that reach each other count as one, because messages find their way between them.
+    """
+    nodes = graph.by_id()
+    routers: dict[str, list[str]] = {node.id: [] for node in graph.nodes if node.type == ROUTER}
+    for link in graph.links:
+        if link.source in routers and link.target in routers:
+            routers[link.source].append(link.target)
+            routers[link.target].append(link.source)
+    one_of: dict[str, str] = {}
+    for name in routers:
+        for reached in _reached(name, routers) if name not in one_of else ():
+            one_of[reached] = name
+    for link in graph.links:
+        types = {nodes[end].type: end for end in link.ends}
+        if link.via == AUTO_LINK and set(types) == {ROUTER, BROKER}:
+            yield msgspec.structs.replace(
+                link,
+                source=one_of.get(link.source, link.source),
+                target=one_of.get(link.target, link.target),
+                addresses=link.addresses or [types[BROKER]],
+            )
 
 
 def _undirected_loop(links: Iterable[GraphLink]) -> list[str]:

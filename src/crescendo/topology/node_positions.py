@@ -1,8 +1,8 @@
 """Where does each node stand in a picture?
 
-A line or a tree is drawn in columns: routers from left to right by their distance from the first one. Anything with
-rings is placed on a circle and then pulled into shape by its links. Deterministic: the same graph has the same picture.
-Draws nothing.
+A line or a tree is drawn in columns, from left to right by the distance from the first router; in a directed network,
+from where messages enter. Anything with rings is placed on a circle and then pulled into shape by its links.
+Deterministic: the same graph has the same picture. Draws nothing.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections import deque
 
 import numpy as np
 
+from crescendo.topology.address_ways import ways_of
 from crescendo.topology.graph import ROUTER, Graph
 
 Point = tuple[float, float]
@@ -40,11 +41,9 @@ def _layers(graph: Graph, neighbours: dict[str, list[str]]) -> dict[str, int]:
     routers = [node.id for node in graph.nodes if node.type == ROUTER] or [node.id for node in graph.nodes]
     ends = [name for name in routers if len(set(neighbours[name])) <= 1]
     layers: dict[str, int] = {}
-    for start in (*(ends[:1] or routers[:1]), *routers, *neighbours):
-        if start in layers:
-            continue
-        layers[start] = 0
-        waiting = deque([start])
+    for starts in (_entries(graph), *([name] for name in (*(ends[:1] or routers[:1]), *routers, *neighbours))):
+        waiting = deque(name for name in starts if name not in layers)
+        layers |= dict.fromkeys(waiting, 0)
         while waiting:
             name = waiting.popleft()
             for other in neighbours[name]:
@@ -52,6 +51,16 @@ def _layers(graph: Graph, neighbours: dict[str, list[str]]) -> dict[str, int]:
                     layers[other] = layers[name] + 1
                     waiting.append(other)
     return layers
+
+
+def _entries(graph: Graph) -> list[str]:
+    """Where messages enter a directed network: at nodes that no link leads to, else where the first address begins."""
+    if not graph.directed or not graph.links:
+        return []
+    targets = {link.target for link in graph.links}
+    found = [link.source for link in graph.links if link.source not in targets]
+    ways = ways_of(graph)
+    return list(dict.fromkeys(found)) or ([ways[min(ways)][0]] if ways else [])
 
 
 def _columns(names: list[str], layers: dict[str, int], neighbours: dict[str, list[str]]) -> dict[str, Point]:

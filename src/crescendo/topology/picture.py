@@ -1,17 +1,24 @@
 """What does a network look like?
 
-An SVG that stands alone: nodes by type, their listeners, links with costs, and an arrow from the end that opens the
-connection. Links between routers are solid, links to brokers dashed. The HTML page is that picture with a table of
-listeners and connectors. Computes no positions and checks nothing.
+An SVG that stands alone: nodes by type, their listeners, links with costs, and a dot at the end that opens the
+connection. Links between routers are solid, links to brokers dashed. In a directed network, arrows show where messages
+go, and links say what they are and what crosses them. The HTML page is that picture with a table of listeners and
+connectors. Computes no positions and checks nothing.
 """
 
 from html import escape
 
+from crescendo.report.formats import plural
 from crescendo.report.plots.network_picture import DrawnLink, DrawnNode, network_svg
 from crescendo.topology.generate import Network, wired_links
-from crescendo.topology.graph import BROKER, CLIENT, ROUTER, GraphNode
+from crescendo.topology.graph import BROKER, CLIENT, ROUTER, GraphLink, GraphNode
 from crescendo.topology.network_check import NetworkFinding
 from crescendo.topology.node_positions import positions
+
+_MOST_LABELLED = 12
+"""Above this number of links, what is written on them would cover the picture."""
+
+_MOST_ADDRESSES = 3
 
 
 def svg_of(network: Network) -> str:
@@ -23,19 +30,27 @@ def svg_of(network: Network) -> str:
 def _links(network: Network) -> list[DrawnLink]:
     opened = {id(each.link): each for each in wired_links(network)}
     types = {node.id: node.type for node in network.graph.nodes}
+    is_clear = len(network.graph.links) <= _MOST_LABELLED
     links = []
     for link in network.graph.links:
         found, ends = opened.get(id(link)), {types[link.source], types[link.target]}
         links.append(
             DrawnLink(
-                link.ends if found is None else (found.opener.id, found.acceptor.id),
+                link.ends,
                 link.cost,
                 dashed=ends != {ROUTER},
-                arrow=found is not None,
+                arrow=network.graph.directed,
+                opened_by=None if found is None else found.opener.id,
                 faulty=found is None and CLIENT not in ends,
+                text=_label(link) if is_clear else (),
             )
         )
     return links
+
+
+def _label(link: GraphLink) -> list[str]:
+    shown = ", ".join(link.addresses[:_MOST_ADDRESSES]) + (", …" if len(link.addresses) > _MOST_ADDRESSES else "")
+    return [text for text in (link.via, shown) if text]
 
 
 def html_of(network: Network, findings: list[NetworkFinding]) -> str:
@@ -64,7 +79,9 @@ def html_of(network: Network, findings: list[NetworkFinding]) -> str:
 def _title(network: Network) -> str:
     routers = sum(node.type == ROUTER for node in network.graph.nodes)
     brokers = sum(node.type == BROKER for node in network.graph.nodes)
-    return f"{network.topology.name}: {routers} routers, {brokers} brokers, {len(network.graph.links)} links"
+    links = len(network.graph.links)
+    counted = [plural(routers, "router"), plural(brokers, "broker"), plural(links, "link")]
+    return f"{network.topology.name}: " + ", ".join(text for text in counted if not text.startswith("0 "))
 
 
 def _below(node: GraphNode) -> str:

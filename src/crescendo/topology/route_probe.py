@@ -14,12 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from crescendo.client.amqp10 import QUEUE
-from crescendo.client.session import BlockingSession, SessionLink
+from crescendo.client.blocking_session import BlockingSession, SessionLink
 from crescendo.model.errors import PeerError
 from crescendo.systems.base import AMQP
 from crescendo.systems.instance import RunningInstance
-from crescendo.topology.graph import Graph, queue_address
-from crescendo.topology.link_fidelity import BODY_KINDS, FidelityCount, LinkFidelity, link_message
+from crescendo.topology.graph import BROKER, RABBITMQ, Graph, queue_address
+from crescendo.topology.link_fidelity import (
+    BINARY_VALUE,
+    BODY_KINDS,
+    DATA,
+    TEXT_VALUE,
+    FidelityCount,
+    LinkFidelity,
+    link_message,
+)
 from crescendo.wire.amqp10.links import RECEIVER, SENDER
 from crescendo.wire.amqp10.performatives import Accepted, Rejected, Source, Target
 
@@ -47,6 +55,21 @@ def route_between(graph: Graph, running: Mapping[str, RunningInstance], way: tup
     called = [queue_address(nodes[name].program, address) for name in way]
     urls = [running[name].endpoints[AMQP] for name in way]
     return Route(way[0], urls[0], way[1], urls[1], address, *called)
+
+
+def kinds_carried(graph: Graph, address: str) -> tuple[str, ...]:
+    """The kinds of body that an address can carry without ending a link.
+
+    A shovel of RabbitMQ 3 ends at a map or a list from an AMQP 1.0 broker, and finds it again when it restarts, because
+    the message stays at the head of the queue.
+    """
+    nodes = graph.by_id()
+    for link in graph.links:
+        ends = nodes[link.source].program, nodes[link.target].program
+        from_amqp_1_0 = ends[1] == RABBITMQ and ends[0] != RABBITMQ and nodes[link.source].type == BROKER
+        if from_amqp_1_0 and link.via in {None, "shovel"} and address in link.addresses:
+            return DATA, TEXT_VALUE, BINARY_VALUE
+    return BODY_KINDS
 
 
 def probe_route(

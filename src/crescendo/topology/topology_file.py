@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.topology.graph import (
     BROKER,
     BROKER_PROGRAMS,
@@ -87,7 +88,7 @@ class TopologyFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             ("broker_program", self.broker_program, BROKER_PROGRAMS),
         ):
             if program and program not in known:
-                raise ValueError(f"{key}: {program!r} is not known; known: {', '.join(known)}")
+                raise ValueError(f"{key}: {program!r} is not known; {listing(program, known)}")
 
 
 class Topology(Struct, frozen=True):
@@ -180,7 +181,9 @@ def _node(entry: dict[str, Any], at: int, inventory: Inventory | None, source: P
         raise ConfigError(f"{where}: {_flag_names(str(err))}") from err
     programs = {ROUTER: ROUTER_PROGRAMS, BROKER: BROKER_PROGRAMS, CLIENT: ()}[node.type]
     if node.program and node.program not in programs:
-        raise ConfigError(f"{where}: {node.program!r} is not a program of a {node.type}; known: {', '.join(programs)}")
+        raise ConfigError(
+            f"{where}: {node.program!r} is not a program of a {node.type}; {listing(node.program, programs)}"
+        )
     return _placed(node, inventory)
 
 

@@ -21,14 +21,26 @@ from crescendo.model.errors import ConfigError, CrescendoError
 from crescendo.web.gatekeeper import Gatekeeper
 from crescendo.web.log_analysis import LogAnalyzer
 from crescendo.web.page_routes import RoleCheck, RoleMissingError, Services, render
-from crescendo.web.routes import access_routes, experiment_routes, job_routes, metrics_routes, run_routes
+from crescendo.web.routes import (
+    access_routes,
+    campaign_routes,
+    cluster_routes,
+    experiment_routes,
+    history_routes,
+    job_routes,
+    metrics_routes,
+    run_routes,
+)
 from crescendo.web.web_access import Role, TooManyAttemptsError
 from crescendo.web.web_directory import NotFoundError
 
 _STATIC = Path(__file__).parent / "static"
 _REPORT = Path(__file__).parents[1] / "report" / "templates"
 _MEDIA = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_ROUTERS = (access_routes.ROUTES, experiment_routes.ROUTES, job_routes.ROUTES, run_routes.ROUTES, metrics_routes.ROUTES)
+_SUBJECTS = (
+    access_routes, experiment_routes, job_routes, run_routes, history_routes, campaign_routes, cluster_routes,
+    metrics_routes,
+)  # fmt: skip
 
 
 def routes_of(services: Services) -> FastAPI:
@@ -44,8 +56,8 @@ def routes_of(services: Services) -> FastAPI:
     app.state.services = services
     app.state.stopping = asyncio.Event()
     app.state.analyzer = LogAnalyzer(services.directory.analyses)
-    for router in _ROUTERS:
-        app.include_router(router)
+    for subject in _SUBJECTS:
+        app.include_router(subject.ROUTES)
     app.add_api_route(
         "/",
         lambda: RedirectResponse("/experiments", 303),

@@ -1,10 +1,12 @@
 """How does a form become an experiment, and when can an experiment be shown as a form?
 
-The form has one system, one group of senders and receivers, phases and the usual checks. Whatever else an experiment
+The form has one system, one group of senders and receivers, clients of MLMQ by their kind, phases and the usual
+checks. Whatever else an experiment
 says can be edited as YAML only: the form is not offered, rather than silently dropping a key. Checks nothing: the
 experiment's own reader does.
 """
 
+import re
 from typing import Any
 
 import yaml
@@ -15,10 +17,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment, Phases
 from crescendo.model.experiment_file import experiment_from, parse_mapping
+from crescendo.model.mlmq_clients import ClientKind
 from crescendo.model.units import Duration, format_unit
 from crescendo.model.workload import Group
 
 _GROUP_KEYS = {"address", "protocol", "senders", "receivers", "size", "rate", "settle"}
+_PLACES = re.compile(r"\s*([A-Za-z0-9_.-]+)\s*(?:[:×x*]\s*(\d{1,5}))?\s*(?:,|$)")
+"""A host or label and how many processes it gets, as in `north: 4, south: 2`."""
+_CLIENT_GROUPS = {
+    "one_way": ("one-way", ClientKind.ONE_WAY),
+    "paired": ("paired", ClientKind.PAIRED),
+    "consumers": ("consumers", ClientKind.CONSUMER),
+    "producers": ("producers", ClientKind.PRODUCER),
+}
+"""Field -> name and kind of the group of clients whose number it is."""
 _PHASE_KEYS = {"warmup", "measure", "drain"}
 _CHECK_FIELDS = {
     "rate": "check_rate",
@@ -45,8 +57,15 @@ class ExperimentForm(BaseModel):
     size: str = "256"
     rate: str = "250"
     settle: str = "at-least-once"
+    client_settings: str = ""
     sender_processes: str = "1"
     receiver_processes: str = "1"
+    one_way: str = ""
+    paired: str = ""
+    consumers: str = ""
+    producers: str = ""
+    client_wait: str = "20ms"
+    client_processes: str = "1"
     warmup: str = "2s"
     measure: str = "10s"
     drain: str = "10s"
@@ -69,14 +88,14 @@ def text_of(form: ExperimentForm) -> str:
         document["system"] = {"kind": form.system}
         if form.settings.strip():
             document["system"]["settings"] = parse_mapping(form.settings, "settings", "brokers")
-    address = form.address.strip() or _own_queue(document["name"])
-    document["workload"] = {
-        "address": address, "protocol": form.protocol, "senders": _plain(form.senders),
-        "receivers": _plain(form.receivers), "size": _plain(form.size), "rate": _plain(form.rate),
-        "settle": form.settle,
-    }  # fmt: skip
-    processes = {"senders": _plain(form.sender_processes), "receivers": _plain(form.receiver_processes)}
-    if processes != {"senders": 1, "receivers": 1}:
+    clients = _clients(form)
+    if not clients or (form.senders.strip(), form.receivers.strip()) != ("0", "0"):
+        document["workload"] = _workload(form, document["name"])
+    if clients:
+        document["clients"] = clients
+    processes = {"senders": _places(form.sender_processes), "receivers": _places(form.receiver_processes)}
+    processes |= {"clients": _plain(form.client_processes)} if clients else {}
+    if any(count != 1 for count in processes.values()):
         document["peers"] = processes
     document["phases"] = {"warmup": form.warmup, "measure": form.measure, "drain": form.drain}
     if form.inspect:
@@ -85,6 +104,28 @@ def text_of(form: ExperimentForm) -> str:
     if checks:
         document["checks"] = checks
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _workload(form: ExperimentForm, name: str) -> dict[str, Any]:
+    group = {
+        "address": form.address.strip() or _own_queue(name), "protocol": form.protocol,
+        "senders": _plain(form.senders), "receivers": _plain(form.receivers), "size": _plain(form.size),
+        "rate": _plain(form.rate), "settle": form.settle,
+    }  # fmt: skip
+    more = form.client_settings.strip()
+    return group | (parse_mapping(more, "client settings", "client, mode") if more else {})
+
+
+def _clients(form: ExperimentForm) -> list[dict[str, Any]]:
+    """The groups of clients, where the system may be MLMQ; the page hides them elsewhere."""
+    if form.system not in {"mlmq", "url"}:
+        return []
+    counts = {field: _plain(getattr(form, field)) for field in _CLIENT_GROUPS}
+    return [
+        {"name": name, "kind": kind.value, "count": counts[field], "wait": form.client_wait.strip()}
+        for field, (name, kind) in _CLIENT_GROUPS.items()
+        if counts[field] not in ("", 0)
+    ]
 
 
 def form_of(text: str) -> ExperimentForm | None:
@@ -116,24 +157,47 @@ def _form_like(document: dict[str, Any]) -> ExperimentForm | None:
     inspect = document.get("inspect", [])
     if not all(isinstance(part, dict) for part in (group, system, phases, peers, checks, *inspect)):
         return None
+    clients = document.get("clients", [])
+    clients = [clients] if isinstance(clients, dict) else clients
+    if clients and "workload" not in document:
+        group = {"senders": 0, "receivers": 0}
+    counts = _client_counts(clients)
+    if counts is None:
+        return None
     values = _defaults(Group, _GROUP_KEYS) | group | _defaults(Phases, _PHASE_KEYS) | phases
     found = {key: str(value) for key, value in values.items() if key in _GROUP_KEYS | _PHASE_KEYS}
     found |= {field: str(checks.get(key, "")) for key, field in _CHECK_FIELDS.items()}
     if found.get("address") == _own_queue(document.get("name", "")):
         found["address"] = ""
     settings = system.get("settings")
+    more = {key: value for key, value in group.items() if key not in _GROUP_KEYS}
     return ExperimentForm(
         **found,
+        client_settings="" if not more else yaml.safe_dump(more, sort_keys=False),
         name=str(document.get("name", "")),
         system="topology" if "topology" in document else "url" if "url" in system else str(system.get("kind", "")),
         url=str(system.get("url", "")),
         topology=str(document.get("topology", "")),
         settings="" if not settings else yaml.safe_dump(settings, sort_keys=False),
-        sender_processes=str(peers.get("senders", 1)),
-        receiver_processes=str(peers.get("receivers", 1)),
+        sender_processes=_shown_places(peers.get("senders", 1)),
+        receiver_processes=_shown_places(peers.get("receivers", 1)),
+        **counts,
+        client_wait=next((str(one["wait"]) for one in clients if "wait" in one), "0s" if clients else "20ms"),
+        client_processes=str(peers.get("clients", 1)),
         inspect=[str(one.get("kind")) for one in inspect],
         inspect_every=next((str(one["every"]) for one in inspect if "every" in one), "1s"),
     )
+
+
+def _client_counts(clients: Any) -> dict[str, str] | None:
+    """Field -> number of clients; None if a group has no field."""
+    fields_of = {(name, str(kind)): field for field, (name, kind) in _CLIENT_GROUPS.items()}
+    found = {}
+    for one in clients if isinstance(clients, list) else [None]:
+        if not isinstance(one, dict) or (named := (str(one.get("name")), str(one.get("kind")))) not in fields_of:
+            return None
+        found[fields_of[named]] = str(one.get("count", 1))
+    return found
 
 
 def _defaults(kind: type[Struct], names: set[str]) -> dict[str, Any]:
@@ -149,6 +213,20 @@ def _defaults(kind: type[Struct], names: set[str]) -> dict[str, Any]:
 
 def _own_queue(name: object) -> str:
     return f"queue://{name or 'load'}-{{run}}"
+
+
+def _places(text: str) -> Any:
+    """A number of processes, or how many where."""
+    plain = _plain(text)
+    if not isinstance(plain, str) or _PLACES.sub("", plain):
+        return plain  # a number, or a mistake that the reader explains
+    return [{"on": on, "count": int(count or 1)} for on, count in _PLACES.findall(plain)]
+
+
+def _shown_places(value: Any) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    return ", ".join(f"{one.get('on', '')}: {one.get('count', 1)}" for one in value if isinstance(one, dict))
 
 
 def _plain(text: str) -> Any:

@@ -215,12 +215,22 @@ def renamed(text: str, name: str) -> str:
 
 
 def shipped_experiments() -> list[ShippedExperiment]:
+    """The single experiments that come with Crescendo."""
+    return [one for one in _shipped_files() if not _CAMPAIGN.search(one.text)]
+
+
+def shipped_campaigns() -> list[ShippedExperiment]:
+    """The campaigns that come with Crescendo: many runs each, which the command line starts."""
+    return [one for one in _shipped_files() if _CAMPAIGN.search(one.text)]
+
+
+def _shipped_files() -> list[ShippedExperiment]:
     """Those of the package, or of the checkout that it runs from."""
     package = Path(__file__).parents[1]
     for folder in (package / "experiments", package.parents[1] / "experiments"):
         if folder.is_dir():
             paths = sorted(folder.glob("*/*.yml"), key=lambda path: (path.parent.name != "quick", path))
-            return [one for one in map(_shipped, paths) if not _CAMPAIGN.search(one.text)]
+            return [_shipped(path) for path in paths]
     return []
 
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from crescendo.web.audit_log import AuditLog
 from crescendo.web.web_access import WebAccess, WebSession
 
-COOKIE = "crescendo"
+_COOKIE = "crescendo"
 CSRF_HEADER = "x-csrf-token"
 MAX_BODY_BYTES = 1024 * 1024
 PUBLIC = frozenset(("/login", "/api/login"))
@@ -93,7 +93,7 @@ class Gatekeeper:
             )
 
     def _session(self, request: Request) -> WebSession | None:
-        cookie = request.cookies.get(COOKIE)
+        cookie = request.cookies.get(cookie_name(secure=self._secure))
         return None if not cookie else self._access.session(cookie)
 
     def _refusal(self, request: Request, session: WebSession | None) -> Response | None:
@@ -137,7 +137,9 @@ class Gatekeeper:
         if not request.url.path.startswith(STATIC):
             headers.setdefault("cache-control", "no-store")
         if self._secure:
-            headers.setdefault("strict-transport-security", "max-age=31536000")
+            headers.setdefault("strict-transport-security", "max-age=31536000; includeSubDomains")
+        if headers.get("content-type", "").startswith("application/json"):
+            headers.setdefault("content-disposition", 'attachment; filename="api.json"')  # never shown as a page
 
 
 def _host_of(url: str) -> str | None:
@@ -145,6 +147,11 @@ def _host_of(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
+
+
+def cookie_name(*, secure: bool) -> str:
+    """With TLS, browsers accept the prefix only from this host, for all of it, and never over plain HTTP."""
+    return f"__Host-{_COOKIE}" if secure else _COOKIE
 
 
 def client_of(request: Request) -> str:

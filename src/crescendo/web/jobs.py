@@ -20,9 +20,12 @@ from crescendo.web.web_directory import NotFoundError, WebDirectory, child_of
 
 LIVE = "live.jsonl"
 OUTPUT = "output.log"
+STEPS = "steps.json"
 EXPERIMENT = "experiment.yml"
 ANY_FILE = "--any-file"
 """An argument of the run process: experiments may name files anywhere."""
+CLUSTER = "--cluster="
+"""An argument of the run process: the file of the cluster whose peers take part."""
 _JOB, _CLAIM, _RESULT = "job.json", "claim.json", "result.json"
 
 
@@ -45,6 +48,7 @@ class Job(Struct, frozen=True):
     asked_ns: int  # wall clock
     not_before_ns: int = 0
     by: str = ""
+    cluster: str = ""  # empty: peers run on this machine
 
 
 class JobResult(Struct, frozen=True):
@@ -119,14 +123,14 @@ class Jobs:
         self._directory = directory.jobs
         self._ended: set[str] = set()  # a job that has ended stays so, and need not be read again
 
-    def add(self, experiment: str, text: str, *, by: str, not_before_ns: int = 0) -> str:
+    def add(self, experiment: str, text: str, *, by: str, not_before_ns: int = 0, cluster: str = "") -> str:
         """A new job at the end of the queue."""
         asked_ns = time.time_ns()
         job_id = f"{asked_ns // 1_000_000:013d}-{secrets.token_hex(4)}"
         made = self._directory / f"{job_id}.new"
         made.mkdir(mode=0o700)
         (made / EXPERIMENT).write_text(text, encoding="utf-8")
-        write_document(made / _JOB, Job(job_id, experiment, asked_ns, not_before_ns, by), mode=0o600)
+        write_document(made / _JOB, Job(job_id, experiment, asked_ns, not_before_ns, by, cluster), mode=0o600)
         made.rename(self._directory / job_id)  # visible when it is whole
         return job_id
 

@@ -5,32 +5,39 @@ peers report anyway: no Spark, no extra question to anybody. A viewer reads the 
 """
 
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
 from msgspec.json import encode
 
 from crescendo.control.conductor.commands import RecordEvent
-from crescendo.control.conductor.state import PeerState, RunState, Stage
+from crescendo.control.conductor.state import RunState
+from crescendo.record.documents import write_atomically
+from crescendo.run.live_sample import sample
 from crescendo.run.observer import RunObserver
 from crescendo.run.result import RunResult
+from crescendo.web.jobs import STEPS
+from crescendo.web.run_steps import COLLECT, JUDGE, WATCH, RunSteps
 
 _SAMPLE_NS = 1_000_000_000
-_MAX_PEERS = 200
+_BEGINS = {"start": WATCH, "stopping": COLLECT, "concluded": COLLECT}
+"""Event of the conductor -> the step that begins with it."""
 _MAX_LINES = 200_000  # a run of two days; older viewers stop there, the recording does not
-_RATED = (Stage.RUNNING, Stage.DRAINING, Stage.STOPPING)
 
 
 class LiveFeed(RunObserver):
     """Writes what happens to a file. Use close() at the end."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, steps: RunSteps) -> None:
         self._file: IO[bytes] = path.open("ab", buffering=0)
+        self._directory = path.parent
+        self._steps = steps
         self._next_ns = 0
         self._lines = 0
         self.run_dir: Path | None = None
 
-    def say(self, kind: str, **values: Any) -> None:
+    def publish(self, kind: str, **values: Any) -> None:
         """Append one line."""
         if self._lines < _MAX_LINES:
             self._lines += 1
@@ -39,87 +46,61 @@ class LiveFeed(RunObserver):
     def close(self) -> None:
         self._file.close()
 
+    def begin(self, step: str) -> None:
+        """A step of the run begins, if it has not yet."""
+        if self._steps.begin(step):
+            self._show_steps()
+
+    def finish(self, *, failed: bool) -> None:
+        """The last step is over."""
+        self._steps.finish(failed=failed)
+        self._show_steps()
+
+    def cluster_progress(self, sentence: str) -> None:
+        """What is being done on the hosts of a cluster."""
+        if self._steps.begin_for(sentence):
+            self._show_steps()
+        self._note(sentence)
+        self.publish("step", text=sentence)
+
     def progress(self, step: str) -> None:
-        self.say("step", text=step)
+        self._note(step)
+        self.publish("step", text=step)
+
+    def _show_steps(self) -> None:
+        """To viewers, and to a file for viewers who join later: the feed may be long."""
+        self.publish("steps", steps=self._steps.document)
+        write_atomically(self._directory / STEPS, encode(self._steps.document), mode=0o600, durable=False)
+
+    def _note(self, text: str) -> None:
+        """The log of the run: what is printed is kept beside the job."""
+        print(f"{datetime.now():%H:%M:%S} {text}", flush=True)
 
     def on_started(self, run_dir: Path) -> None:
         self.run_dir = run_dir
-        self.say("directory", run=run_dir.name)
+        self.publish("directory", run=run_dir.name)
 
     def on_event(self, event: RecordEvent) -> None:
         self._next_ns = 0  # what it changed is seen at once
-        self.say("event", event=event.kind, detail=event.detail)
+        if event.kind in _BEGINS:
+            self.begin(_BEGINS[event.kind])
+        detail = {key: value for key, value in event.detail.items() if not key.endswith("_ns")}
+        self._note(f"{event.kind} {encode(detail).decode() if detail else ''}".strip())
+        self.publish("event", event=event.kind, detail=event.detail)
 
     def on_warning(self, sentence: str) -> None:
-        self.say("warning", text=sentence)
+        self._note(sentence)
+        self.publish("warning", text=sentence)
 
     def on_recorded(self, result: RunResult) -> None:
-        self.say("step", text=f"the recording is {result.state.value}")
+        self.begin(JUDGE)
+        self.publish("step", text=f"the recording is {result.state.value}")
 
     def on_trial(self, sentence: str) -> None:
-        self.say("step", text=sentence)
+        self.publish("step", text=sentence)
 
     def on_statistics(self, state: RunState) -> None:
         now_ns = time.monotonic_ns()
         if now_ns >= self._next_ns:
             self._next_ns = now_ns + _SAMPLE_NS
-            self.say("sample", **sample(state, now_ns))
-
-
-def sample(state: RunState, now_ns: int) -> dict[str, Any]:
-    """The run at this moment, as the live page shows it."""
-    elapsed_s = None if state.t0_ns is None else (now_ns - state.t0_ns) / 1e9
-    measure_ns = state.plan.measure_ns
-    planned_s = None if measure_ns is None else (state.plan.warmup_ns + measure_ns) / 1e9
-    return {
-        "stage": state.stage.value,
-        "phase": _phase(state, now_ns),
-        "elapsed_s": elapsed_s,
-        "planned_s": planned_s,
-        "sender": _role(state, "sender"),
-        "receiver": _role(state, "receiver"),
-        "peers": [_peer(peer, now_ns) for peer in list(state.peers.values())[:_MAX_PEERS]],
-    }
-
-
-def _phase(state: RunState, now_ns: int) -> str:
-    if state.stage is not Stage.RUNNING or state.t0_ns is None:
-        return state.stage.value
-    if now_ns < state.t0_ns:
-        return "about to start"
-    return "warm-up" if now_ns - state.t0_ns < state.plan.warmup_ns else "measure"
-
-
-def _role(state: RunState, role: str) -> dict[str, Any]:
-    peers = [peer for peer in state.peers.values() if peer.plan.role == role]
-    reports = [peer.statistics for peer in peers if peer.statistics is not None]
-    # Senders report no more when they are done: their last rate is not one of now.
-    rated = [] if role == "sender" and state.stage is not Stage.RUNNING else reports
-    return {
-        "rate": sum(report.rate for report in rated) if state.stage in _RATED else 0.0,
-        "messages": sum(report.messages for report in reports),
-        "p90_ns": max((report.values.second_response_p90_ns or 0 for report in reports), default=0) or None,
-        "p99_ns": max((report.p99_ns for report in reports if report.p99_ns is not None), default=None),
-        "cpu": sum(report.cpu for report in rated),
-    }
-
-
-def _peer(peer: PeerState, now_ns: int) -> dict[str, Any]:
-    report = peer.statistics
-    known = {} if report is None else report.values.reported()
-    condition = peer.gone or ("stopped" if peer.stopped else "done" if peer.finished else "")
-    return {
-        "id": peer.plan.id,
-        "role": peer.plan.role if peer.identity is None else peer.identity.role,
-        "host": "" if peer.identity is None else peer.identity.host,
-        "pid": None if peer.identity is None else peer.identity.pid,
-        "state": condition or ("ready" if peer.ready else "joined" if peer.joined else "expected"),
-        "reason": peer.reason,
-        "seen_s": round(max(now_ns - peer.last_seen_ns, 0) / 1e9, 1) if peer.joined else None,
-        "rate": None if report is None else report.rate,
-        "messages": None if report is None else report.messages,
-        "p99_ns": None if report is None else report.p99_ns,
-        "cpu": None if report is None else report.cpu,
-        "looks": known.get("looks"),
-        "failed_looks": known.get("failed_looks"),
-    }
+            self.publish("sample", **sample(state, now_ns))

@@ -19,6 +19,7 @@ from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.web.web_directory import child_of
 
 TIMEOUT_S = 300.0
+KEPT_RESULTS = 100
 _POLL_S = 0.2
 _GRACE_S = 3.0
 MEDIA = {"csv": "text/csv", "txt": "text/plain", "png": "image/png", "eps": "application/postscript"}
@@ -73,7 +74,14 @@ class LogAnalyzer:
             lines = [line.removeprefix("crescendo: ") for line in text.splitlines() if line.startswith("crescendo: ")]
             raise ConfigError(lines[-1] if lines else f"the analyzer ended with code {code}")
         part.replace(result)
+        self._drop_old_results()
         return result.name
+
+    def _drop_old_results(self) -> None:
+        """They can be computed again, and every changed field of the form makes another one."""
+        results = [path for path in self._folder.iterdir() if path.suffix.removeprefix(".") in MEDIA]
+        for path in sorted(results, key=lambda path: path.stat().st_mtime_ns)[:-KEPT_RESULTS]:
+            path.unlink()
 
     def result(self, name: str) -> Path:
         path = child_of(self._folder, name, "analysis")

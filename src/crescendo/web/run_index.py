@@ -17,12 +17,11 @@ from msgspec import Meta, Struct
 from crescendo.history.fingerprints import fingerprint
 from crescendo.model.errors import ConfigError
 from crescendo.record.documents import read_or_none, write_document
-from crescendo.record.manifest import read_manifest
+from crescendo.record.manifest import MANIFEST, read_manifest
 from crescendo.record.run_metrics import summary_value
 from crescendo.record.summary import SUMMARY, read_summary
 from crescendo.web.web_directory import NAME, WebDirectory, child_of
 
-MANIFEST = "manifest.json"
 STRIP = 10
 _AGAIN_S = 1.0
 _VERSION = 1
@@ -90,8 +89,8 @@ class RunIndex:
 
     def _on_disk(self) -> Iterable[tuple[str, int]]:
         for path in self._directory.runs.iterdir():
-            if NAME.fullmatch(path.name) is None:
-                continue
+            if NAME.fullmatch(path.name) is None or path.is_symlink():
+                continue  # links such as `last` point at runs that are listed themselves
             try:
                 modified_ns = (path / MANIFEST).stat().st_mtime_ns
             except OSError:

@@ -6,6 +6,7 @@ Changes of the rate arrive as files and travel over the control protocol, as tho
 """
 
 import contextlib
+import signal
 import sys
 import threading
 import time
@@ -14,11 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from crescendo.cluster.cluster_file import read_plan
+from crescendo.cluster.cluster_lifecycle import bring_up
 from crescendo.control.embedded_broker import EmbeddedBroker
 from crescendo.control.notes import Command
 from crescendo.control.request_payloads import SetRequest
 from crescendo.control.trust import Lab, new_lab
-from crescendo.model.errors import CrescendoError
+from crescendo.model.errors import CrescendoError, PeerError
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.documents import read_or_none, write_document
 from crescendo.run import session
@@ -27,9 +30,13 @@ from crescendo.run.interruption import Interruption
 from crescendo.run.lab_client import LabClient
 from crescendo.run.lab_view import LabView
 from crescendo.web.experiment_store import read_text
-from crescendo.web.jobs import ANY_FILE, EXPERIMENT, LIVE, JobFiles, JobResult, JobState
+from crescendo.web.jobs import ANY_FILE, CLUSTER, EXPERIMENT, LIVE, OUTPUT, JobFiles, JobResult, JobState
+from crescendo.web.known_clusters import access_of
 from crescendo.web.live_feed import LiveFeed
 from crescendo.web.rate_requests import ANSWERS, REQUESTS, RateAnswer, RateRequest
+from crescendo.web.run_steps import START, RunSteps, steps_of
+from crescendo.web.verdict_webhook import Webhook
+from crescendo.web.web_directory import WEB
 
 _POLL_S = 0.2
 
@@ -68,25 +75,33 @@ class RateChanger(threading.Thread):
         return ""
 
 
-def carry_out(files: JobFiles, runs: Path, experiments: Path, *, any_file: bool) -> JobResult:
+def carry_out(
+    files: JobFiles, runs: Path, experiments: Path, *, any_file: bool, cluster: Path | None = None
+) -> JobResult:
     """Run the experiment of this job, and say how it ended."""
-    feed = LiveFeed(files.directory / LIVE)
+    steps = RunSteps(steps_of(cluster), files.directory / OUTPUT)
+    feed = LiveFeed(files.directory / LIVE, steps)
     job = files.job
     for folder in (REQUESTS, ANSWERS):
         (files.directory / folder).mkdir(mode=0o700, exist_ok=True)
     state, outcome, problem = JobState.DONE, "", ""
     try:
         with contextlib.ExitStack() as stack:
-            interruption = stack.enter_context(Interruption())
             text = (files.directory / EXPERIMENT).read_text(encoding="utf-8")
             experiment = read_text(text, experiments, f"{job.experiment}.yml", any_file=any_file)
-            lab = new_lab()
-            url = stack.enter_context(EmbeddedBroker(on_fork=die_with_parent())).url
+            command = ["crescendo", "run", f"{job.experiment}.yml"]
+            if cluster is None:
+                lab = new_lab()
+                url = stack.enter_context(EmbeddedBroker(on_fork=die_with_parent())).url
+            else:
+                url, lab = _brought_up(cluster, feed)
+                command.append("--standing")
+            feed.begin(START)
+            interruption = stack.enter_context(Interruption())
             changer = RateChanger(files.directory, url, lab)
             changer.start()
             stack.callback(changer.end)
-            command = ["crescendo", "run", f"{job.experiment}.yml"]
-            control = ControlAccess(url, lab.token)
+            control = ControlAccess(url, lab.token, standing=cluster is not None)
             result = session.run(
                 experiment, out=runs, control=control, observer=feed, interruption=interruption, command=command
             )
@@ -98,22 +113,57 @@ def carry_out(files: JobFiles, runs: Path, experiments: Path, *, any_file: bool)
     except Exception as err:  # the person who asked must learn of it, whatever it is
         traceback.print_exc()
         state, problem = JobState.FAILED, f"{type(err).__name__}: {err}"
+    if problem:
+        print(problem, flush=True)
+    feed.finish(failed=state is not JobState.DONE)
     kept = feed.run_dir is not None and feed.run_dir.exists()
     ended = JobResult(state, feed.run_dir.name if feed.run_dir and kept else "", outcome, problem, time.time_ns())
     files.finish(ended)
-    feed.say("result", **msgspec.to_builtins(ended))
+    feed.publish("result", **msgspec.to_builtins(ended))
     feed.close()
     return ended
 
 
+def _brought_up(path: Path, feed: LiveFeed) -> tuple[str, Lab]:
+    """The control broker and the lab of a cluster whose peers are ready."""
+    plan = read_plan(path)
+    bring_up(plan, access_of(plan), feed.cluster_progress)
+    access = access_of(plan)
+    return access.url, access.lab
+
+
+def notify(files: JobFiles, ended: JobResult, webhook: Webhook) -> None:
+    """Post how the run ended to the webhook. Last of all: nobody waits for it."""
+    job = files.job
+    document = {
+        "job": job.id,
+        "experiment": job.experiment,
+        "by": job.by,
+        "run": ended.run,
+        "state": ended.state.value,
+        "outcome": ended.outcome,
+        "problem": ended.problem,
+        "ended_ns": ended.ended_ns,
+        "text": f"{job.experiment}: {ended.outcome or ended.state.value}" + (f" ({ended.run})" if ended.run else ""),
+    }
+    try:
+        webhook.notify(document)
+    except PeerError as err:
+        print(err, file=sys.stderr)
+
+
 def main(arguments: list[str]) -> int:
     any_file = ANY_FILE in arguments
-    directory, runs, experiments = (Path(text) for text in arguments if text != ANY_FILE)
+    cluster = next((Path(text.removeprefix(CLUSTER)) for text in arguments if text.startswith(CLUSTER)), None)
+    directory, runs, experiments = (Path(text) for text in arguments if not text.startswith("--"))
     files = JobFiles(directory)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a run can be interrupted gracefully
     if not files.claim():
         print("another process carries out this job", file=sys.stderr)
         return 0
-    return 0 if carry_out(files, runs, experiments, any_file=any_file).state is JobState.DONE else 1
+    ended = carry_out(files, runs, experiments, any_file=any_file, cluster=cluster)
+    notify(files, ended, Webhook(runs / WEB))
+    return 0 if ended.state is JobState.DONE else 1
 
 
 if __name__ == "__main__":

@@ -8,14 +8,15 @@ started again; its processes settle between themselves which one carries it out.
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 
 from crescendo.model.errors import ConfigError
+from crescendo.processes.child import ChildProcess, launch_child
 from crescendo.processes.ref import ProcessRef, is_alive
-from crescendo.web.jobs import ANY_FILE, OUTPUT, JobFiles, JobResult, Jobs, JobState
+from crescendo.web.jobs import ANY_FILE, CLUSTER, OUTPUT, JobFiles, JobResult, Jobs, JobState
+from crescendo.web.known_clusters import KnownClusters
 from crescendo.web.web_directory import WebDirectory
 
 _LOOK_S = 0.3
@@ -28,14 +29,17 @@ _STOP_S = 20.0
 class RunQueue(threading.Thread):
     """Starts the jobs of a server one after another. Call end() to stop the one under way and the thread."""
 
-    def __init__(self, directory: WebDirectory, *, any_file: bool = False) -> None:
+    def __init__(
+        self, directory: WebDirectory, *, any_file: bool = False, clusters: KnownClusters | None = None
+    ) -> None:
         super().__init__(name="queue", daemon=True)
+        self.clusters = clusters or KnownClusters()
         self.jobs = Jobs(directory)
         self._directory = directory
         self._any_file = any_file
         self._ended = threading.Event()
         self._starting: tuple[str, float] | None = None
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: list[ChildProcess] = []
 
     def run(self) -> None:
         while not self._ended.wait(_LOOK_S):
@@ -63,16 +67,16 @@ class RunQueue(threading.Thread):
 
     def _start(self, files: JobFiles) -> None:
         options = [ANY_FILE] if self._any_file else []
+        if cluster := files.job.cluster:
+            try:
+                options.append(f"{CLUSTER}{self.clusters.path(cluster)}")
+            except ConfigError as err:
+                files.finish(JobResult(JobState.FAILED, problem=str(err), ended_ns=time.time_ns()))
+                return
         paths = (files.directory, self._directory.runs, self._directory.experiments)
-        with (files.directory / OUTPUT).open("ab") as output:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "crescendo.web.run_process", *map(str, paths), *options],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # it outlives a killed server; end() stops it
-            )
-        self._children.append(child)
+        command = [sys.executable, "-m", "crescendo.web.run_process", *map(str, paths), *options]
+        # It outlives a killed server; end() stops it.
+        self._children.append(launch_child(command, on_fork=None, log=files.directory / OUTPUT))
 
     def stop(self, job_id: str, *, now: bool) -> None:
         """End a job: a queued one never starts, a running one keeps its recording unless `now`."""
@@ -111,7 +115,7 @@ class RunQueue(threading.Thread):
 
 
 def _insist(process: ProcessRef) -> None:
-    """A second signal aborts; whoever ignores it is killed, and its children die with it."""
+    """A second signal aborts; a process that ignores it is killed, and its children die with it."""
     time.sleep(_SECOND_SIGNAL_S)
     _signal(process, signal.SIGTERM)
     deadline_s = time.monotonic() + _KILL_S

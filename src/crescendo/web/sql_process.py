@@ -80,7 +80,7 @@ def answer_to(question: SqlQuestion) -> SqlAnswer:
     try:
         import duckdb
     except ModuleNotFoundError:
-        return SqlAnswer(problem="SQL needs DuckDB; install it beside Crescendo: pip install duckdb")
+        return SqlAnswer(problem="SQL needs DuckDB; install it beside Crescendo: pip install 'crescendo-lab[sql]'")
     try:
         statements = duckdb.extract_statements(question.sql)
         if [one.type for one in statements] != [duckdb.StatementType.SELECT]:

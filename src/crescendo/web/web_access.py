@@ -19,14 +19,25 @@ from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.record.documents import read_or_none, write_document
 
 OWNER = "owner"
 SESSION_S = 12 * 3600
 LINK_S = 24 * 3600
 MIN_PASSWORD_CHARS = 12
-_MAX_PASSWORD_CHARS = 256
-_ATTEMPTS, _ATTEMPTS_S = 5, 60.0
+MAX_PASSWORD_CHARS = 128
+_MIN_DIFFERENT_CHARS = 5
+_COMMON = frozenset(
+    (
+        "123456789012", "1234567890123", "12345678901234", "123456789123", "1q2w3e4r5t6y", "administrator",
+        "correcthorsebatterystaple", "iloveyou1234", "letmein12345", "passw0rd1234", "password1234", "password12345",
+        "password123456", "passwordpassword", "qwerty123456", "qwertyuiop12", "qwertyuiop123", "qwertyuiop[]",
+        "welcome12345",
+    )
+)  # fmt: skip
+_ATTEMPTS = ((5, 60.0), (60, 3600.0))
+"""How many failures are allowed in how many seconds, for an address and for a name."""
 _SCRYPT = {"n": 2**15, "r": 8, "p": 1, "maxmem": 64 * 2**20}
 _HIDDEN = 0o600
 _MAX_SUBJECTS = 10_000
@@ -95,9 +106,8 @@ class WebAccess:
     def set_account(self, name: str, role: str, password: str) -> None:
         """Add an account, or replace it and end its sessions."""
         if role.upper() not in Role.__members__:
-            raise ConfigError(f"role {role!r}: choose one of {', '.join(one.lower() for one in Role.__members__)}")
-        if not MIN_PASSWORD_CHARS <= len(password) <= _MAX_PASSWORD_CHARS:
-            raise ConfigError(f"the password has {len(password)} characters; give {MIN_PASSWORD_CHARS} or more")
+            raise ConfigError(f"no role is called {role!r}; {listing(role, [one.lower() for one in Role.__members__])}")
+        _check_password(name, password)
         salt = secrets.token_bytes(16)
         try:
             account = convert(
@@ -105,21 +115,41 @@ class WebAccess:
             )
         except ValidationError:
             raise ConfigError(f"{name!r} cannot be the name of an account: letters, digits and . _ @ - only") from None
+        self._replace_account(name, [account])
+
+    def remove_account(self, name: str) -> None:
+        """Forget an account, and end its sessions."""
+        if all(one.name != name for one in self.accounts):
+            raise ConfigError(f"no account is called {name[:80]!r}; /access lists them")
+        self._replace_account(name, [])
+
+    def _replace_account(self, name: str, by: list[Account]) -> None:
         others = [one for one in self.accounts if one.name != name]
-        write_document(self._accounts_file, _Accounts([*others, account]), mode=_HIDDEN)
+        write_document(self._accounts_file, _Accounts([*others, *by]), mode=_HIDDEN)
         with self._lock:
             self._store(replace(self._stored, sessions=[one for one in self._stored.sessions if one.name != name]))
 
     def sign_in(self, name: str, password: str, client: str) -> str:
         """The cookie of a new session. ConfigError if name and password do not belong together."""
+        found = self._checked(name, password, client)
+        return self._open(found.name, found.role)
+
+    def change_password(self, name: str, current: str, new: str, client: str) -> None:
+        """Replace a password by somebody who knows it; all sessions of the account end."""
+        found = self._checked(name, current, client)
+        self.set_account(name, found.role, new)
+
+    def _checked(self, name: str, password: str, client: str) -> Account:
+        """The account. ConfigError if name and password do not belong together."""
         self._check_attempts(client, f"name {name}")
         found = next((one for one in self.accounts if one.name == name), None)
         salt = bytes.fromhex(found.salt) if found else b"no such account"
-        key = _key(password[:_MAX_PASSWORD_CHARS], salt)  # the same work for names that do not exist
-        if found is None or not hmac.compare_digest(key, found.key):
+        possible = len(password) <= MAX_PASSWORD_CHARS
+        key = _key(password if possible else "", salt)  # the same work for names that do not exist
+        if found is None or not possible or not hmac.compare_digest(key, found.key):
             self._count_failure(client, f"name {name}")
             raise ConfigError("name or password is wrong")
-        return self._open(found.name, found.role)
+        return found
 
     # -- one-time tokens -------------------------------------------------------------------------------------------
 
@@ -180,10 +210,11 @@ class WebAccess:
         with self._lock:
             for subject in subjects:
                 recent = self._failures.get(subject, deque())
-                while recent and now_s - recent[0] > _ATTEMPTS_S:
+                while recent and now_s - recent[0] > _ATTEMPTS[-1][1]:
                     recent.popleft()
-                if len(recent) >= _ATTEMPTS:
-                    raise TooManyAttemptsError(f"too many attempts; wait {_ATTEMPTS_S:.0f} s")
+                for most, within_s in _ATTEMPTS:
+                    if sum(now_s - at_s <= within_s for at_s in recent) >= most:
+                        raise TooManyAttemptsError(f"too many attempts; wait {within_s:.0f} s")
 
     def _count_failure(self, *subjects: str) -> None:
         with self._lock:
@@ -191,6 +222,17 @@ class WebAccess:
                 self._failures.clear()
             for subject in subjects:
                 self._failures[subject].append(time.monotonic())
+
+
+def _check_password(name: str, password: str) -> None:
+    if not MIN_PASSWORD_CHARS <= len(password) <= MAX_PASSWORD_CHARS:
+        raise ConfigError(
+            f"the password has {len(password)} characters; give {MIN_PASSWORD_CHARS} or more, at most "
+            f"{MAX_PASSWORD_CHARS}"
+        )
+    folded = password.casefold()
+    if folded in _COMMON or len(set(folded)) < _MIN_DIFFERENT_CHARS or name.casefold() in folded.split():
+        raise ConfigError("the password is one that others guess first; several words together are harder")
 
 
 def _hash(secret: str) -> str:

@@ -8,9 +8,12 @@ link. No other module builds a path from a request.
 import fcntl
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.campaign_journal import CAMPAIGN_FILE
+from crescendo.record.manifest import MANIFEST
 
 WEB = ".web"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,159}")
@@ -55,10 +58,24 @@ class WebDirectory:
         return self.own / "analyses"
 
     def run(self, name: str) -> Path:
-        """The recording of this name."""
-        directory = child_of(self.runs, name, "run")
-        if not (directory / "manifest.json").is_file():
-            raise NotFoundError(f"no run is called {name!r}; /runs lists them")
+        """The recording of this name, here or in a campaign: names have the time of the run, so they are unique."""
+        for parent in (self.runs, *self._campaigns(name)):
+            directory = child_of(parent, name, "run")
+            if (directory / MANIFEST).is_file():
+                return directory
+        raise NotFoundError(f"no run is called {name!r}; /runs lists them, and /campaigns those of campaigns")
+
+    def _campaigns(self, run: str) -> Iterator[Path]:
+        """The campaigns in which there may be a run of this name."""
+        for journal in self.runs.glob(f"*/{CAMPAIGN_FILE}"):
+            if not journal.parent.is_symlink() and (journal.parent / run).is_dir():
+                yield journal.parent
+
+    def campaign(self, name: str) -> Path:
+        """The campaign of this name."""
+        directory = child_of(self.runs, name, "campaign")
+        if not (directory / CAMPAIGN_FILE).is_file():
+            raise NotFoundError(f"no campaign is called {name!r}; /campaigns lists them")
         return directory
 
     def lock(self) -> None:

@@ -6,6 +6,7 @@ and leaves the queue for the next start; a killed server leaves the run alone, a
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import secrets
 import socket
@@ -19,6 +20,7 @@ from crescendo.model.errors import ConfigError
 from crescendo.web.application import guarded, routes_of
 from crescendo.web.audit_log import AuditLog
 from crescendo.web.experiment_store import ExperimentStore
+from crescendo.web.known_clusters import KnownClusters
 from crescendo.web.page_routes import Services
 from crescendo.web.run_index import RunIndex
 from crescendo.web.run_queue import RunQueue
@@ -40,6 +42,7 @@ class WebOptions:
     names: tuple[str, ...] = ()
     any_file: bool = False
     rebuild: bool = False
+    clusters: tuple[Path, ...] = ()
 
 
 class _Server(uvicorn.Server):
@@ -59,9 +62,10 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(options: WebOptions, say: Callable[[str], None]) -> None:
+def serve(options: WebOptions, announce: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     access = checked_access(options)
+    clusters = KnownClusters(options.clusters)
     directory = WebDirectory(options.runs)
     directory.lock()
     listener = _listen(options.host, options.port)
@@ -71,7 +75,7 @@ def serve(options: WebOptions, say: Callable[[str], None]) -> None:
     origin = f"{scheme}://{options.names[0] if options.names else shown}:{port}"
     index = RunIndex(directory, rebuild=options.rebuild)
     index.refresh(at_once=True)
-    queue = RunQueue(directory, any_file=options.any_file)
+    queue = RunQueue(directory, any_file=options.any_file, clusters=clusters)
     services = Services(
         directory,
         ExperimentStore(directory, any_file=options.any_file),
@@ -99,13 +103,14 @@ def serve(options: WebOptions, say: Callable[[str], None]) -> None:
 
     def ready() -> None:
         if access.accounts and not is_loopback(options.host):
-            say(f"{origin}/login")
+            announce(f"{origin}/login")
         else:
-            say(f"{origin}/login?token={access.new_link()}")
+            announce(f"{origin}/login?token={access.new_link()}")
 
     queue.start()
     try:
-        _Server(config, app.state.stopping, ready).run(sockets=[listener])
+        with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended in order
+            _Server(config, app.state.stopping, ready).run(sockets=[listener])
     finally:
         queue.end()
         listener.close()

@@ -1,9 +1,11 @@
 """A conductor with simulated peers in virtual time.
 
-The peers follow the protocol page and do nothing else; one delivery per note decides what the network does with it.
-What the tests assert (which peer was ready, which one died when) is recorded here, not read from the conductor.
+The peers follow the protocol page and do nothing else; one delivery per note decides what the network does with it, on
+its way from a peer and to a peer. What the tests assert (which peer was ready, has started, died when) is recorded
+here, not read from the conductor.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain, repeat
@@ -25,7 +27,7 @@ from crescendo.control.conductor.events import (
 )
 from crescendo.control.conductor.plan import PeerPlan, RunPlan
 from crescendo.control.conductor.step import begin, step
-from crescendo.control.notes import Command, Failure, Hello, Identity, Statistics
+from crescendo.control.notes import START_COMMANDS, Command, Failure, Hello, Identity, Statistics
 from crescendo.model.peer_statistics import PeerStatistics
 
 MS = 1_000_000
@@ -34,6 +36,7 @@ TICK = 100 * MS
 START = 5_000 * SECOND  # monotonic clocks do not start at zero
 ADDRESS = "queue://perf"
 RATE = 1000
+LATE_NS = 700 * MS
 
 DELIVER, DROP, TWICE, LATE = "deliver", "drop", "twice", "late"
 
@@ -51,7 +54,10 @@ def plan(senders: int = 1, receivers: int = 1, *, inspectors: int = 0, **changes
 class SimulatedRun:
     """Peers that follow the protocol, unless a test makes them die, fail, stay silent or never finish."""
 
-    def __init__(self, plan: RunPlan, deliveries: Iterable[str] = (), *, share: float = 1.0) -> None:
+    def __init__(
+        self, plan: RunPlan, deliveries: Iterable[str] = (), requests: Iterable[str] = (), *, share: float = 1.0
+    ) -> None:
+        """`deliveries` of the notes of peers, `requests` of those of the conductor."""
         self.plan = plan
         self.now_ns = START
         self.run = begin(plan, START)
@@ -66,10 +72,16 @@ class SimulatedRun:
         self.dead: dict[str, int] = {}
         self.endless: set[str] = set()
         self.accepted: set[tuple[str, Command]] = set()  # answers that reached the conductor
+        self.started: set[str] = set()  # peers that were given their start time
+        self.new_rates: Counter[str] = Counter()  # peer -> changes of rate that it was given
         self.more = 0  # arrivals that a test adds
+        self.report_ns = TICK  # how often peers report
         self._share = share  # the fraction of the owed messages that arrives
         self._deliveries = chain(deliveries, repeat(DELIVER))
-        self._later: list[tuple[int, Event]] = []
+        self._request_deliveries = chain(requests, repeat(DELIVER))
+        self._later: list[tuple[int, Event | SendRequest]] = []
+        self._asked: dict[int, Command] = {}  # correlation -> what the conductor asked for
+        self._handled: set[int] = set()  # a peer carries out a request once
         self._t0_ns: dict[str, int] = {}
         self._done: set[str] = set()
         self._halted: set[str] = set()
@@ -78,17 +90,15 @@ class SimulatedRun:
 
     def feed(self, event: Event) -> None:
         if isinstance(event, PeerAnswered) and event.ok:
-            request = next(
-                c for _, c in self.commands if isinstance(c, SendRequest) and c.correlation == event.correlation
-            )
-            self.accepted.add((event.peer, request.command))
+            self.accepted.add((event.peer, self._asked[event.correlation]))
         was_over = self.ending is not None
         self.run, commands = step(self.run, event)
         assert not (was_over and commands), f"{event} after the end led to {commands}"
         self.commands += [(self.now_ns, command) for command in commands]
         for command in commands:
             if isinstance(command, SendRequest):
-                self._handle(command)
+                self._asked[command.correlation] = command.command
+                self._request(command)
             elif isinstance(command, Conclude):
                 assert command is commands[-1]
                 self.ending = command.ending
@@ -119,10 +129,13 @@ class SimulatedRun:
         end_ns = self.now_ns + int(seconds * SECOND)
         while self.now_ns < end_ns and self.ending is None and not (until and self.requested(until)):
             self.now_ns += TICK
-            due = [event for due_ns, event in self._later if due_ns <= self.now_ns]
-            self._later = [(due_ns, event) for due_ns, event in self._later if due_ns > self.now_ns]
-            for event in due:
-                self.feed(replace(event, now_ns=self.now_ns))  # stamped when received, not when sent
+            due = [note for due_ns, note in self._later if due_ns <= self.now_ns]
+            self._later = [(due_ns, note) for due_ns, note in self._later if due_ns > self.now_ns]
+            for note in due:
+                if isinstance(note, SendRequest):
+                    self._handle(note)
+                else:
+                    self.feed(replace(note, now_ns=self.now_ns))  # stamped when received, not when sent
             self._peers_act()
             self.feed(Tick(self.now_ns))
 
@@ -145,15 +158,27 @@ class SimulatedRun:
 
     # the peers
 
+    def _request(self, request: SendRequest) -> None:
+        delivery = next(self._request_deliveries)
+        if delivery == LATE:
+            self._later.append((self.now_ns + LATE_NS, request))
+        elif delivery != DROP:
+            for _ in range(2 if delivery == TWICE else 1):
+                self._handle(request)
+
     def _handle(self, request: SendRequest) -> None:
         peer, command = request.peer, request.command
-        if peer in self.dead or (peer, command) in self.ignored:
+        gone = peer in self.dead or peer in self._halted
+        if gone or (peer, command) in self.ignored or request.correlation in self._handled:
             return
+        self._handled.add(request.correlation)
         if command is Command.HALT:
             self._halted.add(peer)
             return
-        if command in {Command.START_SENDER, Command.START_RECEIVER}:
+        if command in START_COMMANDS:
             self._t0_ns[peer] = request.payload["t0_ns"]
+            self.started.add(peer)
+        self.new_rates[peer] += "rate" in request.payload.get("options", {})
         if command in {Command.STOP_SENDER, Command.STOP_RECEIVER}:
             self._done.add(peer)
         failure = self.refusals.get((peer, command))
@@ -168,7 +193,8 @@ class SimulatedRun:
         for peer, role in self.roles.items():
             if peer in self.dead or peer in self.silent or peer in self._halted:
                 continue
-            self._send(PeerReported(peer, self.statistics(peer), self.now_ns))
+            if (self.now_ns - START) % self.report_ns == 0:
+                self._send(PeerReported(peer, self.statistics(peer), self.now_ns))
             t0_ns = self._t0_ns.get(peer)
             length_ns = self.plan.warmup_ns + (self.plan.measure_ns or 2 * SECOND)
             due = t0_ns is not None and self.now_ns >= t0_ns + length_ns
@@ -203,7 +229,7 @@ class SimulatedRun:
         if delivery == DROP:
             return
         if delivery == LATE:
-            delay_ns = 700 * MS
+            delay_ns = LATE_NS
         for _ in range(2 if delivery == TWICE else 1):
             if delay_ns:
                 self._later.append((self.now_ns + delay_ns, event))

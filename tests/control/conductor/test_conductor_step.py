@@ -5,7 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crescendo.control.conductor.commands import SendRequest
-from crescendo.control.conductor.events import ControlLost, PeerAnswered, PeerJoined, PeerLost, PeerReported
+from crescendo.control.conductor.events import (
+    ControlLost,
+    PeerAnswered,
+    PeerJoined,
+    PeerLost,
+    PeerReported,
+    SystemBroken,
+)
 from crescendo.control.conductor.step import step
 from crescendo.control.notes import Command, Failure, Hello, Identity, Statistics
 from simulated_run import ADDRESS, DELIVER, DROP, LATE, MS, SECOND, START, TWICE, SimulatedRun, plan
@@ -230,7 +237,7 @@ def test_a_peer_that_does_not_stop_is_lost_and_the_run_incomplete() -> None:
     simulated.advance(60)
     assert simulated.ending is not None
     assert simulated.ending.state == "incomplete"
-    assert simulated.ending.reason == "lost receiver-1: did not stop within 3 s"
+    assert simulated.ending.reason == "lost receiver-1: did not stop within 8 s"
 
 
 def test_a_peer_that_the_system_dropped_is_a_result_not_a_loss() -> None:
@@ -277,7 +284,7 @@ def test_an_interrupted_run_ends_within_the_stop_timeout(answers: bool) -> None:
     ending = simulated.ending
     assert ending is not None
     assert (ending.state, ending.reason) == ("interrupted", "interrupted")
-    assert simulated.now_ns - interrupted_ns <= (0.2 if answers else 3.2) * SECOND
+    assert simulated.now_ns - interrupted_ns <= (0.2 if answers else 8.2) * SECOND
     assert simulated.ended()["receiver-0"] == "stopped"
     assert simulated.ended()["sender-0"] == ("stopped" if answers else "lost")
     assert next(phase for phase in ending.phases if phase[0] == "measure")[2] == interrupted_ns
@@ -362,6 +369,21 @@ def test_the_drain_goes_on_while_messages_arrive_up_to_its_limit(arrives_s: int,
     while simulated.ending is None:
         if simulated.now_ns - began_ns < arrives_s * SECOND:
             simulated.more += 1
+        simulated.advance(0.1)
+    drained_ns = simulated.requested("STOP_RECEIVER")[0] - simulated.requested("DRAIN")[0]
+    assert abs(drained_ns - drained_s * SECOND) <= 300 * MS
+
+
+@pytest.mark.parametrize(("broken_s", "drained_s"), [(0, 5), (3, 8), (12, 17), (60, 20)])
+def test_the_drain_has_its_whole_length_after_a_fault_up_to_its_limit(broken_s: int, drained_s: int) -> None:
+    """Otherwise what a broker keeps while it starts again would count as lost."""
+    simulated = SimulatedRun(plan(drain_limit_ns=20 * SECOND), share=0.5)
+    simulated.join_all()
+    simulated.advance(60, until="DRAIN")
+    began_ns = simulated.now_ns
+    while simulated.ending is None:
+        if simulated.now_ns - began_ns < broken_s * SECOND:
+            simulated.feed(SystemBroken(simulated.now_ns))
         simulated.advance(0.1)
     drained_ns = simulated.requested("STOP_RECEIVER")[0] - simulated.requested("DRAIN")[0]
     assert abs(drained_ns - drained_s * SECOND) <= 300 * MS
@@ -478,7 +500,7 @@ KILLS = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(deliveries=DELIVERIES, kills=KILLS, interrupt_at=st.none() | st.integers(0, 90), counted=st.booleans())
 def test_whatever_the_network_does_the_run_ends_and_never_claims_too_much(
     deliveries: list[str], kills: dict[str, tuple[int, bool]], interrupt_at: int | None, counted: bool

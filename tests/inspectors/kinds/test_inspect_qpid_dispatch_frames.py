@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crescendo.client.messages import Amqp10Message, decode_message
+from crescendo.client.amqp10_message import Amqp10Message, decode_message
 from crescendo.inspectors.base import Inspection
 from crescendo.inspectors.kinds.qpid_dispatch import TYPES, add_answer, entities_of, query_of
 from crescendo.model.errors import PeerError

@@ -1,6 +1,8 @@
 """Is a lost connection reconnected, with backoff, at every address, without blocking the others?"""
 
 import itertools
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -116,3 +118,23 @@ def test_a_handshake_without_an_answer_is_abandoned() -> None:
     changes(connection, HANDSHAKE_TIMEOUT_NS + 500 * MS, step_ns=50 * MS)
     assert silent.closes >= 1
     assert not connection.lost
+
+
+def test_closing_does_not_wait_for_a_host_that_does_not_answer() -> None:
+    answers = threading.Event()
+    late = channel()
+
+    def dial() -> Any:
+        answers.wait(60)
+        return late
+
+    pool = DialPool()
+    dialling = pool.submit(dial)
+    pool.close()
+    assert not dialling.done(), "it came back while the host was silent"
+    answers.set()
+    dialling.result(60)
+    deadline_s = time.monotonic() + 60
+    while not late.closes and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert late.closes == 1, "nobody else will close it"

@@ -12,9 +12,11 @@ from crescendo.load.assignment import Quota, quota_of
 from crescendo.load.engine.sender import Sender
 from crescendo.load.engine.sender_engine import SenderEngine
 from crescendo.load.protocols.interfaces import SettledMessages
+from crescendo.model.connection_timeouts import ConnectionTimeouts
 from crescendo.model.experiment_file import experiment_from
 from crescendo.model.pacer import UNLIMITED, pacer_for
 from crescendo.model.payload import PayloadSize
+from crescendo.model.units import Duration
 from crescendo.model.workload import Group, Settle, WindowMode
 from crescendo.record.schema import SENT, SETTLED, Settlement
 from crescendo.wire.stamp import MAGIC, ONE_STAMP, Stamps
@@ -173,6 +175,7 @@ def test_credit_in_small_amounts_sends_exactly_the_count(harness: Harness) -> No
     assert [row[3] for row in channel.taken] == list(range(100))
 
 
+@pytest.mark.quiet
 def test_unbounded_stops_in_time_and_its_intended_time_is_its_send_time(harness: Harness) -> None:
     channel = FakeSendChannel(capacity=16, allow=lambda taken: 16 if taken < 500_000 else 0)
     t0_ns = time.monotonic_ns()
@@ -285,6 +288,22 @@ def test_messages_that_are_never_settled_are_awaited_and_counted(harness: Harnes
     statistics = engine.run(start_ns)
     assert time.monotonic_ns() - start_ns >= 80 * MS
     assert statistics.values.unsettled == 30
+
+
+def test_a_connection_that_settles_nothing_is_given_up_and_its_messages_are_sent_again(harness: Harness) -> None:
+    silent, settling = FakeSendChannel(), SlowlySettling(step=10)
+    group = Group(
+        rate=100_000, settle=Settle.AT_LEAST_ONCE, connection=ConnectionTimeouts(confirm_timeout=Duration(100 * MS))
+    )
+    waiting = Sender(
+        1, group, pacer_for(group.rate), Quota(30, UNLIMITED), silent, TAG, redial=lambda attempt: settling
+    )
+    statistics = harness.engine(waiting, drain_ns=60_000 * MS).run(time.monotonic_ns())
+    assert silent.closed is not None
+    assert "messages for 0.1 s" in silent.closed
+    assert len(settling.taken) == 30
+    assert statistics.values.unsettled == 0
+    silent.release()
 
 
 def test_a_stop_request_ends_the_run(harness: Harness) -> None:

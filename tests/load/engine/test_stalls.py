@@ -1,11 +1,14 @@
 """Is every stall of a loop counted, and does the clock of a loop know what it could not have seen?"""
 
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crescendo.load.engine import stalls
 from crescendo.load.engine.loop_clock import LoopClock
 from crescendo.load.engine.stalls import LONG_STALL_NS, MAX_EVENTS_PER_S, STALL_NS, StallLog, major_faults, steal_ns
 
@@ -42,12 +45,31 @@ def test_no_stall_is_forgotten_and_no_second_has_too_many_events(stalls: list[tu
     assert sum(duration_ns >= LONG_STALL_NS for duration_ns in durations) <= len(events.details)
 
 
-def test_what_the_kernel_tells_is_counted_from_the_last_stall() -> None:
-    events = Events()
-    events.log.add(2 * SECOND, 5 * MS)
-    detail = events.details[0]
-    assert 0 <= detail["steal_ns"] <= steal_ns()
-    assert 0 <= detail["major_faults"] <= major_faults()
+def test_what_the_kernel_tells_is_counted_from_the_last_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"steal_ns": 10**12, "major_faults": 500}
+    monkeypatch.setattr(stalls, "steal_ns", lambda: told["steal_ns"])
+    monkeypatch.setattr(stalls, "major_faults", lambda: told["major_faults"])
+    events, now_ns = Events(), 2 * SECOND
+    for stolen_ns, faults, duration_ns in ((20 * MS, 1, 5 * MS), (0, 0, 5 * MS), (70 * MS, 12, 2500 * MS)):
+        told["steal_ns"] += stolen_ns
+        told["major_faults"] += faults
+        now_ns += duration_ns
+        events.log.add(now_ns, duration_ns)
+    assert [(detail["steal_ns"], detail["major_faults"]) for detail in events.details] == [
+        (20 * MS, 1), (0, 0), (70 * MS, 12)
+    ]  # fmt: skip
+    told["steal_ns"] += 5 * MS
+    events.log.tick(now_ns + SECOND)
+    events.log.add(now_ns + 2 * SECOND - 1, MS)
+    assert events.details[-1]["steal_ns"] == 0, "it was over a second before"
+
+
+def test_the_kernel_reports_steal_and_major_faults() -> None:
+    """By psutil, which rounds to a hundredth of a second and reads a little later."""
+    before_s = psutil.cpu_times().steal
+    assert before_s <= steal_ns() / SECOND <= psutil.cpu_times().steal + 0.011
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    assert int(fields[9]) <= major_faults() <= int(fields[9]) + 1000
 
 
 def test_waiting_as_long_as_meant_is_not_a_stall() -> None:

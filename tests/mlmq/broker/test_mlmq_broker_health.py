@@ -7,8 +7,9 @@ import logging
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import asyncpg
 import pytest
@@ -91,6 +92,23 @@ def test_a_rotated_password_is_unhealthy_until_it_fits_again(database_url: str) 
             await health_is(broker, 200)
             async with client("c", broker.address) as one:
                 await one.send_message_to_client(one.id, b"")
+
+    run_scenario(scenario())
+
+
+def test_a_new_password_in_its_file_is_used_without_a_restart(database_url: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        password, new = str(urlsplit(database_url).password), "a/new p%ssword"
+        file = tmp_path / "database.url"
+        file.write_text(f"{database_url}\n")
+        async with serving(database_url, database_file=str(file)) as broker, client("c", broker.address) as one:
+            change, undo = (f"ALTER ROLE mlmq PASSWORD '{each}'" for each in (new, password))
+            async with altered(database_url, change, undo):
+                await health_is(broker, 503, "refuses the account")
+                file.write_text(database_url.replace(password, quote(new, safe="")))
+                await health_is(broker, 200)
+                await one.send_message_to_client(one.id, b"stored")
+                assert [each.content for each in await one.dequeue_messages(Query(one.own_queue), 2)] == [b"stored"]
 
     run_scenario(scenario())
 

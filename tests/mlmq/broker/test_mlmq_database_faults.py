@@ -1,81 +1,30 @@
-"""Is anything lost or duplicated when the database stalls, or when the network to it fails without a word?"""
+"""Is anything lost or duplicated when the database stalls, its clock jumps, or the network to it fails silently?"""
 
 import asyncio
 import contextlib
-import socket
-from collections import Counter
-from collections.abc import Awaitable, Callable
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import asyncpg
 import psutil
+import pytest
 
+from crescendo.faults.clock import clock_environment, library
 from crescendo.mlmq import postgres as embedded
 from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.broker.store import prepare
-from crescendo.mlmq.client import AsyncClient, Backoff, Query
-from crescendo.model.units import Duration
+from crescendo.mlmq.postgres.cluster import UNPRIVILEGED, Cluster
+from crescendo.processes.child import end_child, launch_child
 from crescendo.processes.die_with_parent import die_with_parent
-from mlmq_brokers import client, run_scenario, serving
+from crescendo.systems.unix_account import named_account
+from mlmq_brokers import run_scenario, serving
+from mlmq_faults import TIMEOUT, Network, Traffic, free_port, healthy, unhealthy
 
-LEASE_S = 1.0
 STALL_S = 2.5  # beyond the lease, and beyond the timeout of a statement
-TIMEOUT = Duration(10**9)
-FAST = Backoff(first_s=0.02, most_s=0.2)
-
-
-class Traffic:
-    """One client sends numbers to another, which takes them on a lease and acknowledges them."""
-
-    def __init__(self) -> None:
-        self.stored: set[int] = set()
-        self.received: Counter[int] = Counter()
-        self.unmarked: Counter[int] = Counter()
-        self.stop = False
-
-    async def run(self, broker: Broker, meanwhile: Callable[[], Awaitable[None]]) -> None:
-        options = {"timeout_s": 60.0, "attempt_timeout_s": 2.0, "backoff": FAST}
-        async with client("sender", broker.address, **options) as sender, client("c", broker.address, **options) as one:
-            tasks = [asyncio.create_task(self._send(sender, one.id)), asyncio.create_task(self._receive(one))]
-            await asyncio.sleep(0.5)
-            await meanwhile()
-            at_least = len(self.received) + 20
-            async with asyncio.timeout(60):
-                while len(self.received) < at_least:  # the clients come back
-                    await asyncio.sleep(0.05)
-            self.stop = True
-            await asyncio.gather(*tasks)
-
-    async def _send(self, sender: AsyncClient, to: int) -> None:
-        number = 0
-        while not self.stop:
-            number += 1
-            await sender.send_message_to_client(to, b"%d" % number)
-            self.stored.add(number)
-
-    async def _receive(self, one: AsyncClient) -> None:
-        while not (self.stop and self.stored <= set(self.received)):
-            for message in await one.dequeue_messages(Query(one.own_queue), 5, wait_s=0.5, lease_s=LEASE_S):
-                self.received[int(message.content)] += 1
-                self.unmarked[int(message.content)] += not message.redelivered
-                await one.acknowledge(message)
-
-    def check(self) -> None:
-        assert self.stored
-        assert self.stored <= set(self.received)
-        assert max(self.unmarked.values()) == 1  # twice only with the mark
-
-
-async def unhealthy(broker: Broker) -> None:
-    async with asyncio.timeout(30):
-        while broker.store.failure is None:
-            await asyncio.sleep(0.05)
-
-
-async def healthy(broker: Broker) -> None:
-    async with asyncio.timeout(60):
-        while broker.store.failure is not None:
-            await asyncio.sleep(0.05)
 
 
 def test_a_database_that_is_stopped_beyond_the_lease_loses_and_duplicates_nothing() -> None:
@@ -110,50 +59,6 @@ def test_a_database_that_is_stopped_beyond_the_lease_loses_and_duplicates_nothin
         server.stop()
 
 
-class Network:
-    """Forwards connections to the database. Those that were frozen stay open and transport nothing any more."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._frozen: list[asyncio.Event] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def freeze(self) -> None:
-        for frozen in self._frozen:
-            frozen.set()
-
-    async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        frozen = asyncio.Event()
-        self._frozen.append(frozen)
-        pumps = [asyncio.create_task(pump) for pump in (_pump(reader, back, frozen), _pump(there, writer, frozen))]
-        self._tasks.update(pumps)
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        back.close()
-        writer.close()
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, frozen: asyncio.Event) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await source.read(65536):
-            if frozen.is_set():
-                await asyncio.Event().wait()
-            sink.write(data)
-    if frozen.is_set():
-        await asyncio.Event().wait()  # not even its end is noticed
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_half_open_connections_to_the_database_lose_and_duplicate_nothing() -> None:
     port = free_port()
     server = embedded.start(port=port, on_fork=die_with_parent())
@@ -176,6 +81,59 @@ def test_half_open_connections_to_the_database_lose_and_duplicate_nothing() -> N
             await traffic.run(broker, lambda: fail(broker))
         await network.close()
         listening.close()
+        traffic.check()
+
+    try:
+        run_scenario(scenario())
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, reachable_dir: Path) -> Iterator[Path]:
+    """A file that says by how much the wall clock of a PostgreSQL differs which is started from now on."""
+    if library() is None:
+        pytest.skip("libfaketime is not installed: apt-get install faketime")
+    file = reachable_dir / "clock"
+    file.write_text("+0")
+    file.chmod(0o644)
+    faked = dict(clock_environment(file))
+    # libfaketime keeps a semaphore, which must belong to PostgreSQL's account: a process of that account makes it.
+    account = named_account(UNPRIVILEGED) if os.geteuid() == 0 else None
+    keeper = launch_child(
+        ["/bin/sh", "-c", "echo $FAKETIME_SHARED; read _"],
+        on_fork=None, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=faked, cwd="/",
+        user=account.uid if account else None, group=account.gid if account else None,
+    )  # fmt: skip
+    assert keeper.stdout is not None
+    faked["FAKETIME_SHARED"] = shared = keeper.stdout.readline().decode().strip()
+    real = Cluster.environment
+    monkeypatch.setattr(Cluster, "environment", lambda cluster: {**real(cluster), **faked})
+    yield file
+    end_child(keeper, 5.0)
+    semaphore, memory = (name.removeprefix("/") for name in shared.split())
+    for left in (f"sem.{semaphore}", memory):
+        Path("/dev/shm", left).unlink(missing_ok=True)  # noqa: S108 - names that libfaketime chose
+
+
+@pytest.mark.parametrize("jump", ["+3600", "-3600"])
+def test_a_wall_clock_that_jumps_loses_and_duplicates_nothing(jump: str, clock: Path) -> None:
+    """Forward, leases end early and their messages come again, marked; backward, they last longer."""
+    server = embedded.start(on_fork=die_with_parent())
+
+    async def jumped() -> None:
+        asked = "SELECT extract(epoch FROM clock_timestamp())::float8"
+        connection = await asyncpg.connect(server.url())
+        before_s = await connection.fetchval(asked)
+        clock.write_text(jump)
+        assert await connection.fetchval(asked) - before_s == pytest.approx(int(jump), abs=60), "it has jumped"
+        await connection.close()
+
+    async def scenario() -> None:
+        await prepare(server.url(), BrokerSettings())
+        traffic = Traffic()
+        async with serving(server.url(), database_timeout=TIMEOUT) as broker:
+            await traffic.run(broker, jumped)
         traffic.check()
 
     try:

@@ -1,13 +1,15 @@
-"""Does a client that gives up waiting, again and again, keep working, and is no message lost by that?"""
+"""Does a client that gives up waiting, again and again, keep working without losing a message?"""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from time import monotonic
 
 import pytest
 
 from crescendo.mlmq.client import AsyncClient, Backoff, Query, UnansweredError
+from crescendo.mlmq.client.shared_links import SharedLinks
 from crescendo.mlmq.client.slots import MAX_OPEN, Slots
 from crescendo.wire.mlmq.operations import MAX_SLOTS, Once, Registered
 from mlmq_brokers import client, run_scenario, serving
@@ -76,7 +78,7 @@ def test_a_message_that_an_abandoned_wait_has_taken_goes_back(database_url: str)
 def test_without_answers_no_request_outlives_its_timeout() -> None:
     async def scenario() -> None:
         async with silent_server() as address:
-            one = AsyncClient("c", [address], timeout_s=0.5, attempt_timeout_s=5.0, backoff=FAST)
+            one = AsyncClient("c", [address], timeout_s=2.0, attempt_timeout_s=5.0, backoff=FAST)
             one._slots = Slots(1)  # as after a registration, for which this server is too silent
             one._registered = Registered(1, 1, 1)
             started_s = monotonic()
@@ -88,6 +90,40 @@ def test_without_answers_no_request_outlives_its_timeout() -> None:
             await one.close()
 
     run_scenario(scenario())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_requests_to_a_host_that_is_gone_do_not_wait_for_each_other(shared: bool) -> None:
+    """One of them connects; the time-outs of the others go on meanwhile."""
+
+    async def scenario() -> None:
+        with unanswering_address() as address:
+            links = SharedLinks(8) if shared else None
+            clients = [AsyncClient("c", [address], timeout_s=1.0, links=links) for _ in range(8 if shared else 1)]
+            started_s = monotonic()
+            asked = [clients[number % len(clients)].lookup_client("x") for number in range(8)]
+            results = await asyncio.gather(*asked, return_exceptions=True)
+            assert all(isinstance(result, UnansweredError) for result in results), results
+            assert monotonic() - started_s < 5.0  # one after the other they would take eight
+            for one in clients:
+                await one.close()
+
+    run_scenario(scenario())
+
+
+@contextlib.contextmanager
+def unanswering_address() -> Iterator[str]:
+    """A listener whose backlog is full: further connections are neither accepted nor refused."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                filler.connect(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 @contextlib.asynccontextmanager

@@ -117,7 +117,8 @@ def test_a_dequeue_that_timed_out_loses_no_message(database_url: str) -> None:
                 relay.drop = 1000
                 with pytest.raises(UnansweredError, match="no answer within"):
                     await one.dequeue_message(Query(queue=queue))
-                assert await fetch(database_url, "SELECT count(*) FROM mlmq.message") == 1  # it was taken
+                while await fetch(database_url, "SELECT count(*) FROM mlmq.message") != 1:  # it is taken
+                    await asyncio.sleep(0.02)
                 relay.drop, one.timeout_s = 0, 30.0
                 got = [await one.dequeue_message(Query(queue=queue)) for _ in range(3)]
                 assert [message.content if message else None for message in got] == [b"first", b"second", None]

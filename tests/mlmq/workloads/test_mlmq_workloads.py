@@ -17,9 +17,9 @@ from mlmq_brokers import run_scenario, serving
 from mlmq_client_groups import ClientGroupRun, experiment_of
 
 ALL_KINDS: list[dict[str, Any]] = [
-    {"name": "relay", "kind": "one-way", "count": 6, "wait": "1ms"},
+    {"name": "relay", "kind": "one-way", "count": 6, "wait": "1ms", "per_connection": 4},
     {"name": "pairs", "kind": "paired", "count": 4, "wait": "1ms"},
-    {"name": "fill", "kind": "producer", "count": 2, "wait": "2ms"},
+    {"name": "fill", "kind": "producer", "count": 2, "wait": "2ms", "per_connection": 4},
     {"name": "empty", "kind": "consumer", "count": 3, "wait": "1ms"},
     {"name": "alone", "kind": "simple-send", "count": 2, "messages": 3},
 ]
@@ -40,6 +40,8 @@ def test_every_workload_conserves_its_messages_and_records_every_request(databas
             assert [actor.client.broker for actor in group_run.group.actors] == [
                 (one, two)[number % 2].address for number in range(17)
             ]
+            # Relays and producers share two connections to each broker; everybody else has one.
+            assert [len(broker.connections) for broker in (one, two)] == [2 + 5, 2 + 4]
             await group_run.run()
             group_run.assert_conserved()
             for action, kind in (("CSndReq#SendMessage", "Send"), ("CSndReq#DequeueMessage", "Dequeue")):
@@ -105,7 +107,7 @@ def test_a_message_deleted_or_duplicated_in_the_database_is_a_violation(
     async def scenario() -> None:
         # One request per statement: then every message is stored in its queue before it is handed out.
         async with serving(database_url, batch=1) as broker:
-            group_run = ClientGroupRun([broker.address], tmp_path, experiment_of(slow, measure="1500ms", drain="3s"))
+            group_run = ClientGroupRun([broker.address], tmp_path, experiment_of(slow, measure="1500ms", drain="8s"))
             await group_run.run(lambda: tamper(database_url, statement.format(private)))
             assert group_run.findings.violations == 1, group_run.findings.violation_texts
             assert text in group_run.findings.violation_texts[0]
@@ -208,7 +210,7 @@ def test_a_ramp_starts_group_by_group(database_url: str, tmp_path: Path) -> None
 
 
 def test_several_processes_share_a_queue_and_relay_within_each_process(database_url: str, tmp_path: Path) -> None:
-    experiment = experiment_of(ALL_KINDS, drain="4s", peers={"clients": 2})
+    experiment = experiment_of(ALL_KINDS, drain="15s", peers={"clients": 2})
 
     async def scenario() -> None:
         async with serving(database_url) as broker:

@@ -67,5 +67,18 @@ def test_a_warm_up_is_cut_off_and_an_unsettled_series_is_recognised() -> None:
     assert mser5(np.arange(100.0) ** 2) is None
 
 
+def test_the_cut_removes_most_of_the_bias_of_a_transient() -> None:
+    """Half of the mean at first, then an exponential approach with a time constant of 20 samples, under 5 % noise."""
+    random = np.random.default_rng(1)
+    approach = 1000 * (1 - 0.5 * np.exp(-np.arange(300) / 20))
+    series = [approach + random.normal(0, 50, 300) for _ in range(200)]
+    cuts = [(values, cut) for values in series if (cut := mser5(values)) is not None]
+    assert len(cuts) > 100
+    whole = np.mean([values.mean() for values in series])
+    after = np.mean([values[cut:].mean() for values, cut in cuts])
+    assert 1000 - whole > 30
+    assert abs(1000 - after) < 5
+
+
 def test_a_few_values_have_no_trend() -> None:
     assert trend(np.arange(7.0)) is None

@@ -81,6 +81,19 @@ def test_an_outage_that_never_ends_has_no_times() -> None:
     assert (row.end_ns, row.recovered_ns, row.until_ns) == (None, None, END)
 
 
+def test_the_times_of_a_slice_are_those_of_its_subscriptions() -> None:
+    due_ns = schedule(20)
+    streams = [stream(due_ns, interrupted(due_ns, 10 * SECOND, 12 * SECOND, SECOND))]
+    found = outages(streams, {}, TICKS, CONNECTIONS, lost_aside=True)
+    (effect,) = fault_effects(fault_windows(fault(0, 10 * SECOND, 11 * SECOND)), found, streams, TICKS, END)
+    (run,) = recovery_rows([effect], {}, {}, [], TIMELINE, [])
+    assert run.outage_ns is not None
+    assert effect.row_of(run, {found[0].subscription}) == run
+    other = effect.row_of(run, {"queue://other"})
+    assert (other.outage_ns, other.recovered_ns, other.caught_up_ns, other.resumed) == (None, None, None, True)
+    assert (other.start_ns, other.lost) == (run.start_ns, run.lost)
+
+
 def test_two_faults_share_neither_outages_nor_messages() -> None:
     due_ns = schedule(20)
     received_ns = interrupted(due_ns, 5 * SECOND, 6 * SECOND, SECOND // 2)

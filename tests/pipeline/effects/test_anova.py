@@ -80,6 +80,8 @@ def test_residuals_that_grow_with_the_values_ask_for_logarithms_and_others_do_no
     means = np.array([1.0, 10.0, 100.0, 1000.0])[:, None]
     assert scale_advice((means * np.exp(random.normal(0, 0.2, (4, 6)))).tolist()).logarithmic
     assert not scale_advice((means + random.normal(0, 0.1, (4, 6))).tolist()).logarithmic
+    seconds = 2 * np.exp(random.normal(0, 0.003, (4, 6)))
+    assert scale_advice((1e9 * seconds).tolist()).power == scale_advice(seconds.tolist()).power  # in nanoseconds
     assert "too few" in scale_advice([[1.0, 2.0], [3.0]]).reason
     assert "no logarithm" in scale_advice([[0.0, 2.0, 1.0], [3.0, 4.0, 5.0]]).reason
     assert "do not vary" in scale_advice([[2.0] * 3, [3.0] * 3]).reason

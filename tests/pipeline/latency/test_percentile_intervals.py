@@ -81,7 +81,7 @@ def test_a_reason_says_what_is_missing() -> None:
 
 
 def test_one_second_full_of_slow_messages_is_one_observation() -> None:
-    """All samples beyond the p99 lie in a single second: how often such a second comes cannot be told."""
+    """All samples beyond the p99 lie in a single second: how often such a second comes is unknown."""
     beyond = np.random.default_rng(1).binomial(1000, 1 - np.array(PERCENTS)[:, None] / 100, (6, 60))
     beyond[3:] = 0
     beyond[3, 30], beyond[4, 30], beyond[5, 30] = 600, 60, 6

@@ -26,7 +26,7 @@ from PIL import Image
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
-from crescendo.cli.logs import logs, read_logs
+from crescendo.cli.logs import logs
 from crescendo.cli.main import app
 from crescendo.importers.format import LINE, REASON, SOURCE, ImportResult, UnpackLimits, Workspace
 from crescendo.importers.formats.mlmq_log import MLMQ_LOG
@@ -37,6 +37,7 @@ from crescendo.pipeline.logs.plot import HEIGHT, WIDTH, draw, plot
 from crescendo.pipeline.logs.points import Bars, Centre, plot_lines
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import PERCENTILES, Sample, Slot
+from crescendo.run.log_session import read_logs
 
 SAMPLES = Path(__file__).parents[2] / "importers" / "samples" / "mlmq"
 MS = 10**6
@@ -183,11 +184,11 @@ def test_an_unsuitable_query_is_refused_with_a_cure(sample_spans: DataFrame) -> 
 @pytest.mark.parametrize(
     ("changes", "cure"),
     [
-        ({"form": "gif"}, "--format gif: unknown; choose one of csv, txt, png, eps"),
+        ({"form": "gif"}, "--format gif: write csv, txt, png or eps"),
         ({"form": "png"}, "--format png: a plot needs a file; give one with --out"),
-        ({"show": "rate"}, "--show rate: unknown; choose one of response, throughput"),
-        ({"centre": "mode"}, "--centre mode: unknown; choose one of median, mean"),
-        ({"bars": "iqr"}, "--bars iqr: unknown; choose one of percentile, stddev"),
+        ({"show": "rate"}, "--show rate: write response or throughput"),
+        ({"centre": "mode"}, "--centre mode: write median or mean"),
+        ({"bars": "iqr"}, "--bars iqr: write percentile or stddev"),
         ({"window": "0s"}, "--window 0s: too short"),
         ({"window": "60"}, "--window: '60' is not a duration"),
         ({"types": [""]}, "--type: empty"),
@@ -340,8 +341,6 @@ def test_matplotlib_is_loaded_for_pictures_only() -> None:
 def test_the_verb_draws_and_reports_and_leaves_nothing_behind(
     spark: SparkSession, random_logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert spark.getActiveSession() is not None  # the verb uses the running session, and must not close it here
-    monkeypatch.setattr("crescendo.pipeline.spark.session.close_session", lambda _: None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     arguments = ["logs", str(random_logs[0]), "--type", "CSndReq#OK#", "--type", "BDb", "--window", "200ms"]
     done = CliRunner().invoke(app, [*arguments, "--format", "eps", "--out", str(tmp_path / "plot.eps")])
@@ -354,3 +353,4 @@ def test_the_verb_draws_and_reports_and_leaves_nothing_behind(
     assert f"{random_logs[0] / 'deep' / 'er' / 'bad.log'}:2: the duration is not a whole number" in done.stderr
     assert "skipped 1 files" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["plot.eps"]
+    assert spark.range(3).count() == 3  # it used the running session, and left it running

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crescendo.pipeline.queueing.closed_network import closed_network
-from crescendo.pipeline.queueing.open_queues import erlang_c, mg1, mm1, mmm
-from crescendo.pipeline.queueing.operational_laws import (
+from crescendo.model.operational_laws import (
     Demand,
     asymptotic_bounds,
     bottleneck,
@@ -19,6 +17,8 @@ from crescendo.pipeline.queueing.operational_laws import (
     interactive_response,
     utilization,
 )
+from crescendo.pipeline.queueing.closed_network import closed_network
+from crescendo.pipeline.queueing.open_queues import erlang_c, mg1, mm1, mmm
 from crescendo.pipeline.queueing.scalability_laws import fit_amdahl, fit_usl
 
 MLMQ = {

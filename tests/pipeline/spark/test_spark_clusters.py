@@ -118,7 +118,8 @@ def logged(log: Path, text: str) -> str:
     pytest.fail(f"{log.name} does not contain {text!r}:\n{log.read_text(errors='replace')[-2000:]}")
 
 
-@pytest.mark.parametrize("tiny", [plain(), pytest.param(eventful(), marks=pytest.mark.soak)], ids=["plain", "eventful"])
+@pytest.mark.soak  # five JVMs, a minute
+@pytest.mark.parametrize("tiny", [plain(), eventful()], ids=["plain", "eventful"])
 def test_a_standalone_cluster_gives_the_same_tables_at_a_url_and_its_driver_stays_small(
     spark: SparkSession, standalone: str, tmp_path: Path, tiny: Tiny
 ) -> None:

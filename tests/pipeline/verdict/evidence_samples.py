@@ -16,7 +16,6 @@ ORDER = [
 ]  # fmt: skip
 ONLY_WHERE_THEY_APPLY = [
     "steady state", "every receiver of a topic got its own copy", "drain was long enough",
-    "the end of the measure phase did not decide",
     "clients accounted for their messages",
 ]  # fmt: skip
 

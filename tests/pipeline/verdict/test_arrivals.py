@@ -33,17 +33,26 @@ def test_proven_losses_are_not_hidden_behind_undelivered_messages() -> None:
 
 @pytest.mark.parametrize(
     ("edge", "more", "outcome"),
-    [(200, {}, "invalid"), (100, {}, "fail"), (0, {}, "fail"), (200, {"rate": 0.0}, "fail")],
+    [(200, {}, "pass"), (100, {}, "fail"), (0, {}, "fail"), (-200, {}, "fail"), (200, {"rate": 0.0}, "fail")],
 )
-def test_a_rate_that_misses_by_what_arrived_at_the_edge_is_invalid(
+def test_a_rate_is_judged_by_what_was_due_in_the_measure_phase_and_arrived(
     edge: int, more: dict[str, Any], outcome: str
 ) -> None:
     # 1,000 messages per second for ten seconds: 150 are missing.
-    given = evidence({"rate": ">= 1000"}, sustained=985.0, **more)
-    _, verdict = verdict_of(replace(given, arrived_at_edge=edge))
+    given = replace(evidence({"rate": ">= 1000"}, sustained=985.0, **more), arrived_at_edge=edge)
+    _, verdict = verdict_of(given)
     assert outcomes(verdict) == {"rate": outcome}
-    if outcome == "invalid":
-        assert "measure for longer" in verdict.checks[0].reasons[0]
+    assert verdict.checks[0].value == (1005.0 if outcome == "pass" else 985.0)
+    said = "200 messages that were due in the measure phase arrived within 100 ms of its end; rate is judged with them"
+    assert remarks_on(given) == ([said] if outcome == "pass" else [])
+
+
+def test_what_arrived_at_the_edge_changes_nothing_for_a_rate_that_holds_or_is_capped() -> None:
+    for check, outcome in ((">= 980", "pass"), ("<= 990", "pass"), ("<= 980", "fail")):
+        given = replace(evidence({"rate": check}, sustained=985.0), arrived_at_edge=200)
+        _, verdict = verdict_of(given)
+        assert (outcomes(verdict), verdict.checks[0].value) == ({"rate": outcome}, 985.0)
+        assert remarks_on(given) == []
 
 
 def test_deliveries_that_stopped_in_the_measure_phase_are_a_remark_beside_a_pass() -> None:

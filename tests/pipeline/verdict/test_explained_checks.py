@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from crescendo.model import metrics
 from crescendo.model.verdict import Outcome, stopped_check
 from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.remarks import remarks_on
@@ -62,6 +63,13 @@ def test_own_delay_is_named_although_nothing_checks_the_latency() -> None:
 def test_the_maximum_is_judged_by_the_maximum(less_max_ns: int, outcome: str) -> None:
     _, verdict = verdict_of(accounted({"transfer_max": "<= 5ms"}, without("transfer", MS, less_max_ns)))
     assert outcomes(verdict) == {"transfer_max": outcome}
+
+
+def test_own_delay_is_named_for_a_check_of_another_package_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = replace(metrics.metric_of("response_p99"), name="their_p99")
+    monkeypatch.setattr(metrics, "plugin_metrics", lambda: {theirs.name: theirs})
+    (remark,) = remarks_on(accounted({"their_p99": "<= 1s"}, without("response", 2 * MS)))
+    assert " in their_p99 " in remark
 
 
 def test_each_kind_is_judged_by_its_own_delay() -> None:

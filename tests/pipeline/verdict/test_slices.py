@@ -19,10 +19,14 @@ from tiny_recordings import ACCOUNTED, END_NS, MEASURE_NS, MS, Tiny, silent
 ORDERS = {"name": "orders", "address": "queue://orders", "rate": 250, "senders": 1, "receivers": 1}
 EVENTS = {"name": "events", "address": "topic://events", "rate": 250, "senders": 2, "receivers": 2, "protocol": "mqtt"}
 ARCHIVE = {"name": "archive", "address": "topic://events", "senders": 0, "receivers": 1, "protocol": "mqtt"}
-BULK = {"name": "bulk", "address": "queue://bulk", "rate": 0, "senders": 1, "receivers": 1}
+TWO_SIDES = {"send_to": "amqp://north", "receive_from": "stomp://south"}
+BULK = {"name": "bulk", "address": "queue://bulk", "rate": 0, "senders": 1, "receivers": 1, **TWO_SIDES}
 HELPER = {"name": "helper", "address": "queue://bulk", "senders": 0, "receivers": 1}
 GROUPS = (ORDERS, EVENTS, ARCHIVE, BULK, HELPER)
 SENDERS = {0: "orders", 1: "events", 2: "events", 3: "bulk"}
+CUT_OFF = 600, 850
+"""Messages of bulk that have to wait for one second."""
+
 TAKES_NS = {"orders": 2 * MS, "events": 30 * MS, "archive": 300 * MS, "bulk": 5 * MS}
 
 
@@ -49,8 +53,8 @@ def test_a_check_of_a_slice_that_does_not_exist_is_refused_with_the_nearest_name
     for name in ("orders.rate", "queue://orders.lost", "mqtt.response_p99", "archive.transfer_p50"):
         assert experiment({name: "<= 5s" if "p" in name.rpartition("_")[2] else "> 1"}).checks
     for name, reason in (
-        ("ordres.rate", "did you mean orders"),
-        ("zzz.rate", "there are amqp10, mqtt, queue://orders, topic://events, queue://bulk, orders, events"),
+        ("ordres.rate", "did you mean 'orders'"),
+        ("zzz.rate", "known: amqp10, mqtt, stomp, queue://orders, topic://events, queue://bulk, orders, events"),
         ("orders.duration", "no metric is called 'orders.duration'"),
     ):
         with pytest.raises(ConfigError, match=reason):
@@ -69,7 +73,7 @@ def test_a_search_may_limit_a_group() -> None:
     search = {"from": 10, "to": 100, "limits": {"orders.response_p99": "<= 20ms"}}
     document = {"name": "e", "workload": [ORDERS, EVENTS], "search": search}
     assert experiment_from(document).search is not None
-    with pytest.raises(ConfigError, match="did you mean orders"):
+    with pytest.raises(ConfigError, match="did you mean 'orders'"):
         experiment_from({**document, "search": {**search, "limits": {"order.response_p99": "<= 20ms"}}})
 
 
@@ -77,7 +81,7 @@ def test_a_search_may_limit_a_group() -> None:
 
 
 def recorded(checks: dict[str, Any]) -> Tiny:
-    """Two thousand messages: two are lost, one of events by a single receiver; the sender of orders pauses once."""
+    """Two are lost, one of events by a single receiver; the sender of orders pauses once, and bulk is cut off once."""
     tiny = Tiny(group=ORDERS, more_groups=[EVENTS, ARCHIVE, BULK, HELPER], checks=checks, statistics=ACCOUNTED)
     for sender, group in SENDERS.items():
         for seq in range(1000):
@@ -91,6 +95,8 @@ def recorded(checks: dict[str, Any]) -> Tiny:
                 if (sender, seq) == (3, 500) or (receiver, sender, seq) == (2, 1, 700):
                     continue
                 takes_ns = TAKES_NS["archive" if receiver == 3 else group] + seq * 1000
+                if group == "bulk" and CUT_OFF[0] <= seq < CUT_OFF[1]:
+                    takes_ns += (CUT_OFF[1] - seq) * 4 * MS  # all of them arrive when it is over
                 tiny.deliver(receiver, sender, seq, intended_ns, intended_ns + late_ns + takes_ns, late_ns=late_ns)
         tiny.accept(sender, 0, 999, MEASURE_NS, MEASURE_NS + 7 * MS)
     tiny.received.sort(key=lambda row: row[5])
@@ -102,6 +108,7 @@ CHECKS = {
     "archive.response_p50": "<= 400ms", "archive.lost": 0, "events.lost": 0, "bulk.lost": 0, "orders.lost": 0,
     "mqtt.lost": "<= 1", "queue://bulk.rate": ">= 0.99 of offered", "orders.rate": ">= 0.99 of offered",
     "helper.transfer_p50": "<= 1s", "helper.rate": "> 1", "helper.lost": "<= 9",
+    "bulk.outage": "<= 500ms", "queue://orders.outage": "<= 500ms", "outage": "<= 500ms", "helper.outage": "<= 1s",
     "bulk.response_p99": "<= 1s", "response_p99": "<= 1s", "orders.settle_p99.9": "<= 1s",
 }  # fmt: skip
 
@@ -124,8 +131,8 @@ def test_every_slice_equals_a_recount_of_its_messages(analysed: tuple[Path, Tiny
         "queue://bulk": {3}, "amqp10": {0, 3}, "mqtt": {1, 2},
     }  # fmt: skip
     scopes = [each.scope for each in summary.slices]
-    assert scopes == ["group"] * 5 + ["destination"] * 3 + ["protocol"] * 2
-    assert {each.name for each in summary.slices} == chosen.keys() | {"archive", "helper"}
+    assert scopes == ["group"] * 5 + ["destination"] * 3 + ["protocol"] * 3
+    assert {each.name for each in summary.slices} == chosen.keys() | {"archive", "helper", "stomp"}
     for name, senders in chosen.items():
         assert_recounted(slice_of(summary, name), [row for row in tiny.received if row[1] in senders], len(senders))
     archive = slice_of(summary, "archive")
@@ -136,6 +143,9 @@ def test_every_slice_equals_a_recount_of_its_messages(analysed: tuple[Path, Tiny
     assert not archive.shares_queue
     assert helped is not None
     assert helped.count == 500
+    received = slice_of(summary, "stomp")  # the receiver of bulk, whose sender speaks AMQP 1.0
+    assert_transfers(received, [row for row in tiny.received if row[0] == 4])
+    assert received.shares_queue
     assert slice_of(summary, "events").ledger.owed == 6000
     assert slice_of(summary, "events").ledger.lost == 1
     assert slice_of(summary, "bulk").ledger.lost_acknowledged == 1
@@ -143,7 +153,7 @@ def test_every_slice_equals_a_recount_of_its_messages(analysed: tuple[Path, Tiny
     assert slice_of(summary, "events").rate.offered == 500
 
 
-def assert_recounted(found: SliceResult, rows: list[tuple[int, ...]], senders: int) -> None:
+def assert_transfers(found: SliceResult, rows: list[tuple[int, ...]]) -> None:
     transfer = np.sort([row[5] - row[4] for row in rows])
     latency = found.latency_of("transfer")
     assert latency is not None
@@ -151,6 +161,10 @@ def assert_recounted(found: SliceResult, rows: list[tuple[int, ...]], senders: i
     for name, percent in (("p50", 50), ("p90", 90)):
         true = transfer[int(np.ceil(transfer.size * percent / 100)) - 1]
         assert latency.percentiles_ns[name] == pytest.approx(true, rel=0.004)
+
+
+def assert_recounted(found: SliceResult, rows: list[tuple[int, ...]], senders: int) -> None:
+    assert_transfers(found, rows)
     assert (found.ledger.sent, found.ledger.delivered) == (1000 * senders, len(rows))
     fan_out = found.ledger.owed / found.ledger.sent
     assert found.rate.sustained == pytest.approx(sum(row[5] < END_NS for row in rows) / 4 / fan_out)
@@ -172,6 +186,10 @@ def test_checks_of_slices_are_judged_on_their_own_evidence(analysed: tuple[Path,
         "mqtt.lost": "pass",
         "queue://bulk.rate": "invalid",  # unbounded
         "orders.rate": "pass",
+        "bulk.outage": "fail",
+        "queue://orders.outage": "pass",  # its messages arrived all the time
+        "outage": "fail",
+        "helper.outage": "invalid",
         "bulk.response_p99": "invalid",  # unbounded
         "helper.transfer_p50": "pass",
         "helper.rate": "invalid",  # nobody knows what it was owed
@@ -189,6 +207,15 @@ def test_checks_of_slices_are_judged_on_their_own_evidence(analysed: tuple[Path,
     failing = {item.name: item.detail for item in summary.validity if not item.holds}
     assert failing.keys() == {"generator kept up", "enough samples"}
     assert failing["generator kept up"].startswith("orders: own delay")
+
+
+def test_the_outage_of_a_slice_is_that_of_its_deliveries(analysed: tuple[Path, Tiny, Summary]) -> None:
+    _, tiny, summary = analysed
+    for name, senders in {"orders": {0}, "bulk": {3}, "topic://events": {1, 2}}.items():
+        arrivals_ns = np.sort([row[5] for row in tiny.received if row[1] in senders])
+        longest_ns = int(np.diff(arrivals_ns).max())
+        assert slice_of(summary, name).outage_ns == (longest_ns if longest_ns > 200 * MS else 0)
+    assert slice_of(summary, "bulk").outage_ns == pytest.approx(1000 * MS, abs=10 * MS)
 
 
 def test_a_slice_may_be_compared(analysed: tuple[Path, Tiny, Summary]) -> None:

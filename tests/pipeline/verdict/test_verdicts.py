@@ -26,6 +26,7 @@ def test_sound_evidence_within_its_bounds_passes() -> None:
         ("every part intact", {"damaged": {"sent/sender-0-00000.parquet": "does not match its hash"}}),
         ("every peer finished", {"peers": [peer("sender-0", "lost"), RECEIVER]}),
         ("every peer finished", {"peers": [SENDER, peer("receiver-0", "failed")]}),
+        ("every peer finished", {"peers": [SENDER, RECEIVER, peer("agent-north", "failed")]}),
     ],
 )
 def test_missing_evidence_undermines_every_check_except_proven_failures(name: str, broken: dict[str, Any]) -> None:

@@ -1,14 +1,17 @@
 """Does the page word what the table of recoveries says, and nothing else?"""
 
+import json
 from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 
 from crescendo.record.summary import TABLES_DIR
-from crescendo.record.tables import RECOVERY, RecoveryRow
+from crescendo.record.tables import EFFECTS, RECOVERY, EffectRow, RecoveryRow
 from crescendo.report.data.small_tables import SmallTables
+from crescendo.report.sections.agent_events import agents_section
 from crescendo.report.sections.faults import faults_section
+from crescendo.report.sections.outages import outages
 from crescendo.report.sections.section import Section
 
 S = 10**9
@@ -59,3 +62,43 @@ def test_what_did_not_happen_is_said(tmp_path: Path) -> None:
 
 def test_a_run_without_faults_has_no_section(tmp_path: Path) -> None:
     assert section(tmp_path) is None
+
+
+def effect(at_s: float, kind: str, detail: dict[str, object]) -> EffectRow:
+    return EffectRow(
+        t_ns=int((8 + at_s) * S), second=int(at_s), source="agent-north", kind=kind, detail=json.dumps(detail),
+        rate_before=200.0, rate_after=100.0, p99_before_ns=None, p99_after_ns=None, backlog_before=0, backlog_peak=0,
+        outage_start_ns=None, outage_gap_ns=None,
+    )  # fmt: skip
+
+
+def test_what_agents_did_is_shown_with_the_traffic_around_it(tmp_path: Path) -> None:
+    rows = [
+        effect(1, "agent source", {"source": "/srv/handlers", "commit": "2c26"}),
+        effect(2, "handler started", {"handler": "cut-1", "command": "cut", "parameters": {"link": "a-b"}}),
+        effect(2.5, "handler event", {"handler": "cut-1", "event": "cut", "link": "a-b"}),
+        effect(3, "handler ended", {"handler": "cut-1", "code": 3, "reason": "", "output": "no such link\n"}),
+        effect(4, "disconnect", {"receiver": 0}),
+    ]
+    directory = tmp_path / TABLES_DIR / EFFECTS.name
+    directory.mkdir(parents=True)
+    pq.write_table(EFFECTS.to_arrow(rows), directory / "part-00000.parquet")
+    small = SmallTables(tmp_path, 8 * S)
+    found = agents_section(small)
+    assert found is not None
+    assert found.lead == "agent-north: 1 handler ended, 1 of them badly."
+    cells = found.grids["Events of agents"].rows
+    assert [row[0] for row in cells] == ["agent source", "handler started", "handler event", "handler ended"]
+    assert [row[4] for row in cells] == [
+        "/srv/handlers 2c26",
+        'cut {"link": "a-b"}',
+        '{"event": "cut", "link": "a-b"}',
+        "exit code 3: no such link",
+    ]
+    others = outages(small)
+    assert others is not None
+    assert [row[0] for row in others.grids["Faults and broken connections"].rows] == ["disconnect"]
+
+
+def test_a_run_without_agents_has_no_section_about_them(tmp_path: Path) -> None:
+    assert agents_section(SmallTables(tmp_path, 8 * S)) is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crescendo.model.experiment_file import experiment_from
-from crescendo.record.manifest import Manifest
+from crescendo.record.manifest import ConnectionRecord, Manifest
 from crescendo.report.sections.hosts_and_links import hosts_and_links
 
 BASELINE = {"up_bps": 20e6, "down_bps": 19e6, "both_up_bps": 18e6, "both_down_bps": 5e6, "round_trip_ns": 120_000}
@@ -13,7 +13,11 @@ COUNTS = {"frames": 1000, "lost": 10, "duplicated": 0, "overtook": 0, "corrupted
 
 
 def manifest(lab: dict[str, Any], offered_per_s: float) -> Manifest:
-    return Manifest("run", 1, {}, [], 0, lab=lab, offered_per_s=offered_per_s)
+    senders = [
+        ConnectionRecord(number, "sender", f"sender-{number}", group, "queue://x", "x")
+        for number, group in enumerate(("main", "other"))
+    ]
+    return Manifest("run", 1, {}, [], 0, lab=lab, offered_per_s=offered_per_s, connections=senders)
 
 
 @pytest.mark.parametrize(("offered", "near"), [(100.0, False), (400.0, True)])
@@ -21,8 +25,12 @@ def test_a_load_near_the_limit_of_its_link_is_said_to_be_so(offered: float, near
     experiment = experiment_from(
         {
             "name": "x",
-            "workload": {"rate": offered, "size": 6250},  # 50,000 bits: 5 or 20 Mbit/s
-            "lab": {"system": "server", "hosts": {"server": {}, "station": {"rate": "20Mbit"}}},
+            "workload": [
+                {"name": "main", "address": "queue://a", "rate": offered, "size": 6250},  # 50,000 bits: 5 or 20 Mbit/s
+                {"name": "other", "address": "queue://b", "rate": offered, "size": "1MiB"},  # not from the station
+            ],
+            "lab": {"system": "server", "hosts": {"server": {}, "station": {"rate": "20Mbit", "rate_down": "1Mbit"}}},
+            "peers": {"senders": [{"on": "station"}, {"on": "server"}]},
         }
     )
     hosts = {
@@ -32,11 +40,11 @@ def test_a_load_near_the_limit_of_its_link_is_said_to_be_so(offered: float, near
             "packets": {"up": COUNTS, "down": COUNTS},
         },
     }  # fmt: skip
-    section = hosts_and_links(manifest({"hosts": hosts}, offered), experiment)
+    section = hosts_and_links(manifest({"hosts": hosts}, 2 * offered), experiment)
     assert section is not None
-    assert f"{5 * offered / 100:.0f} Mbit/s is {offered / 4:.0f}% of" in section.lead
+    assert f"{5 * offered / 100:.0f} Mbit/s that station offered is {offered / 4:.0f}% of" in section.lead
     assert ("as much about this link" in section.lead) is near
-    assert section.grids["Hosts"].rows[1] == ["station", "10.77.0.3", "cable", "20Mbit", "TAP link"]
+    assert section.grids["Hosts"].rows[1] == ["station", "10.77.0.3", "cable", "20Mbit up, 1Mbit down", "TAP link"]
     assert section.grids["Network before the run"].rows == [
         ["station", "20 Mbit/s", "19 Mbit/s", "18 Mbit/s", "5 Mbit/s", "120 µs"]
     ]

@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.gauges import is_clock, is_idle
 from crescendo.record.summary import TABLES_DIR
 from crescendo.report.page import render_report, write_report
-from crescendo.report.plots.gauges import is_clock, is_idle
 from inspector_samples import BROKER, GAP_S, QUEUES, curves, write_readings
 from report_samples import SAMPLES, write_sample
 

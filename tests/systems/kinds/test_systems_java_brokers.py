@@ -1,8 +1,9 @@
 """Do the brokers on a JVM honour their settings, serve third-party clients, and leave nothing behind?
 
-Each is started once, with an awkward password, directory and settings, and, except ActiveMQ, with TLS besides the plain
-listeners: with `threads` that broker sometimes loses the first bytes of a TLS connection, so test_systems_tls.py tests
-its TLS. The files and commands are tested without starting the brokers, in the test file of each kind.
+Each is started once, with an awkward password, directory, address and settings, and, except ActiveMQ, with TLS besides
+the plain listeners: with `threads` that broker sometimes loses the first bytes of a TLS connection, so
+test_systems_tls.py tests its TLS. The files and commands are tested without starting the brokers, in the test file of
+each kind.
 """
 
 import os
@@ -32,6 +33,7 @@ from foreign_clients import send_amqp10, through_amqp091, through_amqp10, throug
 from pumping import ready, receive_all, send_all
 from secure_clients import tls_listeners
 
+ADDRESS = "127.0.0.9"
 BODIES = [f"message {number}" for number in range(20)]
 CLASSIC_ORDERS = "org.apache.activemq:type=Broker,brokerName=crescendo,destinationType=Queue,destinationName=orders"
 ARTEMIS_ORDERS = 'org.apache.activemq.artemis:broker=*,component=addresses,address="orders",*'
@@ -145,6 +147,7 @@ def broker(case: Case, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     kind = system_of(case.kind)
     kind.install(None, print)
     settings = {"password": AWKWARD_PASSWORD, "queues": ["orders"], "memory": "256MiB", "tls": case.tls or False}
+    settings["listen"] = ADDRESS
     directory = tmp_path_factory.mktemp(case.kind) / "an instance"  # with a space, as users' paths may have
     instance = start(kind, settings | case.settings, directory=directory, on_fork=die_with_parent())
     yield instance
@@ -194,10 +197,11 @@ def test_only_clients_with_the_right_certificates_may_connect(
         check_who_may_connect(broker, case.tls, case.secure, tmp_path, caplog)
 
 
-def test_it_listens_on_the_loopback_interface_only(broker: RunningInstance) -> None:
+def test_it_listens_at_its_address_and_nowhere_else(broker: RunningInstance) -> None:
     addresses = listening_addresses(broker.pid)
     assert set(addresses) == set(broker.facts["ports"].values())
-    assert set(addresses.values()) == {"127.0.0.1"}
+    assert set(addresses.values()) == {ADDRESS}
+    assert {urlsplit(url).hostname for url in broker.endpoints.values()} == {ADDRESS}
 
 
 def test_the_facts_name_the_release_and_no_secret(broker: RunningInstance, case: Case) -> None:

@@ -181,7 +181,7 @@ def test_a_plan_is_pure_and_names_every_broker() -> None:
         ({"tls": True}, "not encrypted"),
         ({"user": "ada"}, "no users"),
         ({"queues": ["a"]}, "when they are first used"),
-        ({"broker": 2}, "did you mean brokers"),
+        ({"broker": 2}, "did you mean 'brokers'"),
         ({"password": "hush"}, "the embedded one has its own"),
         ({"database": "postgresql://ada:hush@localhost/x"}, "its password in `password`"),
         ({"database": "postgresql://ada@localhost/x?password=hush"}, "its password in `password`"),

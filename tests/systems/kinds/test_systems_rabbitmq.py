@@ -29,6 +29,7 @@ from crescendo.systems.kinds.rabbitmq import RABBITMQ
 
 pytestmark = pytest.mark.shares("rabbitmq")  # all in one worker: two RabbitMQ at a time are enough
 
+ADDRESS = "127.0.0.9"
 PASSWORD = f" ü#'\"%{{}}\\$@/{PASSWORD_MARK} word"
 
 
@@ -43,6 +44,7 @@ def special(reachable_dir: Path) -> Iterator[RunningInstance]:
         "memory": "300MB",
         "threads": 1,
         "queues": ["perf", "a/b c"],
+        "listen": ADDRESS,
     }
     directory, logs = reachable_dir / "instance", reachable_dir / "logs"
     instance = start(RABBITMQ, settings, directory=directory, on_fork=die_with_parent(), keep_logs=logs)
@@ -56,7 +58,7 @@ def special(reachable_dir: Path) -> Iterator[RunningInstance]:
 def pika_of(instance: RunningInstance) -> pika.BlockingConnection:
     parts = urlsplit(instance.endpoints["amqp091"])
     credentials = pika.PlainCredentials(unquote(parts.username or ""), unquote(parts.password or ""))
-    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", parts.port, credentials=credentials))
+    return pika.BlockingConnection(pika.ConnectionParameters(parts.hostname, parts.port, credentials=credentials))
 
 
 def get_json(instance: RunningInstance, path: str) -> Any:
@@ -122,22 +124,22 @@ def test_the_probe_leaves_no_queue_behind(rabbitmq: RunningInstance) -> None:
     assert "crescendo-proof" not in [found["name"] for found in get_json(rabbitmq, "/api/queues")]
 
 
-def test_its_pid_is_the_erlang_vm_and_it_listens_on_loopback_only(
+def test_its_pid_is_the_erlang_vm_and_it_listens_at_its_address_and_nowhere_else(
     rabbitmq: RunningInstance, special: RunningInstance
 ) -> None:
-    for instance in (rabbitmq, special):
+    for instance, address in ((rabbitmq, "127.0.0.1"), (special, ADDRESS)):
         assert psutil.Process(instance.pid).name() == "beam.smp"
-        listening = set()
+        listening: dict[int, set[str]] = {}
         for process in instance.processes:
             processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
             for connection in [found for member in processes for found in member.net_connections()]:
                 if connection.status == psutil.CONN_LISTEN:
-                    assert connection.laddr.ip in {"127.0.0.1", "::1"}
-                    listening.add(connection.laddr.port)
-        expected = set(instance.facts["ports"].values())
-        if instance is special:
-            expected = {instance.facts["ports"][name] for name in ("amqp091", "management", "epmd", "distribution")}
-        assert listening == expected
+                    listening.setdefault(connection.laddr.port, set()).add(connection.laddr.ip)
+        ports = instance.facts["ports"]
+        own = {ports["epmd"], ports["distribution"]}  # of nodes among themselves
+        assert all(listening.pop(port) <= {"127.0.0.1", "::1"} for port in own)
+        names = ("amqp091", "management") if instance is special else set(ports) - {"epmd", "distribution"}
+        assert listening == {ports[name]: {address} for name in names}
 
 
 def test_only_its_user_may_connect(special: RunningInstance) -> None:
@@ -146,7 +148,7 @@ def test_only_its_user_may_connect(special: RunningInstance) -> None:
         wrong = pika.PlainCredentials(user, password)
         port = special.facts["ports"]["amqp091"]
         with pytest.raises(pika.exceptions.AMQPConnectionError):
-            pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, credentials=wrong))
+            pika.BlockingConnection(pika.ConnectionParameters(ADDRESS, port, credentials=wrong))
 
 
 def test_its_queues_memory_and_threads_are_as_set(special: RunningInstance) -> None:

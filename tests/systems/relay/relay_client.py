@@ -13,7 +13,7 @@ from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.events import Attached, Begun, Deliveries, Detached, Event, Refused, Settled
 from crescendo.wire.amqp10.handshake import Credentials
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
 
 
 class RelayClient:

@@ -10,7 +10,7 @@ from crescendo.systems.ports import choose_ports
 from crescendo.systems.relay.router_config import router_config
 from crescendo.systems.relay.router_server import RouterServer
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 20.0
 Link = tuple[str, str, int]
 
 
@@ -42,6 +42,7 @@ class RouterNetwork:
     """Routers that are connected with these costs; the first of two connects to the second."""
 
     def __init__(self, links: list[Link], **more: Any) -> None:
+        self._links = links
         names = sorted({name for a, b, _ in links for name in (a, b)})
         ports = choose_ports([f"{name}/{role}" for name in names for role in ("normal", "inter-router")], {})
         self.ports = {name: ports[f"{name}/normal"] for name in names}
@@ -59,7 +60,12 @@ class RouterNetwork:
     def start(self, *names: str) -> None:
         for name in names or self.documents:
             self.routers[name] = RunningRouter(self.documents[name])
-        until(lambda: all(len(router.state.routes()) == len(self.routers) - 1 for router in self.routers.values()))
+        until(lambda: all(self._knows_all_links(router) for router in self.routers.values()))
+
+    def _knows_all_links(self, router: RunningRouter) -> bool:
+        """Not only a way to everybody: until the cheaper way is known, messages take the other one."""
+        links = [(a, b) for a, b, _ in self._links if a in self.routers and b in self.routers]
+        return all(router.state._cost(a, b) is not None for a, b in links)
 
     def stop(self, *names: str) -> None:
         for name in names or list(self.routers):

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import proton
 import pytest
-from proton.utils import BlockingConnection
+from proton.utils import BlockingConnection, SyncRequestResponse
 
 from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.kinds.qpid_dispatch import DispatchInspector
-from crescendo.wire.amqp10.performatives import Released
+from crescendo.wire.amqp10.performatives import Modified, Released
 from relay_client import RelayClient
 from router_network import RouterNetwork, network, until
 
@@ -90,6 +91,7 @@ def test_a_receiver_that_takes_nothing_stops_its_sender() -> None:
         receiver.receiver("orders", credit=0)
         until(lambda: running.knows("a", "orders", {"c"}))
         out = sender.sender("orders")
+        sender.until(lambda: sender.connection.sendable(out) > 0)
         sent = 0
         while sent < 20_000:
             for _ in range(20):
@@ -207,6 +209,37 @@ def test_a_foreign_client_keeps_every_section_of_its_messages() -> None:
         finally:
             first.close()
             last.close()
+
+
+def test_a_foreign_client_reads_the_counters_of_links_and_memory() -> None:
+    """python-qpid-proton queries the management node, as tools of qpid-dispatch do."""
+    with network(*LINE) as running, _client(running, "a") as sender, _client(running, "c") as receiver:
+        receiver.receiver("orders", credit=100)
+        until(lambda: running.knows("a", "orders", {"c"}))
+        sender.send(sender.sender("orders"), *_bodies(5))
+        receiver.until(lambda: len(receiver.messages) == 5)
+        numbers = [number for _, number, _ in receiver.messages]
+        for number, outcome in zip(numbers, (None, None, Released(), Modified()), strict=False):
+            receiver.connection.settle(number, number, outcome)
+        receiver.pump(0)
+        sender.until(lambda: len(sender.settled) == 4)
+        connection = BlockingConnection(f"amqp://127.0.0.1:{running.ports['c']}", timeout=20)
+        try:
+            requests = SyncRequestResponse(connection, "$management")
+            links, [router] = _queried(requests, "router.link"), _queried(requests, "router")
+        finally:
+            connection.close()
+    [given] = [each for each in links if each["linkDir"] == "out" and each["owningAddr"].endswith("orders")]
+    counted = ("deliveryCount", "acceptedCount", "releasedCount", "modifiedCount", "unsettledCount")
+    assert [given[name] for name in counted] == [5, 2, 1, 1, 1]
+    assert router["memoryUsage"] > 1e6
+
+
+def _queried(requests: SyncRequestResponse, kind: str) -> list[dict[str, Any]]:
+    properties = {"operation": "QUERY", "type": "org.amqp.management", "entityType": f"org.apache.qpid.dispatch.{kind}"}
+    answer = requests.call(proton.Message(properties={**properties, "name": "self"}, body={"attributeNames": []}))
+    assert answer.properties["statusCode"] == 200
+    return [dict(zip(answer.body["attributeNames"], each, strict=True)) for each in answer.body["results"]]
 
 
 def test_our_inspector_reads_its_counters() -> None:

@@ -1,6 +1,5 @@
 """Streams of Core in both directions, and connections that read them as the load does."""
 
-import contextlib
 import random
 import struct
 
@@ -17,13 +16,12 @@ from core_streams import (
     queue_info,
     response,
 )
-from crescendo.model.errors import PeerError
 from crescendo.wire.artemis_core.connection import Connection
 from crescendo.wire.artemis_core.events import Completed, Connected, Deliveries
 from crescendo.wire.artemis_core.packets import RoutingType
 from crescendo.wire.artemis_core.server import ServerConnection
 from crescendo.wire.responses import Responses
-from fuzzing import FuzzTarget, overwrite_length, read_and_react
+from fuzzing import FuzzTarget, overwrite_length, read_and_answer, read_and_react, requests_in
 from stream_feed import events_of, take_outgoing
 
 
@@ -86,15 +84,7 @@ def react(client: Connection, event: object) -> None:
 
 def survive_as_server(stream: bytes, dice: random.Random) -> int:
     server = ServerConnection()
-    with contextlib.suppress(PeerError):
-        while stream:
-            count = dice.randrange(1, len(stream) + 1)
-            server.receive_buffer()[:count] = stream[:count]
-            server.received(count)
-            stream = stream[count:]
-            while (found := server.next_packet()) is not None:
-                server.respond(found)
-    return len(take_outgoing(server))
+    return read_and_answer(server, server.next_packet, stream, dice, server.respond)
 
 
 def client_reads_to_the_end() -> None:
@@ -110,13 +100,8 @@ def client_reads_to_the_end() -> None:
 
 def server_reads_to_the_end() -> None:
     server = ServerConnection()
-    octets = client_stream()
-    server.receive_buffer()[: len(octets)] = octets
-    server.received(len(octets))
-    found = []
-    while (packet := server.next_packet()) is not None:
-        found.append(type(packet).__name__)
-    assert found == [
+    packets = requests_in(server, server.next_packet, client_stream())
+    assert [type(packet).__name__ for packet in packets] == [
         "QueryQueue", "QueryAddress", "CreateAddress", "CreateQueue", "CreateProducer", "RequestCredits",
         "CreateConsumer", "StartSession", "ConsumerCredits", *["SendMessage"] * 8, *["Acknowledge"] * 3, "Commit",
         "Rollback", "CloseSession",

@@ -179,6 +179,29 @@ class Script:
         self.expected.append(("granted", 65_536))
 
 
+ODD = ((Shape(deliveries=2), bytes(256)), (Shape(code=3), bytes(25)))
+"""What does not belong to a run of ordinary messages."""
+
+
+def varied(number: int) -> Shape:
+    """A message of another user, priority and property than the one before."""
+    properties = b"\1\0\0\0\1\0\0\0\2a\0\7" + number.to_bytes(8, "big")
+    return Shape(user_id=number.to_bytes(16, "big"), priority=number % 10, properties=properties)
+
+
+def in_turn(number: int) -> Shape:
+    """One of four kinds of messages."""
+    return Shape(deliveries=1 + number % 2, consumer=1 + number // 2 % 2)
+
+
+def answer_in_turn(script: Script, number: int) -> None:
+    """One of two kinds of answers."""
+    if number % 2:
+        script.response(number)
+    else:
+        script.credits()
+
+
 shapes = st.builds(
     Shape,
     code=st.sampled_from([4, 4, 4, 3, 0, 5]),

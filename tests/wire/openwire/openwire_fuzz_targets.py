@@ -1,16 +1,14 @@
 """Streams of OpenWire in both directions, and connections that read them as the load does."""
 
-import contextlib
 import random
 import struct
 
-from crescendo.model.errors import PeerError
 from crescendo.wire.openwire.connection import Connection
 from crescendo.wire.openwire.events import Connected, Deliveries
 from crescendo.wire.openwire.identifiers import QueueDestination
 from crescendo.wire.openwire.server import ServerConnection
 from crescendo.wire.responses import Responses
-from fuzzing import FuzzTarget, overwrite_length, read_and_react
+from fuzzing import FuzzTarget, overwrite_length, read_and_answer, read_and_react, requests_in
 from openwire_streams import (
     ACCEPTED,
     KEEP_ALIVE,
@@ -81,15 +79,7 @@ def react(client: Connection, event: object) -> None:
 
 def survive_as_server(stream: bytes, dice: random.Random) -> int:
     server = ServerConnection()
-    with contextlib.suppress(PeerError):
-        while stream:
-            count = dice.randrange(1, len(stream) + 1)
-            server.receive_buffer()[:count] = stream[:count]
-            server.received(count)
-            stream = stream[count:]
-            while (found := server.next_command()) is not None:
-                server.respond(found)
-    return len(take_outgoing(server))
+    return read_and_answer(server, server.next_command, stream, dice, server.respond)
 
 
 def client_reads_to_the_end() -> None:
@@ -101,13 +91,8 @@ def client_reads_to_the_end() -> None:
 
 def server_reads_to_the_end() -> None:
     server = ServerConnection()
-    octets = client_stream()
-    server.receive_buffer()[: len(octets)] = octets
-    server.received(len(octets))
-    commands = []
-    while (found := server.next_command()) is not None:
-        commands.append(type(found).__name__)
-    assert commands == [
+    commands = requests_in(server, server.next_command, client_stream())
+    assert [type(command).__name__ for command in commands] == [
         "ConnectionInfo", "SessionInfo", "ProducerInfo", "ConsumerInfo", *["BytesMessage"] * 8, *["MessageAck"] * 3,
         "TransactionInfo", "RemoveInfo", "ShutdownInfo",
     ]  # fmt: skip

@@ -176,6 +176,26 @@ class Script:
         self.expected.append(("rejected" if number >= 0 else "refused", number, "the queue is full"))
 
 
+ODD = ((Shape(redeliveries=1), bytes(256)),)
+"""What does not belong to a run of ordinary messages."""
+
+
+def varied(number: int) -> Shape:
+    """A message of another sender, priority and property than the one before."""
+    properties = b"\0\0\0\1\0\1a\6" + number.to_bytes(8, "big")
+    return Shape(sender=f"s{number % 7:05d}", priority=number % 10, properties=properties)
+
+
+def in_turn(number: int) -> Shape:
+    """One of four kinds of messages."""
+    return Shape(redeliveries=number % 2, consumer=1 + number // 2 % 2)
+
+
+def answer_in_turn(script: Script, number: int) -> None:
+    """One of two kinds of answers."""
+    script.response(number if number % 2 else -number)
+
+
 shapes = st.builds(
     Shape,
     code=st.sampled_from([24, 24, 24, 28, 23, 25]),

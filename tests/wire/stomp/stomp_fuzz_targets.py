@@ -1,15 +1,14 @@
 """Streams of STOMP in both directions, and connections that read them as the load does."""
 
-import contextlib
 import random
 
-from crescendo.model.errors import PeerError
 from crescendo.wire.stomp.connection import Connection
 from crescendo.wire.stomp.events import Deliveries, Receipts
+from crescendo.wire.stomp.frames import Frame
 from crescendo.wire.stomp.server import ServerConnection
-from fuzzing import FuzzTarget, read_and_react
+from fuzzing import FuzzTarget, read_and_answer, read_and_react, requests_in
 from stomp_streams import CONNECTED_1_2, Script, Shape, raw
-from stream_feed import events_of, take_outgoing
+from stream_feed import events_of
 
 FRAGMENTS = (
     b"\n",
@@ -62,17 +61,13 @@ def react(client: Connection, event: object) -> None:
 
 def survive_as_server(stream: bytes, dice: random.Random) -> int:
     server = ServerConnection()
-    with contextlib.suppress(PeerError):
-        while stream:
-            count = dice.randrange(1, len(stream) + 1)
-            server.receive_buffer()[:count] = stream[:count]
-            server.received(count)
-            stream = stream[count:]
-            while (frame := server.next_frame()) is not None:
-                assert len(bytes(frame.body)) >= 0
-                if "receipt" in frame.headers and server.agreement is not None and not server.closed:
-                    server.receipt(frame.headers["receipt"])
-    return len(take_outgoing(server))
+
+    def answer(frame: Frame) -> None:
+        assert len(bytes(frame.body)) >= 0
+        if "receipt" in frame.headers and server.agreement is not None and not server.closed:
+            server.receipt(frame.headers["receipt"])
+
+    return read_and_answer(server, server.next_frame, stream, dice, answer)
 
 
 def client_reads_to_the_end() -> None:
@@ -84,13 +79,8 @@ def client_reads_to_the_end() -> None:
 
 def server_reads_to_the_end() -> None:
     server = ServerConnection()
-    octets = client_stream()
-    server.receive_buffer()[: len(octets)] = octets
-    server.received(len(octets))
-    commands = []
-    while (frame := server.next_frame()) is not None:
-        commands.append(frame.command)
-    assert commands == ["CONNECT", *["SEND"] * 12, "SUBSCRIBE", "ACK", "BEGIN", "DISCONNECT"]
+    frames = requests_in(server, server.next_frame, client_stream())
+    assert [frame.command for frame in frames] == ["CONNECT", *["SEND"] * 12, "SUBSCRIBE", "ACK", "BEGIN", "DISCONNECT"]
 
 
 def insert_fragment(octets: bytearray, at: int, dice: random.Random) -> None:

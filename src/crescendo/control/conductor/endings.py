@@ -167,15 +167,24 @@ def stop_all(run: RunState, now_ns: int) -> Step:
     return run, (RecordEvent(now_ns, "stopping", arrived), *stops)
 
 
+def _unconfirmed(run: RunState) -> str:
+    """The peer that did not confirm its start or its rate, as text; empty if all confirmed."""
+    for peer in run.present:
+        if peer.start_request is not None:
+            return f"{peer.plan.id} did not confirm its start"
+        if peer.unconfirmed is not None:
+            return f"{peer.plan.id} did not confirm the change of rate"
+    return ""
+
+
 def refuse(run: RunState, reason: str, fault: Fault, now_ns: int) -> Step:
     return conclude(replace(run, state="refused", reason=reason), fault, now_ns)
 
 
 def conclude(run: RunState, fault: Fault | None, now_ns: int) -> Step:
     """Halt every peer, including those presumed dead: one that is still alive must not continue on its own."""
-    unconfirmed = [peer for peer in run.present if peer.unconfirmed is not None]
-    if run.state == "sealed" and unconfirmed:
-        run = replace(run, state="incomplete", reason=f"{unconfirmed[0].plan.id} did not confirm the change of rate")
+    if run.state == "sealed" and (unconfirmed := _unconfirmed(run)):
+        run = replace(run, state="incomplete", reason=unconfirmed)
     if run.state == "incomplete":
         fault = "lost"
     ending = RunEnding(

@@ -70,6 +70,13 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class SystemBroken:
+    """A fault of the run keeps the system from serving, and will be undone. Said again while that lasts."""
+
+    now_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class SystemEnded:
     """A process of the system that this run started has ended; how, and what it logged last."""
 
@@ -117,6 +124,7 @@ Event = (
     | PeerFinished
     | PeerFailed
     | PeerLost
+    | SystemBroken
     | SystemEnded
     | Tick
     | Interrupted

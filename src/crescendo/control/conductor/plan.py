@@ -12,8 +12,8 @@ SECOND_NS = 1_000_000_000
 PREPARE_NS = 20 * SECOND_NS
 """How long peers may take to connect."""
 
-STOP_NS = 3 * SECOND_NS
-"""How long peers may take to close their recordings."""
+STOP_NS = 8 * SECOND_NS
+"""How long peers may take to close their recordings, also on a slow disk or beside other work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class PeerState:
     last_seen_ns: int = 0  # the last sign of life
     pending: tuple[notes.Command, int] | None = None  # the open request and its correlation
     ready: bool = False  # has accepted SET
+    start_request: int | None = None  # the correlation of START until it is accepted
     finished: bool = False  # reports that its part is done
     stop_requested_ns: int | None = None
     stopped: bool = False  # has accepted STOP, so its recording is closed
@@ -77,6 +78,9 @@ class PeerState:
     def lease_ended(self, now_ns: int, lease_ns: int) -> bool:
         # A peer that is connecting or closing its recording cannot report; prepare_ns and stop_ns limit that.
         return not self.preparing and self.stop_requested_ns is None and now_ns - self.last_seen_ns > lease_ns
+
+    def ignores_start(self, waited_ns: int, lease_ns: int) -> bool:
+        return self.start_request is not None and self.stop_requested_ns is None and waited_ns > lease_ns
 
     def ignores_stop(self, now_ns: int, stop_ns: int) -> bool:
         return not self.stopped and self.stop_requested_ns is not None and now_ns - self.stop_requested_ns >= stop_ns

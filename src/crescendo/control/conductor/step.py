@@ -37,6 +37,7 @@ from crescendo.control.conductor.events import (
     PeerLost,
     PeerReported,
     RateRequested,
+    SystemBroken,
     SystemEnded,
     Tick,
 )
@@ -86,6 +87,8 @@ def _apply_event(run: RunState, event: Event) -> Step:
             return _check_deadlines(run, now_ns)
         case Interrupted(now_ns):
             return interrupt(run, now_ns)
+        case SystemBroken(now_ns):
+            return _drain_longer(run, now_ns), ()
         case SystemEnded(how, log_lines, now_ns):
             return end_with_system(run, how, log_lines, now_ns)
         case ControlLost(reason, now_ns):
@@ -153,6 +156,8 @@ def _exceeded_limit(run: RunState, peer: PeerState, statistics: notes.Statistics
 def _apply_answer(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
     if peer.unconfirmed is not None and peer.unconfirmed[0] == event.correlation:
         return confirm_rate(run, peer, event)
+    if peer.start_request is not None and peer.start_request == event.correlation:
+        return _confirm_start(run, peer, event)
     if peer.pending is None or peer.pending[1] != event.correlation:
         return run, ()  # an answer to a superseded request
     command = peer.pending[0]
@@ -168,6 +173,15 @@ def _apply_answer(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
             return run.with_peer(replace(peer, stopped=True)), (record,)
         case _:
             return run.with_peer(peer), ()
+
+
+def _confirm_start(run: RunState, peer: PeerState, event: PeerAnswered) -> Step:
+    """It has been given its start time, however late we hear of it, or it never starts."""
+    peer = replace(peer.seen(event.now_ns, event.statistics), start_request=None)
+    if event.ok:
+        return run.with_peer(peer), ()
+    reason = event.failure.reason if event.failure else "no reason given"
+    return lose_peer(run.with_peer(peer), peer, f"refused to start: {reason}", event.now_ns)
 
 
 def _check_deadlines(run: RunState, now_ns: int) -> Step:
@@ -193,6 +207,9 @@ def _check_deadlines(run: RunState, now_ns: int) -> Step:
     silent = [peer for peer in run.present if peer.lease_ended(now_ns, plan.lease_ns)]
     if silent:
         return lose_peers(run, silent, f"no report for {plan.lease_ns / 1e9:g} s", now_ns)
+    idle = [peer for peer in run.present if peer.ignores_start(now_ns - (run.t0_ns or now_ns), plan.lease_ns)]
+    if idle:
+        return lose_peers(run, idle, f"did not confirm its start within {plan.lease_ns / 1e9:g} s", now_ns)
     return _check_overrun(run, now_ns) if run.stage is Stage.RUNNING else (run, ())
 
 
@@ -206,6 +223,15 @@ def _drain_is_over(run: RunState, now_ns: int) -> bool:
     """At its end, unless messages still arrive and the run can still be judged."""
     arriving = run.state == "sealed" and now_ns - run.progress[1] < ARRIVING_NS
     return now_ns >= run.drain_until_ns and not (arriving and now_ns < run.entered_ns + run.plan.drain_limit_ns)
+
+
+def _drain_longer(run: RunState, now_ns: int) -> RunState:
+    """A broken system delivers nothing: the drain has its whole length after it is well, within its limit."""
+    if run.stage is not Stage.DRAINING or run.state != "sealed":
+        return run
+    limit_ns = run.entered_ns + run.plan.drain_limit_ns
+    until_ns = max(run.drain_until_ns, min(now_ns + run.plan.drain_ns, limit_ns))
+    return replace(run, drain_until_ns=until_ns)
 
 
 def _grace_is_over(run: RunState, now_ns: int) -> bool:
@@ -280,5 +306,7 @@ def _start(run: RunState, now_ns: int) -> Step:
     commands: tuple[Command, ...] = (RecordEvent(now_ns, "start", {"t0_ns": t0_ns}),)
     for role, command in STARTS.items():
         run, requests = run.with_requests(run.of(role), command, lambda peer: start)
+        for request in requests:
+            run = run.with_peer(replace(run.peers[request.peer], start_request=request.correlation))
         commands += requests
     return run, commands

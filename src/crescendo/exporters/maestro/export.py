@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crescendo.exporters.export_window import ExportWindow, window_of
 from crescendo.exporters.maestro.latency import write_latency
-from crescendo.exporters.maestro.properties import inspector_properties, load_properties, write_properties
+from crescendo.exporters.maestro.properties_files import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, check_length, write_rates
 from crescendo.exporters.maestro.readings import Attributes, entity_readings, last_texts
 from crescendo.exporters.maestro.sheets import SHEETS

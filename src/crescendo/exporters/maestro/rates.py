@@ -45,7 +45,7 @@ def write_rates(path: Path, role: str, files: Iterable[str], window: ExportWindo
 
 
 def check_length(windows: Sequence[ExportWindow]) -> None:
-    """Refuse an export that would write a record for every second of months, whoever claims that they passed."""
+    """Refuse an export that would write a record for every second of months, if a recording claims so."""
     records = sum(_seconds(window) for window in windows)
     if records > MAX_RECORDS:
         raise ConfigError(f"{records:,} seconds of all peers are too many for Maestro's files, at most {MAX_RECORDS:,}")

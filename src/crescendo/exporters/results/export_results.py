@@ -29,11 +29,9 @@ _SECOND_NS = 1e9
 def export_csv(run_dir: Path, out: Path) -> list[Path]:
     """One file per table of the analysis."""
     read_summary(run_dir)
-    with _published(out) as draft:
+    with published(out) as draft:
         for folder in sorted((run_dir / TABLES_DIR).glob("*/")):
-            files = contained_files(folder, "*.parquet", run_dir)
-            if files:
-                table = ds.dataset([str(file) for file in files], format="parquet").to_table()
+            if (table := table_of(run_dir, folder.name)) is not None:
                 csv.write_csv(flat_table(table), draft / f"{folder.name}.csv")
     return _files(out)
 
@@ -41,7 +39,7 @@ def export_csv(run_dir: Path, out: Path) -> list[Path]:
 def export_junit(run_dir: Path, out: Path) -> list[Path]:
     """`junit.xml`: a failed check is a failure, an invalid one an error."""
     summary = read_summary(run_dir)
-    with _published(out) as draft:
+    with published(out) as draft:
         (draft / "junit.xml").write_text(junit_of(summary), encoding="utf-8")
     return _files(out)
 
@@ -49,9 +47,15 @@ def export_junit(run_dir: Path, out: Path) -> list[Path]:
 def export_openmetrics(run_dir: Path, out: Path) -> list[Path]:
     """`metrics.txt`, for a push gateway or the textfile collector of Prometheus."""
     summary = read_summary(run_dir)
-    with _published(out) as draft:
+    with published(out) as draft:
         (draft / "metrics.txt").write_text(exposition(metrics_of(summary)), encoding="utf-8")
     return _files(out)
+
+
+def table_of(run_dir: Path, name: str) -> pa.Table | None:
+    """A table of the analysis; None if the run does not have it."""
+    files = contained_files(run_dir / TABLES_DIR / name, "*.parquet", run_dir)
+    return ds.dataset([str(file) for file in files], format="parquet").to_table() if files else None
 
 
 def flat_table(table: pa.Table) -> pa.Table:
@@ -101,7 +105,7 @@ def metrics_of(summary: Summary) -> list[MetricFamily]:
 
 
 @contextmanager
-def _published(out: Path) -> Iterator[Path]:
+def published(out: Path) -> Iterator[Path]:
     """A directory that appears under its name complete or not at all."""
     draft = out.parent / f".{out.name}.tmp"
     try:

@@ -25,8 +25,8 @@ from crescendo.importers.format import (
     first_line,
     peer_record,
 )
+from crescendo.importers.inferred_messages import inferred_sent, with_order_flags
 from crescendo.importers.lines import first_fault, parse_lines, skip_when, small_frame
-from crescendo.importers.messages import inferred_sent, with_order_flags
 from crescendo.importers.times import MS_NS, epoch_ms, whole_number
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import MAX_CONNECTIONS

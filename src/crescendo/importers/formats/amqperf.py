@@ -21,8 +21,8 @@ from crescendo.importers.format import (
     connection_record,
     peer_record,
 )
+from crescendo.importers.inferred_messages import inferred_sent, received_rows, with_connection, with_order_flags
 from crescendo.importers.lines import first_fault, parse_lines, skip_when
-from crescendo.importers.messages import inferred_sent, received_rows, with_connection, with_order_flags
 from crescendo.importers.times import MS_NS, epoch_by_digits, whole_number
 from crescendo.record.schema import RECEIVED, SENT
 

@@ -27,14 +27,14 @@ from crescendo.importers.format import (
     first_line,
     peer_record,
 )
-from crescendo.importers.lines import Parse, first_fault, parse_lines
-from crescendo.importers.messages import (
+from crescendo.importers.inferred_messages import (
     inferred_sent,
     received_rows,
     with_connection,
     with_counted_seq,
     with_order_flags,
 )
+from crescendo.importers.lines import Parse, first_fault, parse_lines
 from crescendo.importers.times import MS_NS, epoch_by_digits, whole_number
 from crescendo.model.errors import ConfigError
 from crescendo.record.manifest import ConnectionRole

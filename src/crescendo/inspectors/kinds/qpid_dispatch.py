@@ -1,4 +1,4 @@
-"""What does Qpid Dispatch report about itself?
+"""What does Qpid Dispatch report about itself, and its successor, the Skupper router?
 
 AMQP management: one query per entity type to $management, answered at a reply node of our own. Every attribute is
 recorded, unknown ones too. Memory is reported in blocks; the bytes (count × size of the type) are added to it.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crescendo.client.amqp10 import Amqp10Client
-from crescendo.client.messages import Amqp10Message
+from crescendo.client.amqp10_message import Amqp10Message
 from crescendo.inspectors.attributes import add_attributes, number_of
 from crescendo.inspectors.base import TIMEOUT_S, Inspection, InspectionTarget, Reading
 from crescendo.inspectors.targets import AMQP, MANAGEMENT, url_of
@@ -25,7 +25,9 @@ TYPES = (
     "router.config.autoLink",
     "router.config.linkRoute",
 )
-PREFIX = "org.apache.qpid.dispatch."
+PREFIX, SKUPPER_PREFIX = "org.apache.qpid.dispatch.", "io.skupper.router."
+"""How the types of entities are called; apart from that the routers are asked alike."""
+
 ADDRESS = "$management"
 ALLOCATOR = "allocator"
 _OK = 200
@@ -35,8 +37,10 @@ _COUNTS = ("totalAllocFromHeap", "totalFreeToHeap", "heldByThreads")
 class DispatchInspector:
     """Inspects one router."""
 
+    _name, _prefix = "qpid-dispatch", PREFIX
+
     def __init__(self, target: InspectionTarget, timeout_s: float = TIMEOUT_S) -> None:
-        self._url = url_of(target, "qpid-dispatch", (MANAGEMENT, AMQP), ("amqp",))
+        self._url = url_of(target, self._name, (MANAGEMENT, AMQP), ("amqp",))
         self._timeout_s = timeout_s
         self._client: Amqp10Client | None = None
 
@@ -48,7 +52,8 @@ class DispatchInspector:
         inspection = Inspection()
         try:
             for kind in TYPES:
-                add_answer(inspection, kind, self._client.request(ADDRESS, {"attributeNames": []}, query_of(kind)))
+                query = query_of(kind, self._prefix)
+                add_answer(inspection, kind, self._client.request(ADDRESS, {"attributeNames": []}, query))
         except PeerError:
             self.close()
             raise
@@ -60,12 +65,18 @@ class DispatchInspector:
             client.close()
 
 
-def query_of(kind: str) -> dict[str, Any]:
+class SkupperInspector(DispatchInspector):
+    """Inspects one Skupper router."""
+
+    _name, _prefix = "skupper-router", SKUPPER_PREFIX
+
+
+def query_of(kind: str, prefix: str = PREFIX) -> dict[str, Any]:
     """The application properties of a query for all entities of a type."""
     return {
         "operation": "QUERY",
         "type": "org.amqp.management",
-        "entityType": PREFIX + kind,
+        "entityType": prefix + kind,
         "name": "self",
     }
 

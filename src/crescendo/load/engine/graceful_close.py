@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from crescendo.load.protocols.interfaces import LoadChannel
 
 CLOSE_TIMEOUT_S = 2.0
+_LOOK_AGAIN_S = 0.05  # at channels that are done without another byte
 
 
 def close_gracefully(channels: Iterable[LoadChannel], timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -32,7 +33,8 @@ def _await_peer_close(channels: list[LoadChannel], timeout_s: float) -> None:
     for number, channel in waiting.items():
         poll.register(number, _interest(channel))
     while waiting and (left_s := deadline_s - time.monotonic()) > 0:
-        for number, _ in poll.poll(left_s * 1000):
+        ready = [number for number, _ in poll.poll(min(left_s, _LOOK_AGAIN_S) * 1000)]
+        for number in ready or list(waiting):
             if waiting[number].peer_closed():
                 poll.unregister(number)
                 del waiting[number]

@@ -37,7 +37,7 @@ _IDLE_FLUSH_S = 0.005  # after this long without a message there is time to reco
 _HOUSEKEEPING_NS = 50_000_000
 _REPORT_NS = 1_000_000_000
 _FIRST_REPORT_NS = 500_000_000
-"""Sooner than the others: whoever watches wants a number."""
+"""Sooner than the others: somebody may be watching."""
 
 _DRAIN_REPORT_NS = 100_000_000
 

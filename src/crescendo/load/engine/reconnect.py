@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from crescendo.load.protocols.interfaces import LoadChannel
 from crescendo.model.errors import CrescendoError
@@ -45,15 +45,31 @@ class DialPool:
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
+        self._dialling: set[Future[Any]] = set()
 
     def submit(self, dial: Callable[[], AnyChannel]) -> "Future[AnyChannel]":
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="dial")
-        return self._pool.submit(dial)
+        dialling = self._pool.submit(dial)
+        self._dialling.add(dialling)
+        return dialling
+
+    def taken(self, dialled: "Future[AnyChannel]") -> AnyChannel:
+        """The result of a dial that has ended; from now on the caller closes it."""
+        self._dialling.discard(dialled)
+        return dialled.result()
 
     def close(self) -> None:
+        """Without waiting for hosts that do not answer: what is dialled from now on is closed at once."""
         if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        for dialling in self._dialling:
+            dialling.add_done_callback(_close_unused)
+
+
+def _close_unused(dialled: "Future[Any]") -> None:
+    if not dialled.cancelled() and dialled.exception() is None:
+        dialled.result().close()
 
 
 class ReconnectingChannel(Generic[AnyChannel]):
@@ -92,15 +108,15 @@ class ReconnectingChannel(Generic[AnyChannel]):
                 self._dialling = dial_pool.submit(lambda: redial(attempt))
                 self._state = _State.DIALLING
             case _State.DIALLING if self._dialling is not None and self._dialling.done():
-                return self._dial_finished(self._dialling, now_ns)
+                return self._dial_finished(self._dialling, now_ns, dial_pool)
             case _State.HANDSHAKE:
                 return self._check_handshake(now_ns)
         return ConnectionChange.NONE
 
-    def _dial_finished(self, dialled: "Future[AnyChannel]", now_ns: int) -> ConnectionChange:
+    def _dial_finished(self, dialled: "Future[AnyChannel]", now_ns: int, dial_pool: DialPool) -> ConnectionChange:
         self._dialling = None
         try:
-            self.channel = dialled.result()
+            self.channel = dial_pool.taken(dialled)
         except CrescendoError as err:
             self.reason = str(err)
             self._back_off(now_ns)

@@ -82,6 +82,7 @@ class Sender:
         self._fixed_size = int(group.size)
         self._lines = group.size.lines
         self._batched_before = 0  # on earlier connections
+        self._settled = (0, 0)  # how many messages, and since when
 
     def start(self, start_ns: int, log: RowSink, own_delay: Distribution) -> None:
         """Count from this time on, and record here."""
@@ -172,6 +173,17 @@ class Sender:
         self.batch.commit(revoke=True)
         self.window.revoke()
         return self.channel.pump()
+
+    def limit_waiting(self, now_ns: int) -> None:
+        """Give the connection up if messages are in flight and none was settled for too long."""
+        timeout_ns, window = self.group.connection.confirm_timeout, self.window
+        if timeout_ns is None:
+            return
+        count, since_ns = self._settled
+        if not window.in_flight or window.sent - window.in_flight != count:
+            self._settled = (window.sent - window.in_flight, now_ns)
+        elif now_ns - since_ns >= timeout_ns:
+            self.channel.give_up(f"the system settled none of {window.in_flight:,} messages for {timeout_ns / 1e9:g} s")
 
     def interrupt(self) -> int:
         """The connection is lost: unsettled messages will be sent again, oldest first. Returns how many."""

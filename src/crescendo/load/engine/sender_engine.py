@@ -31,7 +31,7 @@ _IDLE_WAIT_NS = 50_000_000
 _HELD_WAIT_NS = 5_000_000  # a wait that lasts longer shows that this process was stopped or starved meanwhile
 _HOUSEKEEPING_NS = 100_000_000
 _REPORT_NS = 1_000_000_000
-_FIRST_REPORT_NS = 500_000_000  # sooner than the others: whoever watches wants a number
+_FIRST_REPORT_NS = 500_000_000  # sooner than the others: somebody may be watching
 
 
 class SenderEngine:
@@ -278,6 +278,7 @@ class SenderEngine:
     def _housekeep(self, now_ns: int) -> None:
         for index, sender in enumerate(self._senders):
             sender.channel.keep_alive(now_ns)
+            sender.limit_waiting(now_ns)
             if sender.window.is_waiting:
                 self._runnable.add(index)  # its quota may have ended by time alone
             if sender.replies is not None:

@@ -36,12 +36,14 @@ class StallLog:
     def add(self, now_ns: int, duration_ns: int) -> None:
         """The loop turns again now."""
         self.total_ns += duration_ns
-        self.tick(now_ns)
-        if self._events >= MAX_EVENTS_PER_S and duration_ns < LONG_STALL_NS:
+        is_same_second = now_ns - self._second_ns < _SECOND_NS
+        if is_same_second and self._events >= MAX_EVENTS_PER_S and duration_ns < LONG_STALL_NS:
             self._unreported.append((duration_ns, now_ns - duration_ns))
             return
-        self._events += 1
+        # Before the tick, which may be overdue because of this stall: what the kernel tells is about this one.
         self._report(now_ns - duration_ns, duration_ns, {})
+        self.tick(now_ns)
+        self._events += 1
 
     def tick(self, now_ns: int) -> None:
         """Report what the last second left. Call about once a second."""

@@ -68,6 +68,7 @@ class _Link(BaseChannel):
     """One connection with one channel, in either direction."""
 
     _connection: Connection
+    _close_reply = Closed  # a server ends its channels first, which have processed every acknowledgement by then
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
         if len(group.destination.encode()) > MAX_SHORT_STRING_BYTES:
@@ -81,7 +82,7 @@ class _Link(BaseChannel):
             Connection(
                 virtual_host=self._path or "/",
                 sign_in=None if self._user is None else plain(self._user, self._password),
-                limits=Limits(heartbeat_s=HEARTBEAT_S),
+                limits=Limits(heartbeat_s=self._group.connection.heartbeat_ms(HEARTBEAT_S * 1000) // 1000),
                 name=f"crescendo-{os.getpid()}-{next(_connection_numbers)}",
                 batching=self._batching,
             )
@@ -173,8 +174,6 @@ def properties_of(group: Group) -> Properties:
 
 class Amqp091Sender(BaseSendChannel, _Link):
     """A sending channel."""
-
-    _close_reply = Closed
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)

@@ -67,6 +67,7 @@ class _Link(BaseChannel):
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
         super().__init__(url, group, batching=batching)
+        self._idle_time_out_ms = group.connection.heartbeat_ms(IDLE_TIME_OUT_MS)
         self._settled = not self._waits_for_outcomes
         self._exactly_once = group.settle is Settle.EXACTLY_ONCE
         # A durable subscription belongs to a container name, which must be the same in the next run.
@@ -82,7 +83,7 @@ class _Link(BaseChannel):
                 hostname=self._host,
                 credentials=None if self._user is None else Credentials(self._user, self._password),
                 external=self._tls is not None and self._tls.certificate is not None,
-                idle_time_out_ms=IDLE_TIME_OUT_MS,
+                idle_time_out_ms=self._idle_time_out_ms,
                 batching=self._batching,
             )
         )
@@ -91,7 +92,7 @@ class _Link(BaseChannel):
         self._connection.close()
 
     def _idle_timeout_ns(self) -> int:
-        return _IDLE_TIME_OUT_FACTOR * IDLE_TIME_OUT_MS * 1_000_000
+        return _IDLE_TIME_OUT_FACTOR * self._idle_time_out_ms * 1_000_000
 
     def _heartbeat_interval_ns(self) -> int:
         return (self._connection.remote_idle_time_out_ms or 0) * 1_000_000 // 2
@@ -237,6 +238,9 @@ class Amqp10Sender(BaseSendChannel, _Link):
 
 class Amqp10Receiver(_Link):
     """A receiving channel."""
+
+    _close_reply = Closed
+    _linger_s = 0.3  # RabbitMQ answers at once and leaves it to us to close; Artemis closes the socket itself
 
     def __init__(self, url: str, group: Group, *, batching: bool = True) -> None:
         super().__init__(url, group, batching=batching)

@@ -50,6 +50,8 @@ class BaseChannel(ABC):
     _close_reply: type | None = None
     """The event that answers our close frame, if it is enough: everything before it is processed, and a sender has no
     last acknowledgement to deliver. None: wait until the system closes the socket."""
+    _linger_s = 0.0
+    """After that answer, how long the system may still process acknowledgements before we close the socket."""
 
     def __init__(self, url: str, group: Group, *, batching: bool) -> None:
         parts = parse_url(url)
@@ -64,6 +66,7 @@ class BaseChannel(ABC):
         self._waits_for_outcomes = group.settle is not Settle.AT_MOST_ONCE
         self._write_error: str | None = None  # why writing failed; nothing more can be written
         self._close_sent = False
+        self._answered_s: float | None = None  # when the system answered our close frame
         self.ready = False
         self.closed: str | None = None
         self.read_limit: int | None = None
@@ -75,6 +78,7 @@ class BaseChannel(ABC):
         self._connection = codec
         self._transport = connect(self._host, self._port, tls=self._tls)
         self._transport.stamp_arrivals()
+        self._transport.limit_silence(self._group.connection)
         self._direct_send = self._transport.socket_send
         self._write_error = None
         self.read_ns = self._written_ns = time.monotonic_ns()
@@ -118,6 +122,10 @@ class BaseChannel(ABC):
             self._connection.heartbeat()
             self.flush()
 
+    def give_up(self, reason: str) -> None:
+        if self.closed is None:
+            self._fail(reason)
+
     def start_close(self) -> None:
         if self.closed is None and not self._close_sent:
             self._close_sent = True
@@ -126,6 +134,8 @@ class BaseChannel(ABC):
 
     def peer_closed(self) -> bool:
         if self.closed is not None:
+            return True
+        if self._answered_s is not None and time.monotonic() - self._answered_s >= self._linger_s:
             return True
         try:
             self.flush()
@@ -143,7 +153,9 @@ class BaseChannel(ABC):
             self._connection.received(count)
             while (event := self._connection.next_event()) is not None:
                 if isinstance(event, reply):
-                    return True
+                    self._answered_s = time.monotonic()
+                    if not self._linger_s:
+                        return True
         return count == 0
 
     def close(self) -> None:

@@ -60,6 +60,10 @@ class LoadChannel(Protocol):
         """Send and expect heartbeats. Called a few times per second."""
         ...
 
+    def give_up(self, reason: str) -> None:
+        """Close at once: the system does not do its part."""
+        ...
+
     def start_close(self) -> None:
         """Start the closing handshake. Incoming messages are discarded from here on."""
         ...

@@ -48,6 +48,7 @@ class _Client(BaseChannel):
 
     def __init__(self, url: str, group: Group, *, batching: bool, version: int | None) -> None:
         super().__init__(url, group, batching=batching)
+        self._keep_alive_s = group.connection.heartbeat_ms(KEEP_ALIVE_S * 1000) // 1000
         self._qos = list(Settle).index(group.settle)
         chosen = group.target.options.version or parse_url(url).options.get("version")
         version = version or _VERSIONS.get(chosen or "")
@@ -71,7 +72,7 @@ class _Client(BaseChannel):
             else f"crescendo-{self._subscription_name}",
             clean=self._subscription_name is None,
             version=version,
-            keep_alive_s=KEEP_ALIVE_S,
+            keep_alive_s=self._keep_alive_s,
             user=self._user,
             password=None if self._user is None else self._password.encode(),
             properties=terms if version == V5 else NO_PROPERTIES,
@@ -93,7 +94,7 @@ class _Client(BaseChannel):
         self._connection.disconnect()
 
     def _idle_timeout_ns(self) -> int:
-        return int(self._connection.limits.keep_alive_s or KEEP_ALIVE_S) * _NS_PER_S
+        return int(self._connection.limits.keep_alive_s or self._keep_alive_s) * _NS_PER_S
 
     def _heartbeat_interval_ns(self) -> int:
         return self._idle_timeout_ns() // 2

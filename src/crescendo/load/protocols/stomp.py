@@ -41,6 +41,8 @@ _DIALECTS = {"artemis": BrokerDialect.ARTEMIS, "activemq": BrokerDialect.ACTIVEM
 
 def destination_of(group: Group) -> str:
     """The STOMP destination of a group's address. Brokers must be configured to use these prefixes."""
+    if group.destination.startswith(DECLARED_PREFIX):
+        return group.destination
     return (TOPIC_PREFIX if group.is_topic else QUEUE_PREFIX) + group.destination
 
 
@@ -55,12 +57,13 @@ class _Channel(BaseChannel):
         self._server = ""
 
     def _connect(self) -> None:
+        heartbeat_ms = self._group.connection.heartbeat_ms(HEARTBEAT_MS)
         self._dial(
             Connection(
                 host=self._path or DEFAULT_VIRTUAL_HOST,
                 login=self._user,
                 passcode=None if self._user is None else self._password,
-                heartbeats=Heartbeats(HEARTBEAT_MS, HEARTBEAT_MS),
+                heartbeats=Heartbeats(heartbeat_ms, heartbeat_ms),
                 client_id=None if self._subscription_name is None else f"crescendo-{self._subscription_name}",
                 batching=self._batching,
             )

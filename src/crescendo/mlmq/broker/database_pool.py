@@ -1,7 +1,8 @@
 """How does a broker get its D connections to PostgreSQL, and what if the database is not available yet?
 
 It waits for a database that is unreachable or still starting, up to a limit, and logs that it waits. Errors that
-waiting cannot cure (a wrong password, a missing database, an invalid URL) are reported at once. No message ever
+waiting cannot cure (a wrong password, a missing database, an invalid URL) are reported at once. Where the URL is in a
+file, its password is read again for every connection, so that it can be changed while the broker runs. No message ever
 contains the password. Knows no statement.
 """
 
@@ -10,12 +11,15 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
 
+from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.storage.failures import StorageUnavailable, translated_errors
 from crescendo.mlmq.storage.health import SESSION_SETTINGS
 from crescendo.model.errors import ConfigError
+from crescendo.model.secret_file import read_secret_file
 from crescendo.model.urls import parse_url, redact_url_text
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -25,6 +29,8 @@ _WARN_AFTER_S = 1.0
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Password = Callable[[], str]
+"""The password as it is now."""
 
 
 def describe(url: str) -> str:
@@ -38,17 +44,42 @@ def describe(url: str) -> str:
     return f"{parts.scheme}://{parts.server}{parts.path}"
 
 
-async def connect(url: str) -> Any:
+def database_url(settings: BrokerSettings) -> str:
+    """The URL of the database that the settings name; empty: an embedded one."""
+    if settings.database or not settings.database_file:
+        return settings.database
+    return read_secret_file(settings.database_file, settings.database_file)
+
+
+def password_in(file: str) -> Password | None:
+    """Reads the password of the URL in this file; None without a file: then it is that of the URL."""
+    if not file:
+        return None
+
+    def read() -> str:
+        try:
+            url = urlsplit(read_secret_file(file, file))
+        except ValueError:
+            raise ConfigError(f"{file}: its first line is not the URL of a database") from None
+        return unquote(url.password or "") or parse_qs(url.query).get("password", [""])[0]
+
+    return read
+
+
+async def connect(url: str, password: Password | None = None) -> Any:
     """One connection outside the pool."""
-    return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S, server_settings=SESSION_SETTINGS)
+    return await asyncpg.connect(url, password=password, timeout=_CONNECT_TIMEOUT_S, server_settings=SESSION_SETTINGS)
 
 
-async def open_pool(url: str, connections: int, statement_timeout_s: float, wait_timeout_s: float) -> Any:
+async def open_pool(
+    url: str, connections: int, statement_timeout_s: float, wait_timeout_s: float, password: Password | None = None
+) -> Any:
     """A pool with all its connections open."""
 
     async def attempt() -> Any:
         return await asyncpg.create_pool(
             url,
+            password=password,
             min_size=connections,
             max_size=connections,
             max_inactive_connection_lifetime=0,

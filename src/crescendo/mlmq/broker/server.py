@@ -10,7 +10,6 @@ import contextlib
 import logging
 from time import monotonic
 
-from crescendo.mlmq.broker import database_pool
 from crescendo.mlmq.broker.background_tasks import BackgroundTasks
 from crescendo.mlmq.broker.call import Call
 from crescendo.mlmq.broker.http_endpoints import HttpEndpoints, json_page
@@ -50,7 +49,6 @@ class Broker:
         self.pipeline = settings.pipeline
         self.write_buffer_bytes = int(settings.write_buffer)
         self.send_timeout_s = settings.send_timeout / 1e9
-        self._database_url = database_url
         self._server: asyncio.Server | None = None
         self._background = BackgroundTasks()
         self.unsent = 0  # answers that wait for slow sockets
@@ -64,9 +62,7 @@ class Broker:
         except BaseException:
             await self.close()
             raise
-        notices = Notices(
-            lambda: database_pool.connect(self._database_url), self.workers.wake, self.workers.forget_empty_queues
-        )
+        notices = Notices(self.store.connect, self.workers.wake, self.workers.forget_empty_queues)
         self.workers.notify_others = notices.notify
         start = self._background.start
         for _ in range(self.settings.workers):

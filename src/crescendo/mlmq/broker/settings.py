@@ -13,12 +13,13 @@ import yaml
 from msgspec import Meta, Struct
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.protocols import MLMQ
 from crescendo.model.redaction import explain_yaml
 from crescendo.model.suggestions import suggestion
 from crescendo.model.units import Duration, Size, parse_unit
 
 HOST = "127.0.0.1"
-DEFAULT_LISTEN = f"{HOST}:8099"
+DEFAULT_LISTEN = f"{HOST}:{MLMQ.port}"
 _LOOPBACK = frozenset({HOST, "localhost"})
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -30,6 +31,7 @@ class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     listen: str = DEFAULT_LISTEN
     http: str = f"{HOST}:0"  # health and metrics; port 0 picks a free port
     database: str = ""  # postgresql://…; empty: an embedded server
+    database_file: str = ""  # a file whose first line is that URL; its password is read again for every connection
     data: str = ""  # data directory of the embedded server; empty: a temporary one
 
     require_durable: bool = True  # refuse a database that would lose acknowledged messages in a crash
@@ -68,7 +70,7 @@ class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for field in ("read_buffer", "write_buffer"):
             if not 1024 <= getattr(self, field) <= 64 * 2**20:
                 raise ValueError(f"{field}: {getattr(self, field)} B is out of range; write 1KiB to 64MiB")
-        if self.database and self.data:
+        if (self.database or self.database_file) and self.data:
             raise ValueError("data: an external database keeps its own data; leave out either database or data")
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from crescendo.mlmq.broker.database_pool import connect, describe, open_pool, retry_until_available
+from crescendo.mlmq.broker.database_pool import connect, describe, open_pool, password_in, retry_until_available
 from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.storage import Database, Served, StorageUnavailable, check_schema, initialise
 from crescendo.mlmq.storage.failures import translated_errors
@@ -45,6 +45,7 @@ class Store:
     def __init__(self, url: str, settings: BrokerSettings) -> None:
         self._url = url
         self._settings = settings
+        self._password = password_in(settings.database_file)
         self.pool: Any = None
         self._database: Database | None = None
         self.failure: str | None = "the database was never reached"  # why nothing can be stored; None: it can
@@ -61,7 +62,7 @@ class Store:
     async def open(self) -> None:
         """Connect, waiting for an unavailable database, and check its schema."""
         timeout_s = self._settings.database_timeout / 1e9
-        self.pool = await open_pool(self._url, self._settings.connections, timeout_s, timeout_s)
+        self.pool = await open_pool(self._url, self._settings.connections, timeout_s, timeout_s, self._password)
         async with self.pool.acquire() as connection:
             await check_schema(connection)
             await self._check_durability(connection)
@@ -75,6 +76,10 @@ class Store:
                 )
         self._database = Database(self.pool)
         self.failure = None
+
+    async def connect(self) -> Any:
+        """A connection outside the pool."""
+        return await connect(self._url, self._password)
 
     async def close(self) -> None:
         if self.pool is not None:
@@ -114,7 +119,7 @@ class Store:
             await asyncio.sleep(_CHECK_S)
             try:
                 with translated_errors():
-                    connection = await connect(self._url)
+                    connection = await self.connect()
                 try:
                     while True:
                         await self._check(connection)

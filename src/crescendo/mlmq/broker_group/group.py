@@ -24,11 +24,10 @@ from msgspec import Struct
 from crescendo.mlmq import postgres
 from crescendo.mlmq.broker.settings import BrokerSettings, load_settings
 from crescendo.mlmq.broker.store import prepare
-from crescendo.mlmq.postgres.cluster import UNPRIVILEGED
+from crescendo.mlmq.postgres.unprivileged_data import reachable_data
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.processes.child import ChildProcess, OnFork, launch_child, wait_or_kill
 from crescendo.systems.instance_dir import remove_instance_dir
-from crescendo.systems.unix_account import named_account, unreachable_parent
 
 _CONNECTIONS_BESIDE_THE_POOL = 3  # per broker: one for notices, one for health checks, one spare
 _SPARE_CONNECTIONS = 16
@@ -81,7 +80,7 @@ def _database(
     if plan.database:
         yield _with_password(plan.database, plan.password_file), lambda: True
         return
-    directory = _data_directory(plan)
+    directory = reachable_data(Path(plan.data), plan.outside_dir_file)
     max_connections = (
         sum(settings.connections + _CONNECTIONS_BESIDE_THE_POOL for settings in brokers) + _SPARE_CONNECTIONS
     )
@@ -94,14 +93,6 @@ def _database(
             os.kill(server.pid, signal.SIGQUIT)  # its data are deleted anyway: no need for a clean shutdown
         server.stop()
         remove_instance_dir(directory)
-
-
-def _data_directory(plan: BrokerGroupPlan) -> Path:
-    """Where the database is. Nobody but us can have created it: both are in directories that belong to us."""
-    directory = Path(plan.data)
-    if os.geteuid() == 0 and unreachable_parent(named_account(UNPRIVILEGED), directory) is not None:
-        directory = Path(Path(plan.outside_dir_file).read_text(encoding="utf-8")) / directory.name
-    return directory
 
 
 def _with_password(url: str, password_file: str) -> str:

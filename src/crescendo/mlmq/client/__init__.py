@@ -3,8 +3,9 @@
 from crescendo.mlmq.client.async_client import AsyncClient
 from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.blocking import Client
-from crescendo.mlmq.client.errors import RefusedError, UnansweredError
 from crescendo.mlmq.client.exchange import Exchange
+from crescendo.mlmq.client.request_errors import RefusedError, UnansweredError
+from crescendo.mlmq.client.shared_links import SharedLinks
 from crescendo.wire.mlmq.operations import Message, Order, Query
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "Order",
     "Query",
     "RefusedError",
+    "SharedLinks",
     "UnansweredError",
 ]

@@ -12,8 +12,9 @@ from typing import Self, TypeVar
 
 from crescendo.mlmq.client.backoff import Backoff
 from crescendo.mlmq.client.caller import Caller
-from crescendo.mlmq.client.errors import RefusedError
+from crescendo.mlmq.client.request_errors import RefusedError
 from crescendo.mlmq.client.requests import Observer, Requests
+from crescendo.mlmq.client.shared_links import SharedLinks
 from crescendo.mlmq.client.slots import Slots
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.mlmq.operations import (
@@ -68,11 +69,13 @@ class AsyncClient:
         patient: bool = True,
         impatient_of: Collection[Refusal] = (),
         observer: Observer | None = None,
+        links: SharedLinks | None = None,
     ) -> None:
         """`patient`: retry until the timeout when a broker is overloaded or unreachable; otherwise that is an error.
 
         `impatient_of` lists refusals that are errors even for a patient client.
         `observer` is called with every request that ended, with its tiers.
+        `links` are connections that it shares with other clients of this event loop; their owner closes them.
         """
         self.name = name
         self.timeout_s = timeout_s
@@ -84,6 +87,7 @@ class AsyncClient:
             wants_times=observer is not None,
             patient=patient,
             impatient_of=impatient_of,
+            links=links,
         )
         self._requests = Requests(self._caller, observer)
         self._registered: Registered | None = None

@@ -11,14 +11,16 @@ from time import monotonic
 from typing import NamedTuple
 
 from crescendo.mlmq.client.backoff import Backoff
-from crescendo.mlmq.client.errors import OUTCOME_UNKNOWN, UnansweredError
 from crescendo.mlmq.client.link import BrokerLink, Reply, connect
+from crescendo.mlmq.client.request_errors import OUTCOME_UNKNOWN, UnansweredError
+from crescendo.mlmq.client.shared_links import SharedLinks
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.mlmq.operations import Refusal, Refused, Request
 
 # A retry may succeed, on another broker or a little later.
 TRANSIENT = frozenset({Refusal.OVERLOADED, Refusal.UNAVAILABLE, Refusal.CLOSING, Refusal.INTERNAL})
 _CONNECT_TIMEOUT_S = 2.0
+_LEAST_TIMEOUT_S = 0.05
 
 
 class Called(NamedTuple):
@@ -30,7 +32,7 @@ class Called(NamedTuple):
 
 
 class Caller:
-    """One client's connection to its brokers: one link at a time."""
+    """One client's connection to its brokers: one link at a time, its own or one that it shares."""
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class Caller:
         wants_times: bool = False,
         patient: bool = True,
         impatient_of: Collection[Refusal] = (),
+        links: SharedLinks | None = None,
     ) -> None:
         if not brokers:
             raise ConfigError("brokers: name at least one, for example 127.0.0.1:8099")
@@ -56,6 +59,7 @@ class Caller:
         self._random = random.Random()  # noqa: S311 - jitter, not a secret
         self._wants_times = wants_times
         self._retried = TRANSIENT - frozenset(impatient_of) if patient else frozenset()
+        self._shared = None if links is None else (links, links.join())
         self._link: BrokerLink | None = None
         self._connecting: asyncio.Lock | None = None
         self.connects = 0
@@ -80,13 +84,13 @@ class Caller:
         last_failure = "no broker was tried"
         while True:
             attempts += 1
-            left_s = deadline_s - monotonic()
             link = self._link
             try:
                 if link is None or not link.open:
-                    link = await self._connected(left_s)
+                    link = await self._connected(deadline_s)
                 lost, maybe_served = maybe_served, True
-                reply = await link.ask(request, min(self._attempt_timeout_s + wait_s, max(left_s, 0.0)))
+                left_s = max(deadline_s - monotonic(), 0.0)
+                reply = await link.ask(request, min(self._attempt_timeout_s + wait_s, left_s))
                 refused = reply.answer if isinstance(reply.answer, Refused) else None
                 if refused is None or refused.reason not in (TRANSIENT if lost else self._retried):
                     return Called(reply, attempts, lost)
@@ -113,28 +117,37 @@ class Caller:
         failures = 0
         while True:
             try:
-                await self._connected(deadline_s - monotonic())
+                await self._connected(deadline_s)
                 return
-            except PeerError as err:
+            except (PeerError, TimeoutError) as err:
                 failures += 1
                 pause_s = self._backoff.pause_s(failures, self._random)
                 if monotonic() + pause_s >= deadline_s:
-                    raise PeerError(f"no broker within {timeout_s:g} s; last: {err}") from err
+                    last = str(err) or "another request was still connecting"
+                    raise PeerError(f"no broker within {timeout_s:g} s; last: {last}") from err
                 await asyncio.sleep(pause_s)
 
     def close(self) -> None:
-        if self._link is not None:
+        if self._link is not None and self._shared is None:  # others may use one that is shared
             self._link.close()
-            self._link = None
+        self._link = None
 
-    async def _connected(self, left_s: float) -> BrokerLink:
+    async def _connected(self, deadline_s: float) -> BrokerLink:
+        """An open link. TimeoutError at the deadline, which also ends the wait for another request that connects."""
         if self._connecting is None:
             self._connecting = asyncio.Lock()
-        async with self._connecting:  # many requests may find the link broken; one of them reconnects
+        left_s = max(deadline_s - monotonic(), _LEAST_TIMEOUT_S)
+        # Many requests may find the link broken; one of them reconnects.
+        async with asyncio.timeout(left_s), self._connecting:
             if self._link is not None and self._link.open:
                 return self._link
             broker = self._brokers[self._next]
             self._next = (self._next + 1) % len(self._brokers)  # the next candidate if this one fails, now or later
-            self._link = await connect(broker, min(_CONNECT_TIMEOUT_S, max(left_s, 0.05)), self._wants_times)
+            timeout_s = min(_CONNECT_TIMEOUT_S, max(deadline_s - monotonic(), _LEAST_TIMEOUT_S))
+            if self._shared is None:
+                self._link = await connect(broker, timeout_s, self._wants_times)
+            else:
+                links, number = self._shared
+                self._link = await links.link(number, broker, timeout_s, self._wants_times)
             self.connects += 1
             return self._link

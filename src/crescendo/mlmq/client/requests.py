@@ -9,8 +9,8 @@ from time import monotonic, monotonic_ns
 from typing import Any, TypeVar
 
 from crescendo.mlmq.client.caller import Called, Caller
-from crescendo.mlmq.client.errors import RefusedError, UnansweredError
 from crescendo.mlmq.client.exchange import Exchange
+from crescendo.mlmq.client.request_errors import RefusedError, UnansweredError
 from crescendo.mlmq.client.slots import Slots
 from crescendo.model.errors import PeerError
 from crescendo.wire.mlmq.operations import MAX_SLOTS, Abandon, Answer, Done, Messages, Once, Refusal, Refused, Request

@@ -1,5 +1,5 @@
 """An embedded PostgreSQL, for users without one."""
 
-from crescendo.mlmq.postgres.server import Server, start
+from crescendo.mlmq.postgres.embedded_server import Server, start
 
 __all__ = ["Server", "start"]

@@ -26,7 +26,7 @@ from typing import Final
 
 from crescendo.mlmq.postgres.binaries import find
 from crescendo.model.errors import ConfigError
-from crescendo.processes.logs import last_log_lines
+from crescendo.processes.log_tail import last_log_lines
 from crescendo.systems.instance_dir import MIN_FREE_BYTES, free_bytes
 from crescendo.systems.unix_account import UnixAccount, give_directory, named_account, unreachable_parent
 
@@ -44,7 +44,9 @@ _ABANDONED_AFTER_S = 30.0  # a directory that is younger may be about to get its
 class Cluster:
     """A prepared directory, locked until `release`."""
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, password: str | None = None) -> None:
+        """`password` of the only account when the database is created; None: a random one."""
+        self._first_password = password or secrets.token_urlsafe(24)
         self.temporary = directory is None
         self.directory = _create_directory(directory)
         self._open_fds: list[int] = []
@@ -131,7 +133,7 @@ class Cluster:
             raise self.failure(f"no database can be created in {self.directory}")
         password, unfinished = self.directory / _PASSWORD, self.directory / f"{_DATA}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
-        _write_private(password, secrets.token_urlsafe(24), self.account)
+        _write_private(password, self._first_password, self.account)
         command = [
             str(self.binaries / "initdb"), f"--pgdata={unfinished}", f"--username={USER}", f"--pwfile={password}",
             "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale",

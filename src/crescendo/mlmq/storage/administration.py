@@ -1,4 +1,4 @@
-"""What does an operator see and change in the queues, whoever owns them?
+"""What does an operator see and change in the queues of all owners?
 
 Statistics of queues, messages without taking them, and moving or deleting messages. Works on the database, so it needs
 its password and no broker. What a client holds on a lease is left alone.

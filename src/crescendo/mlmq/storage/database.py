@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from crescendo.mlmq.storage import messages, registrations, send_and_dequeue
+from crescendo.mlmq.storage import message_statements, registrations, send_and_dequeue
 from crescendo.mlmq.storage.failures import translated_errors
 from crescendo.wire.mlmq.operations import (
     MAX_BATCH,
@@ -43,13 +43,13 @@ _SERVE: dict[type, _Serve] = {
     LookupClient: registrations.lookup_client,
     LookupQueue: registrations.lookup_queue,
     Send: send_and_dequeue.exchange,
-    Peek: messages.peek,
+    Peek: message_statements.peek,
     Dequeue: send_and_dequeue.exchange,
-    Acknowledge: messages.acknowledge,
-    Extend: messages.extend,
-    Pending: messages.pending,
-    Abandon: messages.abandon,
-    SendMany: messages.send,
+    Acknowledge: message_statements.acknowledge,
+    Extend: message_statements.extend,
+    Pending: message_statements.pending,
+    Abandon: message_statements.abandon,
+    SendMany: message_statements.send,
     ConfigureQueue: registrations.configure_queue,
 }
 
@@ -130,7 +130,7 @@ class Database:
         return [QueueLength(*row) for row in rows]
 
     async def count_available(self, queries: Sequence[Query], most: int) -> list[int]:
-        """How many messages match each query now, whoever may see them, counted up to `most`. Takes none."""
+        """How many messages match each query now, whichever receiver they are for, counted up to `most`. Takes none."""
         columns = zip(*((query.queue, query.sender, query.context) for query in queries), strict=True)
         with translated_errors():
             rows = await self._pool.fetch("SELECT * FROM mlmq.count_available($1, $2, $3, $4)", *columns, most)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from crescendo.mlmq.storage import messages
+from crescendo.mlmq.storage import message_statements
 from crescendo.wire.mlmq.operations import MAX_SLOTS, Answer, Dequeue, Message, Messages, Once, Order, Send, Sent
 
 _NOT_PLAIN: Final = "MQ001"
@@ -96,7 +96,7 @@ async def _plain(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequ
     for position, id_, context in zip(send_positions or (), sent or (), contexts or (), strict=True):
         answers[position - 1] = Sent((id_,), context)
     if handed_over:
-        handed_positions, sent_us = set(handed_over), messages.microseconds(moment)
+        handed_positions, sent_us = set(handed_over), message_statements.microseconds(moment)
         for at, (send, taker) in enumerate(zip(sends, takers, strict=True)):
             if taker is not None and taker + 1 in handed_positions:
                 (id_,), context = answers[at].messages, answers[at].context
@@ -107,7 +107,7 @@ async def _plain(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequ
                 answers[len(sends) + taker] = Messages((message,))
     for position, message in zip(found_positions or (), found or (), strict=True):
         if message is not None:
-            answers[len(sends) + position - 1] = Messages((messages.message_of(*message),))
+            answers[len(sends) + position - 1] = Messages((message_statements.message_of(*message),))
     return answers
 
 
@@ -150,15 +150,15 @@ def _dequeue_columns(dequeues: Sequence[Dequeue]) -> Any:
 
 async def _general(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[Answer]:
     if not dequeues:
-        return await messages.send(connection, sends)
+        return await message_statements.send(connection, sends)
     if not sends:
-        return await messages.dequeue(connection, dequeues)
+        return await message_statements.dequeue(connection, dequeues)
     stored: list[Any] = []
     given: list[Any] = []
-    columns = (*messages.send_columns(sends), *messages.dequeue_columns(dequeues))
+    columns = (*message_statements.send_columns(sends), *message_statements.dequeue_columns(dequeues))
     for of_send, ord_, status, ids, *message in await connection.fetch(_GENERAL, *columns):
         if of_send:
             stored.append((ord_, status, ids, message[_CONTEXT]))
         else:
             given.append((ord_, status, *message))
-    return messages.sent(sends, stored) + messages.answers(dequeues, given)
+    return message_statements.sent(sends, stored) + message_statements.answers(dequeues, given)

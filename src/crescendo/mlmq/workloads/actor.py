@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import TypeVar
 
-from crescendo.mlmq.client import AsyncClient, Backoff, Exchange, Message, Query, RefusedError, UnansweredError
+from crescendo.mlmq.client import (
+    AsyncClient,
+    Backoff,
+    Exchange,
+    Message,
+    Query,
+    RefusedError,
+    SharedLinks,
+    UnansweredError,
+)
 from crescendo.mlmq.workloads.account import ConservationAccount
 from crescendo.mlmq.workloads.message_content import MessageContent, pack, unpack
 from crescendo.mlmq.workloads.recording import WorkloadRecording
@@ -61,6 +70,7 @@ class Actor:
         tag: int,
         recording: WorkloadRecording,
         account: ConservationAccount,
+        links: SharedLinks | None = None,
     ) -> None:
         self.identity = identity
         self.name = self.destination = identity.name  # a client's own queue has its name
@@ -80,6 +90,7 @@ class Actor:
             backoff=FAST_BACKOFF,
             impatient_of={Refusal.OVERLOADED},
             observer=self._observe,
+            links=links,
         )
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from crescendo.mlmq.client import RefusedError, UnansweredError
+from crescendo.mlmq.client import RefusedError, SharedLinks, UnansweredError
 from crescendo.mlmq.workloads.account import ConservationAccount, ConservationFindings
 from crescendo.mlmq.workloads.actor import Actor, ClientIdentity, WorkloadTimes
 from crescendo.mlmq.workloads.one_way import OneWay
@@ -61,7 +61,10 @@ class ClientGroup:
         self._queues: dict[str, PublicQueue] = {}
         self._roles: dict[Hashable, ClientRole] = {}
         self._tag = tag
-        self.actors = [Actor(identity, brokers, tag, recording, self.account) for identity in identities]
+        self._links: dict[int, SharedLinks] = {}  # by how many clients share a connection
+        self.actors = [
+            Actor(identity, brokers, tag, recording, self.account, self._links_of(identity)) for identity in identities
+        ]
         self._assigned_roles = [(actor, self._role_of(actor)) for actor in self.actors]
         self._times = WorkloadTimes(0, 0, 0, 0)
 
@@ -112,6 +115,8 @@ class ClientGroup:
                 await asyncio.gather(*map(self._deregister, self.actors), return_exceptions=True)
         for actor in self.actors:
             await actor.client.close()
+        for links in self._links.values():
+            links.close()
 
     @property
     def connects(self) -> int:
@@ -143,6 +148,13 @@ class ClientGroup:
         end_ns = t0_ns + int(phases.warmup) + int(phases.measure.duration or 0)
         # Consumers in other processes wait until producers have given up, and all must end before the drain does.
         return WorkloadTimes(t0_ns, end_ns, end_ns + int(phases.drain) // 2, end_ns + int(phases.drain) * 4 // 5)
+
+    def _links_of(self, identity: ClientIdentity) -> SharedLinks | None:
+        """Clients of different groups share connections, too, if their groups agree on how many do."""
+        clients = identity.group.per_connection
+        if clients == 1:
+            return None
+        return self._links.setdefault(clients, SharedLinks(clients))
 
     def _role_of(self, actor: Actor) -> ClientRole:
         group, index = actor.group, actor.identity.index

@@ -22,7 +22,7 @@ from crescendo.pipeline.behaviour.bursts import bursts
 from crescendo.pipeline.behaviour.event_effects import event_effects
 from crescendo.pipeline.behaviour.outages import outages
 from crescendo.pipeline.behaviour.recorded_events import CURE, DISCONNECT, FAULT, fault_windows, read_events
-from crescendo.pipeline.behaviour.recovery import fault_effects, missing_at_earlier_rate, recovery_rows
+from crescendo.pipeline.behaviour.recovery import FaultEffects, fault_effects, missing_at_earlier_rate, recovery_rows
 from crescendo.pipeline.behaviour.recovery_counts import read_counts, recovery_counts
 from crescendo.pipeline.behaviour.steady import MeasuredSeries, PhaseTrend, measured_series
 from crescendo.pipeline.behaviour.ticks import ticks_for
@@ -59,6 +59,7 @@ class Behaviour:
     outages: Sequence[OutageRow] = ()
     streams: Sequence[SubscriptionSeries] = ()
     recoveries: Sequence[RecoveryRow] | None = None  # None: not computed
+    effects: Sequence[FaultEffects] = ()  # of the same faults
 
     def trends_of(
         self, context: AnalysisContext, store: TableStore, run_slice: RunSlice, subscriptions: Collection[int]
@@ -67,6 +68,15 @@ class Behaviour:
         streams = [stream for stream in self.streams if stream.number in subscriptions]
         ticks, histogram = ticks_for(context.timeline, context.connections), store.files(tables.LATENCY_HISTOGRAM.name)
         return _trends(measured_series(streams, ticks, histogram, context.timeline, run_slice.counts))
+
+    def outages_of(self, subscriptions: Collection[str]) -> list[OutageRow]:
+        return [outage for outage in self.outages if outage.subscription in subscriptions]
+
+    def recoveries_of(self, subscriptions: Collection[str]) -> list[RecoveryRow] | None:
+        """What each fault did to these subscriptions; None if that was not computed."""
+        if self.recoveries is None:
+            return None
+        return [effect.row_of(row, subscriptions) for row, effect in zip(self.recoveries, self.effects, strict=True)]
 
 
 def write_behaviour(
@@ -91,7 +101,7 @@ def write_behaviour(
     files = context.recording.local_files(EVENTS)
     effects = event_effects(files, streams, interruptions, ticks, timeline, histogram, times)
     store.write_rows(tables.EFFECTS, effects)
-    recoveries = _write_recoveries(store, context, streams, _lost(found))
+    recoveries, of_faults = _write_recoveries(store, context, streams, _lost(found))
     if any(outage.end_ns is not None for outage in interruptions):
         store.write_frame(tables.BURSTS.name, lambda: bursts(context.frames.received, interruptions, connections))
     unstable = bool(interruptions) or bool(context.recording.manifest.lab)
@@ -99,7 +109,7 @@ def write_behaviour(
         _write_jitter(store, context.frames)
         if context.recording.rows(RECEIVED) <= SERIES_ROWS:
             store.write_frame(tables.JITTER_SERIES.name, lambda: jitter_series(context.frames.received))
-    return Behaviour(_trends(series), interruptions, streams, recoveries)
+    return Behaviour(_trends(series), interruptions, streams, recoveries, of_faults)
 
 
 def _write_recoveries(
@@ -107,13 +117,13 @@ def _write_recoveries(
     context: AnalysisContext,
     streams: list[SubscriptionSeries],
     lost: dict[int, int],
-) -> list[RecoveryRow]:
+) -> tuple[list[RecoveryRow], list[FaultEffects]]:
     """Only a run with faults has this table."""
     manifest, timeline = context.recording.manifest, context.timeline
     events = read_events(context.recording.local_files(EVENTS), (FAULT, CURE, DISCONNECT), PeerTimes(manifest))
     windows = fault_windows(events)
     if not windows:
-        return []
+        return [], []
     ticks = ticks_for(timeline, context.connections)
     end_ns = max(phase.end_ns for phase in timeline.phases)
     interruptions = outages(streams, lost, ticks, context.connections, lost_aside=True)
@@ -127,7 +137,7 @@ def _write_recoveries(
     histogram = store.files(tables.LATENCY_HISTOGRAM.name)
     rows = recovery_rows(found, counts, unoffered, events, timeline, histogram)
     store.write_rows(tables.RECOVERY, rows)
-    return rows
+    return rows, found
 
 
 def _trends(series: list[MeasuredSeries]) -> list[PhaseTrend]:

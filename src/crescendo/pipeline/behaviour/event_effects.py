@@ -1,4 +1,4 @@
-"""What followed a fault, a cure or a broken connection?
+"""What followed a fault, a cure, a broken connection or something that an agent did?
 
 Shows rate, p99, backlog and any nearby outage in the five seconds before and after each event. This is correlation, not
 causation: two events in the same second get the same figures.
@@ -19,10 +19,11 @@ from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.latency.quantiles import group_statistics
 from crescendo.pipeline.source.moments import Timeline
 from crescendo.record.clock_mapping import PeerTimes
+from crescendo.record.schema import AGENT_EVENTS
 from crescendo.record.table_types import column_name
 from crescendo.record.tables import EffectRow, OutageRow, SampleStatistics
 
-EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed")
+EVENT_KINDS = ("fault", "cure", "disconnect", "reconnect", "lost", "failed", *AGENT_EVENTS)
 AROUND_S = 5
 MAX_EVENTS = 1000
 """The first ones. More than this means that a connection is flapping."""

@@ -6,12 +6,13 @@ still in the system when it began, until its effects were over or the next fault
 proof that it was the cause.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from crescendo.pipeline.behaviour.backlog import SubscriptionSeries
 from crescendo.pipeline.behaviour.event_effects import AROUND_S, p99_between
@@ -39,8 +40,31 @@ class FaultEffects:
     span: FaultSpan
 
     @property
-    def longest(self) -> OutageRow | None:
-        return max(self.outages, key=lambda outage: outage.gap_ns, default=None)
+    def outage_ns(self) -> int | None:
+        return max((outage.gap_ns for outage in self.outages), default=None)
+
+    @property
+    def resumed(self) -> bool:
+        return all(outage.end_ns is not None for outage in self.outages)
+
+    @property
+    def recovered_ns(self) -> int | None:
+        return _latest([_recovered_ns(outage, self.span.start_ns) for outage in self.outages])
+
+    @property
+    def caught_up_ns(self) -> int | None:
+        return _latest([_caught_up_ns(outage, self.span.start_ns) for outage in self.outages])
+
+    def row_of(self, run: RecoveryRow, subscriptions: Collection[str]) -> RecoveryRow:
+        """The row of the whole run, with the outages and times of these subscriptions only."""
+        mine = replace(self, outages=[outage for outage in self.outages if outage.subscription in subscriptions])
+        return structs.replace(
+            run,
+            outage_ns=mine.outage_ns,
+            resumed=mine.resumed,
+            recovered_ns=mine.recovered_ns,
+            caught_up_ns=mine.caught_up_ns,
+        )
 
 
 def fault_effects(
@@ -99,7 +123,7 @@ def recovery_rows(
     """One row per fault. `counts` has its messages by kind, `unoffered` those that were not even shed."""
     rows = []
     for effect in effects:
-        window, span, longest = effect.window, effect.span, effect.longest
+        window, span = effect.window, effect.span
         mine = counts.get(window.number, {})
         first, end = timeline.second_at(window.start_ns), timeline.second_at(_during_until_ns(effect)) + 1
         rows.append(
@@ -112,10 +136,10 @@ def recovery_rows(
                 start_ns=window.start_ns,
                 end_ns=window.end_ns,
                 detected_ns=_detected_ns(events, span),
-                outage_ns=None if longest is None else longest.gap_ns,
-                resumed=all(outage.end_ns is not None for outage in effect.outages),
-                recovered_ns=_latest([_recovered_ns(outage, span.start_ns) for outage in effect.outages]),
-                caught_up_ns=_latest([_caught_up_ns(outage, span.start_ns) for outage in effect.outages]),
+                outage_ns=effect.outage_ns,
+                resumed=effect.resumed,
+                recovered_ns=effect.recovered_ns,
+                caught_up_ns=effect.caught_up_ns,
                 until_ns=span.until_ns,
                 lost=mine.get(LOST, 0),
                 lost_acknowledged=mine.get(LOST_ACKNOWLEDGED, 0),

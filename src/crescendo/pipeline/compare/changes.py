@@ -15,7 +15,10 @@ from crescendo.pipeline.compare.intervals import CONFIDENCE, Interval, differenc
 REPEATS, RUNS = "repeats", "runs"
 """What the interval of a change is based on: the variation between runs, or the intervals of single runs."""
 
-MOST_REPEATS = 100
+LEAST_REPEATS, MOST_REPEATS = 3, 100
+"""Per side, for a claim: three runs are all above three others in one of twenty orders, two above two in one of six."""
+
+_CHANCE = 0.05
 _MAX_LOG = 700.0  # exp() of more overflows a float
 _MANY = 1e9  # degrees of freedom of the normal distribution
 
@@ -66,6 +69,15 @@ def relative_change(before: Side, after: Side, confidence: float = CONFIDENCE) -
     return _between_runs(before[0], after[0], confidence)
 
 
+def may_be_order(before: Side, after: Side) -> bool:
+    """Whether repeats of one and the same thing would be separated like this too often.
+
+    Intervals take runs to vary like a normal distribution. A machine that is quiet in some runs and busy in others is
+    not like that: two quiet runs agree well, and so do two busy ones. No distribution makes an order rarer than all.
+    """
+    return max(len(before), len(after)) > 1 and 1 / math.comb(len(before) + len(after), len(before)) > _CHANCE
+
+
 def _between_repeats(before: Side, after: Side, confidence: float) -> RelativeChange | None:
     if not _has_logarithms(before, after):
         # Zero, or a negative time due to clock error, has no logarithm: use the plain difference instead.
@@ -83,7 +95,8 @@ def _between_repeats(before: Side, after: Side, confidence: float) -> RelativeCh
     def needed(threshold: float) -> int | None:
         spreads = [variance(_logs(side)) for side in (before, after) if len(side) > 1]
         spread = max(fmean(spreads), *least)
-        return _repeats_needed(found.value, spread, threshold, confidence, min(len(before), len(after)))
+        more_than = max(min(len(before), len(after)), LEAST_REPEATS - 1)
+        return _repeats_needed(found.value, spread, threshold, confidence, more_than)
 
     return RelativeChange(_exponential(found), REPEATS, needed)
 

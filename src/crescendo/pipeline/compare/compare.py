@@ -11,13 +11,25 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.metrics import LATENCY_KINDS, LOST, RATE, SETTLE, LatencyStatistic, Metric, metric_of, split_metric
+from crescendo.model.metrics import (
+    LATENCY_KINDS,
+    LOST,
+    RATE,
+    SETTLE,
+    LatencyStatistic,
+    Metric,
+    latency_metric,
+    metric_of,
+    split_metric,
+)
 from crescendo.model.units import format_ns
 from crescendo.pipeline.compare.changes import (
+    LEAST_REPEATS,
     MOST_REPEATS,
     REPEATS,
     MeasuredValue,
     RelativeChange,
+    may_be_order,
     relative_change,
     typical,
 )
@@ -122,7 +134,7 @@ def compare(baseline: RunGroup, run: RunGroup, threshold: float, metrics: Sequen
 def _common_metrics(before: list[RunResults], after: list[RunResults]) -> list[str]:
     """A percentile that one of the runs withholds, or did not measure, is left out."""
     latencies = [
-        f"{kind}_{name}"
+        latency_metric(kind, name).name
         for kind in LATENCY_KINDS
         for name in JUDGED
         if measured_percentiles(before, kind, name) and measured_percentiles(after, kind, name)
@@ -193,6 +205,12 @@ def _judged(
     low, high = change.ratio.low - 1, change.ratio.high - 1
     outcome = outcome_of(low, high, sides.threshold, more_is_better=more_is_better)
     reason = _reason(change, outcome, sides.threshold)
+    if outcome in {Change.BETTER, Change.WORSE} and may_be_order(before, after):
+        outcome = Change.UNCLEAR
+        reason = (
+            f"{reason}; but {len(before)} and {len(after)} runs may be in such an order by chance: {LEAST_REPEATS} "
+            "repeats per side are needed for a claim"
+        )
     if outcome is not Change.UNCLEAR and (
         ours := explained(change.ratio, factor, sides.threshold, more_is_better=more_is_better)
     ):

@@ -1,8 +1,8 @@
 """Which runs make up a side of a comparison, and what did each of them measure?
 
 A side is a run directory, a directory of runs, a pattern that matches runs, or the name of an experiment in a lake.
-Several runs are repeats of one experiment. Reads the summaries of analysed runs and their counts per second, without
-Spark. Compares nothing.
+Several runs are repeats of one experiment; of a campaign, those that it counted. Reads the summaries of analysed runs
+and their counts per second, without Spark. Compares nothing.
 """
 
 import glob
@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.columns import MESSAGES, RECEIVER, ROLE, SECOND
-from crescendo.pipeline.lake.lake import Lake
+from crescendo.pipeline.lake.lake import COMPACTED, Lake
 from crescendo.pipeline.latency.group_sums import group_sums
 from crescendo.pipeline.source.moments import timeline_of
 from crescendo.pipeline.storage.locations import LAKE_MARKER, Directory
+from crescendo.record.campaign_journal import CAMPAIGN_FILE, read_journal
 from crescendo.record.manifest import MANIFEST, Manifest, read_manifest
+from crescendo.record.run_links import is_recording, target_of
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
 from crescendo.record.tables import THROUGHPUT
 
@@ -93,10 +95,12 @@ def run_group(selector: str, lake: Path) -> RunGroup:
 def _repeats(selector: str, lake: Path) -> list[Repeat]:
     path = Path(selector)
     if (path / MANIFEST).exists():
-        return [_repeat_from_directory(path)]
+        return [_repeat_from_directory(target_of(path))]
     children = sorted(path.iterdir()) if path.is_dir() else [Path(found) for found in sorted(glob.glob(selector))]
-    if runs := [child for child in children if (child / MANIFEST).exists()]:
-        return [_repeat_from_directory(run) for run in runs]
+    if runs := [child for child in children if is_recording(child)]:
+        if not (counted := _counted(runs)):
+            raise ConfigError(f"{selector}: the campaign has counted none of these runs; continue it")
+        return [_repeat_from_directory(run) for run in counted]
     known = _experiments(lake)
     if selector not in known:
         there = f"which has {', '.join(known[:10])}" if known else "which has none"
@@ -107,8 +111,22 @@ def _repeats(selector: str, lake: Path) -> list[Repeat]:
     return _repeats_from_lake(Lake(Directory(lake)), selector)
 
 
+def _counted(runs: list[Path]) -> list[Path]:
+    """Without the runs that a campaign did not count: interrupted ones have no verdict, invalid ones prove nothing."""
+    counted = {
+        parent: {attempt.run for attempt in read_journal(parent).counted}
+        for parent in {run.parent for run in runs}
+        if (parent / CAMPAIGN_FILE).is_file()
+    }
+    return [run for run in runs if run.parent not in counted or run.name in counted[run.parent]]
+
+
 def _experiments(lake: Path) -> list[str]:
-    return Lake(Directory(lake)).experiments() if (lake / LAKE_MARKER).exists() else []
+    if not (lake / LAKE_MARKER).exists():
+        return []
+    if Directory(lake).read(LAKE_MARKER) == COMPACTED:
+        raise ConfigError(f"{lake}: is a compacted copy, without the runs' own tables; name the lake it was made of")
+    return Lake(Directory(lake)).experiments()
 
 
 def _repeat_from_directory(run_dir: Path) -> Repeat:

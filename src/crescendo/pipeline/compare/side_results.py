@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.pipeline.compare.changes import MeasuredValue
 from crescendo.pipeline.compare.intervals import mean_interval
 from crescendo.pipeline.compare.runs import Repeat, RunGroup
@@ -42,8 +43,8 @@ def results_of(side: RunGroup, slice_name: str = "") -> list[RunResults]:
 def _slice_of(repeat: Repeat, name: str) -> RunResults:
     found = next((each for each in repeat.summary.slices if each.name == name), None)
     if found is None:
-        known = ", ".join(each.name for each in repeat.summary.slices)
-        there = f"there are {known}" if known else "it was analysed by a version without slices: analyse it again"
+        known = [each.name for each in repeat.summary.slices]
+        there = listing(name, known) if known else "it was analysed by a version without slices: analyse it again"
         raise ConfigError(f"{repeat.name}: no group, destination or protocol is called {name!r}; {there}")
     rows = _measured(found.latency), _measured(found.without_own_delay)
     return RunResults(repeat, found.rate, *rows, found.ledger, of_slice=not found.is_whole)

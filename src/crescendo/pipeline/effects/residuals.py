@@ -72,11 +72,10 @@ def scale_advice(values: Sequence[Sequence[float]]) -> ScaleAdvice:
 
 def _likelihood(groups: Sequence[Floats], freedom: int, power: float) -> float:
     """The logarithm of the likelihood of a power, up to a constant; by degrees of freedom, as repeats are few."""
-    everything = np.concatenate(groups)
-    log_mean = float(np.log(everything).mean())
+    # Relative to their geometric mean: a power of some nanoseconds has no digits left to differ in.
+    middle = float(np.exp(np.log(np.concatenate(groups)).mean()))
     squares = 0.0
     for each in groups:
-        scaled = np.log(each) if abs(power) < 1e-9 else (each**power - 1) / power
+        scaled = np.log(each / middle) if abs(power) < 1e-9 else ((each / middle) ** power - 1) / power
         squares += float(((scaled - scaled.mean()) ** 2).sum())
-    squares /= np.exp(2 * (power - 1) * log_mean)
     return -freedom / 2 * float(np.log(squares / freedom)) if squares > 0 else float("inf")

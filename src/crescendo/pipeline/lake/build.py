@@ -6,10 +6,9 @@ and skipped, and the others continue. If the build is killed at any moment, the 
 not finished. Decides which runs to compute; `job` computes them.
 """
 
-import fcntl
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -23,6 +22,7 @@ from crescendo.model.errors import ConfigError, CrescendoError, LostError
 from crescendo.pipeline.job import Finish, ScannedRun, analyze_recording, scanned_together
 from crescendo.pipeline.joint_scan import MAX_RUNS
 from crescendo.pipeline.lake.lake import Lake, LakeEntry
+from crescendo.pipeline.lake.lake_lock import exclusive
 from crescendo.pipeline.receipts import current_receipt, read_receipt, summary_at
 from crescendo.pipeline.source.ingest import LocatedRecording, readable_recording, remote_recording
 from crescendo.pipeline.spark.errors import SPARK_ERRORS, spark_errors
@@ -61,7 +61,7 @@ def build_lake(
         try:
             lake.open()
             if isinstance(lake_at, Path):
-                stack.enter_context(_exclusive(lake_at))
+                stack.enter_context(exclusive(lake_at))
         except OSError as err:
             raise ConfigError(f"--lake {lake_at}: cannot be written: {err.strerror or err}") from err
         building = _Building(lake, spark, full, finish)
@@ -188,20 +188,7 @@ def _location(at: Path | str, spark: SparkSession, stack: ExitStack) -> Location
 
 
 def _scratch_dir(stack: ExitStack) -> Path:
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crescendo-desk-")))
-
-
-@contextmanager
-def _exclusive(lake: Path) -> Iterator[None]:
-    """Two builds at once would remove each other's drafts. The kernel releases the lock however the process ends."""
-    with (lake / ".lock").open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(
-                f"--lake {lake}: another analysis is writing it; wait for it, or choose another lake"
-            ) from None
-        yield
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crescendo-scratch-")))
 
 
 def _spark_alive(spark: SparkSession) -> bool:

@@ -6,8 +6,9 @@ a run that has one has all its tables. Computes nothing: the tables come from th
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +23,8 @@ from crescendo.record.summary import TABLES_DIR, Summary
 
 RUNS = "runs"
 FORMAT = 1
+COMPACTED = msgspec.json.encode({"format": FORMAT, "compacted": True})
+"""The marker of a compacted copy, see `compacted`."""
 
 _ESCAPED_CHARACTERS = frozenset("\"#%'*/:=?\\{}[]^ ")
 RUNS_SCHEMA = pa.schema(
@@ -62,6 +65,8 @@ class Lake:
                 )
             self.location.make_dir("")
             self.location.write(LAKE_MARKER, msgspec.json.encode({"format": FORMAT}))
+        elif marker == COMPACTED:
+            raise ConfigError(f"--lake {self.location}: a compacted copy is only read; name the lake it was made of")
         elif marker != msgspec.json.encode({"format": FORMAT}):
             raise ConfigError(f"--lake {self.location}: does not have format {FORMAT}; build a new one elsewhere")
 
@@ -77,10 +82,7 @@ class Lake:
         """The entry of a run; None if the lake does not have the run, or not all of it."""
         for file in self.location.local_files(_folder(RUNS, experiment, run)):
             row = pq.ParquetFile(file).read().to_pylist()[0]
-            receipt = Receipt(row["fingerprint"], row["full"], row["tables"])
-            manifest = parse_manifest(row["manifest"])
-            summary = msgspec.json.decode(row["summary"], type=Summary)
-            return LakeEntry(experiment, run, row["path"], receipt, manifest, summary)
+            return entry_of(experiment, run, row)
         return None
 
     def entries(self) -> Iterator[LakeEntry]:
@@ -124,6 +126,13 @@ class Lake:
     def _publish(self, draft: str, folder: str) -> None:
         self.location.remove(folder)
         self.location.rename(draft, folder)
+
+
+def entry_of(experiment: str, run: str, row: Mapping[str, Any]) -> LakeEntry:
+    """An entry from its row of the table `runs`."""
+    receipt = Receipt(row["fingerprint"], row["full"], list(row["tables"]))
+    summary = msgspec.json.decode(row["summary"], type=Summary)
+    return LakeEntry(experiment, run, row["path"], receipt, parse_manifest(row["manifest"]), summary)
 
 
 def escaped(name: str) -> str:

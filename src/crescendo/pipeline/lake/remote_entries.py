@@ -7,17 +7,13 @@ import tempfile
 from pathlib import Path
 from urllib.parse import unquote
 
-import msgspec
 from pyspark.sql import functions as F
 
 from crescendo.model.errors import ConfigError
-from crescendo.pipeline.lake.lake import RUNS, LakeEntry, unescaped
-from crescendo.pipeline.receipts import Receipt
+from crescendo.pipeline.lake.lake import COMPACTED, RUNS, LakeEntry, entry_of, unescaped
 from crescendo.pipeline.spark.session import close_session, open_session, running_session
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import LAKE_MARKER
-from crescendo.record.manifest import parse_manifest
-from crescendo.record.summary import Summary
 
 _COLUMNS = ("path", "fingerprint", "full", "tables", "manifest", "summary")
 
@@ -29,25 +25,23 @@ def remote_entries(url: str) -> list[LakeEntry]:
     try:
         with tempfile.TemporaryDirectory(prefix="crescendo-lake-") as scratch:
             location = HadoopLocation(url, spark, Path(scratch))
-            if location.read(LAKE_MARKER) is None:
+            marker = location.read(LAKE_MARKER)
+            if marker is None:
                 raise ConfigError(f"{url}: not a lake, it has no {LAKE_MARKER}")
+            of_run = ["run"] if marker == COMPACTED else []  # elsewhere, it is in the path
             rows = (
                 spark.read.option("recursiveFileLookup", "true")
                 .parquet(location.spark_path(RUNS))
-                .select(*_COLUMNS, F.input_file_name().alias("file"))
+                .select(*_COLUMNS, *of_run, F.input_file_name().alias("file"))
                 .collect()
             )
     finally:
         if not shared:
             close_session(spark)
     return [
-        LakeEntry(
-            _part(row["file"], "experiment"), _part(row["file"], "run"), row["path"],
-            Receipt(row["fingerprint"], row["full"], list(row["tables"])), parse_manifest(row["manifest"]),
-            msgspec.json.decode(row["summary"], type=Summary),
-        )
+        entry_of(_part(row["file"], "experiment"), row["run"] if of_run else _part(row["file"], "run"), row.asDict())
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _part(file: str, name: str) -> str:

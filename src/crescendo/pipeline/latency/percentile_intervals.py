@@ -32,8 +32,12 @@ _TAIL = 15
 _OWN_TAIL = 2
 """Independent samples beyond the percentile, judged by the percentile itself."""
 
-_CAUTION = 4
-"""At the edge of what is accepted, this many times the variance is added: low estimates are the ones accepted."""
+_CAUTION, _CAUTION_AT_THE_EDGE = 4, 40
+"""At the edge of what is accepted, the variance is added this many times: low estimates are the ones accepted.
+
+The first fades in proportion to the scarcity of samples, the second with its fourth power: runs that are far too short
+and were accepted by chance look just long enough, hardly ever much longer.
+"""
 
 _SURE = 0.05
 _MAX_CORRELATION = 0.95
@@ -67,7 +71,8 @@ def rank_intervals(samples: Int64s, beyond: Int64s, percents: Sequence[float]) -
     independent = total / at_most
     needed = np.maximum(RELAXATION_TIMES * _PER_RELAXATION_TIME, _TAIL / (1 - shares))
     scarcity = np.maximum(needed / independent[0], _OWN_TAIL / (independent * (1 - shares)))
-    effective = total / likely / (1 + _CAUTION * scarcity)
+    caution = _CAUTION * scarcity + _CAUTION_AT_THE_EDGE * scarcity**4
+    effective = total / likely / (1 + caution)
     below = effective * shares
     low = np.floor(total * betaincinv(below, effective - below + 1, (1 - CONFIDENCE) / 2))
     high = np.ceil(total * betaincinv(below + 1, effective - below, (1 + CONFIDENCE) / 2)) + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crescendo.model.arrays import Floats
-from crescendo.pipeline.queueing.operational_laws import Demand
+from crescendo.model.operational_laws import Demand
 
 MAX_CLIENTS = 10_000
 

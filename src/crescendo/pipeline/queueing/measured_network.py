@@ -9,14 +9,12 @@ think time. Demands of a model come from the run with the fewest clients, where 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.histogram import bucket_ceiling
-from crescendo.pipeline.queueing.closed_network import MAX_CLIENTS, NetworkState, closed_network
-from crescendo.pipeline.queueing.open_queues import mg1, mmm
-from crescendo.pipeline.queueing.operational_laws import (
+from crescendo.model.mlmq_tiers import DATABASE, WAITING_TIERS, servers_of, station_of
+from crescendo.model.operational_laws import (
     Bounds,
     Demand,
     asymptotic_bounds,
@@ -24,19 +22,14 @@ from crescendo.pipeline.queueing.operational_laws import (
     in_system,
     utilization,
 )
+from crescendo.pipeline.queueing.closed_network import MAX_CLIENTS, NetworkState, closed_network
+from crescendo.pipeline.queueing.open_queues import mg1, mmm
 from crescendo.record.manifest import read_manifest
 from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.summary import read_summary
 from crescendo.record.table_reader import rows
 from crescendo.record.tables import SPAN_HISTOGRAM, SPANS
 from crescendo.record.timeline import MEASURE
-
-DATABASE, WORKERS, NETWORK = "database", "workers", "network"
-_WAITS = ("queue wait", "pool wait")
-_THINKING = "wait for a message"
-_STATION_OF = {"database": DATABASE, "receive": WORKERS, "send": WORKERS}
-_SETTINGS = {DATABASE: "connections", WORKERS: "workers"}
-_DEFAULTS = {"brokers": 1, "workers": 2, "connections": 2}  # those of the system
 
 
 @dataclass(frozen=True)
@@ -107,11 +100,12 @@ def measured_load(run_dir: Path) -> MeasuredLoad:
     waited = 0.0
     for row in tiers:
         tier = row.action.rpartition("/")[2]
-        if tier in _WAITS:
+        if tier in WAITING_TIERS:
             waited += row.total_ns / 1e9
-        elif tier != _THINKING:
-            station = _STATION_OF.get(tier, NETWORK)
+        elif (station := station_of(tier)) is not None:
             spent[station] = spent.get(station, 0.0) + row.total_ns / 1e9
+    if DATABASE not in spent:
+        raise ConfigError(f"{run_dir}: its requests never reached the database, so there is nothing to model")
     stations = {name: _station(experiment, name, time_s / count) for name, time_s in spent.items()}
     return MeasuredLoad(
         run_dir.name,
@@ -125,11 +119,8 @@ def measured_load(run_dir: Path) -> MeasuredLoad:
 
 
 def _station(experiment: Experiment, name: str, seconds: float) -> Demand:
-    if name not in _SETTINGS:
-        return Demand(seconds, is_delay=True)
-    settings: Mapping[str, Any] = experiment.system.settings or {}
-    brokers, each = (int(settings.get(key, _DEFAULTS[key])) for key in ("brokers", _SETTINGS[name]))
-    return Demand(seconds, servers=brokers * each)
+    servers = servers_of(experiment, name)
+    return Demand(seconds, is_delay=True) if servers is None else Demand(seconds, servers=servers)
 
 
 def _variation(run_dir: Path, requests: set[str]) -> float:

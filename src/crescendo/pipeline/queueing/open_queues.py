@@ -17,10 +17,6 @@ class QueueState:
     wait_s: float
     response_s: float
 
-    @property
-    def in_system(self) -> float:
-        return self.queue_length * (self.response_s / self.wait_s) if self.wait_s else self.load
-
 
 def erlang_c(servers: int, offered: float) -> float:
     """The probability that all servers are busy. `offered` is the arrival rate times the mean service time."""

@@ -5,6 +5,7 @@ receivers of one subscription share them. Rows carry connection numbers; a const
 into subscriptions, so there is no join on the message path. Knows nothing of what was actually sent.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +18,13 @@ from crescendo.record.manifest import Manifest
 from crescendo.record.recorded_experiment import experiment_of
 
 
-class ConnectionColumns:
+class ConnectionColumns(ABC):
     """What the number of a connection stands for, as columns; in several runs, by the run of the row."""
 
     @property
+    @abstractmethod
     def runs(self) -> "Sequence[Connections]":
-        raise NotImplementedError
+        """The connections of each run."""
 
     @property
     def run_keys(self) -> list[str]:
@@ -64,6 +66,7 @@ class Connections(ConnectionColumns):
     subscription_of: dict[int, int]  # receiver -> subscription
     owed_by: dict[int, tuple[int, ...]]  # sender -> subscriptions
     unbounded: frozenset[int]  # senders without a schedule
+    reconnecting: frozenset[int] = frozenset()  # receivers that come back when their connection is lost
 
     @property
     def runs(self) -> "Sequence[Connections]":
@@ -99,9 +102,11 @@ def connections_of(manifest: Manifest) -> Connections:
     experiment = experiment_of(manifest)
     unpaced = {group.name for group in experiment.workload if not group.rate}
     unpaced |= {group.name for group in experiment.clients}  # each action starts when the previous one has finished
+    failing_over = {group.name for group in experiment.workload if group.failover is not None}
     return Connections(
         subscriptions=tuple(subscriptions),
         subscription_of={receiver.id: subscriptions[receiver.subscription] for receiver in receivers},
         owed_by={sender.id: tuple(by_address.get(sender.address, ())) for sender in senders},
         unbounded=frozenset(sender.id for sender in senders if sender.group in unpaced),
+        reconnecting=frozenset(receiver.id for receiver in receivers if receiver.group in failing_over),
     )

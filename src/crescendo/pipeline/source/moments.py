@@ -4,6 +4,7 @@ Gives the second and the phase of `record.timeline` as column expressions over i
 aggregates nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,12 +21,13 @@ _NEVER_NS = -(2**62)
 """Where a phase is that a run does not have: it starts and ends here, and no message is in it."""
 
 
-class MomentColumns:
+class MomentColumns(ABC):
     """The second and the phase of each row as columns; in several runs, by the timeline of the row's run."""
 
     @property
+    @abstractmethod
     def runs(self) -> Sequence[RunTimeline]:
-        raise NotImplementedError
+        """The timeline of each run."""
 
     @property
     def run_keys(self) -> list[str]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from crescendo.model.slices import MOST_DESTINATIONS, MOST_GROUPS, SliceScope, protocols_by_group
+from crescendo.model.slices import MOST_DESTINATIONS, MOST_GROUPS, SliceScope, protocols_by_side
 from crescendo.pipeline import columns as c
 from crescendo.pipeline.source.per_run import UNKNOWN, lookup
 from crescendo.record.manifest import ConnectionRecord, Manifest
@@ -99,7 +99,7 @@ NO_SLICES = SliceColumns(({},), ({},))
 
 
 def _place(runs: Sequence[Mapping[int, Any]], names: Sequence[Any], connection: str) -> Column:
-    """The position of a connection's name. In a run with one name, every message has it, whoever sent it."""
+    """The position of a connection's name. In a run with one name, every message has it, from every sender."""
     places = [{number: names.index(name) for number, name in run.items()} for run in runs]
     only = [next(iter(found.values())) if len(set(found.values())) == 1 else UNKNOWN for found in places]
     return lookup(places, F.col(connection), only)
@@ -128,7 +128,7 @@ def run_slices(manifest: Manifest) -> list[RunSlice]:
     (senders,), experiment = slice_columns(manifest).senders, experiment_of(manifest)
     if not senders:
         return []
-    protocols = protocols_by_group(experiment.workload, experiment.clients)
+    protocols = protocols_by_side(experiment.workload, experiment.clients)
     found: dict[str, RunSlice] = {}
     names: list[tuple[SliceScope, str, list[ConnectionRecord]]] = []
     connections = manifest.connections
@@ -139,7 +139,7 @@ def run_slices(manifest: Manifest) -> list[RunSlice]:
             chosen = [item for item in connections if _destination(item) == destination]
             names.append((SliceScope.DESTINATION, destination, chosen))
     for protocol in dict.fromkeys(protocols.values()):
-        chosen = [item for item in connections if protocols.get(item.group) == protocol]
+        chosen = [item for item in connections if protocols.get((item.group, item.role)) == protocol]
         names.append((SliceScope.PROTOCOL, protocol, chosen))
     for scope, name, chosen in names:
         if name and name not in found and chosen:  # an import may not know its addresses
@@ -161,7 +161,7 @@ def _slice(scope: SliceScope, name: str, chosen: list[ConnectionRecord], manifes
         name=name,
         senders=frozenset(senders),
         receivers=frozenset(receivers),
-        groups=frozenset(item.group for item in chosen),
+        groups=frozenset(item.group for item in chosen if by_receiver or item.role == c.SENDER),
         by_receiver=by_receiver,
         is_whole=not by_receiver and senders == every,
     )

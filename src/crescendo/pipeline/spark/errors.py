@@ -36,15 +36,26 @@ def jvm_death(err: Exception) -> str:
     gateway = SparkContext._gateway
     if gateway is None or isinstance(err, PySparkException | Py4JJavaError):  # those are answers of a living JVM
         return ""
+    code = exit_code(gateway.proc)
+    return "" if code is None else signal_death(code) or f"Spark's Java process ended with code {code}"
+
+
+def signal_death(code: int) -> str:
+    """Which signal ended the JVM, by its exit code; empty if it ended by itself."""
+    # Java handles some signals itself, and exits as a shell does after one: with 128 more than its number.
+    number = -code if code < 0 else code - 128
+    if number == signal.SIGKILL:
+        return "Spark's Java process was killed (signal 9), as the kernel does when memory runs out"
+    return f"Spark's Java process was ended by signal {number}" if number > 0 else ""
+
+
+def exit_code(process: subprocess.Popen[bytes]) -> int | None:
+    """The exit code of a JVM that may just have ended; None if it is running."""
     try:
         # A connection breaks a moment before the process can be reaped.
-        code = gateway.proc.wait(_REAP_TIMEOUT_S)
+        return process.wait(_REAP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return ""
-    if code == -signal.SIGKILL:
-        return "Spark's Java process was killed (signal 9), as the kernel does when memory runs out"
-    how = f"ended with code {code}" if code >= 0 else f"was ended by signal {-code}"
-    return f"Spark's Java process {how}"
+        return None
 
 
 def quieten_py4j() -> None:

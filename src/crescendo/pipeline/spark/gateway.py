@@ -1,9 +1,12 @@
 """How does this process connect to the JVM of its session?
 
-To one that was started already, by the port and the secret that it wrote to a file; otherwise `spark-submit` starts it
-and PySpark connects. Starts no session.
+By the port and the secret that the JVM wrote to a file. A JVM that was not started ahead is started by `spark-submit`.
+PySpark's own way to do that runs Python code between fork and exec, and does not tell how a JVM ended that failed to
+start. Starts no session.
 """
 
+import os
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -11,12 +14,12 @@ from typing import Any
 
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters  # type: ignore[import-untyped]
 from py4j.java_gateway import java_import  # type: ignore[import-untyped]
-from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.serializers import UTF8Deserializer, read_int
 
-from crescendo.pipeline.spark.jvm_start import PreparedJvm
+from crescendo.pipeline.spark.jvm_start import CONNECTION_FILE_VARIABLE, PreparedJvm
+from crescendo.processes.child import ChildProcess, launch_child
 
 _POLL_S = 0.02
 _IMPORTED = (
@@ -34,24 +37,30 @@ _IMPORTED = (
 """The names that PySpark uses without their package, in the parts of it that we use."""
 
 
-def connect(jvm: PreparedJvm) -> Any:
+def submit(jvm: PreparedJvm) -> ChildProcess:
+    """Start the JVM with `spark-submit`, which finds its class path and reads Spark's own configuration."""
+    options = [word for item in jvm.settings.items() for word in ("--conf", "=".join(item))]
+    application = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    variables = {"SPARK_CONNECT_MODE": "0", CONNECTION_FILE_VARIABLE: str(jvm.connection_file)}
+    command = [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *options, *application]
+    # With a pipe, for the reasons that a prepared JVM has.
+    return launch_child(command, on_fork=None, log=jvm.log, stdin=subprocess.PIPE, env=os.environ | variables)
+
+
+def connect(connection_file: Path, process: ChildProcess) -> Any:
     """The gateway to the JVM. Raises PySparkRuntimeError if that exits first."""
-    if jvm.process is None:
-        conf = SparkConf(loadDefaults=False).setAll(list(jvm.settings.items()))
-        with jvm.log.open("wb") as log:
-            return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-    port, secret = _wait_for_address(jvm.connection_file, jvm.process)
+    port, secret = _wait_for_address(connection_file, process)
     gateway = ClientServer(
         java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
         python_parameters=PythonParameters(port=0, eager_load=False),
     )
-    gateway.proc = jvm.process
+    gateway.proc = process
     for name in _IMPORTED:
         java_import(gateway.jvm, name)
     return gateway
 
 
-def _wait_for_address(file: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:
+def _wait_for_address(file: Path, process: ChildProcess) -> tuple[int, str]:
     while not file.exists():
         if process.poll() is not None:
             raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})

@@ -26,6 +26,7 @@ from crescendo.pipeline.spark.settings import (
     on_this_machine,
     settings_for,
 )
+from crescendo.processes.child import ChildProcess, launch_child
 
 LOG = "spark.log"
 CONNECTION_FILE_VARIABLE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
@@ -39,7 +40,7 @@ class PreparedJvm:
 
     settings: Mapping[str, str]
     home: Path
-    process: subprocess.Popen[bytes] | None
+    process: ChildProcess | None
 
     @property
     def connection_file(self) -> Path:
@@ -77,16 +78,9 @@ def prepare_jvm(
     if command is None:
         return prepared
     variables = {"SPARK_CONNECT_MODE": "0", "PYTHONHASHSEED": "0"} | _spark_home() | local_address(master)
-    with prepared.log.open("wb") as log:
-        # A session of its own: Ctrl-C is for us. It exits when its standard input is closed, so it never outlives us.
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env=os.environ | variables | {CONNECTION_FILE_VARIABLE: str(prepared.connection_file)},
-            start_new_session=True,
-        )
+    environment = os.environ | variables | {CONNECTION_FILE_VARIABLE: str(prepared.connection_file)}
+    # It exits when its standard input is closed, so it never outlives us. It is started by a thread, which ends first.
+    process = launch_child(command, on_fork=None, log=prepared.log, stdin=subprocess.PIPE, env=environment)
     return PreparedJvm(settings, home, process)
 
 

@@ -16,9 +16,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from crescendo.model.errors import ConfigError
-from crescendo.pipeline.spark.errors import SPARK_ERRORS, quieten_py4j
-from crescendo.pipeline.spark.gateway import connect
+from crescendo.model.errors import ConfigError, LostError
+from crescendo.pipeline.spark.errors import SPARK_ERRORS, exit_code, quieten_py4j, signal_death
+from crescendo.pipeline.spark.gateway import connect, submit
 from crescendo.pipeline.spark.jvm_start import PreparedJvm, local_address, prepare_jvm, remove_private_dir
 from crescendo.pipeline.spark.settings import check_master
 from crescendo.processes.child import wait_or_kill
@@ -55,13 +55,17 @@ def open_session(
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     conf = SparkConf(loadDefaults=False).setAll(list(jvm.settings.items()))
+    with _jvm_environment(jvm.home, master):
+        process = jvm.process or submit(jvm)
     try:
-        with _jvm_environment(jvm.home, master):
-            gateway = connect(jvm)
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        return SparkSession(SparkContext(conf=conf, gateway=connect(jvm.connection_file, process)))
     except SPARK_ERRORS as err:
-        reason = _first_log_line(jvm.log)
+        code, reason = exit_code(process), _first_log_line(jvm.log)
         _end_jvm()
+        process.kill()  # unless it has ended by now
+        process.wait()
+        if code is not None and (death := signal_death(code)):
+            raise LostError(f"Spark did not start: {death}") from err
         raise ConfigError(f"Spark does not start: {reason}; check the master and JAVA_HOME") from err
 
 

@@ -16,6 +16,7 @@ from crescendo.model.metrics import (
     LOST,
     LOST_ACKNOWLEDGED,
     METRICS,
+    RATE,
     RESPONSE,
     SETTLE,
     Metric,
@@ -36,6 +37,7 @@ from crescendo.record.summary import Latency, Ledger, Rate
 from crescendo.record.tables import OutageRow, RecoveryRow
 
 _DRAIN = "drain"
+_SHARED_QUEUE = "it shares its queue with receivers of other groups: judge the group of the senders"
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,22 @@ class Evidence:
 
     def value_of(self, metric: Metric) -> float | None:
         """The measured value in base units, or None if there is none."""
+        if metric.name == RATE and self.rate_with_edge is not None:
+            return self.rate_with_edge
         return self._measured[metric.name][0]
+
+    @cached_property
+    def rate_with_edge(self) -> float | None:
+        """The rate of what was due in the measure phase and arrived, also just after its end; None unless that decides.
+
+        A pause of a hundredth of the phase at its end is none of a system's that carried every message.
+        """
+        bound, value = self.checks.get(RATE), self._measured.get(RATE, (None, ""))[0]
+        if bound is None or value is None or bound.caps or self.unbounded or self.arrived_at_edge <= 0:
+            return None
+        offered, with_edge = self.rate.offered, value + self.arrived_at_edge / self.rate.duration_ns * 1e9
+        decides = bound.holds(with_edge, offered=offered) and not bound.holds(value, offered=offered)
+        return with_edge if decides else None
 
     @property
     def accounts_own_delay(self) -> bool:
@@ -187,15 +204,17 @@ class Evidence:
 
     def _without_messages(self, metric: Metric) -> str:
         if self.shares_queue:
-            return "it shares its queue with receivers of other groups: judge the group of the senders"
+            return _SHARED_QUEUE
         if self.aggregates is None or (metric.needs is Need.RATES and self.aggregates.has_rates):
             return ""
         kept = " and ".join(self.aggregates.tables)
         return f"the source kept no messages, only {kept}: {metric.name} cannot be derived from them"
 
     def _without_behaviour(self, metric: Metric) -> str:
-        if self.run_slice is not None:
+        if self.run_slice is not None and metric.of_processes:
             return f"{metric.name} is known of the whole run only"
+        if self.shares_queue:
+            return _SHARED_QUEUE
         if self.recoveries is None:
             return "the recording is not complete, so its behaviour over time was not computed"
         return "no fault was caused in this run" if metric.needs is Need.FAULTS and not self.recoveries else ""
@@ -211,9 +230,9 @@ class Evidence:
 
     @cached_property
     def _measured(self) -> dict[str, tuple[float | None, str]]:
-        return {metric.name: self._measure(metric) for metric in self.metrics}
+        return {metric.name: self.measure(metric) for metric in self.metrics}
 
-    def _measure(self, metric: Metric) -> tuple[float | None, str]:
+    def measure(self, metric: Metric) -> tuple[float | None, str]:
         """The value, and what went wrong with a metric of another package: its faults make one check invalid."""
         if METRICS.get(metric.name) is metric:
             return metric.value(self), ""

@@ -1,17 +1,17 @@
 """What must a reader of the verdict know besides the checks?
 
 Own delay that is a notable part of a number that is shown, whether or not a check judges it; losses that no check
-judges; messages that were still arriving; deliveries that stopped; drift that undermines no check, or was accepted. A
-remark changes no outcome.
+judges; messages that were still arriving, or arrived at the edge of the measure phase; deliveries that stopped; drift
+that undermines no check, or was accepted. A remark changes no outcome.
 """
 
 from collections.abc import Iterator, Sequence
 
-from crescendo.model.metrics import LOST, METRICS, RATE, RESPONSE, TRANSFER, Metric
+from crescendo.model.metrics import LOST, RATE, RESPONSE, TRANSFER, Metric, latency_metric, metric_of
 from crescendo.model.own_delay import NOTABLE_SHARE, is_notable
 from crescendo.model.units import format_ns
-from crescendo.pipeline.verdict.arrivals import undelivered_sentence
 from crescendo.pipeline.verdict.evidence import Evidence
+from crescendo.pipeline.verdict.late_arrivals import edge_sentence, undelivered_sentence
 from crescendo.pipeline.verdict.steadiness import drifts_of, puts_in_doubt
 from crescendo.record.timeline import RunTimeline
 
@@ -31,6 +31,7 @@ def remarks_on(evidence: Evidence, slices: Sequence[Evidence] = ()) -> list[str]
         *_source_latency(evidence),
         *_outages(evidence),
         *_drift(evidence),
+        *filter(None, map(edge_sentence, (evidence, *checked))),
         *_losses(evidence, checked),
         *_own_delay(evidence),
         *of_slices,
@@ -82,14 +83,16 @@ def _shown(evidence: Evidence) -> list[Metric]:
     if evidence.run_slice is not None:
         return evidence.metrics
     kind = RESPONSE if RESPONSE in evidence.latency else TRANSFER
-    shown = {*(f"{kind}_{name}" for name in HEADLINE), *evidence.checks}
-    shown = shown - {RATE} if evidence.unbounded else shown | {RATE}  # of an unbounded rate the share is named
-    return [metric for metric in METRICS.values() if metric.name in shown]
+    rate = metric_of(RATE)
+    shown = dict.fromkeys([rate, *(latency_metric(kind, name) for name in HEADLINE), *evidence.metrics])
+    if evidence.unbounded:
+        del shown[rate]  # the share of it is named
+    return list(shown)
 
 
 def _notable_part(evidence: Evidence, metric: Metric) -> tuple[float, str] | None:
     """Which share of the number own delay may be, and how that is said."""
-    value, without = metric.value(evidence), metric.value(evidence.less_own_delay)
+    (value, _), (without, _) = evidence.measure(metric), evidence.less_own_delay.measure(metric)
     if not value or without is None or not is_notable(value, without):
         return None
     part = metric.unit.text(abs(value - without))

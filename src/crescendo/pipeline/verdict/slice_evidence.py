@@ -1,8 +1,8 @@
 """What was measured in each group, destination and protocol?
 
-The same evidence as that of the run, restricted to a slice: its ledger, rate, latencies, own delay and trends. So every
-rule about the evidence of a run holds for a slice, too. A slice that has every message of the run has its results.
-Judges nothing.
+The same evidence as that of the run, restricted to a slice: its ledger, rate, latencies, own delay, outages and trends.
+So every rule about the evidence of a run holds for a slice, too. A slice that has every message of the run has its
+results. Judges nothing.
 """
 
 from collections.abc import Collection
@@ -72,6 +72,7 @@ def slice_result(evidence: Evidence) -> SliceResult:
         without_own_delay=list((evidence.without_own_delay or {}).values()),
         is_whole=run_slice.is_whole,
         shares_queue=evidence.shares_queue,
+        outage_ns=None if evidence.recoveries is None else evidence.longest_outage_ns,
     )
 
 
@@ -82,9 +83,9 @@ def _whole(run: Evidence, run_slice: RunSlice) -> Evidence:
 def _measured(run: Evidence, run_slice: RunSlice, sources: SliceSources) -> Evidence:
     store, context = sources.store, sources.context
     total = slice_ledger(sources.balance, sources.found, context.connections, run_slice)
-    mine = sources.balance.only(
-        run_slice.senders, _subscriptions(run_slice, sources) if run_slice.by_receiver else None
-    )
+    used = _subscriptions(run_slice, sources)
+    mine = sources.balance.only(run_slice.senders, used if run_slice.by_receiver else None)
+    named = {context.connections.subscriptions[number] for number in used}
     latency = slice_latencies(store.files(LATENCY_HISTOGRAM.name), run_slice.counts)
     own = own_delay_of(store, context, mine, latency, run_slice.counts)
     rate = _rate(run, run_slice, mine, total)
@@ -100,6 +101,8 @@ def _measured(run: Evidence, run_slice: RunSlice, sources: SliceSources) -> Evid
         stopped_without_ns=None,
         arrived_at_edge=round(mine.total_received(block_sums.EDGE) / fan_out),
         trends=(),
+        outages=sources.behaviour.outages_of(named),
+        recoveries=sources.behaviour.recoveries_of(named),
         shares_queue=_shares_queue(run_slice, context),
     )
 

@@ -12,7 +12,6 @@ from crescendo.model.metrics import (
     CLOCK_BOUND,
     DESTINATION_WAS_EMPTY,
     DRAIN_LONG_ENOUGH,
-    EDGE_DID_NOT_DECIDE,
     ENOUGH_SAMPLES,
     GENERATOR_KEPT_UP,
     RECEIVERS_GOT_COPIES,
@@ -22,11 +21,11 @@ from crescendo.model.metrics import (
 )
 from crescendo.model.units import format_ns
 from crescendo.pipeline.source.imported_counts import ImportedCounts
-from crescendo.pipeline.verdict.arrivals import drain_was_long_enough, edge_did_not_decide
 from crescendo.pipeline.verdict.conservation import clients_accounted
 from crescendo.pipeline.verdict.destinations import destination_was_empty, receivers_got_copies
 from crescendo.pipeline.verdict.evidence import Evidence
 from crescendo.pipeline.verdict.generator import generator_kept_up
+from crescendo.pipeline.verdict.late_arrivals import drain_was_long_enough
 from crescendo.pipeline.verdict.rules import (
     RuleFinding,
     ValidityFinding,
@@ -144,7 +143,6 @@ RULES = (
     rule(STEADY_STATE, is_steady),
     rule(RECEIVERS_GOT_COPIES, receivers_got_copies),
     rule(DRAIN_LONG_ENOUGH, drain_was_long_enough),
-    rule(EDGE_DID_NOT_DECIDE, edge_did_not_decide),
     rule(CLIENTS_ACCOUNTED, clients_accounted),
 )
 """In the order of the validity list."""

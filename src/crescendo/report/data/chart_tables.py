@@ -21,6 +21,7 @@ from crescendo.record.table_types import column_name
 from crescendo.record.tables import (
     LATENCY_HISTOGRAM,
     LEDGER_RANGES,
+    SPAN_HISTOGRAM,
     THROUGHPUT,
     LatencyHistogramRow,
     LedgerRangeRow,
@@ -94,6 +95,8 @@ def read_tables(run_dir: Path) -> Tables:
     with reading(run_dir, LATENCY_HISTOGRAM):
         histogram = table_dataset(run_dir, LATENCY_HISTOGRAM)
         extents.append(_seconds(histogram))
+    with reading(run_dir, SPAN_HISTOGRAM):  # a request may end a second after the last message
+        extents.append(_seconds(table_dataset(run_dir, SPAN_HISTOGRAM)))
     with reading(run_dir, LEDGER_RANGES):
         ranges = _ranges(table_dataset(run_dir, LEDGER_RANGES))
     time_bins = _time_bins([second for extent in extents for second in extent])

@@ -1,9 +1,12 @@
 """How is a network drawn?
 
-Boxes for nodes, lines for links, in SVG that stands alone. The caller says where each node stands and what is written
-on it, so that one drawing serves the picture of a plan and that of a run. Computes nothing.
+Boxes for nodes, lines for links, in SVG that stands alone; links between the same two nodes bend apart. The caller says
+where each node stands and what is written on it, so that one drawing serves the picture of a plan and that of a run.
+Measures nothing.
 """
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -12,10 +15,13 @@ Point = tuple[float, float]
 WIDTH, MARGIN = 150, 40
 _STEP_X, _STEP_Y = 250, 130
 _HEADING, _LINE = 44, 15
+_GAP = 3
+_BOW = 34  # how far apart links between the same two nodes are, in their middle
 _FILLS = {"router": ("#e8f1fb", "#2463a8"), "broker": ("#fdf1e3", "#b5651d"), "client": ("#f1f1f1", "#777777")}
 _STYLE = (
     "text{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif}"
     ".name{font-size:15px;font-weight:600}.small{font-size:11px;fill:#555}.cost{font-size:12px;font-weight:600}"
+    ".link-text{font-size:11px;fill:#555;stroke:#fff;stroke-width:4px;paint-order:stroke}"
 )
 _ARROW = (
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -39,12 +45,16 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class DrawnLink:
-    """One line, from its first end to its second. Faults are red; `text` is written below its middle."""
+    """One line, from its first end to its second. Faults are red; `text` is written below its middle.
+
+    `arrow`: messages go from the first end to the second. `opened_by`: the end that connects has a dot.
+    """
 
     ends: tuple[str, str]
     cost: int | None = None
     dashed: bool = False
     arrow: bool = False
+    opened_by: str | None = None
     faulty: bool = False
     text: Sequence[str] = ()
 
@@ -63,9 +73,9 @@ def network_svg(
         f"<style>{_STYLE}</style>",
         _ARROW,
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        *(_line(link, places, heights) for link in links),
+        *(_line(link, places, heights, bow) for link, bow in _bent(links)),
         *(_box(node, places[node.id]) for node in nodes),
-        f'<text class="small" x="{MARGIN}" y="{height - 14:.0f}">{escape(title)}</text></svg>',
+        f'<text class="small" x="{MARGIN}" y="{height - 14:.0f}">{escape(_with_legend(title, links))}</text></svg>',
     ]
     return "\n".join(parts) + "\n"
 
@@ -95,29 +105,67 @@ def _box(node: DrawnNode, place: Point) -> str:
     return f'<g class="node {node.type}" id="node-{escape(node.id)}">{box}{"".join(lines)}</g>'
 
 
-def _line(link: DrawnLink, places: Mapping[str, Point], heights: Mapping[str, float]) -> str:
+def _with_legend(title: str, links: Sequence[DrawnLink]) -> str:
+    shown = [title]
+    if any(link.arrow for link in links):
+        shown.append("→ messages")
+    if any(link.opened_by for link in links):
+        shown.append("● opens the connection")
+    return " · ".join(shown)
+
+
+def _bent(links: Sequence[DrawnLink]) -> list[tuple[DrawnLink, float]]:
+    """Every link with how far its middle is from the straight line, in pixels, to the right of its direction."""
+    of_pair = Counter(frozenset(link.ends) for link in links)
+    drawn: Counter[frozenset[str]] = Counter()
+    found = []
+    for link in links:
+        pair = frozenset(link.ends)
+        bow = (drawn[pair] - (of_pair[pair] - 1) / 2) * _BOW
+        drawn[pair] += 1
+        found.append((link, bow if link.ends == tuple(sorted(link.ends)) else -bow))
+    return found
+
+
+def _line(link: DrawnLink, places: Mapping[str, Point], heights: Mapping[str, float], bow: float) -> str:
     first, second = link.ends
-    start = _border(places[first], places[second], heights[first])
-    end = _border(places[second], places[first], heights[second])
+    middle = _beside(places[first], places[second], 2 * bow)  # the curve comes half as near to it
+    start = _border(places[first], middle, heights[first])
+    has_both = link.arrow and link.opened_by == second  # the point of the arrow is before the dot
+    end = _border(places[second], middle, heights[second], _GAP + 7 if has_both else _GAP)
     dashed = ' stroke-dasharray="6 4"' if link.dashed else ""
     arrow = ' marker-end="url(#arrow)"' if link.arrow else ""
     colour = "#c62828" if link.faulty else "#555"
+    bend = f"Q{middle[0]:.0f} {middle[1]:.0f} " if bow else "L"
     parts = [
-        f'<line x1="{start[0]:.0f}" y1="{start[1]:.0f}" x2="{end[0]:.0f}" y2="{end[1]:.0f}" stroke="{colour}" '
+        f'<path d="M{start[0]:.0f} {start[1]:.0f} {bend}{end[0]:.0f} {end[1]:.0f}" fill="none" stroke="{colour}" '
         f'stroke-width="1.6"{dashed}{arrow}/>'
     ]
-    x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+    if link.opened_by is not None:
+        x, y = _border(places[link.opened_by], middle, heights[link.opened_by])
+        parts.append(f'<circle class="opener" cx="{x:.0f}" cy="{y:.0f}" r="4" fill="{colour}"/>')
+    x, y = ((start[at] + end[at] + 2 * middle[at]) / 4 if bow else (start[at] + end[at]) / 2 for at in (0, 1))
     if link.cost is not None:
         parts.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="12" fill="#fff" stroke="{colour}"/>')
         parts.append(_text("cost", x, y + 4, str(link.cost)))
-    parts += [_text("small", x, y + 26 + _LINE * at, text) for at, text in enumerate(link.text)]
+    below = y + (26 if link.cost is not None else 14)
+    if bow and abs(places[first][1] - places[second][1]) < _STEP_Y / 2 and y < (start[1] + end[1]) / 2:
+        below = y - 6 - _LINE * (len(link.text) - 1)  # above the upper curve
+    parts += [_text("link-text", x, below + _LINE * at, text) for at, text in enumerate(link.text)]
     return f'<g class="link">{"".join(parts)}</g>'
 
 
-def _border(inside: Point, towards: Point, height: float) -> Point:
+def _beside(first: Point, second: Point, distance: float) -> Point:
+    """The point beside the middle between two others, to the right of the way from one to the other."""
+    dx, dy = second[0] - first[0], second[1] - first[1]
+    length = math.hypot(dx, dy) or 1.0
+    return (first[0] + second[0]) / 2 - dy / length * distance, (first[1] + second[1]) / 2 + dx / length * distance
+
+
+def _border(inside: Point, towards: Point, height: float, gap: float = _GAP) -> Point:
     """Where the line from one node to another leaves its box."""
     dx, dy = towards[0] - inside[0], towards[1] - inside[1]
     scale = min(
-        (WIDTH / 2 + 3) / abs(dx) if dx else float("inf"), (height / 2 + 3) / abs(dy) if dy else float("inf"), 1.0
+        (WIDTH / 2 + gap) / abs(dx) if dx else float("inf"), (height / 2 + gap) / abs(dy) if dy else float("inf"), 1.0
     )
     return inside[0] + dx * scale, inside[1] + dy * scale

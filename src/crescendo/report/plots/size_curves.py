@@ -2,11 +2,12 @@
 
 For campaigns over sizes and one other factor, such as the network: a curve per level of that factor, on logarithmic
 axes; of a rate also the bandwidth and the time that 10,000 messages take. The tables have the values, and how many
-times those of the first level they are. Draws nothing for other campaigns.
+times those of a single system they are: of the level `single-NAME` where a level is `NAME-…`, else of the first one.
+Draws nothing for other campaigns.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -15,13 +16,13 @@ from crescendo.model.metrics import RATE
 from crescendo.model.units import Size, format_ns
 from crescendo.record.campaign_journal import CampaignJournal, JournalFactor
 from crescendo.report import formats
+from crescendo.report.plots.line_styles import line_style
 from crescendo.report.plots.log_axis import value_axis
 from crescendo.report.plots.time_axis import Chart, line, plot_name
 from crescendo.report.sections.evidence import Grid
 
-_TONES = ("blue", "orange", "pass", "fail", "muted", "invalid")
-_DASHES = ("solid", "7px,4px", "2px,3px", "9px,3px,2px,3px")
 _TOTAL = 10_000
+SINGLE = "single-"
 _NS_PER_S = 1e9
 _LEAST_SIZES = 2
 
@@ -94,7 +95,7 @@ def _curve(title: str, values: Values, written: Written) -> SizeCurve | None:
         return None
     traces = []
     for number, (level, mine) in enumerate(drawn.items()):
-        tone, dash = _TONES[number % len(_TONES)], _DASHES[number // len(_TONES) % len(_DASHES)]
+        tone, dash = line_style(number)
         trace = line(plot_name(level), list(mine), list(mine.values()), tone, hover="%{text}", dash=dash)
         trace["mode"] = "lines+markers"
         trace["text"] = [f"{formats.octets(octets)}: {written(value)}" for octets, value in mine.items()]
@@ -109,12 +110,19 @@ def _curve(title: str, values: Values, written: Written) -> SizeCurve | None:
 
 
 def _grid(values: Values, sizes: list[int], written: Written) -> Grid:
-    reference = next(iter(values.values()))
     rows = []
     for level, mine in values.items():
+        reference = values[reference_level(level, list(values))]
         cells = []
         for octets in sizes:
             ratio = f" (× {mine[octets] / reference[octets]:.2f})" if octets in mine and octets in reference else ""
             cells.append(written(mine[octets]) + ratio if octets in mine else formats.NOTHING)
         rows.append([level, *cells])
     return Grid(["Level", *(formats.octets(octets) for octets in sizes)], rows)
+
+
+def reference_level(level: str, levels: Sequence[str]) -> str:
+    """Which level this one is compared with."""
+    names = {each.removeprefix(SINGLE): each for each in levels if each.startswith(SINGLE)}
+    begun = [name for name in names if f"{level.removeprefix(SINGLE)}-".startswith(f"{name}-")]
+    return names[max(begun, key=len)] if begun else levels[0]

@@ -19,8 +19,14 @@ _DONE = {
     "cpu": "{on} got too little processor time",
     "memory": "{on} got too little memory",
     "descriptors": "{on} ran out of file descriptors",
+    "disk": "the disk of {on} was broken",
+    "clock": "the wall clock of {on} jumped",
+    "handler": "{on} ran a handler",
     "disconnect": "the connections of {on} were reset",
     "command": "a command was run on {on}",
+    "cut": "the link of {on} was cut",
+    "impair": "the link of {on} was impaired",
+    "handoff": "{on} moved to another access point",
 }
 
 

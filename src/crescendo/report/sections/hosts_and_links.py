@@ -7,7 +7,8 @@ baseline of the network, measured just before the run, beside what the load need
 from typing import Any
 
 from crescendo.model.experiment import Experiment
-from crescendo.model.units import format_ns
+from crescendo.model.lab_network import LabLink
+from crescendo.model.units import LineRate, format_ns
 from crescendo.record.manifest import Manifest
 from crescendo.report import formats
 from crescendo.report.sections.evidence import Grid
@@ -37,23 +38,34 @@ def _lead(measured: dict[str, Any], counted: dict[str, Any], manifest: Manifest,
     if counted:
         lead += " Impaired links are TAP links: a process carries every packet, and the seed decides their fates."
     bits = _offered_bps(manifest, experiment)
-    if measured and bits:
-        name, slowest = min(measured.items(), key=lambda item: float(item[1]["up_bps"]))
-        share = bits / float(slowest["up_bps"]) if slowest["up_bps"] else 0.0
+    shares = {name: bits[name] / measured[name]["up_bps"] for name in measured if bits.get(name)}
+    if shares:
+        name = max(shares, key=lambda host: shares[host])
         lead += (
-            f" The offered payload of {_rate(bits)} is {share:.0%} of what the link of {name} carried upwards"
-            " before the run"
+            f" The payload of {_rate(bits[name])} that {name} offered is {shares[name]:.0%} of what its link carried"
+            " upwards before the run"
         )
-        lead += ": rates and losses say as much about this link as about the system." if share > NEAR_LIMIT else "."
+        near = shares[name] > NEAR_LIMIT
+        lead += ": rates and losses say as much about this link as about the system." if near else "."
     return lead
 
 
-def _offered_bps(manifest: Manifest, experiment: Experiment | None) -> float:
-    """Payload bits per second that senders offer; 0 if it is not known."""
-    if experiment is None or not manifest.offered_per_s:
-        return 0.0
-    sizes = [group.size.largest for group in experiment.workload if group.senders and group.size.file is None]
-    return manifest.offered_per_s * max(sizes, default=0) * 8
+def _offered_bps(manifest: Manifest, experiment: Experiment | None) -> dict[str, float]:
+    """Payload bits per second that the senders of each host offer, as far as that is known."""
+    if experiment is None or experiment.lab is None:
+        return {}
+    groups = {group.name: group for group in experiment.workload}
+    senders = [one for one in manifest.connections if one.role == "sender"]
+    planned = sum(groups[one.group].rate for one in senders)
+    if not planned or not manifest.offered_per_s:
+        return {}
+    places = experiment.peers.places("sender")
+    bits: dict[str, float] = {}
+    for one in senders:
+        group, host = groups[one.group], places[int(one.peer.rpartition("-")[2])] or experiment.lab.system
+        size = 0 if group.size.file is not None else group.size.largest
+        bits[host] = bits.get(host, 0.0) + group.rate / planned * manifest.offered_per_s * size * 8
+    return bits
 
 
 def _hosts(hosts: dict[str, Any], experiment: Experiment | None) -> Grid:
@@ -66,11 +78,16 @@ def _hosts(hosts: dict[str, Any], experiment: Experiment | None) -> Grid:
                 name + (" (system)" if lab is not None and lab.system == name else ""),
                 str(facts.get("address", formats.NOTHING)),
                 formats.NOTHING if link is None else link.access_point or "cable",
-                formats.NOTHING if link is None or link.rate is None else str(link.rate),
+                formats.NOTHING if link is None else _limits(link),
                 str(facts.get("link", "virtual cable")).partition(":")[0],
             ]
         )
     return Grid(["Host", "address at the end", "began at", "rate", "link"], rows)
+
+
+def _limits(link: LabLink) -> str:
+    up, down = (formats.NOTHING if not rate else str(LineRate(rate)) for rate in link.rates_bps)
+    return up if up == down else f"{up} up, {down} down"
 
 
 def _baselines(measured: dict[str, Any]) -> Grid:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from crescendo.model.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, is_clock, is_idle, unit_of
 from crescendo.record.tables import ReadingSummaryRow
 from crescendo.report import formats
 from crescendo.report.data.chart_tables import Tables
 from crescendo.report.data.reading_tables import InspectorGap, ReadingSeries, ReadingTables
-from crescendo.report.plots.gauges import BYTES, CORES, COUNT, GAUGES, Gauge, gauge_of, is_clock, is_idle, unit_of
 from crescendo.report.plots.line_styles import LINE_STYLES, LINES_DRAWN
 from crescendo.report.plots.time_axis import Chart, TimeAxis, band, line, plot_name
 from crescendo.report.sections.evidence import Grid

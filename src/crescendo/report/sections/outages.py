@@ -5,6 +5,7 @@ comes from the pipeline; this module only formats and sorts.
 """
 
 from crescendo.model.units import format_ns
+from crescendo.record.schema import AGENT_EVENTS
 from crescendo.record.tables import (
     BURSTS,
     EFFECTS,
@@ -25,7 +26,8 @@ _METRICS = {"rate": "rate", "p99_ns": "p99 latency", "backlog": "backlog"}
 
 def outages(tables: SmallTables) -> Section | None:
     """None if all of its tables are empty."""
-    gaps, effects, steady = tables.rows(OUTAGES), tables.rows(EFFECTS), tables.rows(STEADY_STATE)
+    gaps, steady = tables.rows(OUTAGES), tables.rows(STEADY_STATE)
+    effects = [row for row in tables.rows(EFFECTS) if row.kind not in AGENT_EVENTS]  # they have a section of their own
     if not gaps and not effects and not steady:
         return None
     bursts = tables.rows(BURSTS)

@@ -12,7 +12,7 @@ from crescendo.report.sections.section import Section
 
 _PERCENTILES = ("p50", "p90", "p99", "p99.9")
 _TITLES = {"group": "By group", "destination": "By destination", "protocol": "By protocol"}
-_LOSSES = 10
+_LOSSES = 11
 """The column from which on anything but 0 is trouble."""
 
 
@@ -32,7 +32,7 @@ def slices_section(summary: Summary) -> Section | None:
 
 def _grid(scope: str, slices: list[SliceResult]) -> Grid:
     columns = [
-        scope.capitalize(), "Latency", "offered msg/s", "msg/s", *_PERCENTILES, "max", "settle p99", "lost",
+        scope.capitalize(), "Latency", "offered msg/s", "msg/s", *_PERCENTILES, "max", "settle p99", "outage", "lost",
         "undelivered", "duplicated", "reordered",
     ]  # fmt: skip
     alarms = None if any(each.shares_queue for each in slices) else _LOSSES
@@ -52,6 +52,7 @@ def _cells(found: SliceResult) -> list[str]:
         *(_percentile(latency, name) for name in _PERCENTILES),
         formats.nanoseconds(latency.max_ns if latency else None),
         _percentile(settle, "p99"),
+        formats.NOTHING if found.shares_queue else formats.nanoseconds(found.outage_ns),
         *([formats.NOTHING] * len(counts) if found.shares_queue else counts),
     ]
 

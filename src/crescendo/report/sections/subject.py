@@ -22,7 +22,7 @@ from crescendo.report import formats
 _SYSTEMS = {
     "activemq": "ActiveMQ", "artemis": "ActiveMQ Artemis", "loopback": "the built-in relay", "mlmq": "MLMQ",
     "mosquitto": "Mosquitto", "qpid-broker-j": "Qpid Broker-J", "qpid-dispatch": "Qpid Dispatch",
-    "rabbitmq": "RabbitMQ", "relay": "the relay, a stand-in for a router,",
+    "rabbitmq": "RabbitMQ", "relay": "the relay, a stand-in for a router,", "skupper-router": "the Skupper router",
 }  # fmt: skip
 """As their makers write them. Other systems are shown as experiment files write them."""
 
@@ -85,7 +85,11 @@ def _system(facts: _SystemFacts, experiment: Experiment | None) -> str:
 def _group(group: Group, with_rate: bool) -> str:
     """`2 senders → queue://orders → 2 receivers, AMQP 1.0, 512 B, 600 msg/s, at least once`."""
     senders, receivers = formats.plural(group.senders, "sender"), formats.plural(group.receivers, "receiver")
-    parts = [f"{senders} → {_destination(group)} → {receivers}", protocol_of(group.protocol).title or group.protocol]
+    spoken = dict.fromkeys(group.spoken_by(role) for role in ("sender", "receiver") if group.connections_of(role))
+    parts = [
+        f"{senders} → {_destination(group)} → {receivers}",
+        " to ".join(protocol_of(name).title or name for name in spoken),
+    ]
     if group.senders:
         parts += [_size(group), _rate(group)] if with_rate else [_size(group)]
     return ", ".join([*parts, str(group.settle).replace("-", " "), *_mode(group)])

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.urls import parse_url
-from crescendo.systems.base import LOOPBACK_ADDRESS, Installation, SystemSettings
+from crescendo.systems.base import Installation, SystemSettings
 
 HEAP_BYTES = 2**30
 """The heap of a broker whose memory is not set."""
@@ -44,8 +44,6 @@ class JavaSettings(SystemSettings, frozen=True, forbid_unknown_fields=True, kw_o
         if self.password is not None and _PASSWORD.fullmatch(self.password) is None:
             raise ValueError("password: use up to 128 printable ASCII characters without spaces")
         check_names("queues", self.queues)
-        if self.listen != LOOPBACK_ADDRESS:
-            raise ValueError("listen: Java brokers are started on the loopback interface only; leave it out")
 
 
 def check_names(key: str, names: list[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.documents import write_document
 from crescendo.systems.base import Installation
 from crescendo.systems.install.java import with_java
 from crescendo.systems.install.maven import (
@@ -82,7 +83,7 @@ def _build(digest: str, directory: Path, partial_prefix: str, progress: Callable
         (built,) = (build / "target").glob("jms-clients-*.jar")
         built.rename(jars / built.name)
         record = InstallRecord(digest[:_DIGEST_CHARACTERS], "maven, built from java/jms-clients", digest)
-        (partial / "release" / RECORD).write_bytes(msgspec.json.encode(record))
+        write_document(partial / "release" / RECORD, record)
         (partial / "release").rename(directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

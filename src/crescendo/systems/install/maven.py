@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.documents import write_document
 from crescendo.systems.base import Installation
 from crescendo.systems.install.maven_command import run_maven
 from crescendo.systems.install.maven_project import CHECKSUMS, fetch_jars, java_project, sha256_of_file
@@ -85,6 +86,17 @@ class Release:
             ) from err
         return self._installed(version)
 
+    def install_into(self, directory: Path, version: str | None, progress: Callable[[str], None]) -> Path:
+        """Unpack the release once more, into a directory that does not exist yet; returns its home."""
+        version = _checked_version(version or self.default)
+        try:
+            self._fetch(version, directory, progress)
+        except OSError as err:
+            raise ConfigError(
+                f"{self.kind} {version} cannot be installed in {directory}: {err.strerror or err}; free some space"
+            ) from err
+        return directory / HOME
+
     def _fetch(self, version: str, directory: Path, progress: Callable[[str], None]) -> None:
         partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=directory.parent))
         try:
@@ -93,7 +105,7 @@ class Release:
             put = self._assemble if version in self.assembled else self._unpack
             record = put(version, partial, partial / "release" / HOME, progress)
             self._version_in(partial / "release" / HOME)
-            (partial / "release" / RECORD).write_bytes(msgspec.json.encode(record))
+            write_document(partial / "release" / RECORD, record)
             (partial / "release").rename(directory)
         finally:
             shutil.rmtree(partial, ignore_errors=True)

@@ -14,6 +14,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from crescendo.processes.child import launch_child
+
 POLICY = Path("/usr/sbin/policy-rc.d")
 VARIABLE = "CRESCENDO_INSTALLS"
 _MARK = "# Written by crescendo while it installs a package."
@@ -34,10 +36,8 @@ def services_disabled() -> Iterator[int]:
     """
     with _one_at_a_time():
         _restore_after_kill()
-        helper = subprocess.Popen(
-            ["/bin/sh", "-c", _RESTORE, "sh", str(POLICY)], stdin=subprocess.PIPE, start_new_session=True
-        )
-        with helper:
+        restore = ["/bin/sh", "-c", _RESTORE, "sh", str(POLICY)]
+        with launch_child(restore, on_fork=None, stdin=subprocess.PIPE) as helper:
             if helper.stdin is None:
                 return
             try:

@@ -1,20 +1,35 @@
 """How is Apache ActiveMQ Classic started?
 
-As a separate instance: a connector on the loopback interface for each requested protocol, one user, KahaDB or memory
-for messages, Jolokia on its own small web server, and the JVM started directly, without its scripts. The web console
-and the REST interface for messages are left out. Queues and topics are created on first use. A version that is
-assembled from its jars has no web server; there Jolokia is an agent of the JVM, at the same URL.
+As a separate instance: a connector for each requested protocol, one user, KahaDB or memory for messages, Jolokia on
+its own small web server, all at one address, and the JVM started directly, without its scripts. The web console and the
+REST interface for messages are left out. Queues and topics are created on first use. A version that is assembled from
+its jars has no web server; there Jolokia is an agent of the JVM, at the same URL. As a pair, two brokers share a store,
+and the one that has its lock serves.
 """
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
-from crescendo.model.errors import PeerError
+from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.protocols import secure_schemes
-from crescendo.systems.base import AMQP, MANAGEMENT, MQTT, OPENWIRE, STOMP, Blueprint, Installation, SystemSettings
+from crescendo.systems.base import (
+    AMQP,
+    MANAGEMENT,
+    MQTT,
+    OPENWIRE,
+    STOMP,
+    Blueprint,
+    Installation,
+    SystemSettings,
+    numbered,
+)
 from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, escape_property, jvm_command
 from crescendo.systems.install.maven import ASSEMBLED, Release
+from crescendo.systems.install.postgresql_driver import driver_directory
+from crescendo.systems.kinds.broker_pair import PAIR, check_pair, node_directory, pair_ports
+from crescendo.systems.kinds.database_beside import DATABASE, plan_database
 from crescendo.systems.kinds.java_broker import (
     ROLE,
     JavaBroker,
@@ -24,6 +39,7 @@ from crescendo.systems.kinds.java_broker import (
     log_options,
     users_file,
 )
+from crescendo.systems.kinds.node_secret import node_secret
 from crescendo.systems.settings import speaks
 from crescendo.systems.templates import render
 from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS
@@ -46,12 +62,35 @@ _JOLOKIA_PATH = "/api/jolokia"
 _PROTOCOLS = (AMQP, STOMP, MQTT, OPENWIRE)
 _TRANSPORTS = {OPENWIRE: ("tcp", "nio", "ssl")}
 """The schemes of its own protocol: plain, with a pool of threads, over TLS. Those of others contain their name."""
+_STANDS_BY = {
+    "shared-store": ("is locked by another server",),
+    "jdbc": ("Attempting to acquire the exclusive lock",),
+}
 _POOL = "org.apache.activemq.transport.nio.SelectorManager"
 _HEALTH = "/read/org.apache.activemq:type=Broker,brokerName=crescendo,service=Health/CurrentStatus"
 
 
 class ActiveMQSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of ActiveMQ Classic. `threads` serve all connections; without it, each connection has its own."""
+    """Settings of ActiveMQ Classic. `threads` serve all connections; without it, each connection has its own.
+
+    With `failover` there are two brokers, which share a KahaDB store, or a PostgreSQL that is started with them.
+    """
+
+    failover: Literal["shared-store", "jdbc"] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_pair(self)
+
+    @property
+    def extra_ports(self) -> tuple[str, ...]:
+        if self.failover is None:
+            return ()
+        return (*pair_ports(ActiveMQ.ports), *((DATABASE,) if self.failover == "jdbc" else ()))
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return () if self.failover is None else PAIR
 
 
 class ActiveMQ(JavaBroker):
@@ -72,36 +111,53 @@ class ActiveMQ(JavaBroker):
     ) -> Blueprint:
         protocols = [name for name in _PROTOCOLS if speaks(settings, name)]
         assembled = installation.origin.startswith(ASSEMBLED)
-        files = {
-            "conf/activemq.xml": render(
-                "activemq.xml",
-                settings=settings,
-                directory=directory,
-                home=installation.home,
-                connectors=_connectors(protocols, ports, settings),
-                key_stores=_key_stores(directory) if settings.secure is not None else None,
-                web_port=None if assembled else ports[MANAGEMENT],
-                role=ROLE,
-                probe_queue=PROBE_QUEUE,
-            ),
-            **jaas_and_log_files("conf", settings, "org.apache.activemq.jaas.PropertiesLoginModule"),
-        }
-        if assembled:
-            files[_AGENT] = _agent(settings, directory, ports[MANAGEMENT])
-        else:
-            files[_WEB_USERS] = (
-                f"{escape_property(settings.user)} = {_jetty_password(settings.password or '')}, {ROLE}\n"
-            )
-        return self.blueprint(
+        numbers = (1, 2) if settings.failover else (1,)
+        database = None
+        if settings.failover == "jdbc":
+            if assembled:
+                raise ConfigError("system.settings.failover: jdbc needs the distribution of ActiveMQ 5.18")
+            database = plan_database(directory, ports[DATABASE], node_secret(settings, directory))
+        files: dict[str, str] = {}
+        for number in numbers:
+            base = node_directory(directory, number)
+            own = {
+                "conf/activemq.xml": render(
+                    "activemq.xml",
+                    settings=settings,
+                    directory=directory,
+                    spool=base / "data" / "spool",
+                    home=installation.home,
+                    connectors=_connectors(protocols, ports, settings, number),
+                    key_stores=_key_stores(directory) if settings.secure is not None else None,
+                    web_host=settings.listen,
+                    web_port=None if assembled else ports[numbered(MANAGEMENT, number)],
+                    role=ROLE,
+                    probe_queue=PROBE_QUEUE,
+                    database=None if database is None else database.connection,
+                ),
+                **jaas_and_log_files("conf", settings, "org.apache.activemq.jaas.PropertiesLoginModule"),
+            }
+            if assembled:
+                own[_AGENT] = _agent(settings, base, ports[numbered(MANAGEMENT, number)])
+            else:
+                own[_WEB_USERS] = (
+                    f"{escape_property(settings.user)} = {_jetty_password(settings.password or '')}, {ROLE}\n"
+                )
+            files |= {str((base / path).relative_to(directory)): text for path, text in own.items()}
+        secret = (users_file("conf"), _AGENT if assembled else _WEB_USERS)
+        blueprint = self.blueprint(
             settings,
             directory,
             ports,
             protocols=protocols,
             files=files,
-            argv=_argv(settings, installation, directory),
+            argv=[_argv(settings, installation, directory, number) for number in numbers],
             management_path=_JOLOKIA_PATH,
-            secrets=frozenset({users_file("conf"), _AGENT if assembled else _WEB_USERS}),
+            secrets=frozenset(path for path in files if path.endswith(secret)),
+            stands_by=_STANDS_BY.get(settings.failover or "", ()),
+            beside=() if database is None else (database.launch,),
         )
+        return blueprint if database is None else database.added_to(blueprint)
 
     def check_management(self, url: str) -> None:
         health = jolokia_value(url, _HEALTH)
@@ -109,20 +165,22 @@ class ActiveMQ(JavaBroker):
             raise PeerError(f"its health is {str(health)[:200]!r}, not 'Good'")
 
 
-def _connectors(protocols: list[str], ports: Mapping[str, int], settings: ActiveMQSettings) -> list[dict[str, str]]:
+def _connectors(
+    protocols: list[str], ports: Mapping[str, int], settings: ActiveMQSettings, number: int
+) -> list[dict[str, str]]:
     """One connector per protocol, and another per protocol for TLS."""
     connectors = []
     for name in protocols:
         plain, pooled, over_tls = _TRANSPORTS.get(name, (name, f"{name}+nio", f"{name}+ssl"))
         scheme = plain if settings.threads is None else pooled
-        connectors.append({"name": name, "uri": f"{scheme}://127.0.0.1:{ports[name]}"})
+        connectors.append({"name": name, "uri": f"{scheme}://{settings.listen}:{ports[numbered(name, number)]}"})
         if settings.secure is not None:
             secure = secure_schemes()[name]
             options = f"transport.enabledProtocols={','.join(VERSIONS)}"
             if client_certificates := client_certificate_option(settings.secure):
                 options += f"&transport.{client_certificates}=true"
             # Never NIO: over TLS it has misread the first bytes of a connection.
-            connectors.append({"name": secure, "uri": f"{over_tls}://127.0.0.1:{ports[secure]}?{options}"})
+            connectors.append({"name": secure, "uri": f"{over_tls}://{settings.listen}:{ports[secure]}?{options}"})
     return connectors
 
 
@@ -139,8 +197,9 @@ def _jetty_password(password: str) -> str:
     return "MD5:" + hashlib.md5(password.encode("ascii"), usedforsecurity=False).hexdigest()
 
 
-def _argv(settings: ActiveMQSettings, installation: Installation, directory: Path) -> tuple[str, ...]:
-    home, conf = installation.home, directory / "conf"
+def _argv(settings: ActiveMQSettings, installation: Installation, directory: Path, number: int) -> tuple[str, ...]:
+    home, base = installation.home, node_directory(directory, number)
+    conf = base / "conf"
     pool = (
         ()
         if settings.threads is None
@@ -156,11 +215,12 @@ def _argv(settings: ActiveMQSettings, installation: Installation, directory: Pat
         f"-Djolokia.conf={(conf / 'jolokia-access.xml').as_uri()}",
         *log_options(conf),
         f"-Dactivemq.home={home}",
-        f"-Dactivemq.base={directory}",
+        f"-Dactivemq.base={base}",
         f"-Dactivemq.conf={conf}",
-        f"-Dactivemq.data={directory}/data",
-        *_program(installation, directory),
+        f"-Dactivemq.data={base}/data",
+        *_program(installation, base),
         "start",
+        *(("--extdir", str(driver_directory())) if settings.failover == "jdbc" else ()),
         f"xbean:{(conf / 'activemq.xml').as_uri()}",
     )
 
@@ -174,9 +234,10 @@ def _program(installation: Installation, directory: Path) -> tuple[str, ...]:
 
 
 def _agent(settings: ActiveMQSettings, directory: Path, port: int) -> str:
-    """What the Jolokia agent serves: this machine, our user, reading only."""
+    """What the Jolokia agent serves: at one address, for our user, reading only."""
     return render(
         "jolokia-agent.properties",
+        host=settings.listen,
         port=port,
         path=_JOLOKIA_PATH,
         user=escape_property(settings.user),

@@ -1,12 +1,14 @@
 """How is Apache ActiveMQ Artemis started?
 
-As a separate instance: an acceptor on the loopback interface for each requested protocol, one user, one role, the
-console's web server for Jolokia, and the JVM started directly, without its scripts. Durable messages go to its journal
-through NIO. A plain name is an anycast queue, created on first use.
+As a separate instance: an acceptor for each requested protocol, one user, one role, the console's web server for
+Jolokia, all at one address, and the JVM started directly, without its scripts. Durable messages go to its journal
+through NIO. A plain name is an anycast queue, created on first use. As a pair, two brokers share their journal, or the
+second has a copy of it; no broker gives its role back to one that returns.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from crescendo.model.errors import PeerError
@@ -22,9 +24,12 @@ from crescendo.systems.base import (
     Installation,
     SystemSettings,
     TlsSettings,
+    node_name,
+    numbered,
 )
 from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, jvm_command
 from crescendo.systems.install.maven import Release
+from crescendo.systems.kinds.broker_pair import PAIR, check_pair, node_directory, pair_ports
 from crescendo.systems.kinds.java_broker import (
     ROLE,
     JavaBroker,
@@ -34,6 +39,7 @@ from crescendo.systems.kinds.java_broker import (
     log_options,
     users_file,
 )
+from crescendo.systems.kinds.node_secret import node_secret
 from crescendo.systems.settings import speaks
 from crescendo.systems.templates import render
 from crescendo.systems.tls import KEY_STORE, STORE_PASSWORD, TRUST_STORE, VERSIONS
@@ -65,11 +71,31 @@ _OPTIONS = {
     OPENWIRE: {"protocols": "OPENWIRE"},
     CORE: {"protocols": "CORE"},
 }
+_CLUSTER = "cluster"
+_STANDS_BY = {
+    # It waits for the lock of the store; it has announced itself to the other broker.
+    "shared-store": ("AMQ221034", "AMQ221031"),
+    "replication": ("AMQ221024",),  # it has a copy of everything
+}
 _HEALTH = '/read/org.apache.activemq.artemis:broker="crescendo"/Started'
 
 
 class ArtemisSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of Artemis: `threads` are the I/O threads of each acceptor."""
+    """Settings of Artemis: `threads` are the I/O threads of each acceptor; with `failover` there are two brokers."""
+
+    failover: Literal["shared-store", "replication"] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_pair(self)
+
+    @property
+    def extra_ports(self) -> tuple[str, ...]:
+        return () if self.failover is None else (_CLUSTER, *pair_ports((*Artemis.ports, _CLUSTER)))
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return () if self.failover is None else PAIR
 
 
 class Artemis(JavaBroker):
@@ -89,30 +115,42 @@ class Artemis(JavaBroker):
         self, settings: ArtemisSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         protocols = [name for name in _OPTIONS if speaks(settings, name)]
-        files = {
-            "etc/broker.xml": render(
-                "artemis-broker.xml",
-                settings=settings,
-                acceptors=_acceptors(protocols, ports, settings, directory),
-                permissions=_PERMISSIONS,
-                role=ROLE,
-                probe_queue=PROBE_QUEUE,
-            ),
-            "etc/bootstrap.xml": render(
-                "artemis-bootstrap.xml", broker_xml=(directory / "etc/broker.xml").as_uri(), port=ports[MANAGEMENT]
-            ),
-            "etc/management.xml": render("artemis-management.xml", role=ROLE),
-            **jaas_and_log_files("etc", settings, _LOGIN_MODULE),
-        }
+        numbers = (1, 2) if settings.failover else (1,)
+        files: dict[str, str] = {}
+        for number in numbers:
+            base = node_directory(directory, number)
+            own = {
+                "etc/broker.xml": render(
+                    "artemis-broker.xml",
+                    settings=settings,
+                    acceptors=_acceptors(protocols, ports, settings, directory, number),
+                    permissions=_PERMISSIONS,
+                    role=ROLE,
+                    probe_queue=PROBE_QUEUE,
+                    data=_data(settings, directory, number),
+                    is_backup=number > 1,
+                    cluster=None if settings.failover is None else _cluster(settings, directory, ports, number),
+                ),
+                "etc/bootstrap.xml": render(
+                    "artemis-bootstrap.xml",
+                    broker_xml=(base / "etc/broker.xml").as_uri(),
+                    host=settings.listen,
+                    port=ports[numbered(MANAGEMENT, number)],
+                ),
+                "etc/management.xml": render("artemis-management.xml", role=ROLE),
+                **jaas_and_log_files("etc", settings, _LOGIN_MODULE),
+            }
+            files |= {str((base / path).relative_to(directory)): text for path, text in own.items()}
         return self.blueprint(
             settings,
             directory,
             ports,
             protocols=protocols,
             files=files,
-            argv=_argv(settings, installation, directory),
+            argv=tuple(_argv(settings, installation, directory, number) for number in numbers),
             management_path="/console/jolokia",
-            secrets=frozenset({users_file("etc")}),
+            secrets=frozenset(path for path in files if path.endswith(users_file("etc"))),
+            stands_by=_STANDS_BY.get(settings.failover or "", ()),
         )
 
     def check_management(self, url: str) -> None:
@@ -120,8 +158,23 @@ class Artemis(JavaBroker):
             raise PeerError("its Jolokia reports that the broker has not started")
 
 
+def _data(settings: ArtemisSettings, directory: Path, number: int) -> Path | str:
+    """Where a broker keeps its messages: both in one place, or each in its own."""
+    if settings.failover is None:
+        return "data"
+    return directory / "data" / (node_name(number) if settings.failover == "replication" else "shared")
+
+
+def _cluster(settings: ArtemisSettings, directory: Path, ports: Mapping[str, int], number: int) -> dict[str, str]:
+    """How a broker is reached by the other one, and reaches it."""
+    own, other = (f"tcp://{settings.listen}:{ports[numbered(_CLUSTER, each)]}" for each in (number, 3 - number))
+    # An account of its own: the one of the cluster may do everything.
+    account = {"user": f"{settings.user}-cluster", "password": node_secret(settings, directory)}
+    return {"own": own, "other": other, **account}
+
+
 def _acceptors(
-    protocols: list[str], ports: Mapping[str, int], settings: ArtemisSettings, directory: Path
+    protocols: list[str], ports: Mapping[str, int], settings: ArtemisSettings, directory: Path, number: int
 ) -> list[dict[str, str]]:
     """One acceptor per protocol, and another per protocol for TLS."""
     acceptors = []
@@ -129,16 +182,20 @@ def _acceptors(
         options = dict(_OPTIONS[name])
         if settings.threads is not None:
             options["remotingThreads"] = str(settings.threads)
-        acceptors.append({"name": name, "uri": _acceptor(ports[name], options)})
+        acceptors.append({"name": name, "uri": _acceptor(settings, ports[numbered(name, number)], options)})
         if settings.secure is not None:
             scheme = secure_schemes()[name]
             options |= _secure(settings.secure, directory)
-            acceptors.append({"name": scheme, "uri": _acceptor(ports[scheme], options)})
+            acceptors.append({"name": scheme, "uri": _acceptor(settings, ports[scheme], options)})
+    if settings.failover is not None:
+        acceptors.append(
+            {"name": _CLUSTER, "uri": _acceptor(settings, ports[numbered(_CLUSTER, number)], _OPTIONS[CORE])}
+        )
     return acceptors
 
 
-def _acceptor(port: int, options: Mapping[str, str]) -> str:
-    return f"tcp://127.0.0.1:{port}?" + ";".join(f"{key}={value}" for key, value in options.items())
+def _acceptor(settings: ArtemisSettings, port: int, options: Mapping[str, str]) -> str:
+    return f"tcp://{settings.listen}:{port}?" + ";".join(f"{key}={value}" for key, value in options.items())
 
 
 def _secure(tls: TlsSettings, directory: Path) -> dict[str, str]:
@@ -157,8 +214,9 @@ def _secure(tls: TlsSettings, directory: Path) -> dict[str, str]:
     return options
 
 
-def _argv(settings: ArtemisSettings, installation: Installation, directory: Path) -> tuple[str, ...]:
-    home, etc = installation.home, directory / "etc"
+def _argv(settings: ArtemisSettings, installation: Installation, directory: Path, number: int) -> tuple[str, ...]:
+    home, base = installation.home, node_directory(directory, number)
+    etc = base / "etc"
     return (
         *jvm_command(installation, settings, directory),
         "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
@@ -171,7 +229,7 @@ def _argv(settings: ArtemisSettings, installation: Installation, directory: Path
         f"-Djolokia.policyLocation={(etc / 'jolokia-access.xml').as_uri()}",
         *log_options(etc),
         f"-Dartemis.home={home}",
-        f"-Dartemis.instance={directory}",
+        f"-Dartemis.instance={base}",
         f"-Dartemis.instance.etc={etc}",
         f"-Ddata.dir={directory}/data",
         "-classpath",

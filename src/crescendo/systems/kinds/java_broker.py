@@ -7,13 +7,23 @@ in its own module; the JVM itself is in `install/java.py`.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import PeerError
-from crescendo.systems.base import AMQP, MANAGEMENT, Blueprint, Installation, Launch, SystemSettings, TlsSettings
+from crescendo.systems.base import (
+    AMQP,
+    MANAGEMENT,
+    Blueprint,
+    Installation,
+    Launch,
+    SystemSettings,
+    TlsSettings,
+    node_name,
+    numbered,
+)
 from crescendo.systems.install.java import PROBE_QUEUE, PROBE_TIMEOUT_S, escape_property, get_management, with_java
 from crescendo.systems.install.maven import Release
 from crescendo.systems.settings import endpoint
@@ -58,17 +68,50 @@ class JavaBroker(ABC):
         *,
         protocols: list[str],
         files: Mapping[str, str],
-        argv: tuple[str, ...],
+        argv: Sequence[tuple[str, ...]],
         management_path: str = "",
         env: Mapping[str, str] | None = None,
         secrets: frozenset[str] = frozenset(),
+        stands_by: tuple[str, ...] = (),
+        beside: tuple[Launch, ...] = (),
+        account: str | None = None,
     ) -> Blueprint:
-        """One JVM with an endpoint for each protocol, with and without TLS, and one for management."""
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in protocols}
-        endpoints |= secure_endpoints(settings, directory, ports)
-        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT]) + management_path
-        launch = Launch(name=self.name, argv=argv, env=env or {})
-        return Blueprint(files=files, launches=(launch,), endpoints=endpoints, secrets=secrets, needs_keystore=True)
+        """One JVM, or one per node, with an endpoint for each protocol, with and without TLS, and one for management.
+
+        `beside` are processes that must run before; `stands_by` is what a node logs when it waits for its turn.
+        """
+
+        def urls(number: int) -> dict[str, str]:
+            plain = {name: endpoint(name, settings, ports[numbered(name, number)]) for name in protocols}
+            management = endpoint("http", settings, ports[numbered(MANAGEMENT, number)])
+            return {**plain, MANAGEMENT: management + management_path}
+
+        launches = [Launch(name=self.name, argv=argv[0], env=env or {})]
+        if len(argv) > 1:
+            listeners = [ports[numbered(protocols[0], number)] for number in range(1, len(argv) + 1)]
+            names = [node_name(number) for number in range(1, len(argv) + 1)]
+            launches = [
+                Launch(
+                    name,
+                    command,
+                    env or {},
+                    listens_on=port,
+                    listens_at=settings.listen,
+                    stands_by=stands_by,
+                    node=name,
+                )
+                for name, command, port in zip(names, argv, listeners, strict=True)
+            ]
+        return Blueprint(
+            files=files,
+            launches=(*beside, *launches),
+            endpoints={**urls(1), **secure_endpoints(settings, directory, ports)},
+            secrets=secrets,
+            needs_keystore=True,
+            account=account,
+            serving=len(beside),
+            further_nodes=tuple(urls(number) for number in range(2, len(argv) + 1)),
+        )
 
     def _with_java(self, installation: Installation) -> Installation:
         return with_java(installation, self.minimum_java(installation.version))
@@ -85,7 +128,7 @@ def jaas_and_log_files(folder: str, settings: SystemSettings, login_module: str)
         f"{folder}/login.config": render("login.config", module=login_module),
         users_file(folder): f"{user} = {password}\n",
         f"{folder}/groups.properties": f"{ROLE} = {user}\n",
-        f"{folder}/jolokia-access.xml": render("jolokia-access.xml"),
+        f"{folder}/jolokia-access.xml": render("jolokia-access.xml", host=settings.listen),
         f"{folder}/log4j2.properties": render("log4j2.properties"),
     }
 

@@ -1,6 +1,6 @@
 """How is Mosquitto configured, and when does it serve?
 
-One user, one listener on the loopback interface; it serves when it delivers a message that we publish. MQTT only: it
+One user, one listener; it serves when it delivers a message that we publish. MQTT only: it
 has one thread and no queues to declare.
 """
 
@@ -59,6 +59,7 @@ class Mosquitto:
     """Mosquitto as a kind of system."""
 
     name = "mosquitto"
+    package = PACKAGE
     summary = "Eclipse Mosquitto, an MQTT broker in C"
     settings = MosquittoSettings
     ports = (MQTT,)

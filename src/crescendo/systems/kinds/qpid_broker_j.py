@@ -1,9 +1,9 @@
 """How is Apache Qpid Broker-J started?
 
-From one JSON document that describes the whole broker: a listener for AMQP 1.0 and one for AMQP 0-9-1, both on the
-loopback interface, one user, one virtual host with its store, HTTP management with REST. The broker reads it once and
-never writes it back. Queues are created on first use. Topics are exchanges and must be named in the settings: from a
-client's plain name alone, the broker would create a queue.
+From one JSON document that describes the whole broker: a listener for AMQP 1.0 and one for AMQP 0-9-1, one user,
+one virtual host with its store, HTTP management with REST, all at one address. The broker reads it once and never
+writes it back. Queues are created on first use. Topics are exchanges and must be named in the settings: from a client's
+plain name alone, the broker would create a queue.
 """
 
 import json
@@ -94,15 +94,17 @@ class BrokerJ(JavaBroker):
             ports,
             protocols=protocols,
             files={"broker.json": json.dumps(document, indent=2)},
-            argv=(
-                *jvm_command(installation, settings, directory),
-                "-classpath",
-                f"{installation.home}/lib/*",
-                "org.apache.qpid.server.Main",
-                *("--store-type", "Memory"),
-                *("--initial-config-path", f"{directory}/broker.json"),
-                *("--config-property", f"qpid.work_dir={directory}/data"),
-            ),
+            argv=[
+                (
+                    *jvm_command(installation, settings, directory),
+                    "-classpath",
+                    f"{installation.home}/lib/*",
+                    "org.apache.qpid.server.Main",
+                    *("--store-type", "Memory"),
+                    *("--initial-config-path", f"{directory}/broker.json"),
+                    *("--config-property", f"qpid.work_dir={directory}/data"),
+                )
+            ],
             env={"QPID_WORK": f"{directory}/data"},
         )
 
@@ -133,7 +135,7 @@ def _broker(
             {
                 "name": "users",
                 "type": "Plain",
-                # On the loopback interface a plain-text password is not exposed.
+                # Load without TLS authenticates too; the password is valid for this instance only.
                 "secureOnlyMechanisms": [],
                 "users": [{"name": settings.user, "type": "managed", "password": _literal(settings.password or "")}],
             }
@@ -154,7 +156,7 @@ def _broker(
                 "name": "http",
                 "type": "HTTP",
                 "port": ports[MANAGEMENT],
-                "bindingAddress": "127.0.0.1",
+                "bindingAddress": settings.listen,
                 "protocols": ["HTTP"],
                 "authenticationProvider": "users",
             },
@@ -193,7 +195,7 @@ def _amqp_port(name: str, protocol: str, ports: Mapping[str, int], settings: Bro
         "name": name,
         "type": "AMQP",
         "port": ports[name],
-        "bindingAddress": "127.0.0.1",
+        "bindingAddress": settings.listen,
         "protocols": _VERSIONS[protocol],
         "authenticationProvider": "users",
         "virtualhostaliases": [

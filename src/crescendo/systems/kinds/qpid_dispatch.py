@@ -1,8 +1,8 @@
-"""How is the Apache Qpid Dispatch router started?
+"""How is the Apache Qpid Dispatch router started, and its successor, the Skupper router?
 
-In the foreground, from its own configuration file, with one listener on the loopback interface. It stores no messages,
+In the foreground, from its own configuration file, with one listener. It stores no messages,
 so it has neither queues nor a store: names given as queues are balanced addresses (one receiver per message), topics
-are multicast addresses (every receiver). The router must be on the machine already: its project publishes no binaries.
+are multicast addresses (every receiver). The router must be on the machine already: no package registry has it.
 """
 
 import re
@@ -22,11 +22,6 @@ from crescendo.systems.templates import render
 
 PROBE_ADDRESS = "crescendo.proof"
 PROBE_TIMEOUT_S = 5.0
-CURE = (
-    "install the package qpid-dispatch-router (EPEL 8) or build apache/qpid-dispatch, "
-    "or point --home to where it was built"
-)
-_PACKAGE = "qdrouterd"  # its name for dpkg; without dpkg the origin is "given"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}")
 
 
@@ -58,26 +53,29 @@ class DispatchSettings(SystemSettings, frozen=True, forbid_unknown_fields=True, 
 
 
 class Dispatch:
-    """The router, where it is installed."""
+    """The router, where it is installed. `command` is also its package for dpkg; without dpkg the origin is "given"."""
 
-    name = "qpid-dispatch"
-    summary = "Apache Qpid Dispatch: an AMQP 1.0 router"
     settings: type[SystemSettings] = DispatchSettings
     ports = (AMQP,)
     declares = ("queues", "topics")
 
+    def __init__(self, name: str, command: str, summary: str, source: str) -> None:
+        self.name, self.package, self.summary = name, command, summary
+        self._command, self._file = command, f"{command}.conf"
+        self._cure = f"{source}, or point --home to where it was built"
+
     def find(self, home: Path | None, version: str | None) -> Installation:
-        program = _program(home)
+        program = self._program(home)
         try:
             answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired) as err:
-            raise ConfigError(f"{program} cannot be run: {err}; {CURE}") from err
+            raise ConfigError(f"{program} cannot be run: {err}; {self._cure}") from err
         match = re.search(r"\d+\.\d+[0-9A-Za-z.-]*", answer.stdout)
         if answer.returncode != 0 or match is None:
             reason = (answer.stderr.strip().splitlines() or ["it does not print its version"])[-1]
-            raise ConfigError(f"{program} does not work: {reason[:200]}; {CURE}")
+            raise ConfigError(f"{program} does not work: {reason[:200]}; {self._cure}")
         return packaged_installation(
-            self.name, _PACKAGE, program, found=match[0], wanted=version, given=home is not None
+            self.name, self.package, program, found=match[0], wanted=version, given=home is not None
         )
 
     def install(self, version: str | None, progress: Callable[[str], None]) -> Installation:
@@ -88,12 +86,12 @@ class Dispatch:
     ) -> Blueprint:
         launch = Launch(
             name=self.name,
-            argv=(str(installation.home), "--config", f"{directory}/qdrouterd.conf"),
+            argv=(str(installation.home), "--config", f"{directory}/{self._file}"),
             env={"PYTHONDONTWRITEBYTECODE": "1"},  # its Python part would write into the shared installation
         )
         url = endpoint(AMQP, settings, ports[AMQP])
         return Blueprint(
-            files={"qdrouterd.conf": render("qdrouterd.conf", settings=settings, port=ports[AMQP])},
+            files={self._file: render("qdrouterd.conf", settings=settings, port=ports[AMQP])},
             launches=(launch,),
             endpoints={AMQP: url, MANAGEMENT: url},
         )
@@ -101,17 +99,27 @@ class Dispatch:
     def probe(self, endpoints: Mapping[str, str], settings: SystemSettings) -> None:
         pass_a_message(endpoints[AMQP], PROBE_ADDRESS, PROBE_TIMEOUT_S)
 
+    def _program(self, home: Path | None) -> Path:
+        if home is not None:
+            for program in (home / "sbin" / self._command, home / "bin" / self._command):
+                if program.is_file():
+                    return program.absolute()
+            raise ConfigError(f"there is no sbin/{self._command} in {home}; {self._cure}")
+        found = find_command(self._command)
+        if found is None:
+            raise ConfigError(f"there is no {self._command} on the PATH; {self._cure}")
+        return found.absolute()
 
-def _program(home: Path | None) -> Path:
-    if home is not None:
-        for program in (home / "sbin" / "qdrouterd", home / "bin" / "qdrouterd"):
-            if program.is_file():
-                return program.absolute()
-        raise ConfigError(f"there is no sbin/qdrouterd in {home}; {CURE}")
-    found = find_command("qdrouterd")
-    if found is None:
-        raise ConfigError(f"there is no qdrouterd on the PATH; {CURE}")
-    return found.absolute()
 
-
-QPID_DISPATCH = Dispatch()
+QPID_DISPATCH = Dispatch(
+    "qpid-dispatch",
+    "qdrouterd",
+    "Apache Qpid Dispatch: an AMQP 1.0 router",
+    "install the package qpid-dispatch-router (EPEL 8) or build apache/qpid-dispatch",
+)
+SKUPPER_ROUTER = Dispatch(
+    "skupper-router",
+    "skrouterd",
+    "Skupper router: the successor of Apache Qpid Dispatch",
+    "build skupperproject/skupper-router",
+)

@@ -1,13 +1,15 @@
 """How is RabbitMQ configured, and when does it serve?
 
-Every instance has its own port mapper (epmd), cookie, plugins and definitions, and listens on the loopback interface
-only. It neither reads nor writes anything in /etc or /var. It serves when it delivers a message over AMQP 1.0, or,
-without AMQP 1.0, when its own health checks pass.
+Every instance has its own port mapper (epmd), cookie, plugins and definitions. Its nodes and the port mapper use the
+loopback interface, whatever the address of its clients. It neither reads nor writes anything in /etc or /var. It serves
+when it delivers a message over AMQP 1.0, or, without AMQP 1.0, when its own health checks pass. The nodes of a cluster
+share port mapper and cookie.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,8 +17,21 @@ import httpx
 from crescendo.client.amqp10 import pass_a_message
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.systems import base
-from crescendo.systems.base import AMQP, AMQP091, MANAGEMENT, MQTT, STOMP, Blueprint, Installation, Launch
+from crescendo.systems.base import (
+    AMQP,
+    AMQP091,
+    MANAGEMENT,
+    MQTT,
+    STOMP,
+    Blueprint,
+    Installation,
+    Launch,
+    node_name,
+    numbered,
+)
 from crescendo.systems.install import packages
+from crescendo.systems.kinds.node_secret import node_secret
+from crescendo.systems.kinds.rabbitmq_cluster import cluster_formation, declare_quorum_queues
 from crescendo.systems.kinds.rabbitmq_files import (
     CONFIGURATION,
     COOKIE,
@@ -25,7 +40,6 @@ from crescendo.systems.kinds.rabbitmq_files import (
     PLUGINS,
     SECRETS,
     configuration,
-    cookie,
     definitions,
     plugins,
 )
@@ -42,20 +56,44 @@ _VERSION = re.compile(r"rabbit-(\d+(?:\.\d+)+)")
 
 
 class RabbitMQSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of RabbitMQ."""
+    """Settings of RabbitMQ. With three `nodes` they are a cluster, and `queues` are its quorum queues."""
+
+    nodes: Literal[1, 3, 5] = 1
 
     def __post_init__(self) -> None:
+        self._check_cluster()
         if not self.user:
             raise ValueError("user: rabbitmq refuses clients without a user name")
         if not self.persistence and not self.queues:
             # Durability belongs to a queue, not to the broker; a client that declares a queue decides it.
             raise ValueError("persistence: in rabbitmq it is a property of each queue, so name them: queues: [perf]")
 
+    def _check_cluster(self) -> None:
+        if self.nodes == 1:
+            return
+        if self.secure is not None:
+            raise ValueError("tls: the nodes of a cluster are not encrypted; leave it out")
+        if not self.persistence:
+            raise ValueError("persistence: quorum queues are always durable; leave it out")
+        if not self.queues:
+            raise ValueError("queues: name the queues that the cluster shall replicate: queues: [perf]")
+
+    @property
+    def extra_ports(self) -> tuple[str, ...]:
+        """Those of every node after the first; they share the port mapper."""
+        own = [name for name in RabbitMQ.ports if name != EPMD]
+        return tuple(numbered(name, number) for number in range(2, self.nodes + 1) for name in own)
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(node_name(number) for number in range(1, self.nodes + 1)) if self.nodes > 1 else ()
+
 
 class RabbitMQ:
     """RabbitMQ as a kind of system."""
 
     name = "rabbitmq"
+    package = PACKAGE
     summary = "RabbitMQ, a broker in Erlang"
     settings = RabbitMQSettings
     ports = (AMQP, AMQP091, STOMP, MQTT, MANAGEMENT, EPMD, DISTRIBUTION)
@@ -82,23 +120,41 @@ class RabbitMQ:
         self, settings: RabbitMQSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         files = {
-            CONFIGURATION: configuration(settings, directory, ports),
             DEFINITIONS: definitions(settings, directory),
             PLUGINS: plugins(settings),
-            COOKIE: cookie(settings, directory),
+            COOKIE: node_secret(settings, directory),
             ENVIRONMENT: "",  # replaces the one in /etc
         }
         mapper_env = {"ERL_EPMD_PORT": str(ports[EPMD]), "ERL_EPMD_ADDRESS": HOST}
-        mapper = Launch(EPMD, (str(packages.find_command("epmd") or "epmd"),), mapper_env, listens_on=ports[EPMD])
-        broker = Launch(
-            self.name,
-            (str(_script(installation.home)),),
-            mapper_env | _environment(settings, directory, ports),
+        launches = [Launch(EPMD, (str(packages.find_command("epmd") or "epmd"),), mapper_env, listens_on=ports[EPMD])]
+        urls: list[dict[str, str]] = []
+        members = [_erlang_name(ports, number) for number in range(1, settings.nodes + 1)]
+        for number in range(1, settings.nodes + 1):
+            own = {name: ports[numbered(name, number)] for name in self.ports if name != EPMD}
+            own |= {name: port for name, port in ports.items() if number == 1 and name not in own}  # those of TLS
+            file = CONFIGURATION if number == 1 else f"{node_name(number)}.conf"
+            files[file] = configuration(settings, directory, own) + cluster_formation(members)
+            environment = mapper_env | _environment(settings, directory, own, file)
+            script = (str(_script(installation.home)),)
+            if settings.nodes == 1:
+                launches.append(Launch(self.name, script, environment))
+            else:
+                name = node_name(number)
+                launches.append(
+                    Launch(name, script, environment, listens_on=own[MANAGEMENT], listens_at=settings.listen, node=name)
+                )
+            spoken = {name: endpoint(name, settings, own[name]) for name in self.ports[:4] if speaks(settings, name)}
+            urls.append({**spoken, MANAGEMENT: endpoint("http", settings, own[MANAGEMENT])})
+        endpoints = {**urls[0], **secure_endpoints(settings, directory, ports)}
+        return Blueprint(
+            files,
+            tuple(launches),
+            endpoints,
+            SECRETS,
+            serving=1,
+            called=_called(settings),
+            further_nodes=tuple(urls[1:]),
         )
-        endpoints = {name: endpoint(name, settings, ports[name]) for name in self.ports[:4] if speaks(settings, name)}
-        endpoints |= secure_endpoints(settings, directory, ports)
-        endpoints[MANAGEMENT] = endpoint("http", settings, ports[MANAGEMENT])
-        return Blueprint(files, (mapper, broker), endpoints, SECRETS)
 
     def probe(self, endpoints: Mapping[str, str], settings: RabbitMQSettings) -> None:
         _request_management(endpoints, "GET", "/api/health/checks/local-alarms")
@@ -106,6 +162,8 @@ class RabbitMQ:
         for name, url in endpoints.items():  # management may be up before the listeners of the protocols
             if name != MANAGEMENT:
                 _request_management(endpoints, "GET", f"/api/health/checks/port-listener/{urlsplit(url).port}")
+        if settings.nodes > 1:
+            declare_quorum_queues(endpoints[MANAGEMENT], settings.queues, settings.nodes)
         if speaks(settings, AMQP):
             try:
                 pass_a_message(endpoints[AMQP], _PROBE_QUEUE, _PROBE_TIMEOUT_S)
@@ -115,14 +173,26 @@ class RabbitMQ:
                 )  # so that inspectors do not see it
 
 
-def _environment(settings: RabbitMQSettings, directory: Path, ports: Mapping[str, int]) -> dict[str, str]:
+def _called(settings: RabbitMQSettings) -> dict[str, dict[str, str]]:
+    """To these protocols a plain name means a queue that they declare, and a quorum queue is none that they would."""
+    declared = {name: f"/amq/queue/{name}" for name in settings.queues}
+    return {AMQP: declared, STOMP: declared} if settings.nodes > 1 else {}
+
+
+def _erlang_name(ports: Mapping[str, int], number: int) -> str:
+    return f"crescendo-{ports[numbered(DISTRIBUTION, number)]}@localhost"
+
+
+def _environment(
+    settings: RabbitMQSettings, directory: Path, ports: Mapping[str, int], configuration_file: str
+) -> dict[str, str]:
     arguments = "-kernel inet_dist_use_interface {127,0,0,1}"
     if settings.threads is not None:
         arguments += f" +S {settings.threads}:{settings.threads}"
     return {
-        "RABBITMQ_NODENAME": f"crescendo-{ports[DISTRIBUTION]}@localhost",
+        "RABBITMQ_NODENAME": _erlang_name(ports, 1),
         "RABBITMQ_DIST_PORT": str(ports[DISTRIBUTION]),
-        "RABBITMQ_CONFIG_FILE": str(directory / CONFIGURATION),
+        "RABBITMQ_CONFIG_FILE": str(directory / configuration_file),
         "RABBITMQ_CONFIG_FILES": str(directory / "no-conf.d"),
         "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "no-advanced.config"),
         "RABBITMQ_CONF_ENV_FILE": str(directory / ENVIRONMENT),

@@ -86,6 +86,7 @@ def definitions(settings: SystemSettings, directory: Path) -> str:
                 "arguments": {},
             }
             for name in settings.queues
+            if not settings.node_names  # a cluster must be complete before it replicates a queue
         ],
     }
     return json.dumps(document, indent=1)
@@ -96,11 +97,6 @@ def plugins(settings: SystemSettings) -> str:
     by_protocol = {AMQP: "rabbitmq_amqp1_0", STOMP: "rabbitmq_stomp", MQTT: "rabbitmq_mqtt"}
     names = ["rabbitmq_management", *(plugin for name, plugin in by_protocol.items() if speaks(settings, name))]
     return f"[{','.join(names)}].\n"
-
-
-def cookie(settings: SystemSettings, directory: Path) -> str:
-    """The shared secret of nodes and tools: derived from the password and the directory, because plan is pure."""
-    return hashlib.sha256(f"{settings.password}\n{directory}".encode()).hexdigest()
 
 
 def _hashed(password: str, directory: Path) -> str:

@@ -43,6 +43,7 @@ class RouterPeer:
     writable_watched: bool = False
     written_s: float = 0.0
     read_s: float = 0.0
+    silent_since_s: float = 0.0  # when something arrived last, without the time in which we did not run ourselves
     arrived: int = 0  # messages
     departed: int = 0
 

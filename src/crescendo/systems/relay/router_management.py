@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from crescendo import __version__
-from crescendo.client.messages import Amqp10Message, decode_message, encode_message
+from crescendo.client.amqp10_message import Amqp10Message, decode_message, encode_message
 from crescendo.model.errors import PeerError
 from crescendo.systems.relay.router import Router
 from crescendo.systems.relay.router_links import OUTCOMES, Inlet, Outlet
@@ -185,6 +185,7 @@ class RouterManagement:
                     "role": entry.role,
                     "cost": entry.cost,
                     "connectionStatus": status,
+                    "connectionMsg": "" if name in open_names else router.failures.get(name, ""),
                 }
             )
         return rows

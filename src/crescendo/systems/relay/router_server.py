@@ -7,6 +7,7 @@ closes that peer's connection and affects no other.
 
 import contextlib
 import errno
+import os
 import select
 import socket
 import time
@@ -60,6 +61,7 @@ class RouterServer:
             bound.setblocking(False)
             self._listeners[bound.fileno()] = (bound, entry.role, entry.cost)
             self._epoll.register(bound, select.EPOLLIN)
+        self._next_tick_s = time.monotonic()
         self.stopping = False
 
     @property
@@ -67,20 +69,22 @@ class RouterServer:
         return [bound.getsockname()[1] for bound, _, _ in self._listeners.values()]
 
     def serve(self) -> None:
-        next_tick_s = 0.0
         while not self.stopping:
-            ready = self._epoll.poll(_TICK_S)
-            if time.monotonic() >= next_tick_s:
-                next_tick_s = time.monotonic() + _TICK_S
-                self._tick()
-            for number, mask in ready:
-                if number in self._listeners:
-                    self._accept(*self._listeners[number])
-                elif number in self._connecting:
-                    self._connected(number)
-                elif (peer := self._by_socket.get(number)) is not None:
-                    self._serve_peer(peer, mask)
-            self._router.forwarding.serve_waiting()
+            self.turn()
+
+    def turn(self) -> None:
+        """Serve what is ready, then the clock: what has arrived counts before anybody is called silent."""
+        for number, mask in self._epoll.poll(max(0.0, self._next_tick_s - time.monotonic())):
+            if number in self._listeners:
+                self._accept(*self._listeners[number])
+            elif number in self._connecting:
+                self._connected(number)
+            elif (peer := self._by_socket.get(number)) is not None:
+                self._serve_peer(peer, mask)
+        self._router.forwarding.serve_waiting()
+        if (now_s := time.monotonic()) >= self._next_tick_s:
+            self._tick(now_s, late_s=now_s - self._next_tick_s)
+            self._next_tick_s = now_s + _TICK_S
 
     def close(self) -> None:
         for peer in list(self._by_socket.values()):
@@ -95,15 +99,16 @@ class RouterServer:
 
     # -- time ----------------------------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        now_s = time.monotonic()
+    def _tick(self, now_s: float, late_s: float) -> None:
+        """`late_s`: for how long this router itself did not run, which is not its neighbours' silence."""
         for peer in list(self._by_socket.values()):
             connection = peer.connection
+            peer.silent_since_s = min(now_s, peer.silent_since_s + late_s)
             limit_s = connection.remote_idle_time_out_ms / 1000
             if limit_s and now_s - peer.written_s > limit_s / 2 and not connection.outgoing:
                 connection.heartbeat()
                 self._flush(peer)
-            if peer.role == INTER_ROUTER and now_s - peer.read_s > _IDLE_MS / 1000 * 1.5:
+            if peer.role == INTER_ROUTER and now_s - peer.silent_since_s > _IDLE_MS / 1000 * 1.5:
                 self._disconnect(peer)
         for at, due_s in list(self._due_s.items()):
             if now_s >= due_s:
@@ -134,12 +139,13 @@ class RouterServer:
         except OSError:
             code = errno.EHOSTUNREACH  # a name that cannot be resolved now may be later
         if code not in {0, errno.EINPROGRESS}:
-            self._retry(at, connecting)
+            self._retry(at, os.strerror(code), connecting)
             return
         self._connecting[connecting.fileno()] = (connecting, at)
         self._epoll.register(connecting, select.EPOLLOUT)
 
-    def _retry(self, at: int, failed: socket.socket | None = None) -> None:
+    def _retry(self, at: int, words: str, failed: socket.socket | None = None) -> None:
+        self._router.tables.failures[self._config.connector[at].name or f"connector/{at}"] = words
         if failed is not None:
             close_socket(failed)
         self._due_s[at] = time.monotonic() + _RETRY_S
@@ -147,12 +153,14 @@ class RouterServer:
     def _connected(self, number: int) -> None:
         connecting, at = self._connecting.pop(number)
         self._epoll.unregister(number)
-        if connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._retry(at, connecting)
+        if code := connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._retry(at, os.strerror(code), connecting)
             return
         connector = self._config.connector[at]
+        # A broker may let every container in only once, and two links may lead to the same broker.
+        suffix = "" if connector.role == INTER_ROUTER else f".{connector.name}"
         connection = Connection(
-            container_id=self._config.identity.id,
+            container_id=self._config.identity.id + suffix,
             hostname=connector.host,
             credentials=Credentials(connector.saslUsername, connector.saslPassword) if connector.saslUsername else None,
             idle_time_out_ms=_IDLE_MS if connector.role == INTER_ROUTER else 0,
@@ -164,7 +172,7 @@ class RouterServer:
     def _add(self, connected: socket.socket, connection: Connection, role: str, cost: int, name: str) -> None:
         self._numbers += 1
         peer = RouterPeer(PlainTransport(connected), connection, role, self._numbers, name=name, cost=cost)
-        peer.read_s = time.monotonic()
+        peer.read_s = peer.silent_since_s = time.monotonic()
         self._by_socket[peer.transport.fileno()] = self._router.tables.peers[peer.identity] = peer
         self._epoll.register(peer.transport, select.EPOLLIN)
         self._flush(peer)
@@ -175,8 +183,8 @@ class RouterServer:
                 self._read(peer)
             if self._flush(peer):
                 self._watch_writable(peer, False)
-        except PeerError:
-            self._disconnect(peer)
+        except PeerError as err:
+            self._disconnect(peer, str(err))
 
     def _read(self, peer: RouterPeer) -> None:
         while True:
@@ -185,7 +193,7 @@ class RouterServer:
                 return
             if count == 0:
                 raise PeerError("closed")
-            peer.read_s = time.monotonic()
+            peer.read_s = peer.silent_since_s = time.monotonic()
             peer.connection.received(count)
             while (event := peer.connection.next_event()) is not None:
                 self._handle(peer, event)
@@ -196,10 +204,10 @@ class RouterServer:
         match event:
             case Deliveries():
                 self._router.take(peer, event)
-            case Settled(role=role, ranges=stretches, settled=settled, state=state):
+            case Settled(role=role, ranges=ranges, settled=settled, state=state):
                 if role is RECEIVER and (settled or state is not None):
                     self._router.settle(peer, event)
-                    for first, last in stretches if not settled else ():
+                    for first, last in ranges if not settled else ():
                         peer.connection.settle(first, last, state, role=not RECEIVER)
             case Attached(handle=handle, attach=attach):
                 self._router.attach(peer, handle, attach)
@@ -208,15 +216,20 @@ class RouterServer:
             case Credited(handle=handle):
                 self._router.credited(peer, handle)
             case Opened(container_id=container):
-                peer.container, peer.opened = container, True
+                # A broker that refuses a connection may open it first, only to close it with its reason.
+                peer.container, peer.opened = container, not peer.name
             case Begun():
+                peer.opened = True
                 if peer.name:
                     self._router.joined(peer)
-            case Ended():
-                raise PeerError("the session has ended")
-            case Refused() | Closed():
+            case Ended(error=error):
+                raise PeerError(f"the session has ended: {error or 'no reason given'}")
+            case Refused(reason=reason):
                 peer.transport.flush(peer.connection.outgoing)
-                raise PeerError("closed by the peer")
+                raise PeerError(reason)
+            case Closed(error=error):
+                peer.transport.flush(peer.connection.outgoing)
+                raise PeerError(f"closed by the peer: {error or 'no reason given'}")
             case _:
                 pass
 
@@ -228,8 +241,8 @@ class RouterServer:
             peer.written_s = time.monotonic()
         try:
             done = peer.transport.flush(peer.connection.outgoing)
-        except PeerError:
-            self._disconnect(peer)
+        except PeerError as err:
+            self._disconnect(peer, str(err))
             return False
         if not done:
             self._watch_writable(peer, True)
@@ -240,7 +253,7 @@ class RouterServer:
             self._epoll.modify(peer.transport, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
             peer.writable_watched = wanted
 
-    def _disconnect(self, peer: RouterPeer) -> None:
+    def _disconnect(self, peer: RouterPeer, words: str = "it does not answer") -> None:
         number = peer.transport.fileno()
         if self._by_socket.pop(number, None) is None:
             return
@@ -249,7 +262,7 @@ class RouterServer:
         peer.transport.close()
         for at, connector in enumerate(self._config.connector):
             if peer.name == (connector.name or f"connector/{at}"):
-                self._retry(at)
+                self._retry(at, words)
         self._router.lost(peer)
 
 

@@ -29,6 +29,7 @@ class RouterTables:
     receivers: dict[str, list[Outlet]] = field(default_factory=dict)
     ways: dict[tuple[str, str], Outlet] = field(default_factory=dict)  # (address, egress router) -> link to next hop
     waiting: dict[Inlet, None] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)  # connector -> why it is not connected, in words
     topics: set[str] = field(default_factory=set)  # addresses that a client called a topic
     finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     presettled: int = 0

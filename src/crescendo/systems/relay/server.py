@@ -110,10 +110,10 @@ class Relay:
         match event:
             case Deliveries():
                 self._routing.store(client, event)
-            case Settled(role=role, ranges=stretches, settled=settled, state=state):
+            case Settled(role=role, ranges=ranges, settled=settled, state=state):
                 if role is RECEIVER and (settled or state is not None):
                     self._routing.settle(client, event)
-                    for first, last in stretches if not settled else ():
+                    for first, last in ranges if not settled else ():
                         client.connection.settle(first, last, state, role=not RECEIVER)
             case Attached(handle=handle, attach=attach):
                 self._routing.attach(client, handle, attach)

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from crescendo.model.errors import ConfigError
-from crescendo.topology.generate import MANAGEMENT, NORMAL, Variables
+from crescendo.model.suggestions import listing
+from crescendo.topology.generate import CLUSTER, MANAGEMENT, NORMAL, Variables
 from crescendo.topology.listener_ports import port_of
 
 
@@ -77,15 +78,16 @@ class NodeVariables(Struct, frozen=True):
         usual = {"machine", "broker", "listener", "connector", "queue", *known}
         for name in self.values:
             if name not in usual:
-                program, sections = self.settings["program"], ", ".join(sorted(usual - {"machine"}))
-                raise ConfigError(f"node {self.id}: {program} has no section {name}; known: {sections}")
-        for name in set(self.settings) - {"id", "program", "persistence"}:
-            raise ConfigError(f"node {self.id}: broker.{name} is not a setting; known: persistence")
+                program, sections = self.settings["program"], sorted(usual - {"machine"})
+                raise ConfigError(f"node {self.id}: {program} has no section {name}; {listing(name, sections)}")
+        own = {"persistence", CLUSTER} if self.settings["program"] == "artemis" else {"persistence"}
+        for name in set(self.settings) - {"id", "program"} - own:
+            raise ConfigError(f"node {self.id}: broker.{name} is not a setting; {listing(name, sorted(own))}")
 
 
 def refuse_via(node: NodeVariables, connector: dict[str, Any], known: tuple[str, ...]) -> ConfigError:
     program = node.settings["program"]
     return ConfigError(
         f"node {node.id}: {program} cannot be joined to {connector.get('name')} via {connector.get('via')!r}; "
-        f"known: {', '.join(known)}"
+        f"{listing(connector.get('via'), known)}"
     )

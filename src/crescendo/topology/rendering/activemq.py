@@ -7,6 +7,7 @@ rules per destination. Users are not in it: they belong to the broker's own file
 from typing import Any
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
 from crescendo.topology.generate import OPENWIRE
 from crescendo.topology.rendering.access import Access, NodeVariables, refuse_via
 from crescendo.topology.templates import fill_template
@@ -39,6 +40,7 @@ def activemq_files(node: NodeVariables, peers: dict[str, str], access: Access) -
         access=access,
         data=f"{access.directory}/data" if access.directory else "${activemq.data}",
         # The web server that inspectors ask; elsewhere that of the installation is used.
+        web_host=node.management["host"] if access.home else None,
         web_port=node.management["port"] if access.home else None,
         directory=access.directory,
         home=access.home,
@@ -58,7 +60,7 @@ def _connector(node: NodeVariables, entry: dict[str, Any], program: str) -> dict
     for key in options:
         if key not in OPTIONS:
             raise ConfigError(
-                f"node {node.id}: a network connector has no option {key}; known: {', '.join(sorted(OPTIONS))}"
+                f"node {node.id}: a network connector has no option {key}; {listing(key, sorted(OPTIONS))}"
             )
     if entry.get("direction", "both") == "in":
         raise ConfigError(f"node {node.id}: a network connector sends; turn the link to {entry.get('name')} around")

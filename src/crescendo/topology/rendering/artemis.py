@@ -7,11 +7,13 @@ with federation, or a cluster connection. It is a whole broker.xml for an instan
 from typing import Any
 
 from crescendo.model.errors import ConfigError
+from crescendo.model.suggestions import listing
+from crescendo.topology.generate import CLUSTER
 from crescendo.topology.graph import queue_address
 from crescendo.topology.rendering.access import Access, NodeVariables, refuse_via
 from crescendo.topology.templates import fill_template
 
-VIA = ("bridge", "amqp-bridge", "federation", "cluster")
+VIA = ("bridge", "amqp-bridge", "federation", CLUSTER)
 OPTIONS = frozenset({"priority", "remote-address", "remote-address-prefix", "remote-terminus-capabilities"})
 """Attributes of an AMQP bridge that a link may set, as broker.xml calls them."""
 
@@ -26,10 +28,31 @@ def artemis_files(node: NodeVariables, peers: dict[str, str], access: Access) ->
         node=node,
         acceptor=node.listener(),
         connectors=connectors,
+        connections=_amqp_connections(connectors),
+        is_clustered=bool(node.settings.get(CLUSTER)),
         address=_own_address(node),
         access=access,
     )
     return {"etc/broker.xml": text}
+
+
+def _amqp_connections(connectors: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The connectors that share an AMQP connection.
+
+    All bridges to one broker do: every connection of an Artemis broker has the same container id, and ActiveMQ lets
+    only one of them in ("already connected").
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for connector in connectors:
+        if connector["via"] in {"amqp-bridge", "federation"}:
+            found.setdefault(connection_label(connector, connectors), []).append(connector)
+    return list(found.values())
+
+
+def connection_label(entry: dict[str, Any], connectors: list[dict[str, Any]]) -> str:
+    """The name of the AMQP connection that carries this connector, one of those of its broker: that of the first."""
+    keys = ("host", "port", "via")
+    return next(str(each["label"]) for each in connectors if all(each.get(key) == entry.get(key) for key in keys))
 
 
 def _own_address(node: NodeVariables) -> str:
@@ -59,7 +82,7 @@ def _connector(node: NodeVariables, entry: dict[str, Any], program: str) -> dict
     options = {key: value for key, value in entry.items() if key not in _OWN}
     for key in options:
         if via != "amqp-bridge" or key not in OPTIONS:
-            known = f"known: {', '.join(sorted(OPTIONS))}" if via == "amqp-bridge" else "it has none"
+            known = listing(key, sorted(OPTIONS)) if via == "amqp-bridge" else "it has none"
             raise ConfigError(f"node {node.id}: a link via {via} has no option {key}; {known}")
     if via == "amqp-bridge" and (prefix := queue_address(program, "")):
         options = {"remote-address-prefix": prefix, **options}

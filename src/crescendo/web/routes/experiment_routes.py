@@ -63,13 +63,16 @@ def experiments(request: Request, archived: bool = False) -> dict[str, Any]:
             {"id": one.id, "folder": one.folder, "name": one.name, "about": one.about} for one in shipped_experiments()
         ],
         "jobs": job_summaries(request, unfinished=True),
+        "clusters": services.queue.clusters.names,
     }
 
 
 @page(ROUTES, "/experiments/new", "experiment.html.j2", Role.OPERATOR)
 def new_experiment(request: Request) -> dict[str, Any]:
     form = ExperimentForm(name=_free_name(request))
-    return _editor(form_of(text_of(form)), text_of(form)) | {"name": "", "archived": False, "strip": [], "runs": []}
+    clusters = services_of(request).queue.clusters.names
+    nothing = {"name": "", "archived": False, "strip": [], "runs": [], "clusters": clusters}
+    return _editor(form_of(text_of(form)), text_of(form)) | nothing
 
 
 @page(ROUTES, "/experiments/{name}", "experiment.html.j2")
@@ -82,6 +85,7 @@ def experiment(request: Request, name: str) -> dict[str, Any]:
         "archived": stored.archived,
         "strip": _strip(services.index.strips().get(name, [])),
         "runs": services.index.runs(experiment=name, limit=50),
+        "clusters": services.queue.clusters.names,
     }
 
 

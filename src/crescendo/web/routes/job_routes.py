@@ -14,9 +14,11 @@ from starlette.responses import Response, StreamingResponse
 from crescendo.model.errors import ConfigError
 from crescendo.record.contained_files import file_fault
 from crescendo.run.startable import check_startable
-from crescendo.web.jobs import LIVE, OUTPUT, JobFiles, JobState
+from crescendo.web.jobs import LIVE, OUTPUT, STEPS, JobFiles, JobState
+from crescendo.web.known_clusters import HERE
 from crescendo.web.page_routes import action, page, services_of, session_of
 from crescendo.web.rate_requests import ask_for_rate
+from crescendo.web.run_steps import steps_of
 from crescendo.web.web_access import Role
 
 ROUTES = APIRouter(tags=["jobs"])
@@ -32,6 +34,7 @@ class StartBody(BaseModel):
 
     experiment: str = Field(max_length=200)
     start_at: str = Field(default="", max_length=40, description="ISO 8601 local time; empty: when the lab is free")
+    cluster: str = Field(default=HERE, max_length=200, description="empty: peers run on this machine")
 
 
 class StopBody(BaseModel):
@@ -60,6 +63,7 @@ def job(request: Request, job_id: str) -> dict[str, Any]:
     return _summary(files) | {
         "ahead": ahead.index(name) if name in ahead else 0,
         "log": _tail(files.directory / OUTPUT),
+        "steps": _steps(files),
     }
 
 
@@ -74,8 +78,10 @@ def start(request: Request, body: StartBody) -> dict[str, Any]:
     if experiment.search is not None:
         raise ConfigError(f"{stored.name}: it has a search, which is many runs; start it with crescendo run")
     check_startable(experiment)
-    by = "" if session is None else session.name
-    job_id = services.queue.jobs.add(stored.name, stored.text, by=by, not_before_ns=_start_ns(body.start_at))
+    if body.cluster != HERE:
+        services.queue.clusters.path(body.cluster)
+    by, not_before_ns = "" if session is None else session.name, _start_ns(body.start_at)
+    job_id = services.queue.jobs.add(stored.name, stored.text, by=by, not_before_ns=not_before_ns, cluster=body.cluster)
     return {"id": job_id, "location": f"/jobs/{job_id}"}
 
 
@@ -104,9 +110,11 @@ async def live(request: Request, job_id: str) -> Response:
 
 
 @action(ROUTES, "GET", "/api/jobs/{job_id}/log", Role.VIEWER)
-def log(request: Request, job_id: str, file: str = "") -> dict[str, Any]:
-    """The last lines of what the run, or one of its processes, printed."""
+def log(request: Request, job_id: str, file: str = "", step: str = "") -> dict[str, Any]:
+    """The last lines of what the run, one of its steps or one of its processes, printed."""
     files = services_of(request).queue.jobs.get(job_id)
+    if step:
+        return {"files": [], "text": _log_of_step(files, step)}
     folder = _log_folder(request, files)
     names = sorted(path.name for path in folder.glob("*.log")) if folder is not None else []
     if file and (folder is None or file not in names or file_fault(folder, file)):
@@ -193,10 +201,29 @@ def _log_folder(request: Request, files: JobFiles) -> Path | None:
     return None
 
 
-def _tail(path: Path) -> str:
+def _steps(files: JobFiles) -> list[dict[str, Any]]:
+    """The steps as the run process described them last; before it did, all of them wait."""
+    try:
+        found: list[dict[str, Any]] = msgspec.json.decode((files.directory / STEPS).read_bytes())
+    except OSError:
+        found = [{"name": name, "state": "waiting"} for name in steps_of(files.job.cluster)]
+    return found
+
+
+def _log_of_step(files: JobFiles, name: str) -> str:
+    step = next((one for one in _steps(files) if one["name"] == name), None)
+    if step is None:
+        raise ConfigError(f"this run has no step {name[:40]!r}")
+    if not step.get("began_ns"):
+        return ""
+    return _tail(files.directory / OUTPUT, step["log_from"], step["log_to"] or None)
+
+
+def _tail(path: Path, begin: int = 0, end: int | None = None) -> str:
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            return file.read().decode(errors="replace")
+            stop = path.stat().st_size if end is None else end
+            file.seek(max(begin, stop - _TAIL_BYTES))
+            return file.read(max(stop - file.tell(), 0)).decode(errors="replace")
     except OSError:
         return ""

@@ -9,14 +9,16 @@ import msgspec
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import PlainTextResponse, Response
 
+from crescendo.model.verdict import Outcome
 from crescendo.record.metric_families import MetricFamily, exposition
+from crescendo.run.live_sample import live_families
+from crescendo.run.metrics_server import MEDIA
 from crescendo.web.jobs import LIVE, JobFiles, JobState
 from crescendo.web.page_routes import RoleCheck, services_of, session_of
 from crescendo.web.web_access import Role
 
 ROUTES = APIRouter(tags=["metrics"])
 _TAIL_BYTES = 64 * 1024
-MEDIA = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class _MetricsCheck(RoleCheck):
@@ -39,23 +41,25 @@ def metrics(request: Request) -> Response:
     jobs = MetricFamily("crescendo_jobs", "gauge", "Jobs that are queued or running.")
     for state in (JobState.QUEUED, JobState.RUNNING):
         jobs.add(states.count(state), state=state.value)
-    families = [runs, jobs]
+    families = [runs, jobs, *_last_runs(services.index.strips())]
     for files in unfinished:
         if files.claimed and (sample := _last_sample(files)) is not None:
-            families += _live_families(files.job.experiment, sample)
+            families += live_families(files.job.experiment, sample)
     return PlainTextResponse(exposition(families), media_type=MEDIA)
 
 
-def _live_families(experiment: str, sample: dict[str, Any]) -> list[MetricFamily]:
-    rate = MetricFamily("crescendo_live_rate", "gauge", "Messages in the last second.")
-    messages = MetricFamily("crescendo_live_messages", "counter", "Messages since the start of the run.")
-    delay = MetricFamily("crescendo_live_response_p99_seconds", "gauge", "Worst p99 of a receiver, last second.")
-    for role in ("sender", "receiver"):
-        rate.add(sample[role]["rate"], experiment=experiment, role=role)
-        messages.add(sample[role]["messages"], experiment=experiment, role=role)
-    if sample["receiver"]["p99_ns"] is not None:
-        delay.add(sample["receiver"]["p99_ns"] / 1e9, experiment=experiment)
-    return [rate, messages, delay]
+def _last_runs(strips: dict[str, list[dict[str, Any]]]) -> list[MetricFamily]:
+    """What the newest run of each experiment measured, and how it was judged."""
+    rate = MetricFamily("crescendo_last_run_rate", "gauge", "Messages per second that the newest run sustained.")
+    delay = MetricFamily("crescendo_last_run_response_p99_seconds", "gauge", "Response p99 of the newest run.")
+    outcome = MetricFamily("crescendo_last_run_outcome", "gauge", "1 for the verdict of the newest run.")
+    for experiment, runs in sorted(strips.items()):
+        last = runs[-1]
+        rate.add(last["rate"], experiment=experiment)
+        delay.add(None if last["p99_ns"] is None else last["p99_ns"] / 1e9, experiment=experiment)
+        for name in Outcome:
+            outcome.add(float(last["outcome"] == name.value), experiment=experiment, outcome=name.value)
+    return [rate, delay, outcome]
 
 
 def _last_sample(files: JobFiles) -> dict[str, Any] | None:

@@ -62,6 +62,7 @@ async function show(wanted) {
   shown = wanted;
   for (const [name, tab] of Object.entries(tabs)) {
     tab.setAttribute("aria-selected", String(name === shown));
+    tab.tabIndex = name === shown ? 0 : -1; // one stop for Tab; the arrows change between the two
     panels[name].hidden = name !== shown;
   }
 }
@@ -69,7 +70,7 @@ async function show(wanted) {
 // Which fields and protocols make sense depends on the system.
 function follow() {
   const system = form.elements.system;
-  for (const field of form.querySelectorAll("[data-only]")) field.hidden = field.dataset.only !== system.value;
+  for (const field of form.querySelectorAll("[data-only]")) field.hidden = !field.dataset.only.split(" ").includes(system.value);
   for (const field of form.querySelectorAll("[data-not]")) field.hidden = field.dataset.not.split(" ").includes(system.value);
   const spoken = system.selectedOptions[0].dataset.protocols.split(" ");
   const protocol = form.elements.protocol;
@@ -177,10 +178,11 @@ tabs.form.addEventListener("click", () => show("form"));
 tabs.yaml.addEventListener("click", () => show("yaml"));
 for (const tab of Object.values(tabs)) {
   tab.addEventListener("keydown", ({ key }) => {
-    if (key === "ArrowLeft" || key === "ArrowRight") (tab === tabs.form ? tabs.yaml : tabs.form).focus();
+    const other = tab === tabs.form ? tabs.yaml : tabs.form;
+    if ((key === "ArrowLeft" || key === "ArrowRight") && !other.disabled) other.focus();
   });
 }
-form?.addEventListener("submit", (event) => event.preventDefault());
+form?.addEventListener("submit", (event) => { event.preventDefault(); check(); }); // Enter in a field
 form?.elements.system.addEventListener("change", followSystem);
 if (form) follow();
 document.getElementById("check")?.addEventListener("click", check);
@@ -193,6 +195,6 @@ document.getElementById("save-run")?.addEventListener("click", async () => {
   const saved = await save();
   if (!saved) return;
   editor.dataset.name = saved.name;
-  const started = await attempt(() => callApi("POST", "/api/jobs", { experiment: saved.name }));
+  const started = await attempt(() => callApi("POST", "/api/jobs", { experiment: saved.name, cluster: document.getElementById("where")?.value ?? "" }));
   if (started) location.assign(started.location);
 });

@@ -17,6 +17,16 @@ function duration(ns) {
 
 const time = (ns) => new Date(ns / 1e6).toLocaleTimeString();
 
+// What happened during the run, at its time in the charts.
+const marks = [];
+const MARKED = { fault: "fail", cure: "pass", "rate change": "muted", lost: "fail", failed: "fail" };
+
+function mark(entry) {
+  const before = samples.at(-1);
+  if (!before || before.elapsed_s === null) return;
+  marks.push({ x: before.elapsed_s + (entry.at_ns - before.at_ns) / 1e9, tone: MARKED[entry.event] });
+}
+
 function addEvent(entry, text, trouble = false) {
   const item = document.createElement("li");
   const when = Object.assign(document.createElement("time"), { textContent: time(entry.at_ns) });
@@ -55,8 +65,27 @@ function showSample(sample) {
     const row = cells(peer.id, peer.role, peer.host, peer.reason ? `${peer.state}: ${peer.reason}` : peer.state,
       peer.rate === null ? null : numbers.format(peer.rate), peer.messages === null ? null : numbers.format(peer.messages),
       duration(peer.p99_ns), peer.cpu === null ? null : `${(peer.cpu * 100).toFixed(0)} %`,
-      peer.seen_s === null ? null : `${peer.seen_s.toFixed(1)} s ago`);
+      peer.seen_s === null ? null : `${peer.seen_s.toFixed(1)} of ${sample.lease_s} s`);
     if (peer.state === "lost" || peer.state === "failed") row.className = "trouble";
+    return row;
+  }));
+  showReadings(sample.peers);
+}
+
+// What the inspectors read, which is in the recording with every entity and metric.
+function reading({ title, unit, value }) {
+  const units = { bytes: () => `${numbers.format(value / 2 ** 20)} MiB`, cores: () => `${value.toFixed(2)} cores`, count: () => numbers.format(value) };
+  return `${title} ${(units[unit] ?? units.count)()}`;
+}
+
+function showReadings(peers) {
+  const inspectors = peers.filter((peer) => peer.looks !== null);
+  at("inside").hidden = !inspectors.length;
+  at("readings").replaceChildren(...inspectors.map((peer) => {
+    const row = document.createElement("tr");
+    const failed = peer.failed_looks ? `, ${numbers.format(peer.failed_looks)} failed` : "";
+    const texts = [peer.id, `${numbers.format(peer.looks)}${failed}`, (peer.gauges ?? []).map(reading).join(" · ") || "–"];
+    row.append(...texts.map((textContent, number) => Object.assign(document.createElement(number ? "td" : "th"), { textContent, className: number === 1 ? "number" : "" })));
     return row;
   }));
 }
@@ -69,17 +98,30 @@ function draw() {
   const line = (name, tone, y) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: colour(tone), width: 2 } });
   // The whole time from the beginning, so that nothing moves while the run fills it.
   const planned = Math.max(shown.at(-1)?.planned_s ?? 0, x.at(-1) ?? 0, 10);
-  const axes = { xaxis: { ...layout.xaxis, range: [0, planned], title: { text: "seconds", standoff: 4 } } };
+  const shapes = marks.map(({ x: when, tone }) => ({ type: "line", xref: "x", yref: "paper", x0: when, x1: when, y0: 0, y1: 1, line: { color: colour(tone), width: 1.5, dash: "dot" } }));
+  const axes = { shapes, xaxis: { ...layout.xaxis, range: [0, planned], title: { text: "seconds", standoff: 4 } } };
   Plotly.react("rate-chart", [line("sent", "blue", shown.map((one) => one.sender.rate)), line("received", "orange", shown.map((one) => one.receiver.rate))], { ...layout, ...axes }, config);
   Plotly.react("delay-chart", [line("response p99, ms", "purple", shown.map((one) => (one.receiver.p99_ns === null ? null : one.receiver.p99_ns / 1e6)))], { ...layout, ...axes }, config);
 }
 
+function showSteps(steps) {
+  for (const step of steps) {
+    const button = at("steps").querySelector(`[data-step="${step.name}"]`);
+    if (!button) continue;
+    button.className = `step ${step.state}`;
+    const passed = step.ended_ns ? ` ${((step.ended_ns - step.began_ns) / 1e9).toFixed(1)} s` : "";
+    button.querySelector("small").textContent = `${step.state}${passed}`;
+  }
+}
+
 function take(entry) {
+  if (entry.kind === "steps") return showSteps(entry.steps);
   if (entry.kind === "sample") showSample(entry);
   else if (entry.kind === "step") addEvent(entry, entry.text);
   else if (entry.kind === "warning") addEvent(entry, entry.text, true);
   else if (entry.kind === "event") {
     const detail = Object.entries(entry.detail).filter(([key]) => !key.endsWith("_ns")).map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+    if (MARKED[entry.event]) mark(entry);
     addEvent(entry, `${entry.event}${detail ? `: ${detail}` : ""}`.slice(0, 300), ["lost", "failed", "fault"].includes(entry.event));
   }
 }
@@ -105,8 +147,9 @@ function showEnd(summary) {
 }
 
 async function showLog() {
-  const file = at("log-file").value;
-  const answer = await fetch(`/api/jobs/${job}/log?file=${encodeURIComponent(file)}`).then((response) => response.json()).catch(() => null);
+  const chosen = at("log-file").value;
+  const query = chosen.startsWith("step ") ? `step=${encodeURIComponent(chosen.slice(5))}` : `file=${encodeURIComponent(chosen)}`;
+  const answer = await fetch(`/api/jobs/${job}/log?${query}`).then((response) => response.json()).catch(() => null);
   if (!answer?.files) return;
   const known = [...at("log-file").options].map((option) => option.value);
   for (const name of answer.files.filter((one) => !known.includes(one))) at("log-file").append(new Option(name, name));
@@ -132,11 +175,21 @@ function connect() {
     if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself, and continues where it was
     setTimeout(() => {
       samples.length = 0;
+      marks.length = 0;
       at("events").replaceChildren();
       connect();
     }, 2000);
   });
 }
+
+at("steps").addEventListener("click", (event) => {
+  const step = event.target.closest("[data-step]")?.dataset.step;
+  if (!step) return;
+  at("log-file").value = `step ${step}`;
+  showLog();
+  at("log").scrollIntoView({ block: "nearest" });
+});
+at("log-file").addEventListener("change", showLog);
 
 const logging = setInterval(showLog, 2000);
 document.addEventListener("themed", draw);

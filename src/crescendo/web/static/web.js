@@ -70,6 +70,22 @@ async function submit(event) {
   }
 }
 
+// On a narrow screen the pages are a line that scrolls; this one is in sight.
+const pages = document.querySelector(".top nav");
+const present = pages?.querySelector("[aria-current]");
+if (present) pages.scrollLeft = present.offsetLeft - pages.offsetLeft - (pages.clientWidth - present.clientWidth) / 2;
+
+// A person may look at what they type.
+for (const field of document.querySelectorAll('input[type="password"]')) {
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "quiet reveal", textContent: "Show" });
+  button.setAttribute("aria-label", `Show ${field.labels[0]?.firstElementChild?.textContent ?? "what was typed"}`);
+  button.addEventListener("click", () => {
+    field.type = field.type === "password" ? "text" : "password";
+    button.textContent = field.type === "password" ? "Show" : "Hide";
+  });
+  field.after(button);
+}
+
 document.addEventListener("submit", submit);
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;

@@ -23,8 +23,8 @@ from crescendo.importers.format import (
     first_line,
     peer_record,
 )
+from crescendo.importers.inferred_messages import with_counted_seq
 from crescendo.importers.lines import first_fault, parse_lines, skip_when, small_frame
-from crescendo.importers.messages import with_counted_seq
 from crescendo.importers.times import US_NS, calendar_time, milliseconds_then_us
 from crescendo.record.schema import RECEIVED, SENT
 

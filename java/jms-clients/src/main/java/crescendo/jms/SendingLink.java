@@ -62,13 +62,19 @@ final class SendingLink extends Link {
     /** Send no more, not even what is due. */
     void endSending() {
         ended = true;
+        wake();
     }
 
     @Override
     synchronized void end() {
         super.end();
+        wake();
+    }
+
+    /** A thread that waits for room must see that it is over. */
+    private void wake() {
         if (window != null) {
-            window.release(); // a thread that waits for room must see that it is over
+            window.release();
         }
     }
 
@@ -116,7 +122,7 @@ final class SendingLink extends Link {
                     heldFrom = System.nanoTime();
                     window.acquire();
                     heldUntil = stalls.waitedUntil(heldFrom, roomNs);
-                    if (stopping) {
+                    if (stopping || ended) {
                         break;
                     }
                 }
