@@ -189,8 +189,10 @@ def _paho(listener: TlsListener) -> str:
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=uuid.uuid4().hex)
     client.username_pw_set(listener.user, listener.password)
     client.tls_set_context(listener.context)
-    client.on_connect = lambda *_: client.subscribe(topic, qos=1)
-    client.on_subscribe = lambda *_: client.publish(topic, BODY, qos=1)
+    # The callbacks use the client they are given: one that held it would make a cycle, and the garbage collector may
+    # finalise the sockets of a refused client before the client closes them.
+    client.on_connect = lambda connected, *_: connected.subscribe(topic, qos=1)
+    client.on_subscribe = lambda subscribed, *_: subscribed.publish(topic, BODY, qos=1)
     client.on_message = lambda _client, _data, message: answers.put(message.payload.decode())
     client.on_disconnect = lambda _client, _data, _flags, reason, _properties: answers.put(f"disconnected: {reason}")
     client.connect(listener.host, listener.port)
