@@ -1,6 +1,7 @@
 """A real system as a target of faults, and what the kernel says about its processes."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,7 +77,10 @@ def state_of(pid: int) -> str:
 
 def left_groups(owner: int) -> list[Path]:
     """The control groups that this process made."""
-    return [path for path in GROUPS.glob(f"**/crescendo-{owner}-*") if path.is_dir()] if GROUPS.is_dir() else []
+    # os.walk passes over directories that others remove meanwhile; glob raises.
+    return [
+        Path(top, name) for top, names, _ in os.walk(GROUPS) for name in names if name.startswith(f"crescendo-{owner}-")
+    ]
 
 
 def mounts_below(directory: Path) -> list[str]:

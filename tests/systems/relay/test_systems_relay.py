@@ -5,6 +5,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import flush, listen
 from crescendo.systems.relay import routing
+from crescendo.systems.relay.router_links import Inlet, RoutedBatch
 from crescendo.systems.relay.server import Relay
 from crescendo.systems.relay.unsettled import take_settled
 from crescendo.wire.amqp10.handshake import Credentials
@@ -342,25 +344,37 @@ def test_only_clients_with_the_password_may_connect_and_others_get_a_reason() ->
 # -- bookkeeping -----------------------------------------------------------------------------------------------------
 
 
+def _routed(rows: np.ndarray) -> RoutedBatch:
+    """A batch of a router, whose ids are the values of its rows."""
+    return RoutedBatch(cast("Inlet", None), rows[:, 0].astype(np.uint32), rows, 0, 1, settled=False, arrived_ns=0)
+
+
+@pytest.mark.parametrize(
+    ("batch_of", "values"), [(np.asarray, lambda rows: rows[:, 0]), (_routed, lambda batch: batch.ids)]
+)
 @given(
     st.sampled_from([0, 100, 2**32 - 12]),
     st.lists(st.integers(1, 6), max_size=6),
     st.lists(st.tuples(st.integers(-2, 30), st.integers(-2, 30)), max_size=5),
 )
 def test_settled_ranges_are_removed_as_single_deliveries_would_be(
-    start: int, sizes: list[int], ranges: list[tuple[int, int]]
+    batch_of: Callable[[np.ndarray], Any],
+    values: Callable[[Any], np.ndarray],
+    start: int,
+    sizes: list[int],
+    ranges: list[tuple[int, int]],
 ) -> None:
-    unsettled: deque[tuple[int, np.ndarray]] = deque()
+    unsettled: deque[tuple[int, Any]] = deque()
     waiting: list[int] = []
     for size in sizes:
         first = len(waiting)
         waiting += range(first, first + size)
         rows = np.arange(first, first + size, dtype=np.uint8).reshape(size, 1)
-        unsettled.append(((start + first) % 2**32, rows))
+        unsettled.append(((start + first) % 2**32, batch_of(rows)))
     for first, last in ranges:
         taken = take_settled(unsettled, (start + first) % 2**32, (start + last) % 2**32)
         expected = [n for n in waiting if first <= n <= last]
         waiting = [n for n in waiting if n not in expected]
-        assert [int(n) for rows in taken for n in rows[:, 0]] == expected
-        left = [((number + i) % 2**32, int(n)) for number, rows in unsettled for i, n in enumerate(rows[:, 0])]
+        assert [int(n) for batch in taken for n in values(batch)] == expected
+        left = [((number + i) % 2**32, int(n)) for number, batch in unsettled for i, n in enumerate(values(batch))]
         assert left == [((start + n) % 2**32, n) for n in waiting]

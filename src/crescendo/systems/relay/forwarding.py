@@ -96,9 +96,9 @@ class Forwarding:
         if best is None:
             return False
         inlet.waiting.popleft()
-        if room < len(batch.ids):
-            inlet.waiting.appendleft(batch.part(room, len(batch.ids)))
-            batch = batch.part(0, room)
+        if room < len(batch):
+            inlet.waiting.appendleft(batch[room:])
+            batch = batch[:room]
         self._send(best, batch)
         return True
 
@@ -119,7 +119,7 @@ class Forwarding:
             if room > 0 and (best is None or key < best_key):
                 best, best_key, best_room = outlet, key, room
         if balanced and best is not None:
-            best_room = max(1, min(best_room, _share(len(batch.ids), best_room)))
+            best_room = max(1, min(best_room, _share(len(batch), best_room)))
         return best, best_room
 
     def _candidates(self, inlet: Inlet) -> Iterable[tuple[Outlet, int]]:
@@ -173,11 +173,11 @@ class Forwarding:
         if room <= 0:
             return False
         inlet.waiting.popleft()
-        if room < len(batch.ids):
-            inlet.waiting.appendleft(batch.part(room, len(batch.ids)))
-            batch = batch.part(0, room)
+        if room < len(batch):
+            inlet.waiting.appendleft(batch[room:])
+            batch = batch[:room]
         if not batch.settled:
-            batch.copies = np.full(len(batch.ids), len(outlets), np.int32)
+            batch.copies = np.full(len(batch), len(outlets), np.int32)
         for outlet in outlets:
             self._send(outlet, batch, copy=True)
         if batch.settled:
@@ -185,7 +185,7 @@ class Forwarding:
         return True
 
     def _send(self, outlet: Outlet, batch: RoutedBatch, *, copy: bool = False) -> None:
-        connection, count = outlet.peer.connection, len(batch.ids)
+        connection, count = outlet.peer.connection, len(batch)
         settled = batch.settled or outlet.settled
         outlet.deliveries += count
         outlet.peer.departed += count
@@ -209,7 +209,7 @@ class Forwarding:
 
     def _send_rows(self, outlet: Outlet, batch: RoutedBatch, *, settled: bool) -> bool:
         """Send messages of one layout together; False if they must be sent one by one."""
-        connection, count = outlet.peer.connection, len(batch.ids)
+        connection, count = outlet.peer.connection, len(batch)
         length, start = batch.body_length, batch.body_start
         if start + length != batch.rows.shape[1] or length == 0:
             return False

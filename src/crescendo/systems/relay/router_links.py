@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from crescendo.net.transport import Transport
 from crescendo.systems.relay.queues import Octets
+from crescendo.systems.relay.unsettled import take_settled
 from crescendo.wire.amqp10.batch import TransferBatch
 from crescendo.wire.amqp10.connection import Connection
 from crescendo.wire.amqp10.performatives import Attach
-from crescendo.wire.amqp10.serial import SERIAL_MASK, serial_distance
 
 INTER_ROUTER = "inter-router"
 OUTCOMES = ("accepted", "released", "modified", "rejected")
@@ -65,9 +65,12 @@ class RoutedBatch:
     arrived_ns: int
     copies: npt.NDArray[np.int32] | None = None  # multicast: receivers that have not settled yet
 
-    def part(self, first: int, last: int) -> "RoutedBatch":
-        copies = None if self.copies is None else self.copies[first:last]
-        rows, ids = self.rows[first:last], self.ids[first:last]
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: slice) -> "RoutedBatch":
+        copies = None if self.copies is None else self.copies[part]
+        rows, ids = self.rows[part], self.ids[part]
         return RoutedBatch(
             self.inlet, ids, rows, self.body_start, self.body_length, self.settled, self.arrived_ns, copies
         )
@@ -118,24 +121,6 @@ class Outlet:
 
     def take(self, first: int, last: int) -> list[RoutedBatch]:
         """Remove the deliveries first to last from the unsettled ones, and return them."""
-        taken: list[RoutedBatch] = []
-        kept: list[tuple[int, RoutedBatch]] = []
-        while self.unsettled and serial_distance(last, first) >= 0:
-            start, batch = self.unsettled.popleft()
-            count = len(batch.ids)
-            low, high = max(serial_distance(first, start), 0), min(serial_distance(last, start) + 1, count)
-            if high <= 0:
-                self.unsettled.appendleft((start, batch))
-                break
-            if low >= count:
-                kept.append((start, batch))
-                continue
-            if low > 0:
-                kept.append((start, batch.part(0, low)))
-            taken.append(batch.part(low, high))
-            if high < count:
-                self.unsettled.appendleft(((start + high) & SERIAL_MASK, batch.part(high, count)))
-                break
-        self.unsettled.extendleft(reversed(kept))
-        self.unsettled_count -= sum(len(batch.ids) for batch in taken)
+        taken = take_settled(self.unsettled, first, last)
+        self.unsettled_count -= sum(map(len, taken))
         return taken

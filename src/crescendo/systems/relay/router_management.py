@@ -201,7 +201,7 @@ def _link(link: Inlet | Outlet, connection: int) -> dict[str, Any]:
         "owningAddr": link.address,
         "connectionId": str(connection),
         "capacity": 2000,
-        "undeliveredCount": sum(len(batch.ids) for batch in link.waiting) if isinstance(link, Inlet) else 0,
+        "undeliveredCount": sum(len(batch) for batch in link.waiting) if isinstance(link, Inlet) else 0,
         "unsettledCount": link.outstanding if isinstance(link, Inlet) else link.unsettled_count,
         "deliveryCount": link.deliveries,
         "presettledCount": link.presettled,

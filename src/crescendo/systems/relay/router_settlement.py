@@ -30,7 +30,7 @@ class RouterSettlement:
         for outlet in list(peer.outlets.values()):
             for first, last in settled.ranges:
                 for batch in outlet.take(first, last):
-                    outlet.outcomes[outcome] += len(batch.ids)
+                    outlet.outcomes[outcome] += len(batch)
                     if batch.copies is not None:
                         self.settle_copies(batch, settled.state)
                     else:
@@ -52,7 +52,7 @@ class RouterSettlement:
 
     def finish(self, batch: RoutedBatch, state: Composite | None) -> None:
         inlet = batch.inlet
-        inlet.outstanding -= len(batch.ids)
+        inlet.outstanding -= len(batch)
         if not batch.settled:
             self.settle_at(inlet, batch.ids, state)
         self.grant(inlet)
@@ -86,7 +86,7 @@ class RouterSettlement:
         """A routed link: its sender gets the credit that its receiver gave, and no more."""
         if not (outlet.attached and inlet.attached):
             return
-        held = sum(len(batch.ids) for batch in inlet.waiting)
+        held = sum(len(batch) for batch in inlet.waiting)
         room = min(outlet.peer.connection.sendable(outlet.handle) - held, WINDOW)
         if room > 0 and inlet.granted <= room // 2:
             self._grant(inlet, room)

@@ -5,32 +5,37 @@ ids, which may begin and end inside a batch.
 """
 
 from collections import deque
+from typing import Any, Protocol, TypeVar
 
-from crescendo.systems.relay.queues import Octets
-
-_SERIAL = 0xFFFF_FFFF
+from crescendo.wire.amqp10.serial import SERIAL_MASK, serial_difference
 
 
-def take_settled(unsettled: deque[tuple[int, Octets]], first: int, last: int) -> list[Octets]:
+class DeliveryBatch(Protocol):
+    """Deliveries with consecutive ids. A slice of it is such a batch again."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Any: ...
+
+
+Batch = TypeVar("Batch", bound=DeliveryBatch)
+
+
+def take_settled(unsettled: deque[tuple[int, Batch]], first: int, last: int) -> list[Batch]:
     """Remove the deliveries first to last from the unsettled ones. Ids are serial numbers that wrap at 2^32."""
-    taken: list[Octets] = []
-    kept: list[tuple[int, Octets]] = []
-    while unsettled and _ahead(last, first) >= 0:
-        start, bodies = unsettled.popleft()
-        low, high = max(_ahead(first, start), 0), min(_ahead(last, start) + 1, len(bodies))
+    taken: list[Batch] = []
+    kept: list[tuple[int, Batch]] = []
+    while unsettled and serial_difference(last, first) >= 0:
+        start, batch = unsettled.popleft()
+        low, high = max(serial_difference(first, start), 0), min(serial_difference(last, start) + 1, len(batch))
         if high <= 0:
-            unsettled.appendleft((start, bodies))  # this batch and all later ones are after the settled range
+            unsettled.appendleft((start, batch))  # this batch and all later ones are after the settled range
             break
         if low > 0:
-            kept.append((start, bodies[:low]))
-        taken.append(bodies[low:high])
-        if high < len(bodies):
-            unsettled.appendleft(((start + high) & _SERIAL, bodies[high:]))
+            kept.append((start, batch[:low]))
+        taken.append(batch[low:high])
+        if high < len(batch):
+            unsettled.appendleft(((start + high) & SERIAL_MASK, batch[high:]))
             break
     unsettled.extendleft(reversed(kept))
-    return [bodies for bodies in taken if len(bodies)]
-
-
-def _ahead(number: int, base: int) -> int:
-    """How far one serial number is ahead of another."""
-    return ((number - base + 2**31) & _SERIAL) - 2**31
+    return [batch for batch in taken if len(batch)]

@@ -7,7 +7,11 @@ SERIAL_MASK = 0xFFFF_FFFF
 HALF_RANGE = 2**31 - 1
 
 
+def serial_difference(one: int, other: int) -> int:
+    """How far one number is ahead of another; negative when it is behind."""
+    return ((one - other + HALF_RANGE + 1) & SERIAL_MASK) - HALF_RANGE - 1
+
+
 def serial_distance(later: int, earlier: int) -> int:
     """How far one number is ahead of another; 0 when it is behind."""
-    distance = (later - earlier) & SERIAL_MASK
-    return distance if distance <= HALF_RANGE else 0
+    return max(serial_difference(later, earlier), 0)
