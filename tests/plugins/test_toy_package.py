@@ -32,6 +32,7 @@ PARTS = {
     "protocols toy",
     "tables toy_sizes",
     "checks toy_missing",
+    "checks toy_largest",
 }
 TOY_EXPERIMENT = {
     "name": "toy",
@@ -39,7 +40,7 @@ TOY_EXPERIMENT = {
     "workload": {"protocol": "toy", "senders": 2, "receivers": 2, "rate": 200},
     "phases": {"warmup": "0s", "measure": "2s", "drain": "5s"},
     "inspect": [{"kind": "toy-queue", "every": "500ms"}],
-    "checks": {"lost": 0, "toy_missing": 0},
+    "checks": {"lost": 0, "toy_missing": 0, "toy_largest": "<= 256", "backlog_peak": "<= 800"},
 }
 Crescendo = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -127,8 +128,11 @@ def test_the_run_went_through_system_protocol_inspector_table_and_check(run_dir:
     summary, manifest = _document(run_dir / "summary.json"), _document(run_dir / "manifest.json")
     assert manifest["system"]["kind"] == "toy-queue"
     assert manifest["system"]["origin"] == "package crescendo-toy 1.0"
-    (missing,) = (check for check in summary["verdict"]["checks"] if check["metric"] == "toy_missing")
-    assert (missing["outcome"], missing["value"]) == ("pass", 0)
+    checks = {check["metric"]: (check["outcome"], check["value"]) for check in summary["verdict"]["checks"]}
+    assert checks["toy_missing"] == ("pass", 0)
+    assert checks["toy_largest"] == ("pass", 256)  # read from the table of the same package
+    ((peak,),) = _query(run_dir / "tables", "backlog", "SELECT max(peak) FROM rows")
+    assert checks["backlog_peak"] == ("pass", peak)
     most = _query(run_dir, "readings", "SELECT metric, max(value) FROM rows WHERE entity = 'queues' GROUP BY metric")
     assert dict(most)["accepted"] == dict(most)["delivered"] == 800
     assert _query(run_dir / "tables", "toy_sizes", "SELECT size, messages FROM rows") == [(256, 800)]
@@ -175,6 +179,6 @@ def test_the_examples_of_the_documentation_are_those_of_the_package() -> None:
     page = Path(__file__).parents[2].joinpath("docs", "plugins.md").read_text()
     sources = [path.read_text() for path in PACKAGE.rglob("*") if path.suffix in {".py", ".toml"}]
     examples = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
-    assert len(examples) == 11
+    assert len(examples) == 12
     for example in examples:
         assert any(example in source for source in sources), example

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from crescendo.model import metrics
 from crescendo.model.campaign import TABLE_STATISTICS, check_campaign_metric, format_metric
 from crescendo.record import tables
 from crescendo.record.manifest import ConnectionRecord, Manifest, write_manifest
-from crescendo.record.run_metrics import TABLE_VALUES, metric_values
+from crescendo.record.run_metrics import TABLE_VALUES, SummarizedEvidence, metric_values
+from crescendo.record.summary import Rate
 from crescendo.record.table_types import Table
 
 METRICS = ["jitter.max", "jitter.min", "burst.negative", "error.shed.count"]
@@ -74,3 +76,24 @@ def test_their_names_are_checked_and_their_values_readable() -> None:
         check_campaign_metric("jitter.p99")
     assert format_metric("jitter.max", 2.5e9) == "2.5 s"
     assert format_metric("error.shed.count", 12) == "12"
+
+
+OF_TABLES = [metric for metric in metrics.METRICS.values() if metric.table]
+
+
+@pytest.mark.parametrize("metric", OF_TABLES, ids=lambda metric: metric.name)
+def test_a_metric_of_a_table_reads_columns_that_the_table_has(metric: metrics.Metric, tmp_path: Path) -> None:
+    """The registry is below the tables, so no type checker sees a misspelt column."""
+    evidence = SummarizedEvidence(None, Rate(0, 0, 0, 0, 0), {}, run_dir=tmp_path)
+    metric.value(evidence)  # a run without the table
+    table = tables.published_tables()[metric.table]
+    values = {"string": "x", "bool": True}
+    write(tmp_path, table, [{each.name: values.get(str(each.arrow_type), 1) for each in table.columns}])
+    assert metric.value(evidence) is not None
+
+
+def test_the_peak_of_the_backlog_is_that_of_the_worst_subscription(tmp_path: Path) -> None:
+    row = {"second": 0, "sent": 9, "received": 2, "backlog": 7}
+    write(tmp_path, tables.BACKLOG, [row | {"subscription": name, "peak": peak} for name, peak in (("a", 7), ("b", 9))])
+    evidence = SummarizedEvidence(None, Rate(0, 0, 0, 0, 0), {}, run_dir=tmp_path)
+    assert metrics.METRICS["backlog_peak"].value(evidence) == 9

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from msgspec import Struct
 
 from crescendo.cli.options import Control, ControlFile, Json, TokenFile
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from crescendo.cluster.cluster_file import ClusterPlan
-    from crescendo.cluster.cluster_lifecycle import ClusterAccess, HostState
-    from crescendo.cluster.lab_check import AnsweringPeer
+    from crescendo.cluster.cluster_lifecycle import ClusterAccess
+    from crescendo.cluster.peer_rows import PeerRow
     from crescendo.control.trust import Lab
 
 CLUSTER_HELP = (
@@ -28,23 +27,6 @@ CLUSTER_HELP = (
 Inventory = Annotated[
     Path, typer.Argument(metavar="INVENTORY", help="An Ansible inventory (INI or YAML), or a cluster file (YAML).")
 ]
-
-
-class PeerRow(Struct, frozen=True):
-    """What is shown of one peer."""
-
-    peer: str
-    host: str
-    role: str
-    pid: int | None = None
-    state: str = ""
-    run: str = ""
-    version: str = ""
-    cores: int | None = None
-    clock_offset_ns: int | None = None  # None: the conductor's own clock, or unknown
-    clock_bound_ns: int | None = None
-    faults: list[str] = []
-    ready: bool = False
 
 
 def up(
@@ -60,16 +42,17 @@ def up(
     """
     from crescendo.cli.terminal import Progress
     from crescendo.cluster.cluster_lifecycle import bring_up
+    from crescendo.cluster.peer_rows import peer_rows
 
     plan = _plan(inventory)
     access = _access(plan, control, control_file, token_file)
     with Progress() as progress:
         done = bring_up(plan, access, progress)
     if as_json:
-        shown = {"installed": done.installed, "started": done.started, "peers": _rows([], done.peers)}
+        shown = {"installed": done.installed, "started": done.started, "peers": peer_rows([], done.peers)}
         print(msgspec.json.encode(shown).decode())
         return 0
-    _print_peers(_rows([], done.peers))
+    _print_peers(peer_rows([], done.peers))
     print(f"{len(done.peers)} peer(s) are ready; {len(done.started)} started, {len(done.installed)} host(s) installed")
     return 0
 
@@ -83,10 +66,11 @@ def status(
 ) -> int:
     """Show every peer: whether it runs, answers, and with which clock. The exit code is 1 if one does not."""
     from crescendo.cluster.cluster_lifecycle import look_at
+    from crescendo.cluster.peer_rows import peer_rows
 
     plan = _plan(inventory)
     states, answering = look_at(plan, _access(plan, control, control_file, token_file))
-    rows = _rows(states, answering)
+    rows = peer_rows(states, answering)
     if as_json:
         print(msgspec.json.encode(rows).decode())
     else:
@@ -171,48 +155,7 @@ def _lab(plan: "ClusterPlan", token_file: str | None) -> "Lab":
     return lab
 
 
-def _rows(states: "list[HostState]", answering: "list[AnsweringPeer]") -> list[PeerRow]:
-    """One row per peer: those that answer, and those that are only known to their host."""
-    answers = {peer.identity.id: peer for peer in answering}
-    known = {peer.id: state for state in states for peer in state.host.peers}
-    known |= {state.host.control.id: state for state in states if state.host.control is not None}
-    return [_row(name, answers.get(name), known.get(name)) for name in sorted(answers.keys() | known.keys())]
-
-
-def _row(name: str, answer: "AnsweringPeer | None", state: "HostState | None") -> PeerRow:
-    if answer is not None:
-        identity = answer.identity
-        return PeerRow(
-            peer=name,
-            host=identity.host,
-            role=identity.role,
-            pid=identity.pid,
-            state=answer.state,
-            run=answer.run,
-            version=answer.version,
-            cores=answer.cores,
-            clock_offset_ns=answer.clock_offset_ns,
-            clock_bound_ns=answer.clock_bound_ns,
-            faults=list(answer.faults),
-            ready=not answer.faults,
-        )
-    process = {} if state is None else state.peers.get(name, {})
-    alive = bool(process.get("alive"))
-    is_broker = state is not None and state.host.control is not None and state.host.control.id == name
-    serves = is_broker and alive  # whether it answers is known from the peers
-    return PeerRow(
-        peer=name,
-        host="" if state is None else state.host.name,
-        role=name.partition("-")[0],
-        pid=process.get("pid"),
-        state="serving" if serves else "",
-        version=process.get("version", ""),
-        faults=[] if serves else ["does not answer" if alive else "not running"],
-        ready=serves,
-    )
-
-
-def _print_peers(rows: list[PeerRow]) -> None:
+def _print_peers(rows: "list[PeerRow]") -> None:
     from crescendo.model.units import format_ns
 
     for row in rows:

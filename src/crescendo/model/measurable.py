@@ -22,10 +22,10 @@ def check_measurable(experiment: Experiment, source: str) -> None:
         unscheduled = [group.name for group in sending if not group.rate]
         metric, where = metric_of(name), f"{source}: checks.{name}"
         of = metric.latency
-        if slice_name and metric.of_processes:
+        if slice_name and metric.knows_no_slices:
             raise ConfigError(
-                f"{where}: processes count it for all of their groups together; write checks.{metric.name}, which is "
-                "that of the whole run"
+                f"{where}: it is counted for all groups together; write checks.{metric.name}, which is that of the "
+                "whole run"
             )
         if not sending:
             continue

@@ -5,10 +5,11 @@ undermine it. Experiment files, verdicts, the terminal and the report read this 
 here, or one entry point of `crescendo.checks` in another package. Judges nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache, partial
+from typing import Any
 
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.plugins import CHECKS, loaded_plugins
@@ -115,9 +116,34 @@ class Metric:
     of_processes: bool = False
     """Whether processes measure it for all of their groups together, so that nobody knows it of a slice."""
 
+    table: str = ""
+    """The published table that its value is read from, if it is; tables are those of the whole run."""
+
     latency: LatencyStatistic | None = None
     in_second: Callable[[PeerStatistics], float | None] | None = None
     """Its value in the last second, as receivers report it; a metric with this may stop a run."""
+
+    @property
+    def knows_no_slices(self) -> bool:
+        return self.of_processes or bool(self.table)
+
+
+def table_metric(
+    name: str,
+    unit: Unit,
+    table: str,
+    value: Callable[[Sequence[Any]], float | None],
+    *,
+    additive: bool = False,
+    undermined_by: frozenset[str] = frozenset(),
+    needs: Need = Need.NOTHING,
+) -> Metric:
+    """A number of a published table of the run: `value` takes all of its rows, and may return None if there is none."""
+
+    def of_run(evidence: RunEvidence) -> float | None:
+        return value(evidence.rows(table))
+
+    return Metric(name, unit, of_run, additive=additive, undermined_by=undermined_by, needs=needs, table=table)
 
 
 def _counted(
@@ -226,6 +252,14 @@ _SINGLE_METRICS = (
         "outage",
         DURATION,
         lambda evidence: None if evidence.recoveries is None else float(evidence.longest_outage_ns),
+        needs=Need.BEHAVIOUR,
+    ),
+    table_metric(
+        "backlog_peak",
+        COUNT,
+        "backlog",
+        lambda rows: max((float(row.peak) for row in rows), default=None),
+        undermined_by=frozenset({DESTINATION_WAS_EMPTY}),
         needs=Need.BEHAVIOUR,
     ),
     _after_fault("detection_time", lambda recovery: recovery.detected_ns or 0, of_processes=True),

@@ -6,7 +6,7 @@ values itself.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from crescendo.model.peer_statistics import PeerStatistics
 
@@ -144,3 +144,9 @@ class RunEvidence(Protocol):
     @property
     def statistics(self) -> Mapping[str, PeerStatistics]:
         """What peers measured about themselves, by the id of the peer."""
+
+    def rows(self, table: str) -> Sequence[Any]:
+        """The rows of a published table of the whole run, by its name; none if the run does not have the table.
+
+        They have the type that `record.tables` declares for it, or the package that offers it.
+        """

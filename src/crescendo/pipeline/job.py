@@ -206,8 +206,10 @@ def tabulate(
     latency = _latencies(store, context)
     progress("computing behaviour over time")
     behaviour = write_behaviour(store, context, found, latency)
-    progress("judging")
     rows = ledger(balance, found, connections)
+    store.write_rows(tables.LEDGER, driver_tables.ledger_rows(rows))
+    write_plugin_tables(store, context, progress)
+    progress("judging")
     own = own_delay_of(store, context, balance, latency)
     rate = _rate(balance, rows[0], context.timeline, offered_rate(manifest), context.imported_counts)
     evidence = Evidence(
@@ -229,14 +231,13 @@ def tabulate(
         trends=behaviour.trends,
         outages=behaviour.outages,
         recoveries=behaviour.recoveries,
+        read_table=store.rows,
     )
     slices = slice_evidence(evidence, SliceSources(store, context, balance, found, behaviour))
     for name in (c.OWN_RANGES, c.READ_RANGES, c.PATH_EPISODES, c.SENDER_EPISODES, c.CORRECTIONS):
         store.remove(name)
     validity, verdict = verdict_of(evidence, slices)
-    store.write_rows(tables.LEDGER, driver_tables.ledger_rows(rows))
     store.write_rows(tables.CHECKS, driver_tables.check_rows(verdict.checks))
-    write_plugin_tables(store, context, progress)
     return Summary(
         run=manifest.run,
         state=State(manifest.state).value,

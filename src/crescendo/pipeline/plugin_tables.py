@@ -1,8 +1,8 @@
 """How are the tables of other packages computed?
 
-After all others, one at a time, in the columns that the package declared. They cannot affect the verdict: a table that
-fails is named on stderr and left out, whatever went wrong, and the analysis continues. Otherwise they are tables like
-any others, in the receipt and in the lake.
+After ours, one at a time, in the columns that the package declared, and before the run is judged: checks may read
+them. A table that fails is named on stderr and left out, whatever went wrong, and the analysis continues. Otherwise
+they are tables like any others, in the receipt and in the lake.
 """
 
 import sys

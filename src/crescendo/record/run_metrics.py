@@ -9,6 +9,7 @@ a value in this run is left out, never guessed.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from crescendo.model.campaign import BURST, ERROR, JITTER, READING, SPAN
 from crescendo.model.metrics import metric_of, split_metric
@@ -34,6 +35,10 @@ class SummarizedEvidence:
     recoveries: Sequence[MeasuredRecovery] | None = None  # a summary has only what a check judged
     longest_outage_ns: int = 0
     load_ended_ns: Mapping[int, int] = field(default_factory=dict)
+    run_dir: Path | None = None  # whose tables are read
+
+    def rows(self, table: str) -> Sequence[Any]:
+        return () if self.run_dir is None else rows(self.run_dir, tables.published_tables()[table])
 
 
 def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> dict[str, float]:
@@ -42,7 +47,7 @@ def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> di
     for name in metrics:
         table = next((prefix for prefix in TABLE_VALUES if name.startswith(prefix)), None)
         if table is None:
-            value = summary_value(summary, name)
+            value = summary_value(summary, name, run_dir)
         else:
             value = TABLE_VALUES[table](run_dir, name.removeprefix(table))
         if value is not None:
@@ -50,11 +55,12 @@ def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> di
     return found
 
 
-def summary_value(summary: Summary, name: str) -> float | None:
-    """The value of a metric of checks; None if the run has none."""
-    slice_name, _ = split_metric(name)
-    evidence = _evidence(summary, slice_name)
-    value = None if evidence is None else metric_of(name).value(evidence)
+def summary_value(summary: Summary, name: str, run_dir: Path | None = None) -> float | None:
+    """The value of a metric of checks; None if there is none, or only in tables and without `run_dir`."""
+    metric, (slice_name, _) = metric_of(name), split_metric(name)
+    evidence = _evidence(summary, slice_name, run_dir)
+    unread = bool(metric.table) and (run_dir is None or bool(slice_name))
+    value = None if evidence is None or unread else metric.value(evidence)
     return (
         next((check.value for check in summary.verdict.checks if check.metric == name), None)
         if value is None
@@ -62,9 +68,9 @@ def summary_value(summary: Summary, name: str) -> float | None:
     )
 
 
-def _evidence(summary: Summary, slice_name: str) -> SummarizedEvidence | None:
+def _evidence(summary: Summary, slice_name: str, run_dir: Path | None) -> SummarizedEvidence | None:
     if not slice_name:
-        return SummarizedEvidence(summary.total, summary.rate, _measured(summary.latency))
+        return SummarizedEvidence(summary.total, summary.rate, _measured(summary.latency), run_dir=run_dir)
     for each in summary.slices:
         if each.name == slice_name:
             return SummarizedEvidence(each.ledger, each.rate, _measured(each.latency))

@@ -26,14 +26,17 @@ def rows(run_dir: Path, table: Table[RowT]) -> list[RowT]:
     """All rows of a small table. Raises ConfigError if it exists but cannot be read, or has too many rows."""
     with reading(run_dir, table):
         dataset = table_dataset(run_dir, table)
-        if dataset is None:
-            return []
-        if (found := dataset.count_rows()) > MAX_ROWS:
-            raise ConfigError(
-                f"{table_dir(run_dir, table)}: {found:,} rows are too many to read at once, the limit is {MAX_ROWS:,}; "
-                f"aggregate the files with Spark, DuckDB or pyarrow"
-            )
-        return table.from_columns(dataset.to_table(columns=table.column_names).to_pylist())
+        return [] if dataset is None else dataset_rows(dataset, table, str(table_dir(run_dir, table)))
+
+
+def dataset_rows(dataset: ds.Dataset, table: Table[RowT], where: str) -> list[RowT]:
+    """All rows of the files of a small table. Raises ConfigError if they are too many."""
+    if (found := dataset.count_rows()) > MAX_ROWS:
+        raise ConfigError(
+            f"{where}: {found:,} rows are too many to read at once, the limit is {MAX_ROWS:,}; "
+            f"aggregate the files with Spark, DuckDB or pyarrow"
+        )
+    return table.from_columns(dataset.to_table(columns=table.column_names).to_pylist())
 
 
 def table_dataset(run_dir: Path, table: Table[Any]) -> ds.Dataset | None:

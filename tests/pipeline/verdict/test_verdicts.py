@@ -1,5 +1,6 @@
 """Which verdict follows from doubtful evidence. No Spark: values in, verdict out."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.verdict.verdicts import verdict_of
 from crescendo.record.manifest import Clock, ExceededLimit, State
+from crescendo.record.tables import BacklogRow
 from evidence_samples import MS, ORDER, RECEIVER, SENDER, evidence, item, outcomes, peer
 
 
@@ -172,3 +174,21 @@ def test_a_run_that_stopped_on_its_limit_fails() -> None:
     assert verdict.outcome is Outcome.FAIL
     assert outcomes(verdict) == {"lost": "pass", "response_p90": "fail"}
     assert "receiver-0" in verdict.checks[-1].reasons[0]
+
+
+@pytest.mark.parametrize(("peak", "outcome"), [(40, "pass"), (41, "fail")])
+def test_a_number_of_a_published_table_is_judged(peak: int, outcome: str) -> None:
+    rows = {"backlog": [BacklogRow("q", 0, 50, 10, 40, 12), BacklogRow("q", 1, 50, 50, 40, peak)]}
+    found = replace(
+        evidence({"backlog_peak": "<= 40"}), recoveries=[], read_table=lambda table: rows.get(table.name, [])
+    )
+    assert outcomes(verdict_of(found)[1]) == {"backlog_peak": outcome}
+
+
+def test_a_table_without_rows_and_behaviour_that_was_not_computed_are_named() -> None:
+    sound = evidence({"backlog_peak": "<= 40"})
+    reasons = [verdict_of(each)[1].checks[0].reasons for each in (replace(sound, recoveries=[]), sound)]
+    assert reasons == [
+        ["the table backlog of this run has no such value"],
+        ["the recording is not complete, so its behaviour over time was not computed"],
+    ]

@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.record.summary import TABLES_DIR
+from crescendo.record.table_reader import dataset_rows
 from crescendo.record.table_types import RowT, Table
 
 ONLY_PART = "part-00000.parquet"
@@ -66,6 +68,11 @@ class TableStore:
     def files(self, name: str) -> list[Path]:
         """The files of a table, on this machine."""
         return self._location.local_files(f"{TABLES_DIR}/{name}")
+
+    def rows(self, table: Table[RowT]) -> list[RowT]:
+        """All rows of a small table; none if it was not written."""
+        files = [str(file) for file in self.files(table.name)]
+        return dataset_rows(ds.dataset(files, format="parquet"), table, table.name) if files else []
 
     def spark_path(self, name: str) -> str:
         """The path or URL by which Spark finds a table."""

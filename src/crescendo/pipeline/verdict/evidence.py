@@ -5,9 +5,10 @@ tables. Metrics compute their values from it; see `model.metrics`. Judges nothin
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from msgspec import structs
 
@@ -34,10 +35,16 @@ from crescendo.pipeline.source.run_slices import RunSlice
 from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord
 from crescendo.record.schema import READ_DELAY_FLOOR_NS
 from crescendo.record.summary import Latency, Ledger, Rate
-from crescendo.record.tables import OutageRow, RecoveryRow
+from crescendo.record.table_types import Table
+from crescendo.record.tables import OutageRow, RecoveryRow, published_tables
 
 _DRAIN = "drain"
 _SHARED_QUEUE = "it shares its queue with receivers of other groups: judge the group of the senders"
+
+
+def no_rows(_table: Table[Any]) -> Sequence[Any]:
+    """The rows of a table of a run without tables."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class Evidence:
     trends: Sequence[PhaseTrend] = ()  # of rate, p99 and backlog over the measure phase
     outages: Sequence[OutageRow] = ()  # in all phases
     recoveries: Sequence[RecoveryRow] | None = None  # of each fault; None if not computed
+    read_table: Callable[[Table[Any]], Sequence[Any]] = no_rows  # of the whole run
     run_slice: RunSlice | None = None  # the slice that this is the evidence of; None: the whole run
     shares_queue: bool = False  # with receivers of other slices, so that nobody knows what it was owed
 
@@ -134,6 +142,10 @@ class Evidence:
         known = [violations for violations in reported if violations is not None]
         return sum(known) if reported and len(known) == len(reported) else None
 
+    def rows(self, table: str) -> Sequence[Any]:
+        """The rows of a published table of the whole run; none if it was not written."""
+        return self.read_table(published_tables()[table])
+
     def value_of(self, metric: Metric) -> float | None:
         """The measured value in base units, or None if there is none."""
         if metric.name == RATE and self.rate_with_edge is not None:
@@ -180,9 +192,12 @@ class Evidence:
 
     def unmeasured(self, metric: Metric, bound: Bound) -> str:
         """Why a metric has no value in this run; empty if it has one."""
-        return self._missing(metric, bound) or self._measured[metric.name][1]
+        value, failure = self._measured[metric.name]
+        return self._missing(metric, bound) or failure or (_without_rows(metric) if value is None else "")
 
     def _missing(self, metric: Metric, bound: Bound) -> str:
+        if self.run_slice is not None and metric.knows_no_slices:
+            return f"{metric.name} is known of the whole run only"
         match metric.needs:
             case Need.NOTHING:
                 return ""
@@ -211,8 +226,6 @@ class Evidence:
         return f"the source kept no messages, only {kept}: {metric.name} cannot be derived from them"
 
     def _without_behaviour(self, metric: Metric) -> str:
-        if self.run_slice is not None and metric.of_processes:
-            return f"{metric.name} is known of the whole run only"
         if self.shares_queue:
             return _SHARED_QUEUE
         if self.recoveries is None:
@@ -234,6 +247,8 @@ class Evidence:
 
     def measure(self, metric: Metric) -> tuple[float | None, str]:
         """The value, and what went wrong with a metric of another package: its faults make one check invalid."""
+        if self.run_slice is not None and metric.table:
+            return None, ""  # the table is that of the whole run
         if METRICS.get(metric.name) is metric:
             return metric.value(self), ""
         try:
@@ -244,6 +259,10 @@ class Evidence:
         if number is not None and not math.isfinite(number):
             return None, f"{metric.name} cannot be computed: {number} is not a finite number"
         return number, ""
+
+
+def _without_rows(metric: Metric) -> str:
+    return f"the table {metric.table} of this run has no such value" if metric.table else ""
 
 
 def _less_unrecorded(row: Latency) -> Latency:

@@ -1,4 +1,4 @@
-"""A protocol, a table and a check: values that say what there is, and name the functions that do the work.
+"""A protocol, a table and two checks: values that say what there is, and name the functions that do the work.
 
 They are loaded whenever names are checked, so this module imports neither drivers nor Spark.
 """
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from crescendo.model.metrics import COUNT, Metric, Need
+from crescendo.model.metrics import COUNT, Metric, Need, table_metric
 from crescendo.model.protocols import MessagingProtocol
 from crescendo.model.run_evidence import RunEvidence
 from crescendo.record.table_types import Int32, Table
@@ -39,3 +39,6 @@ def _missing(evidence: RunEvidence) -> float | None:
 
 
 TOY_MISSING = Metric("toy_missing", COUNT, _missing, needs=Need.MESSAGES)
+TOY_LARGEST = table_metric(
+    "toy_largest", COUNT, "toy_sizes", lambda rows: max((row.size for row in rows), default=None)
+)
