@@ -76,6 +76,20 @@ def test_a_paused_receiver_says_how_late_it_read(delays: Delays) -> None:
     assert delays.statistics["receiver-0"]["read_delay_max_ns"] >= late_ns[0]
 
 
+@pytest.mark.parametrize(("role", "pause"), [(SENDER, SENDER_LONG), (RECEIVER, RECEIVER_PAUSED)])
+def test_both_roles_record_their_stalls_with_what_the_kernel_tells(delays: Delays, role: str, pause: Pause) -> None:
+    _, begun_ns, ended_ns = paused_at(delays, pause)
+    stalls = [stall for stall in delays.stalls if stall["role"] == role]
+    assert {stall["peer"] for stall in stalls} == {f"{role}-0"}
+    assert all(stall["duration_ns"] > MS for stall in stalls)
+    assert all(stall["steal_ns"] >= 0 and stall["major_faults"] >= 0 for stall in stalls)
+    # A pause is one row, not one for each pass of the loop that was missed.
+    inside = [stall for stall in stalls if begun_ns <= stall["from_ns"] + stall["duration_ns"] / 2 < ended_ns]
+    assert len(inside) == 1
+    told_ns = sum(stall.get("total_ns", stall["duration_ns"]) for stall in stalls)
+    assert delays.statistics[f"{role}-0"]["stalled_ns"] == told_ns
+
+
 def test_a_paused_system_is_not_our_delay(delays: Delays) -> None:
     _, begun_ns, ended_ns = paused_at(delays, SYSTEM_PAUSED)
     late_ns, own_ns = delays.late_between(begun_ns, ended_ns), delays.own_between(begun_ns, ended_ns)
