@@ -70,7 +70,7 @@ def test_hosts_move_without_rights_and_a_missing_device_is_one_sentence() -> Non
     if os.stat(TUN_DEVICE).st_mode & 0o006 == 0o006:
         assert link == "impaired"
     else:
-        assert "(/dev/net/tun: Permission denied); run as root with /dev/net/tun, or leave up and down out" in link
+        assert "(/dev/net/tun: Permission denied); run as root with /dev/net/tun, or leave them out" in link
 
 
 @needs_namespaces

@@ -29,12 +29,14 @@ from crescendo.lab.namespaces import (
     unshare_network,
 )
 from crescendo.lab.ownership import LAB_VARIABLE, owner_mark
-from crescendo.lab.packet_link import PacketLink
+from crescendo.lab.packet_link import MECHANISM as TAP_LINK
+from crescendo.lab.packet_link import NoTapError, PacketLink
 from crescendo.lab.packet_link_program import LinkCounts
 from crescendo.lab.switch_program import (
     BRIDGE,
     OK,
     AddBridge,
+    AddLocalAddress,
     ConnectHost,
     JoinBridge,
     LeaveBridge,
@@ -45,6 +47,9 @@ from crescendo.lab.switch_program import (
     SetRetransmission,
     SetRoute,
 )
+from crescendo.lab.tcp_link import MECHANISM as TCP_LINK
+from crescendo.lab.tcp_link import TcpLinkHandle
+from crescendo.lab.tcp_link_program import TcpLinkCounts
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.lab_network import Impairment
 from crescendo.processes.child import ChildProcess, close_pipes, exits_within, first_line, launch_child, wait_or_kill
@@ -84,6 +89,7 @@ class LabHost:
         """A process that is on the host as long as the host exists."""
         self.port = f"port{number}"
         self._link: PacketLink | None = None
+        self._tcp_link: TcpLinkHandle | None = None
         self._own_clock = own_clock
         self._rto_min_ms: int | None = None
         self._children: list[ChildProcess] = []
@@ -135,10 +141,14 @@ class LabHost:
 
     def cut(self) -> None:
         """Nothing passes the host's link any more, in either direction. Connections stay open."""
+        if self._tcp_link is not None:
+            self._tcp_link.cut()
         self._network.ask(SetLink(self.port, "down"))
 
     def restore(self) -> None:
         """Undo `cut`."""
+        if self._tcp_link is not None:
+            self._tcp_link.restore()
         self._network.ask(SetLink(self.port, "up"))
 
     def limit(self, up_bps: int | None, down_bps: int | None) -> None:
@@ -146,17 +156,49 @@ class LabHost:
 
         0 removes the limit; None lets nothing pass in that direction.
         """
+        if self._tcp_link is not None:
+            self._tcp_link.limit(up_bps, down_bps)
+            return
         self._network.ask(LimitLink(self.port, self.keeper, up_bps, down_bps))
 
     def impair(self, up: Impairment, down: Impairment) -> None:
-        """Change what the host's link does to packets from the host (up) and to it. Needs a packet link."""
-        if self._link is None:
+        """Change what the host's link does to packets from the host (up) and to it. A cable cannot do that."""
+        link = self._link or self._tcp_link
+        if link is None:
             raise ConfigError(f"lab: {self.name} has no packet link; only such a link delays and loses packets")
-        self._link.impair(up, down)
+        link.impair(up, down)
 
     @property
-    def has_packet_link(self) -> bool:
-        return self._link is not None
+    def can_be_impaired(self) -> bool:
+        return self._link is not None or self._tcp_link is not None
+
+    @property
+    def link_means(self) -> str:
+        """By which means its link is impaired; empty for a cable."""
+        if self._tcp_link is not None:
+            return TCP_LINK
+        return TAP_LINK if self._link is not None else ""
+
+    def link_over_tcp(self, system: "LabHost") -> None:
+        """Reach the system by a TCP link from now on, through the ports that `open_port` opens."""
+        if system is self:
+            raise ConfigError(
+                f"lab: {self.name} is the system's host, and its own link cannot be a TCP link; impair those of others"
+            )
+        self._network.ask(AddLocalAddress(self.keeper, system.address))
+        self._tcp_link = TcpLinkHandle(
+            lambda argv: self._network.start(system.network_command(argv)), self.name, self.keeper, system.address
+        )
+
+    def open_port(self, port: int) -> None:
+        """Let connections to this port of the system pass, where that has to be said."""
+        if self._tcp_link is not None:
+            self._tcp_link.open_port(port)
+
+    @property
+    def tcp_counts(self) -> TcpLinkCounts | None:
+        """What its TCP link has done so far; None if it has none."""
+        return None if self._tcp_link is None else self._tcp_link.counts()
 
     @property
     def packet_counts(self) -> LinkCounts | None:
@@ -183,6 +225,8 @@ class LabHost:
 
     def leave(self) -> None:
         """Leave the access point: there is no link until the host joins another."""
+        if self._tcp_link is not None:
+            self._tcp_link.cut()
         self._network.ask(LeaveBridge(self.port))
 
     def join(self, access_point: str, *, silent: bool = False) -> bool:
@@ -196,7 +240,11 @@ class LabHost:
             self._network.ask(SetAddress(self.keeper, address, _address(subnet, ROUTER)))
             self.address = address
         self._network.ask(JoinBridge(self.port, bridge))
-        if address != before:
+        if self._tcp_link is not None:
+            if address != before:
+                self._tcp_link.end_connections(silent=silent)
+            self._tcp_link.restore()
+        elif address != before:
             if self._rto_min_ms is not None:
                 self.retransmit_after(self._rto_min_ms)
             if not silent:
@@ -234,12 +282,14 @@ class LabHost:
         """Whether the host or its packet link has ended; empty while both are there."""
         if self._guardian.poll() is not None:
             return f"lab: the host {self.name} has ended"
-        return f"lab: the packet link of {self.name} has ended" if self._link is not None and self._link.ended else ""
+        links = [link for link in (self._link, self._tcp_link) if link is not None]
+        return f"lab: the link of {self.name} has ended" if any(link.ended for link in links) else ""
 
     def remove(self) -> None:
         """End everything that runs on it. Safe to call twice."""
-        if self._link is not None:
-            self._link.close()
+        for link in (self._link, self._tcp_link):
+            if link is not None:
+                link.close()
         close_pipes(self._guardian)
         wait_or_kill(self._guardian, _END_S)
         for child in self._children:
@@ -263,7 +313,7 @@ class HostNetwork:
         self._access_points: dict[str, tuple[str, int]] = {}  # bridge and IP network
         self.has_routers = False
         argv = unshare_network([sys.executable, "-m", "crescendo.lab.switch_program"], rootless=self.rootless)
-        self._switch = self._start(argv)
+        self._switch = self.start(argv)
         with self._closed_on_error():
             self._await_answer(_READY_S)
 
@@ -297,7 +347,7 @@ class HostNetwork:
             raise ConfigError(f"lab: a network has at most {MAX_HOSTS} hosts")
         program = [sys.executable, "-I", "-S", host_guardian.__file__, name]
         made = unshare_host(program, clock_shift_s=clock_shift_s)
-        guardian = self._start(enter_user(self._switch.pid, made, rootless=self.rootless))
+        guardian = self.start(enter_user(self._switch.pid, made, rootless=self.rootless))
         with self._closed_on_error():
             keeper = first_line(guardian, _READY_S)
             if not keeper.isdecimal():
@@ -310,9 +360,17 @@ class HostNetwork:
             host.connect(link, access_point)
         return host
 
+    def why_no_tap(self) -> str:
+        """Why there are no packet links here; empty if there are. Found by making one."""
+        try:
+            self._packet_link("probe").close()
+        except NoTapError as err:
+            return err.why
+        return ""
+
     def _packet_link(self, port: str) -> PacketLink:
         return PacketLink(
-            lambda argv: self._start(enter_network(self._switch.pid, argv, rootless=self.rootless)), port, self.seed
+            lambda argv: self.start(enter_network(self._switch.pid, argv, rootless=self.rootless)), port, self.seed
         )
 
     def ask(self, request: Request) -> None:
@@ -347,7 +405,8 @@ class HostNetwork:
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _start(self, argv: Sequence[str]) -> ChildProcess:
+    def start(self, argv: Sequence[str]) -> ChildProcess:
+        """Start a part of the network, with pipes."""
         # Not tied to this process by the kernel: a guardian needs a moment longer than its lab, to remove the rest.
         return launch_child(
             argv,

@@ -94,7 +94,7 @@ class ImpairLinkFault(FaultAction[Station, ImpairSettings]):
         link, means = target.link, []
         if settings.up is not None or settings.down is not None:
             target.host.impair(settings.up or link.up or CLEAN, settings.down or link.down or CLEAN)
-            means.append("TAP link")
+            means.append(target.host.link_means.partition(":")[0])
         limited = settings.limited(link)
         if limited != link:
             target.host.limit(*limited.rates_bps)

@@ -36,6 +36,7 @@ def measure_network(host: LabHost, other: LabHost, seconds: float = MEASURE_S) -
         port = first_line(serving, _START_S)
         if not port.isdecimal():
             raise LostError(f"lab: the network of {other.name} could not be measured: {port or 'no answer'}")
+        host.open_port(int(port))
         measuring = _launch(host, "measure", other.address, port, str(seconds))
         try:
             result = first_line(measuring, _ANSWER_S)

@@ -22,6 +22,17 @@ MECHANISM = "TAP link: a process carries every packet, with losses and delays dr
 _READY_S, _ANSWER_S, _END_S = 30.0, 10.0, 5.0
 
 
+class NoTapError(ConfigError):
+    """This machine has no TAP interface for us; the text of the cause alone is in `why`."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"lab: links with loss or jitter need a TAP interface, and there is none here ({why}); "
+            "run as root with /dev/net/tun, or leave them out"
+        )
+        self.why = why
+
+
 class PacketLink:
     """A pair of TAP interfaces in the network of the switch, and the process between them."""
 
@@ -33,10 +44,7 @@ class PacketLink:
         answer = first_line(self._process, _READY_S)
         if answer != OK:
             self.close()
-            raise ConfigError(
-                f"lab: links with delay or loss need a TAP interface, and there is none here "
-                f"({answer or 'the link said nothing'}); run as root with /dev/net/tun, or leave up and down out"
-            )
+            raise NoTapError(answer or "the link said nothing")
 
     def impair(self, up: Impairment, down: Impairment) -> None:
         answer = self._ask(ImpairLink(up, down))

@@ -43,6 +43,6 @@ class Station:
 
     def reset(self) -> None:
         """Return the link to what the file says."""
-        if self.host.has_packet_link:
+        if self.host.can_be_impaired:
             self.host.impair(self.link.up or CLEAN, self.link.down or CLEAN)
         self.host.limit(*self.link.rates_bps)

@@ -67,6 +67,13 @@ class SetAddress(Struct, frozen=True, tag="address"):
     router: str
 
 
+class AddLocalAddress(Struct, frozen=True, tag="local"):
+    """The host itself answers at this address: a process of ours there is the link to the one who has it."""
+
+    keeper: int
+    address: str
+
+
 class SetRoute(Struct, frozen=True, tag="route"):
     """The host reaches other networks through the router."""
 
@@ -100,7 +107,16 @@ class LimitLink(Struct, frozen=True, tag="limit"):
 
 
 Request = (
-    AddBridge | ConnectHost | LeaveBridge | JoinBridge | SetAddress | SetRoute | SetRetransmission | SetLink | LimitLink
+    AddBridge
+    | ConnectHost
+    | LeaveBridge
+    | JoinBridge
+    | SetAddress
+    | AddLocalAddress
+    | SetRoute
+    | SetRetransmission
+    | SetLink
+    | LimitLink
 )
 
 
@@ -136,6 +152,9 @@ class Switch:
                     inside.flush_addr(index=index, family=AF_INET)
                     inside.addr("add", index=index, address=address, prefixlen=PREFIX)
                     inside.route("replace", dst="default", gateway=router)
+            case AddLocalAddress(keeper, address):
+                with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
+                    inside.addr("add", index=inside.link_lookup(ifname="lo")[0], address=address, prefixlen=32)
             case SetRoute(keeper, router):
                 with NetNS(f"/proc/{keeper}/ns/net", flags=0) as inside:
                     inside.route("replace", dst="default", gateway=router)

@@ -14,13 +14,13 @@ import msgspec
 
 from crescendo.lab.control_gateway import ControlGateway
 from crescendo.lab.host_network import HostNetwork
-from crescendo.lab.link_faults import IMPAIR
+from crescendo.lab.link_faults import IMPAIR, ImpairSettings
 from crescendo.lab.network_baseline import measure_network
-from crescendo.lab.packet_link import MECHANISM
 from crescendo.lab.station import Station
+from crescendo.lab.tcp_link import refuse_packet_keys
 from crescendo.model.errors import ConfigError, CrescendoError
 from crescendo.model.experiment import Experiment
-from crescendo.model.lab_network import CLEAN, LabSettings
+from crescendo.model.lab_network import CLEAN, LabLink, LabSettings
 from crescendo.model.units import format_unit
 from crescendo.model.urls import parse_url
 from crescendo.run.planning import SystemUnderTest
@@ -78,18 +78,30 @@ class ExperimentLab:
             progress("measuring the network of the lab")
             self._measure()
 
-    def _impaired_later(self, experiment: Experiment) -> set[str]:
-        """The hosts whose links a fault impairs during the run."""
-        impairing = [planned for planned in experiment.faults if planned.do == IMPAIR.name]
-        return {planned.on for planned in impairing if planned.settings.keys() & {"up", "down"}}
+    def _impaired_later(self, experiment: Experiment) -> dict[str, list[ImpairSettings]]:
+        """The hosts whose links a fault impairs during the run, and how."""
+        found: dict[str, list[ImpairSettings]] = {}
+        for planned in experiment.faults:
+            if planned.do == IMPAIR.name and planned.settings.keys() & {"up", "down"}:
+                found.setdefault(planned.on, []).append(IMPAIR.settings_of(planned.settings))
+        return found
 
-    def _add_hosts(self, impaired_later: set[str]) -> None:
+    def _add_hosts(self, impaired_later: dict[str, list[ImpairSettings]]) -> None:
         settings = self._settings
         self._network.add_access_points({name: point.network for name, point in settings.access_points.items()})
+        impaired = {name for name, link in settings.hosts.items() if link.is_impaired or name in impaired_later}
+        self._why_no_tap = self._network.why_no_tap() if impaired else ""
+        if self._why_no_tap:
+            for name in impaired:
+                self._check_tcp_link(name, settings.hosts[name], impaired_later.get(name, []))
         for name, link in settings.hosts.items():
-            impaired = link.is_impaired or name in impaired_later
-            host = self._network.add(name, access_point=link.access_point, packet_link=impaired)
-            if impaired:
+            by_packets = name in impaired and not self._why_no_tap
+            self._network.add(name, access_point=link.access_point, packet_link=by_packets)
+        for name, link in settings.hosts.items():
+            host = self._network.hosts[name]
+            if name in impaired and self._why_no_tap:
+                host.link_over_tcp(self._network.hosts[settings.system])
+            if name in impaired:
                 host.impair(link.up or CLEAN, link.down or CLEAN)
             if link.arp_retry is not None:
                 host.ask_arp_again_after(link.arp_retry // 10**6)
@@ -97,6 +109,16 @@ class ExperimentLab:
                 host.retransmit_after(link.rto_min // 10**6)
             if any(link.rates_bps):
                 host.limit(*link.rates_bps)
+
+    def _check_tcp_link(self, name: str, link: LabLink, later: list[ImpairSettings]) -> None:
+        """Reject what a link without packets cannot do."""
+        impairments = [link.up, link.down, *(side for one in later for side in (one.up, one.down))]
+        refuse_packet_keys(name, self._why_no_tap, *impairments)
+        if link.rto_min is not None or link.arp_retry is not None:
+            raise ConfigError(
+                f"lab: {name} has rto_min or arp_retry, which say nothing about a TCP link, and there is no TAP "
+                f"interface here ({self._why_no_tap}); run as root with /dev/net/tun, or leave them out"
+            )
 
     def _measure(self) -> None:
         """Between the system's host and every host with peers."""
@@ -133,6 +155,10 @@ class ExperimentLab:
             ),
         )
         stack.callback(hosted.stop)
+        ports = {port for url in hosted.endpoints.values() if (port := parse_url(url).port) is not None}
+        for other in self._network.hosts.values():
+            for port in sorted(ports):
+                other.open_port(port)
         return SystemUnderTest(hosted.endpoints, hosted.pid, hosted.exit), hosted.facts
 
     def command_of(self, peer: str, role: str) -> Callable[[Sequence[str]], list[str]]:
@@ -155,7 +181,13 @@ class ExperimentLab:
             hosts[name] = {"address": host.address}
             with contextlib.suppress(CrescendoError):  # a link that was lost: the run has failed for other reasons
                 if (counts := host.packet_counts) is not None:
-                    hosts[name] |= {"link": MECHANISM, "packets": msgspec.to_builtins(counts, enc_hook=format_unit)}
+                    hosts[name] |= {
+                        "link": host.link_means,
+                        "packets": msgspec.to_builtins(counts, enc_hook=format_unit),
+                    }
+                if (passed := host.tcp_counts) is not None:
+                    why = {"why_no_tap": self._why_no_tap}
+                    hosts[name] |= {"link": host.link_means, "passed": msgspec.to_builtins(passed), **why}
             if name in self._baselines:
                 hosts[name]["baseline"] = self._baselines[name]
         return {"hosts": hosts, "rootless": self._network.rootless}

@@ -51,5 +51,16 @@ def test_a_load_near_the_limit_of_its_link_is_said_to_be_so(offered: float, near
     assert section.grids["Packets of impaired links"].rows[0] == ["station, up", "1,000", "10", "0", "0", "0"]
 
 
+def test_a_tcp_link_says_why_it_is_one_and_what_it_cannot_show() -> None:
+    passed = {"up_bytes": 5000, "down_bytes": 70, "connections": 3, "reset": 1, "half_open": 2}
+    station = {"address": "10.77.0.3", "link": "TCP link: a process", "passed": passed, "why_no_tap": "no such device"}
+    section = hosts_and_links(manifest({"hosts": {"station": station}}, 1.0), None)
+    assert section is not None
+    assert "are TCP links, because there is no TAP interface here (no such device)" in section.lead
+    assert "nothing here tells how TCP recovers" in section.lead
+    assert section.grids["Hosts"].rows[0][-1] == "TCP link"
+    assert section.grids["Connections of TCP links"].rows == [["station", "3", "1", "2", "5,000", "70"]]
+
+
 def test_a_run_without_a_lab_has_no_such_section() -> None:
     assert hosts_and_links(manifest({}, 1.0), None) is None

@@ -30,12 +30,23 @@ def hosts_and_links(manifest: Manifest, experiment: Experiment | None) -> Sectio
     counted = {name: facts["packets"] for name, facts in hosts.items() if "packets" in facts}
     if counted:
         grids["Packets of impaired links"] = _packets(counted)
-    return Section("lab", "Hosts and links", _lead(measured, counted, manifest, experiment), None, grids)
+    passed = {name: facts for name, facts in hosts.items() if "passed" in facts}
+    if passed:
+        grids["Connections of TCP links"] = _passed(passed)
+    lead = _lead(hosts, measured, manifest, experiment)
+    return Section("lab", "Hosts and links", lead, None, grids)
 
 
-def _lead(measured: dict[str, Any], counted: dict[str, Any], manifest: Manifest, experiment: Experiment | None) -> str:
+def _lead(hosts: dict[str, Any], measured: dict[str, Any], manifest: Manifest, experiment: Experiment | None) -> str:
     lead = "System and peers ran on hosts of their own, which reach only each other."
-    if counted:
+    without_tap = [facts["why_no_tap"] for facts in hosts.values() if "passed" in facts]
+    if without_tap:
+        lead += (
+            f" Impaired links are TCP links, because there is no TAP interface here ({without_tap[0]}): a process"
+            " passes bytes on with a delay and a rate. No packet was lost or repeated, so nothing here tells how TCP"
+            " recovers."
+        )
+    if any("packets" in facts for facts in hosts.values()):
         lead += " Impaired links are TAP links: a process carries every packet, and the seed decides their fates."
     bits = _offered_bps(manifest, experiment)
     shares = {name: bits[name] / measured[name]["up_bps"] for name in measured if bits.get(name)}
@@ -107,6 +118,19 @@ def _packets(counted: dict[str, Any]) -> Grid:
         for direction in ("up", "down")
     ]
     return Grid(["Link", *kinds], rows)
+
+
+def _passed(hosts: dict[str, Any]) -> Grid:
+    kinds = {"connections": "connections", "reset": "reset", "half_open": "left half-open"}
+    rows = [
+        [
+            name,
+            *(formats.count(int(facts["passed"].get(kind, 0))) for kind in kinds),
+            *(formats.count(int(facts["passed"].get(f"{direction}_bytes", 0))) for direction in ("up", "down")),
+        ]
+        for name, facts in hosts.items()
+    ]
+    return Grid(["Link", *kinds.values(), "bytes up", "bytes down"], rows)
 
 
 def _rate(bits_per_second: float) -> str:
