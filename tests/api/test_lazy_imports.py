@@ -11,7 +11,7 @@ import crescendo
 from crescendo.control.peer_launch import PeerLaunch
 
 HEAVY = ("numpy", "pyspark", "plotly", "asyncpg", "scipy", "matplotlib", "fastapi", "uvicorn")
-NOT_IN_A_PEER = ("pyspark", "plotly", "scipy", "matplotlib", "rich", "fastapi", "uvicorn")
+NOT_IN_A_PEER = ("pyspark", "plotly", "scipy", "matplotlib", "rich", "typer", "fastapi", "uvicorn")
 IMPORTED = "import sys; print([name for name in {names!r} if name in sys.modules])"
 PLUGINS = """
 [crescendo.verbs]
@@ -54,9 +54,11 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_peer_imports_neither_spark_nor_plots(role: str, worker: str) -> None:
     """It imports everything its role needs, then fails to reach the control broker."""
     wanted = IMPORTED.format(names=(*NOT_IN_A_PEER, worker))
-    program = f"from crescendo.cli.main import main\ntry:\n    main()\nfinally:\n    {wanted}"
+    program = (
+        f"from crescendo.cli.launched_peer import main\ntry:\n    sys.exit(main(*sys.argv[1:]))\nfinally:\n    {wanted}"
+    )
     launch = PeerLaunch("mqtt://127.0.0.1:9", "run", "00")
-    done = _python(program, "peer", role, "--id", "x", "--data", "unused", "--launch", stdin=launch.to_line())
+    done = _python(program, role, "x", "unused", stdin=launch.to_line())
     assert done.stdout.strip() == f"[{worker!r}]", done.stderr
     assert done.stderr.startswith("crescendo: ")
     assert done.returncode != 0

@@ -87,7 +87,7 @@ def _child(role: str) -> int:
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue  # it has ended
-        if parent == os.getpid() and mark in words and (role == RELAY or b"peer" in words):
+        if parent == os.getpid() and mark in words and (role == RELAY or b"crescendo.cli.launched_peer" in words):
             return int(path.name)
     raise AssertionError(f"no process of a {role}")
 

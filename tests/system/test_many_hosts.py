@@ -270,7 +270,7 @@ def _until(condition: Callable[[], object], seconds: float) -> None:
 
 def _of_runs(hosts: ManyHosts, *names: str) -> list[str]:
     """Processes that take part in a run, on these hosts."""
-    return [line for name in names for line in hosts.processes_on(hosts.network.hosts[name]) if "--launch" in line]
+    return [line for name in names for line in hosts.processes_on(hosts.network.hosts[name]) if "launched_peer" in line]
 
 
 def _new(hosts: ManyHosts, before: dict[str, set[str]], name: str, words: str) -> list[str]:

@@ -16,7 +16,7 @@ from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.processes.log_tail import log_tail
 
 _STOP_TIMEOUT_S = 2.0
-_PEER = (sys.executable, "-m", "crescendo.cli.main", "peer")
+_PEER = (sys.executable, "-m", "crescendo.cli.launched_peer")
 
 
 class PeerProcess:
@@ -36,7 +36,7 @@ class PeerProcess:
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log = log_dir / f"{peer}.log"
         self._process = launch_child(
-            command([*_PEER, role, "--id", peer, "--data", str(data), "--launch"]),
+            command([*_PEER, role, peer, str(data)]),
             on_fork=die_with_parent(),
             log=self._log,
             stdin=subprocess.PIPE,
