@@ -29,7 +29,7 @@ def test_every_requirement_of_level_1_has_its_line() -> None:
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    source = "".join(path.read_text() for path in TESTS.glob("test_*.py"))
+    source = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
     known = set(re.findall(r"def test_(\w+)", source))
     for name, *_, shown in _rows():
         for words in shown.split("; "):
