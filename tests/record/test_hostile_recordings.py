@@ -114,15 +114,7 @@ CASES: dict[str, tuple[Callable[[Document], str | None], str, str]] = {
     "connection-of-many": (connection(id=2**40), "open", "Expected `int` <= 32767"),
     "connection-twice": (lambda d: d["connections"].append(d["connections"][0]), "open", "the same number"),
     "address-of-two-lines": (connection(address="queue://a\nqueue://b"), "open", "matching regex"),
-    "phase-of-a-century": (phase(end_ns=2**62 - 1), "open", "its phases last longer than ten years"),
-    "phases-a-century-apart": (
-        lambda d: d["phases"].append({"name": "drain", "start_ns": 2**61, "end_ns": 2**61}), "open",
-        "longer than ten years",
-    ),
-    "phase-of-ten-years": (
-        lambda d: d["phases"][1].update(end_ns=d["phases"][0]["start_ns"] + 3_660 * 86_400 * 10**9),
-        "export", "seconds of all peers are too many for Maestro",
-    ),
+    "phase-of-a-century": (phase(end_ns=2**62 - 1), "export", "seconds of all peers are too many for Maestro"),
     "phase-backwards": (phase(end_ns=0), "open", "ends before it starts"),
     "started-never": (changed(started_ns=2**63 - 1), "report", "Expected `int`"),
     "host-of-lists": (changed(host={"cores": ["many"]}), "ceiling", "Expected `int`, got `array`"),
