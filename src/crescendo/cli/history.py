@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from crescendo.cli.baseline import DEFAULT_FILE, BaselineFile
-from crescendo.cli.options import Json
+from crescendo.cli.options import Json, check_directory_of
 from crescendo.cli.written_page import Pdf, check_browser, show_page
 from crescendo.model.errors import ConfigError
 
@@ -51,8 +51,7 @@ def history(
     if not remote and not Path(place).is_dir():
         raise ConfigError(f"{place}: no such directory; name one that holds runs, or a lake")
     path = out or (Path(HISTORY_PAGE) if remote else Path(place) / HISTORY_PAGE)
-    if not path.parent.is_dir():
-        raise ConfigError(f"--out {path}: there is no directory {path.parent}; create it first")
+    check_directory_of(path, "--out")
     runs = [run for run in all_runs(place, metric or ()) if experiment in {None, run.experiment}]
     if not runs:
         raise ConfigError(f"{place}: no analysed run is there{f' of {experiment}' if experiment else ''}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crescendo.model.errors import ConfigError
+from crescendo.cli.options import duration_ns
 
 if TYPE_CHECKING:
     from crescendo.run.random_breakage import TortureResult
@@ -30,15 +30,11 @@ def torture(
     The same seed gives the same faults. A round that loses something is shrunk to the fewest faults that still do, and
     saved as an experiment file. Exit code 1 if one was found, 3 if no round could be judged.
     """
-    from crescendo.model.units import Duration
     from crescendo.run.interruption import Interruption
     from crescendo.run.random_breakage import durable_experiment, possible_actions
     from crescendo.run.random_breakage import torture as carry_out
 
-    try:
-        for_ns, measure_ns = Duration.parse(lasts), Duration.parse(measure)
-    except ValueError as err:
-        raise ConfigError(f"--for and --measure: {err}") from None
+    for_ns, measure_ns = duration_ns(lasts, "--for"), duration_ns(measure, "--measure")
     actions = possible_actions(do or ())
     experiment = durable_experiment(system, measure_ns, tuple(setting or ()))
 

@@ -65,9 +65,8 @@ def judge_runs(
         )
     sound = [run for run in runs if run.outcome is not Outcome.INVALID]
     notes = [f"{run.name} is invalid and was not used" for run in runs if run.outcome is Outcome.INVALID]
-    metrics = [name for name in dict.fromkeys(name for run in baseline.runs for name in run.values)]
-    confidence = each_confidence(len(metrics))
-    judged = [_judged(name, sound, earlier, baseline, known, threshold, confidence) for name in metrics]
+    confidence = each_confidence(len(baseline.metrics))
+    judged = [_judged(name, sound, earlier, baseline, known, threshold, confidence) for name in baseline.metrics]
     failed = [run.name for run in sound if run.outcome is Outcome.FAIL]
     outcomes = [each.outcome for each in judged] or [Change.UNCLEAR]
     if failed:
