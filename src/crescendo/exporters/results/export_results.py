@@ -5,9 +5,6 @@ a gauge. Everything is written into a hidden directory next to the target and re
 what a summary withholds is missing here too.
 """
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import csv
 
-from crescendo.model.errors import ConfigError
+from crescendo.exporters.output_directory import files_below, published
 from crescendo.model.verdict import Outcome
 from crescendo.record.contained_files import contained_files
 from crescendo.record.metric_families import MetricFamily, exposition
@@ -33,7 +30,7 @@ def export_csv(run_dir: Path, out: Path) -> list[Path]:
         for folder in sorted((run_dir / TABLES_DIR).glob("*/")):
             if (table := table_of(run_dir, folder.name)) is not None:
                 csv.write_csv(flat_table(table), draft / f"{folder.name}.csv")
-    return _files(out)
+    return files_below(out)
 
 
 def export_junit(run_dir: Path, out: Path) -> list[Path]:
@@ -41,7 +38,7 @@ def export_junit(run_dir: Path, out: Path) -> list[Path]:
     summary = read_summary(run_dir)
     with published(out) as draft:
         (draft / "junit.xml").write_text(junit_of(summary), encoding="utf-8")
-    return _files(out)
+    return files_below(out)
 
 
 def export_openmetrics(run_dir: Path, out: Path) -> list[Path]:
@@ -49,7 +46,7 @@ def export_openmetrics(run_dir: Path, out: Path) -> list[Path]:
     summary = read_summary(run_dir)
     with published(out) as draft:
         (draft / "metrics.txt").write_text(exposition(metrics_of(summary)), encoding="utf-8")
-    return _files(out)
+    return files_below(out)
 
 
 def table_of(run_dir: Path, name: str) -> pa.Table | None:
@@ -102,24 +99,3 @@ def metrics_of(summary: Summary) -> list[MetricFamily]:
     for kind in ("sent", "owed", "delivered", "lost", "duplicated", "reordered", "corrupt", "stray"):
         ledger.add(getattr(summary.total, kind), run=run, kind=kind)
     return [verdict, rate, latency, ledger]
-
-
-@contextmanager
-def published(out: Path) -> Iterator[Path]:
-    """A directory that appears under its name complete or not at all."""
-    draft = out.parent / f".{out.name}.tmp"
-    try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        yield draft
-        draft.rename(out)
-    except (OSError, pa.ArrowException) as err:
-        raise ConfigError(f"{out}: cannot be written: {getattr(err, 'strerror', None) or err}") from err
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _files(out: Path) -> list[Path]:
-    return sorted(out.iterdir())

@@ -16,7 +16,8 @@ from urllib.parse import unquote
 import httpx
 
 from crescendo import __version__
-from crescendo.exporters.results.export_results import metrics_of, published, table_of
+from crescendo.exporters.output_directory import published
+from crescendo.exporters.results.export_results import metrics_of, table_of
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.urls import redact_url
 from crescendo.record.manifest import Manifest, read_manifest
