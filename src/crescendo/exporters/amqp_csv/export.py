@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from crescendo.exporters.export_window import ExportWindow, window_of
-from crescendo.exporters.output_directory import files_below, intact_recording, published
+from crescendo.exporters.exported_recording import files_below, intact_recording
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import Group, PingPongMode
 from crescendo.record.manifest import PeerRecord
+from crescendo.record.new_directory import new_directory
 from crescendo.record.reader import Recording
 from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.schema import RECEIVED, SPANS, Flag
@@ -45,7 +46,7 @@ def export_amqp_csv(run_dir: Path, out: Path) -> list[Path]:
             f"{run_dir}: this format has the time of every acknowledgement, and no group was answered; "
             "run it with mode: {kind: echo} (bandwidth) or {kind: ping-pong} (latency)"
         )
-    with published(out) as draft:
+    with new_directory(out) as draft:
         for group in groups:
             _write(draft, recording, group)
     return files_below(out)

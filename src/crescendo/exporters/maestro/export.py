@@ -13,15 +13,16 @@ from itertools import product
 from pathlib import Path
 
 from crescendo.exporters.export_window import ExportWindow, window_of
+from crescendo.exporters.exported_recording import files_below, intact_recording
 from crescendo.exporters.maestro.latency import write_latency
 from crescendo.exporters.maestro.properties_files import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, check_length, write_rates
 from crescendo.exporters.maestro.readings import Attributes, entity_readings, last_texts
 from crescendo.exporters.maestro.sheets import SHEETS
-from crescendo.exporters.output_directory import files_below, intact_recording, published
 from crescendo.model.experiment import Experiment
 from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import PeerRecord
+from crescendo.record.new_directory import new_directory
 from crescendo.record.reader import Recording
 from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED
@@ -39,7 +40,7 @@ def export_maestro(run_dir: Path, out: Path) -> list[Path]:
     peers = recording.manifest.peers
     check_length([window_of(recording, peer) for peer in peers if peer.role in TABLES])
     outcome = "success" if summary.verdict.outcome is Outcome.PASS else "failed"
-    with published(out) as draft:
+    with new_directory(out) as draft:
         for peer, name in zip(peers, _folder_names(peers), strict=True):
             folder = draft / peer.role.value / outcome / _NUMBER / name
             folder.mkdir(parents=True)

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import csv
 
-from crescendo.exporters.output_directory import files_below, published
+from crescendo.exporters.exported_recording import files_below
 from crescendo.model.verdict import Outcome
 from crescendo.record.contained_files import contained_files
 from crescendo.record.metric_families import MetricFamily, exposition
+from crescendo.record.new_directory import new_directory
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
 from crescendo.record.timeline import MEASURE
 
@@ -26,7 +27,7 @@ _SECOND_NS = 1e9
 def export_csv(run_dir: Path, out: Path) -> list[Path]:
     """One file per table of the analysis."""
     read_summary(run_dir)
-    with published(out) as draft:
+    with new_directory(out) as draft:
         for folder in sorted((run_dir / TABLES_DIR).glob("*/")):
             if (table := table_of(run_dir, folder.name)) is not None:
                 csv.write_csv(flat_table(table), draft / f"{folder.name}.csv")
@@ -36,7 +37,7 @@ def export_csv(run_dir: Path, out: Path) -> list[Path]:
 def export_junit(run_dir: Path, out: Path) -> list[Path]:
     """`junit.xml`: a failed check is a failure, an invalid one an error."""
     summary = read_summary(run_dir)
-    with published(out) as draft:
+    with new_directory(out) as draft:
         (draft / "junit.xml").write_text(junit_of(summary), encoding="utf-8")
     return files_below(out)
 
@@ -44,7 +45,7 @@ def export_junit(run_dir: Path, out: Path) -> list[Path]:
 def export_openmetrics(run_dir: Path, out: Path) -> list[Path]:
     """`metrics.txt`, for a push gateway or the textfile collector of Prometheus."""
     summary = read_summary(run_dir)
-    with published(out) as draft:
+    with new_directory(out) as draft:
         (draft / "metrics.txt").write_text(exposition(metrics_of(summary)), encoding="utf-8")
     return files_below(out)
 
