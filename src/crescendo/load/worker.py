@@ -21,6 +21,7 @@ from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
 from crescendo.control.peer_loop import PeerLoop
 from crescendo.load.assignment import ConnectionSlot, LoadAssignment, quota_of
+from crescendo.load.end_conditions import Drain, exceeded_limit
 from crescendo.load.engine.echo import EchoReplies, EchoResponder
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
 from crescendo.load.engine.request_spans import SpanSource
@@ -31,7 +32,6 @@ from crescendo.load.engine.summarizer import Summarizer
 from crescendo.load.held_messages import describe, destinations_to_look_at, look_at
 from crescendo.load.jms.jms_receiver_engine import JmsReceiverEngine
 from crescendo.load.jms.jms_sender_engine import JmsSenderEngine
-from crescendo.load.own_end import Drain, exceeded_limit
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.address import address_of
 from crescendo.model.changed_rate import with_changes
