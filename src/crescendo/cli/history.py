@@ -54,7 +54,7 @@ def history(
     check_directory_of(path, "--out")
     runs = [run for run in all_runs(place, metric or ()) if experiment in {None, run.experiment}]
     if not runs:
-        raise ConfigError(f"{place}: no analysed run is there{f' of {experiment}' if experiment else ''}")
+        raise ConfigError(f"{place}: it holds no analysed run{f' of {experiment}' if experiment else ''}")
     document = history_of(runs, read_baselines(baselines), threshold / 100, place=place, beside=path.parent.resolve())
     write_history_page(document, path)
     if as_json:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def torture(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A kind of system that Crescendo starts.")],
-    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long to go on.")] = "10m",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the first round; the others follow.")] = 1,
+    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long to keep going.")] = "10m",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first round; each later one adds 1.")] = 1,
     measure: Annotated[str, typer.Option("--measure", metavar="DURATION", help="The load of each round.")] = "10s",
     do: Annotated[
         list[str] | None, typer.Option("--do", metavar="ACTION", help="Only these faults. Repeatable.")

@@ -194,7 +194,7 @@ class Host:
             if process.poll() is not None:
                 raise RefusedRequest(f"{peer['id']} ended: {_last_line(said)}")
             if time.monotonic() > deadline:
-                raise RefusedRequest(f"{peer['id']} is not ready after a while: {_last_line(said)}")
+                raise RefusedRequest(f"{peer['id']} did not become ready in time: {_last_line(said)}")
             _leave_if_alone(_POLL_S)
 
     def _peers(self) -> dict[str, dict[str, Any]]:

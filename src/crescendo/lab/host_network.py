@@ -353,7 +353,7 @@ class HostNetwork:
             if not keeper.isdecimal():
                 wait_or_kill(guardian, _END_S)
                 close_pipes(guardian)
-                raise LostError(f"lab: host {name} could not be made: {keeper or 'its guardian said nothing'}")
+                raise LostError(f"lab: host {name} could not be made: {keeper or 'its guardian did not answer'}")
             host = LabHost(name, len(self.hosts) + 2, guardian, int(keeper), self, own_clock=clock_shift_s != 0)
             self.hosts[name] = host
             link = self._packet_link(host.port) if packet_link else None

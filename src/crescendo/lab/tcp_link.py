@@ -73,7 +73,7 @@ class TcpLinkHandle:
         self._reshape()
 
     def end_connections(self, *, silent: bool) -> None:
-        """Reset every connection; with `silent` it stays half-open for ever."""
+        """Reset every connection; with `silent` it stays half-open forever."""
         self._process.order(EndConnections(silent))
 
     def counts(self) -> TcpLinkCounts:

@@ -50,7 +50,7 @@ class System(Struct, frozen=True, forbid_unknown_fields=True):
     version: str | None = None  # None: the installed one
     home: str | None = None  # directory of an installation that Crescendo did not make
     settings: dict[str, Any] = field(default_factory=dict)
-    fresh: bool = False  # installed anew for this run
+    fresh: bool = False  # a fresh installation for this run
 
     def __post_init__(self) -> None:
         if self.fresh and self.home is not None:

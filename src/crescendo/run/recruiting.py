@@ -1,6 +1,6 @@
 """How does a run get its peers from the standing peers of a lab, and their part of the recording afterwards?
 
-It takes all that it needs or none: two runs that each hold half of what the other wants would wait for ever. If peers
+It takes all that it needs or none: two runs that each hold half of what the other wants would wait forever. If peers
 are busy it waits and says for whom. While the last messages arrive it fetches what senders have sealed, after the run
 the rest, from each peer at its own address, and releases them. Peers of another version are refused. The contents of
 files travel; where they lie on either side does not.
