@@ -77,6 +77,6 @@ def _print(document: "HistoryDocument") -> None:
             latest = format_metric(metric.metric, metric.values[-1])
             print(f"  {metric.metric}  {latest} in the last run" + ("" if metric.changes else "; no change"))
             for each in metric.changes:
-                said = f", {each.state}" if each.state else ""
+                review = f", {each.state}" if each.state else ""
                 direction = "worse" if each.worse else "better"
-                print(f"    {format_change(each.change)} since {each.run}: {direction}{said}")
+                print(f"    {format_change(each.change)} since {each.run}: {direction}{review}")

@@ -108,8 +108,8 @@ def _judged(
     state, note = known.review(baseline.fingerprint, metric, first_bad)
     dismissed = state == DISMISSED
     outcome = compared.outcome if dismissed else Change.WORSE
-    said = f", which was {state}{f' ({note})' if note else ''}" if state else ""
-    reason = f"{compared.reason}; {format_change(moved)} since {first_bad}{said}"
+    review_note = f", which was {state}{f' ({note})' if note else ''}" if state else ""
+    reason = f"{compared.reason}; {format_change(moved)} since {first_bad}{review_note}"
     return _with_series(compared, series, outcome, reason, first_bad, dismissed)
 
 

@@ -32,7 +32,7 @@ from crescendo.wire.artemis_core.events import Completed, Deliveries
 from crescendo.wire.artemis_core.frames import HANDSHAKE, decode_frame, encode_frame, frame_length
 from crescendo.wire.artemis_core.messages import CoreMessage
 from crescendo.wire.artemis_core.packet_fields import Packet
-from crescendo.wire.artemis_core.primitives import Reader, encode_word
+from crescendo.wire.artemis_core.primitives import Reader, encode_string
 from crescendo.wire.artemis_core.properties import JavaByte, decode_properties, encode_properties
 from crescendo.wire.artemis_core.server import ServerConnection
 from stream_feed import events_of, take_outgoing
@@ -55,8 +55,8 @@ def sent(client: Connection) -> list[tuple[Packet, int]]:
     "text", ["", "short", "12345678", "123456789", "ünï \0", "\U0001f3b5 of other planes", "x" * 4095]
 )
 def test_words_are_written_in_one_of_three_ways(text: str) -> None:
-    octets = encode_word(text)
-    assert Reader(memoryview(octets)).word() == text
+    octets = encode_string(text)
+    assert Reader(memoryview(octets)).string() == text
     if text.isascii():
         assert octets == word(text)
 
