@@ -23,7 +23,7 @@ from core_streams import (
     part,
     queue_info,
     response,
-    word,
+    string,
 )
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.artemis_core import packets as p
@@ -58,14 +58,14 @@ def test_words_are_written_in_one_of_three_ways(text: str) -> None:
     octets = encode_string(text)
     assert Reader(memoryview(octets)).string() == text
     if text.isascii():
-        assert octets == word(text)
+        assert octets == string(text)
 
 
 def test_a_connection_begins_with_a_handshake_a_ping_and_a_session() -> None:
     client = Connection(NAME, user="ada", password="a longer password", client_id="us", ttl_ms=20_000)
     session = (
-        word(NAME) + struct.pack(">qi", 10, 136) + YES + word("ada") + YES + word("a longer password")
-        + struct.pack(">i???i?", 2**31 - 1, False, True, True, -1, False) + NO + YES + word("us")
+        string(NAME) + struct.pack(">qi", 10, 136) + YES + string("ada") + YES + string("a longer password")
+        + struct.pack(">i???i?", 2**31 - 1, False, True, True, -1, False) + NO + YES + string("us")
     )  # fmt: skip
     assert take_outgoing(client) == HANDSHAKE + PING + frame(-18, session, 1)
 
