@@ -9,6 +9,7 @@ from crescendo.pipeline.compare.runs import RunGroup
 from crescendo.pipeline.verdict.rules import every_metric
 from crescendo.pipeline.verdict.validity import RULES
 from crescendo.record.manifest import State
+from crescendo.record.stand_in import stand_in_remarks, stand_ins_of
 
 _PRECONDITIONS = {rule.name for rule in RULES if rule.undermines is every_metric}
 _MAX_DIFFERENCES = 8
@@ -46,7 +47,9 @@ def comparison_notes(baseline: RunGroup, run: RunGroup) -> list[str]:
     hosts = [{str(repeat.manifest.host.get("name", "")) for repeat in side.repeats} for side in (baseline, run)]
     if hosts[0] != hosts[1]:
         notes.append(f"not the same machine: {', '.join(sorted(hosts[0]))} → {', '.join(sorted(hosts[1]))}")
-    return notes
+    return notes + stand_in_remarks(
+        [stand_ins_of(repeat.manifest.system) for side in (baseline, run) for repeat in side.repeats]
+    )
 
 
 def _flatten(document: object, path: str = "") -> dict[str, object]:
