@@ -228,13 +228,13 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _message(said: dict[str, Any]) -> HandlerMessage:
-    if "failed" in said:
-        return HandlerFailure(f"it cannot be executed: {os.strerror(said['failed'])}")
-    if "started" in said:
-        return HandlerStart(said["started"], said["t_ns"])
-    if "event" in said:
-        return HandlerEvent(said["event"], said["t_ns"])
+def _message(content: dict[str, Any]) -> HandlerMessage:
+    if "failed" in content:
+        return HandlerFailure(f"it cannot be executed: {os.strerror(content['failed'])}")
+    if "started" in content:
+        return HandlerStart(content["started"], content["t_ns"])
+    if "event" in content:
+        return HandlerEvent(content["event"], content["t_ns"])
     return HandlerResult(
-        said["ended"], said["t_ns"], said["reason"], said["left"], said["output"], said["dropped"]
+        content["ended"], content["t_ns"], content["reason"], content["left"], content["output"], content["dropped"]
     )  # fmt: skip

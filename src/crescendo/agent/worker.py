@@ -254,14 +254,14 @@ class AgentWorker(PeerLoop):
     def _take_event(self, running: RunningHandler, event: HandlerEvent) -> None:
         """An event goes to the recording, with its own time if that is plausible; a note goes to all listeners."""
         content = dict(event.content)
-        said_ns = content.pop("t_ns", None)
+        reported_ns = content.pop("t_ns", None)
         begun_ns = 0 if running.start is None else running.start.t_ns
-        is_possible = isinstance(said_ns, int) and begun_ns <= said_ns <= event.t_ns
+        is_possible = isinstance(reported_ns, int) and begun_ns <= reported_ns <= event.t_ns
         if (text := content.pop("note", None)) is not None:
             self._peer.log(f"{running.name}: {text}")
             self._peer.tell(HandlerNote(running.name, [str(text)[:500]]))
         if content:
-            self._record(EVENT, {**content, "handler": running.name}, said_ns if is_possible else event.t_ns)
+            self._record(EVENT, {**content, "handler": running.name}, reported_ns if is_possible else event.t_ns)
 
     def _end(self, running: RunningHandler, result: HandlerResult, why: str) -> None:
         detail = {

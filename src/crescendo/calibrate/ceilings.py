@@ -8,12 +8,12 @@ import contextlib
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from crescendo.calibrate import null_process, trial
-from crescendo.calibrate.calibration_file import RECEIVER, SENDER, Ceiling
+from crescendo.calibrate.calibration_file import RECEIVER, ROLES, SENDER, Ceiling
 from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.calibrate.null_process import TIMEOUT_S, NullServerCounts
 from crescendo.calibrate.registry import calibrated_protocols
@@ -43,6 +43,23 @@ def check(protocols: list[str], sizes: list[int], seconds: float) -> None:
             raise ConfigError(f"--size {size}: a size for calibration is {STAMP_BYTES} to {MAX_SIZE:,} bytes")
     if not 0 < seconds <= MAX_SECONDS:
         raise ConfigError(f"--seconds {seconds:g}: a trial takes more than 0 and at most {MAX_SECONDS:g} seconds")
+
+
+def measure_all(
+    protocols: list[str],
+    sizes: list[int],
+    *,
+    seconds: float,
+    progress: Callable[[str], None],
+    on_fork: OnFork | None,
+) -> list[Ceiling]:
+    """The ceilings of both roles for every protocol and size."""
+    wanted = [(protocol, role, size) for protocol in protocols for size in sizes for role in ROLES]
+    ceilings = []
+    for number, (protocol, role, size) in enumerate(wanted, 1):
+        progress(f"{number} of {len(wanted)}: {protocol} {role}, {size:,} bytes")
+        ceilings.append(measure(protocol, role, size, seconds=seconds, trials=TRIALS, on_fork=on_fork))
+    return ceilings
 
 
 def measure(protocol: str, role: str, size: int, *, seconds: float, trials: int, on_fork: OnFork | None) -> Ceiling:

@@ -183,7 +183,7 @@ def _ssh(host: InventoryHost, where: str) -> tuple[str, ...]:
 def _control(host: InventoryHost, where: str) -> ControlPlace:
     port = str(host.variables.get("crescendo_control_port", CONTROL_PORT))
     if not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ConfigError(f"{where}: crescendo_control_port is a TCP port, 1 to 65535")
+        raise ConfigError(f"{where}: crescendo_control_port must be a TCP port, 1 to 65535")
     return ControlPlace(f"{CONTROL}-{host.name}", host.address, int(port))
 
 
@@ -215,7 +215,7 @@ def _agent_settings(host: InventoryHost, where: str, directory: Path) -> str:
 def _count(given: Any, where: str, group: str) -> int:
     text = str(given)
     if not text.isdecimal() or int(text) > MAX_PEERS_PER_HOST:
-        raise ConfigError(f"{where}: crescendo_{group} is a number of processes, 0 to {MAX_PEERS_PER_HOST}")
+        raise ConfigError(f"{where}: crescendo_{group} must be a number of processes, 0 to {MAX_PEERS_PER_HOST}")
     return int(text)
 
 

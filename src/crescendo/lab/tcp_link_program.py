@@ -46,7 +46,7 @@ class ShapeLink(Struct, frozen=True, tag="shape"):
 
 
 class EndConnections(Struct, frozen=True, tag="end"):
-    """Reset every connection; with `silent`, leave it half-open for ever."""
+    """Reset every connection; with `silent`, leave it half-open forever."""
 
     silent: bool = False
 

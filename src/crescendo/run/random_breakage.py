@@ -227,7 +227,7 @@ def _protocol(system: str) -> str:
     for name, protocol in sorted(known_protocols().items(), key=lambda known: known[0] != AMQP091.name):
         if protocol.endpoint in endpoints and _keeps(name):
             return name
-    raise ConfigError(f"{system}: it speaks no protocol with durable queues, so nothing is promised that could be lost")
+    raise ConfigError(f"{system}: it speaks no protocol with durable queues, so it promises nothing that it could lose")
 
 
 def _keeps(protocol: str) -> bool:

@@ -40,9 +40,9 @@ def remarks_on(evidence: Evidence, slices: Sequence[Evidence] = ()) -> list[str]
 
 def _source_latency(evidence: Evidence) -> Iterator[str]:
     """What an imported file says about latency where its messages are unknown. It is quoted, not judged."""
-    said = {} if evidence.aggregates is None else evidence.aggregates.source_latency
-    if said:
-        quoted = ", ".join(f"{metric} {value:,.6g}" for metric, value in said.items())
+    reported = {} if evidence.aggregates is None else evidence.aggregates.source_latency
+    if reported:
+        quoted = ", ".join(f"{metric} {value:,.6g}" for metric, value in reported.items())
         yield f"latency as the source measured it, medians of its periods: {quoted}"
 
 
