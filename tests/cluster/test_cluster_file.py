@@ -97,7 +97,7 @@ def test_a_cluster_file_names_everything_relative_to_itself(tmp_path: Path) -> N
         ("hosts.ini", "[routers]\na\n", "no host is in one of the groups senders, receivers, inspectors, agents"),
         ("hosts.ini", "[control]\na\n", "no host is in one of the groups"),
         ("hosts.ini", "[control]\na\nb\n[senders]\na\n", "a, b are in the group control; a cluster has one"),
-        ("hosts.ini", "[control]\na crescendo_control_port=mqtt\n", "a: crescendo_control_port is a TCP port"),
+        ("hosts.ini", "[control]\na crescendo_control_port=mqtt\n", "a: crescendo_control_port must be a TCP port"),
         ("hosts.ini", "[agents]\na\n", "a: an agent needs crescendo_agent_config: a file beside the inventory"),
         ("hosts.ini", "[agents]\na crescendo_agent_config=no.yml\n", "no.yml: cannot be read"),
         ("hosts.ini", "[senders]\na ansible_host=-oProxyCommand=evil\n", "a: host names and addresses consist of"),

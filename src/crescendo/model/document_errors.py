@@ -13,11 +13,10 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from crescendo.model.experiment import NAME_PATTERN
+from crescendo.model.name_patterns import IN_WORDS
 from crescendo.model.redaction import is_secret
 from crescendo.model.suggestions import choice, suggestion
 from crescendo.model.units import parse_unit
-from crescendo.model.workload import GROUP_NAME_PATTERN
 
 _NUMBERS = {"float": "a number, such as 5000 or 0.5", "int": "a whole number, such as 3"}
 _SHAPES = {
@@ -27,12 +26,6 @@ _SHAPES = {
     "array": "a list",
     "object": "a mapping, such as {key: value}",
 }
-_NAMES = {
-    NAME_PATTERN: "letters, digits and . _ - (at most 100), beginning with a letter or digit",
-    GROUP_NAME_PATTERN: "letters, digits, _ and - (at most 63), beginning with a letter",
-}
-"""What the patterns of names say, in words."""
-
 _LONGEST_SHOWN = 60
 _ANY_KEY = "[...]"
 _OF_MSGSPEC = ("Expected ", "Invalid ", "Object ")
@@ -76,7 +69,7 @@ def _sentence(root: type[Struct], text: str, where: str, document: Mapping[str, 
         return f"{_shown_value(where, document, found[2])} is not {', or '.join(wanted)}"
     if limit := _LIMIT.fullmatch(text):
         return f"{_shown_value(where, document, limit[1])} is out of range; write a number {limit[2]} {limit[3]}"
-    for pattern, words in _NAMES.items():
+    for pattern, words in IN_WORDS.items():
         if pattern in text:
             return f"{_shown_value(where, document, 'this')} is not a valid name; use {words}"
     return f"{text[:1].lower()}{text[1:]}"

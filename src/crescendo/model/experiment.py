@@ -20,6 +20,7 @@ from crescendo.model.group_places import check_place, place_urls, with_place_url
 from crescendo.model.lab_network import LabSettings
 from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
+from crescendo.model.name_patterns import NAME_PATTERN
 from crescendo.model.pacer import Pacer
 from crescendo.model.planned_faults import PlannedFault
 from crescendo.model.profile import ConstantProfile, Profile
@@ -39,8 +40,6 @@ _DRAIN_FACTOR = 4
 MIN_EVERY_NS = 100_000_000
 MAX_SCHEDULE_SEGMENTS = 5_000_000
 """Steps of a profile, times the senders that follow it: more would take minutes to compute."""
-
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
 class System(Struct, frozen=True, forbid_unknown_fields=True):
