@@ -130,10 +130,10 @@ def main() -> None:
         return
     try:
         _say(_Started(dict(instance.endpoints), instance.pid, instance.facts))
-        said = False
+        reported = False
         while not select.select([sys.stdin], [], [], _POLL_S)[0]:
-            if not said and (ended := instance.exit()) is not None:
-                said = True
+            if not reported and (ended := instance.exit()) is not None:
+                reported = True
                 _say(_Ended(ended.how, ended.log_lines))
     finally:
         instance.stop()

@@ -111,7 +111,7 @@ def test_what_accumulated_during_a_stall_is_read_in_pieces() -> None:
 
 
 def test_what_arrived_after_a_stall_is_not_read_in_pieces() -> None:
-    """A receiver that always finds something would otherwise read little at a time for ever."""
+    """A receiver that always finds something would otherwise read little at a time forever."""
     delay, channel = ReadDelay(4), KernelChannel()
     now_ns = time.monotonic_ns()
     clock = LoopClock(now_ns - 600 * MS, StallLog(lambda _kind, _detail: None))
