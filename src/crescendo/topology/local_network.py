@@ -9,8 +9,11 @@ import contextlib
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -27,13 +30,14 @@ from crescendo.topology.topology_file import Topology
 
 USER = "crescendo"
 LINKS_TIMEOUT_S = 40.0
-_AT_ONCE = 4
+AT_ONCE = 4
 """How many nodes start together: a JVM alone leaves cores idle, and many of them would take each other's memory."""
 
 
 def local_network(topology: Topology) -> Network:
     """The same network with every node on this machine, on ports that are free now."""
-    first = generate(_placed_here(topology, {}))
+    here = {node.id: HOST for node in topology.graph.nodes}
+    first = generate(_placed(topology, here, {}))
     wanted = [
         f"{name} {entry.get('role', 'normal')} {at}"
         for name, values in first.variables.items()
@@ -45,10 +49,21 @@ def local_network(topology: Topology) -> Network:
         for at, entry in enumerate(values.get("listener", ())):
             port = ports[f"{name} {entry.get('role', 'normal')} {at}"]
             listeners[name].append({**entry, "host": HOST, "port": port})
-    return generate(_placed_here(topology, listeners))
+    return generate(_placed(topology, here, listeners))
 
 
-def _placed_here(topology: Topology, listeners: Mapping[str, list[Entry]]) -> Topology:
+def network_at(topology: Topology, addresses: Mapping[str, str]) -> Network:
+    """The same network with every node at another address, on the ports that the topology gives it."""
+    first = generate(_placed(topology, addresses, {}))
+    listeners = {
+        name: [{**entry, "host": addresses[name]} for entry in values.get("listener", ())]
+        for name, values in first.variables.items()
+    }
+    return generate(_placed(topology, addresses, listeners))
+
+
+def _placed(topology: Topology, addresses: Mapping[str, str], listeners: Mapping[str, list[Entry]]) -> Topology:
+    shared = Counter(addresses.values())
     nodes = []
     for node in topology.graph.nodes:
         if node.sections.get("connector"):
@@ -57,8 +72,8 @@ def _placed_here(topology: Topology, listeners: Mapping[str, list[Entry]]) -> To
         nodes.append(
             msgspec.structs.replace(
                 node,
-                address=HOST,
-                shares_machine=True,
+                address=addresses[node.id],
+                shares_machine=shared[addresses[node.id]] > 1,
                 sections=sections,
                 program=node.program or (_router_program() if node.type == ROUTER else ""),
             )
@@ -88,13 +103,13 @@ def running_network(
     nodes = [node for node in network.graph.nodes if node.type != CLIENT]
     with contextlib.ExitStack() as started:
         running: dict[str, RunningInstance] = {}
+        started.callback(lambda: stop_together(running.values()))
         for wanted in (BROKER, ROUTER):  # routers look for their brokers
             of_type = [node for node in nodes if node.type == wanted]
-            for some in [of_type[at : at + _AT_ONCE] for at in range(0, len(of_type), _AT_ONCE)]:
+            for some in [of_type[at : at + AT_ONCE] for at in range(0, len(of_type), AT_ONCE)]:
                 for node in some:
                     progress(f"starting {node.id} ({node.program})")
                     running[node.id] = _launch(network, node, directory, password, keep_logs)
-                    started.callback(running[node.id].stop)
                 for node in some:
                     _await_service(node, running[node.id])
         for node in nodes:
@@ -102,6 +117,21 @@ def running_network(
                 progress(f"waiting for the links of {node.id}")
             await_links(network, node, running[node.id])
         yield running
+
+
+class Stoppable(Protocol):
+    """A node that runs."""
+
+    def stop(self) -> None: ...
+
+
+def stop_together(nodes: Iterable[Stoppable]) -> None:
+    """Stop all of them at the same time, each of them even if another cannot be stopped."""
+    stopping = list(nodes)
+    with ThreadPoolExecutor(max(len(stopping), 1)) as pool:
+        done = [pool.submit(node.stop) for node in stopping]
+    for each in done:
+        each.result()
 
 
 def _launch(
