@@ -6,6 +6,7 @@ far is stopped. Leaves no process and no file behind.
 """
 
 import contextlib
+import math
 import secrets
 import shutil
 import time
@@ -23,7 +24,7 @@ from crescendo.systems.instance import START_TIMEOUT_S, RunningInstance, start
 from crescendo.systems.ports import HOST, choose_ports
 from crescendo.topology.generate import Network, generate
 from crescendo.topology.graph import BROKER, CLIENT, ROUTER, Entry, GraphNode
-from crescendo.topology.link_status import unconnected_links
+from crescendo.topology.link_status import REFUSAL, settling_seconds, unconnected_links
 from crescendo.topology.local_node import LocalNode
 from crescendo.topology.rendering.routers import PROGRAMS
 from crescendo.topology.topology_file import Topology
@@ -160,18 +161,23 @@ def _await_service(node: GraphNode, instance: RunningInstance) -> None:
 
 
 def await_links(network: Network, node: GraphNode, instance: RunningInstance, timeout_s: float | None = None) -> None:
-    """Wait until every link that this node opens is connected."""
+    """Wait until every link that this node opens is connected, and stays so."""
     expected = len(network.variables[node.id].get("connector", ()))
     timeout_s = LINKS_TIMEOUT_S if timeout_s is None else timeout_s
+    settling_s = settling_seconds(network, node)
     deadline_s = time.monotonic() + timeout_s
     missing: list[str] = []
+    since_s = math.inf  # when all links were found connected
     while expected:
         with contextlib.suppress(PeerError):
-            missing = unconnected_links(network, node, instance.endpoints)
-            if not missing:
+            found = unconnected_links(network, node, instance.endpoints)
+            missing = found or missing
+            since_s = math.inf if found else min(since_s, time.monotonic())
+            if time.monotonic() >= since_s + settling_s:
                 return
-        if time.monotonic() > deadline_s:
-            links, words = ", ".join(missing) or f"{expected} links", instance.last_log_lines()
+        if time.monotonic() > deadline_s + settling_s:
+            links = ", ".join(missing) or f"{expected} links"
+            words = instance.last_log_lines_with(REFUSAL) or instance.last_log_lines()
             raise ConfigError(
                 f"node {node.id}: it did not connect to {links} within {timeout_s:.0f} s"
                 + (f"; last log lines: {words}" if words else "")
