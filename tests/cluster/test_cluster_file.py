@@ -102,7 +102,7 @@ def test_a_cluster_file_names_everything_relative_to_itself(tmp_path: Path) -> N
         ("hosts.ini", "[agents]\na crescendo_agent_config=no.yml\n", "no.yml: cannot be read"),
         ("hosts.ini", "[senders]\na ansible_host=-oProxyCommand=evil\n", "a: host names and addresses consist of"),
         ("hosts.ini", "[senders]\na ansible_password=x\n", "a: ansible_password: ssh is given keys or an agent"),
-        ("hosts.ini", "[senders]\na crescendo_senders=many\n", "a: crescendo_senders is a number of processes"),
+        ("hosts.ini", "[senders]\na crescendo_senders=many\n", "a: crescendo_senders must be a number of processes"),
         ("hosts.ini", '[senders]\na ansible_ssh_common_args="\'"\n', "a: ansible_ssh_common_args: No closing"),
         ("cluster.yml", "inventory: hosts.ini\nprovision: make all\n", "cluster.yml: .*provision"),
         ("cluster.yml", "inventory: hosts.ini\nprovison: [make]\n", "cluster.yml: .*provison"),

@@ -80,7 +80,7 @@ def render(
     password_file: Annotated[
         Path | None, typer.Option("--password-file", metavar="FILE", help="A file with the password of this user.")
     ] = None,
-    anonymous: Annotated[bool, typer.Option("--anonymous", help="Let everybody in.")] = False,
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="Brokers accept every client.")] = False,
 ) -> int:
     """Write the configuration files of every node."""
     from crescendo.topology.render import access_from

@@ -41,8 +41,9 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.workload import MAX_CONNECTIONS
 from crescendo.pipeline.spark.errors import spark_errors
-from crescendo.record.durable import sync, sync_tree
+from crescendo.record.durable import sync_tree
 from crescendo.record.manifest import Clock, Manifest, Phase, State, write_manifest
+from crescendo.record.new_directory import check_new, new_directory
 from crescendo.record.schema import EVENTS, HISTOGRAMS, RATES, READINGS, RECEIVED, SENT, SETTLED, SPANS
 
 Progress = Callable[[str], None]
@@ -95,8 +96,7 @@ def plan_import(format_name: str, paths: list[Path], out: Path) -> ImportPlan:
     if not paths:
         raise ConfigError("nothing to import; name files or directories")
     try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
+        check_new(out)
         found, skipped = find_files(paths, source_format)
     except OSError as err:
         raise ConfigError(f"{err.filename or out}: cannot be read: {err.strerror or err}") from err
@@ -106,20 +106,8 @@ def plan_import(format_name: str, paths: list[Path], out: Path) -> ImportPlan:
 
 def run_import(plan: ImportPlan, spark: SparkSession, options: ImportOptions, progress: Progress) -> ImportSummary:
     """Write the recording. Raises LostError when Spark fails; then nothing is left."""
-    out = plan.out.absolute()
-    draft = out.parent / f".{out.name}.tmp"
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        with spark_errors(f"the import into {plan.out}"):
-            summary = _import(plan, draft, spark, options, progress)
-        draft.rename(out)
-        sync(out.parent)
-    except OSError as err:
-        raise ConfigError(f"{plan.out}: cannot be written: {err.strerror or err}") from err
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return summary
+    with new_directory(plan.out) as draft, spark_errors(f"the import into {plan.out}"):
+        return _import(plan, draft, spark, options, progress)
 
 
 def _import(

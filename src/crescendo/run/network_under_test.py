@@ -7,7 +7,7 @@ them. Places no load and reads no results.
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
 from crescendo.record.stand_in import RELAY
 from crescendo.run.planning import SystemNode, SystemUnderTest
+from crescendo.systems.base import Surroundings
 from crescendo.systems.instance import ProcessExit, RunningInstance
 from crescendo.systems.kinds.relay import HOPS_FILE
 from crescendo.topology.generate import Network
@@ -53,13 +54,20 @@ def check_network_of(experiment: Experiment) -> None:
 
 
 def start_network(
-    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, progress: Callable[[str], None]
+    experiment: Experiment,
+    run_dir: Path,
+    stack: contextlib.ExitStack,
+    progress: Callable[[str], None],
+    surroundings: Mapping[str, Surroundings],
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     """Start every node; `stack` stops them."""
     network = local_network(load_topology(Path(experiment.topology or "")))
     directory = run_dir.resolve() / "system"
     stack.callback(shutil.rmtree, directory, ignore_errors=True)
-    running = stack.enter_context(running_network(network, directory, progress, keep_logs=run_dir / "logs"))
+    logs = run_dir / "logs"
+    running = stack.enter_context(
+        running_network(network, directory, progress, keep_logs=logs, surroundings=surroundings)
+    )
     programs = {node.id: node for node in network.graph.nodes}
     nodes = {
         name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]), _called(network, programs[name]))

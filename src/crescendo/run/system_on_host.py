@@ -163,14 +163,14 @@ def main() -> None:
         return
     try:
         _say(_Started(dict(instance.endpoints), instance.pid, instance.facts))
-        said = False
+        reported = False
         while True:
             if select.select([sys.stdin], [], [], _POLL_S)[0]:
                 if order.node is None or sys.stdin.buffer.readline() != _LINKS + b"\n":
                     return
                 _say(_linked(order.node, instance))
-            elif not said and (ended := instance.exit()) is not None:
-                said = True
+            elif not reported and (ended := instance.exit()) is not None:
+                reported = True
                 _say(_Ended(ended.how, ended.log_lines))
     finally:
         instance.stop()

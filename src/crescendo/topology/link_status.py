@@ -74,8 +74,8 @@ def _of_router(network: Network, node: GraphNode, url: str) -> list[str]:
 
 
 def _named(name: str, words: object) -> str:
-    said = _words(words)
-    return f"{name} ({said})" if said else name
+    states = _words(words)
+    return f"{name} ({states})" if states else name
 
 
 def _of_artemis(node: NodeVariables, url: str, peers: Peers) -> list[str]:

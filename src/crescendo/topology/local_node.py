@@ -79,7 +79,7 @@ class LocalNode:
     def plan(self, settings: Any, installation: Installation, directory: Path, ports: Mapping[str, int]) -> Blueprint:
         blueprint = self._kind.plan(settings, installation, directory, ports)
         user, password = settings.user, settings.password or ""
-        if self._node.type == ROUTER:  # it lets everybody in, and signs in to brokers
+        if self._node.type == ROUTER:  # it accepts every client, and signs in to brokers
             user, password = self._user, self._password
         access = Access(user, password, ROLE, str(directory), str(installation.home))
         files = node_files(self._network, self._node, access)

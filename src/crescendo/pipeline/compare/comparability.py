@@ -40,7 +40,11 @@ def comparison_notes(baseline: RunGroup, run: RunGroup) -> list[str]:
         notes.append("one run per side: the variation from run to run is unknown; repeat both to measure it")
     before, after = _flatten(baseline.experiment), _flatten(run.experiment)
     differing = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    shown = [f"{key} {before.get(key)} → {after.get(key)}" for key in differing if key not in {"name", "seed"}]
+    shown = [
+        f"{key} {before.get(key, '(none)')} → {after.get(key, '(none)')}"
+        for key in differing
+        if key not in {"name", "seed"}
+    ]
     if shown:
         more = ["…"] if len(shown) > _MAX_DIFFERENCES else []
         notes.append("not the same experiment: " + "; ".join([*shown[:_MAX_DIFFERENCES], *more]))
