@@ -7,6 +7,7 @@ name.
 
 import contextlib
 import os
+import re
 import secrets
 import signal
 import time
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.child import ChildProcess, OnFork, Readiness, await_ready, launch_child, signal_name
 from crescendo.processes.ending import TOKEN, end_all, part_token
-from crescendo.processes.log_tail import last_log_lines
+from crescendo.processes.log_tail import last_log_lines, last_log_lines_with
 from crescendo.processes.ref import ProcessRef, process_ref
 from crescendo.systems.base import Blueprint, Installation, Launch, Surroundings, SystemKind, SystemSettings
 from crescendo.systems.instance_dir import (
@@ -316,6 +317,11 @@ class RunningInstance:
     def last_log_lines(self) -> str:
         """What the serving process logged last, without secrets."""
         return self._log_lines(self.main_process.name)
+
+    def last_log_lines_with(self, wanted: re.Pattern[str]) -> str:
+        """The last lines of the serving process that say this, without secrets."""
+        log = log_of(self.directory, self.main_process.name)
+        return redact_text(last_log_lines_with(log, wanted), self._secret_forms)
 
     @property
     def ports(self) -> Mapping[str, int]:
