@@ -12,8 +12,10 @@ from typing import Self
 class DelayProxy:
     """Passes connections on to a port of this machine. Use as a context manager."""
 
-    def __init__(self, target_port: int, delay_s: float) -> None:
-        self._target_port, self._delay_s = target_port, delay_s
+    def __init__(self, target_port: int, delay_s: float, watched: bytes = b"") -> None:
+        """`watched`: what clients may say; `seen_s` has the moments at which they did."""
+        self._target_port, self._delay_s, self._watched = target_port, delay_s, watched
+        self.seen_s: list[float] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets = [self._listener]
@@ -36,11 +38,19 @@ class DelayProxy:
                 self._sockets += [client, server]
                 said: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
                 for target, arguments in (
-                    (_pass_on, (client, server)),
+                    (self._pass_on, (client, server)),
                     (self._listen, (server, said)),
                     (_say_late, (said, client)),
                 ):
                     threading.Thread(target=target, args=arguments, daemon=True).start()
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(1 << 16):
+                if self._watched and self._watched in data:
+                    self.seen_s.append(time.monotonic())
+                server.sendall(data)
+            server.shutdown(socket.SHUT_WR)
 
     def _listen(self, server: socket.socket, said: "queue.SimpleQueue[tuple[float, bytes]]") -> None:
         data = b"?"
@@ -50,13 +60,6 @@ class DelayProxy:
             except OSError:
                 data = b""
             said.put((time.monotonic() + self._delay_s, data))
-
-
-def _pass_on(client: socket.socket, server: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := client.recv(1 << 16):
-            server.sendall(data)
-        server.shutdown(socket.SHUT_WR)
 
 
 def _say_late(said: "queue.SimpleQueue[tuple[float, bytes]]", client: socket.socket) -> None:
