@@ -99,6 +99,7 @@ def test_a_network_of_relays_loses_nothing_and_the_report_draws_it(
     page = render_report(run_dir)
     assert "Hop by hop" in page
     assert "A relay is a stand-in for a router" in page
+    assert "with relays as stand-ins for routers" in page
     assert re.search(r'class="link-text"[^>]*>[\d,]+/s →<', page)
     assert re.search(r"sender to receiver p50 [\d.,]+ ", page)
     assert re.search(r'class="link-text"[^>]*>mean [\d.,]+ ', page)  # how long sampled messages took over a link

@@ -18,6 +18,7 @@ from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.experiment import PROCESS, Experiment
 from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
+from crescendo.record.stand_in import RELAY
 from crescendo.run.planning import SystemNode, SystemUnderTest
 from crescendo.systems.base import Surroundings
 from crescendo.systems.instance import ProcessExit, RunningInstance
@@ -31,8 +32,7 @@ from crescendo.topology.route_probe import kinds_carried, probe_route, route_bet
 from crescendo.topology.topology_file import load_topology
 
 NETWORK = "network"
-STAND_IN = "relay"
-_INSPECTORS = {STAND_IN: "qpid-dispatch"}
+_INSPECTORS = {RELAY: "qpid-dispatch"}
 
 
 def check_network_of(experiment: Experiment) -> None:
@@ -77,7 +77,7 @@ def start_network(
     if experiment.probe_links:
         probed = _probed(experiment, network.graph, running, progress)
         facts["routes"] = [msgspec.to_builtins(found) for found in probed]
-    hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == STAND_IN}
+    hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == RELAY}
     system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, hop_files=hop_files, instances=running)
     return system, facts
 
@@ -101,7 +101,7 @@ def _probed(
 
 
 def _inspector(node: GraphNode) -> str:
-    program = node.program or STAND_IN
+    program = node.program or RELAY
     return _INSPECTORS.get(program, program)
 
 
@@ -137,7 +137,7 @@ def network_facts(network: Network, running: dict[str, RunningInstance]) -> dict
             }
         )
     links = [{"source": link.source, "target": link.target, "cost": link.cost or 1} for link in network.graph.links]
-    stand_ins = sum(node.program == STAND_IN for node in network.graph.nodes)
+    stand_ins = sum(node.program == RELAY for node in network.graph.nodes)
     return {
         "kind": NETWORK,
         "topology": network.topology.name,
