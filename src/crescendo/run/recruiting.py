@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crescendo import __version__
 from crescendo.control.notes import Command, Identity
-from crescendo.control.request_payloads import PeerOffer, Pong, RoleAssignment
+from crescendo.control.request_payloads import FREE, PeerOffer, Pong, RoleAssignment
 from crescendo.control.trust import NoteScope
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.run import recording_fetch
@@ -26,7 +26,6 @@ from crescendo.run.lab_client import REQUEST_S, LabClient
 from crescendo.run.recording_fetch import RecordingSource, UnreachableError
 from crescendo.run.recording_server import file_token
 
-FREE = "free"
 _RETRY_S = 1.0
 _ATTEMPT_S, _GONE_S = 3.0, 1.0
 _TRIES = 4  # on a busy machine, the answer to a ping may be late
