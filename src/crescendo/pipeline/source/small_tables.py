@@ -39,6 +39,8 @@ def given_rows(spark: SparkSession, table: pa.Table) -> DataFrame:
         ],
     }
     jvm: Any = spark.sparkContext._jvm
+    # A thread without an active session has Spark's defaults, with which a program would be compiled to copy the rows.
+    getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
     # In the directory of the session, which is removed even after a kill.
     folder = spark.sparkContext.getConf().get("spark.local.dir")
     with tempfile.NamedTemporaryFile(prefix="rows-", dir=folder) as file:

@@ -25,6 +25,7 @@ _POLL_S = 0.02
 _CONSTANT = {
     "functions": "org.apache.spark.sql.functions",
     "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession": "org.apache.spark.sql.classic.SparkSession",
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",
     "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
 }
