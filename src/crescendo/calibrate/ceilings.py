@@ -8,6 +8,7 @@ import contextlib
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -78,11 +79,14 @@ def _run_trials(
     protocol: str, role: str, size: int, seconds: float, trials: int, on_fork: OnFork | None
 ) -> tuple[list[TrialResult], list[NullServerCounts]]:
     server_role = null_process.SINK if role == SENDER else null_process.SOURCE
-    with _process(on_fork, null_process.__name__, protocol, server_role, size, trials) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="crescendo-calibrate-") as directory,  # ours: a trial may be killed
+        _process(on_fork, null_process.__name__, protocol, server_role, size, trials) as server,
+    ):
         port = first_line(server, TIMEOUT_S)
         if not port:
             raise LostError("a null server did not start; its output is above")
-        with _process(on_fork, trial.__name__, protocol, role, port, size, seconds, trials) as engine:
+        with _process(on_fork, trial.__name__, protocol, role, port, size, seconds, trials, directory) as engine:
             engine_output, _ = engine.communicate(timeout=trials * (seconds + 2 * TIMEOUT_S))
         if engine.returncode:
             raise LostError(f"the {role} of {protocol} did not finish its trials; its output is above")

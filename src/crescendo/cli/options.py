@@ -52,7 +52,7 @@ def check_directory_of(file: Path | None, option: str) -> None:
         raise ConfigError(f"{option} {file}: there is no directory {file.parent}; create it first")
 
 
-def duration_ns(text: str, option: str, *, min_ns: int = 0) -> Duration:
+def duration_ns(text: str, option: str, *, min_ns: int = 0) -> int:
     """A length of time that an option gives, such as 60s."""
     try:
         duration = Duration.parse(text)
@@ -60,4 +60,4 @@ def duration_ns(text: str, option: str, *, min_ns: int = 0) -> Duration:
         raise ConfigError(f"{option}: {err}") from err
     if duration < min_ns:
         raise ConfigError(f"{option} {text}: too short; give at least {Duration(min_ns)}")
-    return duration
+    return int(duration)

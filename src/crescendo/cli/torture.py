@@ -30,11 +30,12 @@ def torture(
     The same seed gives the same faults. A round that loses something is shrunk to the fewest faults that still do, and
     saved as an experiment file. Exit code 1 if one was found, 3 if no round could be judged.
     """
+    from crescendo.model.units import Duration
     from crescendo.run.interruption import Interruption
     from crescendo.run.random_breakage import durable_experiment, possible_actions
     from crescendo.run.random_breakage import torture as carry_out
 
-    for_ns, measure_ns = duration_ns(lasts, "--for"), duration_ns(measure, "--measure")
+    for_ns, measure_ns = duration_ns(lasts, "--for"), Duration(duration_ns(measure, "--measure"))
     actions = possible_actions(do or ())
     experiment = durable_experiment(system, measure_ns, tuple(setting or ()))
 

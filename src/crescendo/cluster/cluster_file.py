@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from crescendo.agent.configuration import read_configuration
+from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.protocols import default_port
 from crescendo.topology.inventory import Inventory, InventoryHost, read_inventory
@@ -110,7 +111,7 @@ def _plan(path: Path, document: dict[str, Any]) -> ClusterPlan:
     try:
         given = msgspec.convert(document, ClusterFile)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{path}: {err}") from err
+        raise ConfigError(f"{path}: {explain(str(err), document, ClusterFile)}") from err
 
     def located(name: str | None) -> Path | None:
         return None if name is None else path.parent / name

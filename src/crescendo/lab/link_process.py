@@ -56,6 +56,10 @@ class LinkProcess:
             raise LostError(f"lab: {self._name} refuses: {answer}")
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def ended(self) -> bool:
         """Whether its process has ended, although nobody closed it."""
         return self._process.poll() is not None

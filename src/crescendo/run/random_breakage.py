@@ -19,6 +19,7 @@ import yaml
 
 from crescendo.faults.registry import action_of
 from crescendo.inspectors.registry import INSPECTORS
+from crescendo.load.protocols.mlmq import LEASE_MS
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from, to_document
@@ -40,7 +41,7 @@ FAILING = "failing.yml"
 """The file of the shortest timeline that fails."""
 
 DEFAULT_MEASURE = Duration(10 * 10**9)
-_DRAIN, _DRAIN_LIMIT = "5s", "2m"  # after the last message, and while messages still arrive
+_DRAIN_S, _DRAIN_LIMIT = 5, "2m"  # after the last message, and while messages still arrive
 _TRIES = 2  # a loss may need luck, so fewer faults count as harmless only after as many runs without one
 _RATE, _SENDERS, _RECEIVED_SHARE = 200, 2, 0.8
 
@@ -99,7 +100,7 @@ def durable_experiment(system: str, measure: Duration = DEFAULT_MEASURE, overrid
             "rate": _RATE,
             "receive_rate": _RATE * _SENDERS * _RECEIVED_SHARE,
         },
-        "phases": {"warmup": "0s", "measure": str(measure), "drain": _DRAIN, "drain_limit": _DRAIN_LIMIT},
+        "phases": {"warmup": "0s", "measure": str(measure), "drain": _drain(protocol), "drain_limit": _DRAIN_LIMIT},
         "checks": {"lost_acknowledged": 0},
         "accept_drift": True,
     }
@@ -218,6 +219,11 @@ def _sentence(one: Round) -> str:
 def described(fault: PlannedFault) -> str:
     lasts = f" for {fault.lasts}" if fault.lasts else ""
     return f"{fault.do}{lasts} at {fault.at.offset}"
+
+
+def _drain(protocol: str) -> str:
+    """Longer than MLMQ keeps what it has given to a receiver that lost its connection."""
+    return f"{_DRAIN_S + (LEASE_MS // 1000 if protocol == MLMQ.name else 0)}s"
 
 
 def _protocol(system: str) -> str:

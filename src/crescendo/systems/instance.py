@@ -79,8 +79,9 @@ def start(
     create_instance_dir(directory, {**blueprint.files, **tls_files, **around.files})
     notify = on_launch or (lambda _: None)
     try:
-        if around.disk is not None:
-            around.disk.attach(directory / DATA)
+        for part, disk in around.disks.items():
+            (directory / DATA / part).mkdir(mode=0o700, exist_ok=True)
+            disk.attach(directory / DATA / part)
         instance.give_to_account()
         notify(instance)
         instance.launch_all(on_fork, timeout_s, notify)
@@ -261,8 +262,8 @@ class RunningInstance:
             child.wait()
         if self._keep_logs is not None:
             move_logs(self.directory, self._keep_logs, self._secret_forms)
-        if self._surroundings.disk is not None:
-            self._surroundings.disk.detach()
+        for disk in self._surroundings.disks.values():
+            disk.detach()
         for directory in (*self.outside_dirs, self.directory):
             remove_instance_dir(directory)
 
@@ -356,7 +357,7 @@ class RunningInstance:
             "TMPDIR": str(self.directory / "tmp"),
             TOKEN: part_token(self.token, launch.node) if launch.node else self.token,
             **launch.env,
-            **self._surroundings.env(self.directory),
+            **self._surroundings.env(self.directory, launch.node),
         }
 
     def _becomes(self, is_ready: Callable[[], bool], timeout_s: float, children: Sequence[ChildProcess]) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.systems.base import Surroundings
 from crescendo.systems.instance import START_TIMEOUT_S, RunningInstance, start
 from crescendo.systems.ports import HOST, choose_ports
 from crescendo.topology.generate import Network, generate
@@ -82,6 +83,7 @@ def running_network(
     progress: Callable[[str], None] = lambda _: None,
     *,
     keep_logs: Path | None = None,
+    surroundings: Mapping[str, Surroundings] | None = None,
 ) -> Iterator[dict[str, RunningInstance]]:
     """Start all nodes, and stop all of them at the end, whatever happens."""
     password = secrets.token_urlsafe(12)
@@ -93,7 +95,8 @@ def running_network(
             for some in [of_type[at : at + _AT_ONCE] for at in range(0, len(of_type), _AT_ONCE)]:
                 for node in some:
                     progress(f"starting {node.id} ({node.program})")
-                    running[node.id] = _launch(network, node, directory, password, keep_logs)
+                    around = None if surroundings is None else surroundings.get(node.id)
+                    running[node.id] = _launch(network, node, directory, password, keep_logs, around)
                     started.callback(running[node.id].stop)
                 for node in some:
                     _await_service(node, running[node.id])
@@ -105,7 +108,12 @@ def running_network(
 
 
 def _launch(
-    network: Network, node: GraphNode, directory: Path, password: str, keep_logs: Path | None
+    network: Network,
+    node: GraphNode,
+    directory: Path,
+    password: str,
+    keep_logs: Path | None,
+    surroundings: Surroundings | None,
 ) -> RunningInstance:
     try:
         kind = LocalNode(network, node, USER, password)
@@ -117,6 +125,7 @@ def _launch(
             on_fork=die_with_parent(),
             keep_logs=keep_logs and keep_logs / node.id,
             waits=False,
+            surroundings=surroundings,
         )
     except ConfigError as err:
         raise ConfigError(f"node {node.id}: {err}") from err

@@ -33,6 +33,7 @@ class StudyPartResult(Struct, frozen=True):
     points: list[StudyPoint]
     page: str = ""
     reason: str = ""
+    remarks: list[str] = []
 
 
 class StudyDocument(Struct, frozen=True):

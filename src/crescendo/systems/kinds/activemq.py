@@ -60,6 +60,7 @@ _AGENT = "conf/jolokia-agent.properties"
 _AGENT_JAR = "jolokia-agent-jvm-2.1.2-javaagent.jar"
 _JOLOKIA_PATH = "/api/jolokia"
 _PROTOCOLS = (AMQP, STOMP, MQTT, OPENWIRE)
+_STORE = "kahadb"  # as the template calls it
 _TRANSPORTS = {OPENWIRE: ("tcp", "nio", "ssl")}
 """The schemes of its own protocol: plain, with a pool of threads, over TLS. Those of others contain their name."""
 _STANDS_BY = {
@@ -83,6 +84,11 @@ class ActiveMQSettings(PairSettings, frozen=True, forbid_unknown_fields=True, kw
         if self.failover is None:
             return ()
         return (*pair_ports(ActiveMQ.ports), *((DATABASE,) if self.failover == "jdbc" else ()))
+
+    @property
+    def node_data(self) -> Mapping[str, str]:
+        """With a database, it is the one that keeps the messages."""
+        return dict.fromkeys(self.node_names, _STORE) if self.failover == "shared-store" else {}
 
 
 class ActiveMQ(JavaBroker):

@@ -29,6 +29,7 @@ from crescendo.systems.base import (
 )
 from crescendo.systems.install.java import PROBE_QUEUE, jvm_command
 from crescendo.systems.install.maven import Release
+from crescendo.systems.instance_dir import DATA
 from crescendo.systems.kinds.broker_pair import PairSettings, node_directory, pair_ports
 from crescendo.systems.kinds.java_broker import (
     ROLE,
@@ -71,7 +72,7 @@ _OPTIONS = {
     OPENWIRE: {"protocols": "OPENWIRE"},
     CORE: {"protocols": "CORE"},
 }
-_CLUSTER = "cluster"
+_CLUSTER, _SHARED = "cluster", "shared"
 _STANDS_BY = {
     # It waits for the lock of the store; it has announced itself to the other broker.
     "shared-store": ("AMQ221034", "AMQ221031"),
@@ -88,6 +89,10 @@ class ArtemisSettings(PairSettings, frozen=True, forbid_unknown_fields=True, kw_
     @property
     def extra_ports(self) -> tuple[str, ...]:
         return () if self.failover is None else (_CLUSTER, *pair_ports((*Artemis.ports, _CLUSTER)))
+
+    @property
+    def node_data(self) -> Mapping[str, str]:
+        return {name: name if self.failover == "replication" else _SHARED for name in self.node_names}
 
 
 class Artemis(JavaBroker):
@@ -152,8 +157,8 @@ class Artemis(JavaBroker):
 def _data(settings: ArtemisSettings, directory: Path, number: int) -> Path | str:
     """Where a broker keeps its messages: both in one place, or each in its own."""
     if settings.failover is None:
-        return "data"
-    return directory / "data" / (node_name(number) if settings.failover == "replication" else "shared")
+        return DATA
+    return directory / DATA / settings.node_data[node_name(number)]
 
 
 def _cluster(settings: ArtemisSettings, directory: Path, ports: Mapping[str, int], number: int) -> dict[str, str]:
