@@ -36,11 +36,12 @@ from crescendo.importers.lines import small_frame
 from crescendo.importers.message_counts import message_counts
 from crescendo.importers.parts import PartsWriter, write_rejected
 from crescendo.importers.registry import format_of
-from crescendo.importers.sources import FoundFile, find_files, stage_files
+from crescendo.importers.sources import FoundFile, find_files, most_rows, stage_files
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.workload import MAX_CONNECTIONS
 from crescendo.pipeline.spark.errors import spark_errors
+from crescendo.pipeline.spark.evaluation import evaluation_for
 from crescendo.record.durable import sync_tree
 from crescendo.record.manifest import Clock, Manifest, Phase, State, write_manifest
 from crescendo.record.new_directory import check_new, new_directory
@@ -118,8 +119,16 @@ def _import(
     sources = stage_files(plan.found, scratch / "sources", options.limits)
     if all(source.refused for source in sources):
         raise ConfigError(f"{sources[0].path}: {sources[0].fault}")
+    with evaluation_for(most_rows(sources), spark):
+        return _write_recording(plan, draft, sources, Workspace(spark, scratch, progress), options)
+
+
+def _write_recording(
+    plan: ImportPlan, draft: Path, sources: list[SourceFile], workspace: Workspace, options: ImportOptions
+) -> ImportSummary:
+    progress = workspace.progress
     progress(f"reading {sum(source.octets for source in sources):,} bytes")
-    result = _read_all(plan.source_format, Workspace(spark, scratch, progress), sources, options)
+    result = _read_all(plan.source_format, workspace, sources, options)
     if any(item.id >= MAX_CONNECTIONS for item in result.connections):
         raise ConfigError(f"a recording can have {MAX_CONNECTIONS:,} connections; import fewer files at a time")
     parts = PartsWriter(draft)
@@ -161,7 +170,7 @@ def _import(
         end_ns=end_ns,
         caveats=result.caveats,
     )
-    shutil.rmtree(scratch)
+    shutil.rmtree(workspace.folder)
     sync_tree(draft)
     write_manifest(draft, _manifest(plan, summary, result, parts, options))
     return summary
