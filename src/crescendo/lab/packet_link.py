@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from crescendo.lab.packet_link_program import CountPackets, ImpairLink, LinkCounts, LinkRequest
-from crescendo.lab.switch_program import OK
+from crescendo.lab.switch_requests import OK
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.lab_network import Impairment
 from crescendo.model.units import format_unit

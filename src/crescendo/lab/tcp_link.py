@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from crescendo.lab.byte_lane import LaneShape
-from crescendo.lab.switch_program import OK
+from crescendo.lab.switch_requests import OK
 from crescendo.lab.tcp_link_program import (
     CountBytes,
     EndConnections,
