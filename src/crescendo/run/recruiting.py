@@ -1,6 +1,6 @@
 """How does a run get its peers from the standing peers of a lab, and their part of the recording afterwards?
 
-It takes all that it needs or none: two runs that each hold half of what the other wants would wait for ever. If peers
+It takes all that it needs or none: two runs that each hold half of what the other wants would wait forever. If peers
 are busy it waits and says for whom. While the last messages arrive it fetches what senders have sealed, after the run
 the rest, from each peer at its own address, and releases them. Peers of another version are refused. The contents of
 files travel; where they lie on either side does not.
@@ -69,7 +69,7 @@ class Recruits:
         interrupted: Callable[[], bool],
     ) -> None:
         """Take a standing peer that fits for every id. Waits until they are free."""
-        said, tries_left = "", _TRIES
+        announced, tries_left = "", _TRIES
         while True:
             seen = self._client.ping(self._client.lab.scope)
             self._offers = {peer.session: pong.offer for peer, pong, _ in seen if pong.offer is not None}
@@ -84,8 +84,8 @@ class Recruits:
                 waiting = self._take(chosen)
                 if not waiting:
                     return
-            if waiting != said:
-                said = waiting
+            if waiting != announced:
+                announced = waiting
                 progress(f"waiting for {waiting}")
             time.sleep(_RETRY_S * (0.5 + random.random()))  # noqa: S311 - so that two runs do not retry in lockstep
 
@@ -198,8 +198,8 @@ def of_this_version(seen: list[tuple[Identity, Pong, int]]) -> tuple[list[tuple[
         if pong.offer is not None and pong.offer.version == __version__:
             usable.append((peer, pong, round_trip_ns))
         else:
-            said = "no version" if pong.offer is None else f"version {pong.offer.version}"
-            refused.append(f"{peer.id} on {peer.host} has {said}, and this is {__version__}; install the same")
+            version = "no version" if pong.offer is None else f"version {pong.offer.version}"
+            refused.append(f"{peer.id} on {peer.host} has {version}, and this is {__version__}; install the same")
     return usable, sorted(refused)
 
 
