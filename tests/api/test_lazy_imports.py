@@ -12,6 +12,7 @@ from crescendo.control.peer_launch import PeerLaunch
 
 HEAVY = ("numpy", "pyspark", "plotly", "asyncpg", "scipy", "matplotlib", "fastapi", "uvicorn")
 NOT_IN_A_PEER = ("pyspark", "plotly", "scipy", "matplotlib", "rich", "typer", "fastapi", "uvicorn")
+NOT_IN_A_PLAIN_RUN = ("pyspark", "pyroute2", "httpx", "cryptography", "rich", "plotly", "scipy")
 IMPORTED = "import sys; print([name for name in {names!r} if name in sys.modules])"
 PLUGINS = """
 [crescendo.verbs]
@@ -40,6 +41,11 @@ def test_help_imports_nothing_heavy() -> None:
     done = _python(program, "--help")
     assert "analyze" in done.stdout, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_plain_run_loads_nothing_for_labs_and_clusters() -> None:
+    done = _python("import crescendo.run.execute\n" + IMPORTED.format(names=NOT_IN_A_PLAIN_RUN))
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 @pytest.mark.parametrize(

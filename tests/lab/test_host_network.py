@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -135,6 +136,18 @@ def test_bad_names_are_refused(network: HostNetwork) -> None:
     for name in ("", "Alpha", "a b", "alpha"):
         with pytest.raises(ConfigError, match="host name"):
             network.add(name)
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "lab.md"
+    program = page.read_text().partition("```python\n")[2].partition("```")[0]
+    assert "broker.limit(" in program
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("/tmp/sender", str(tmp_path))],  # noqa: S108 - the page's own
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_is_left_when_the_owner_is_killed() -> None:

@@ -32,7 +32,7 @@ from crescendo.lab.ownership import LAB_VARIABLE, owner_mark
 from crescendo.lab.packet_link import MECHANISM as TAP_LINK
 from crescendo.lab.packet_link import NoTapError, PacketLink
 from crescendo.lab.packet_link_program import LinkCounts
-from crescendo.lab.switch_program import (
+from crescendo.lab.switch_requests import (
     BRIDGE,
     OK,
     AddBridge,

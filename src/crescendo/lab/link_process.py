@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from crescendo.lab.switch_program import OK
+from crescendo.lab.switch_requests import OK
 from crescendo.model.errors import LostError
 from crescendo.model.units import format_unit
 from crescendo.processes.child import ChildProcess, close_pipes, first_line, wait_or_kill

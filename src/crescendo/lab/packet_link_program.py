@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.lab.impairment_schedule import DelayLine, Direction, ImpairmentSchedule, with_changed_bit
-from crescendo.lab.switch_program import OK
+from crescendo.lab.switch_requests import OK
 from crescendo.model.lab_network import CLEAN, Impairment
 from crescendo.model.units import parse_unit
 

@@ -10,15 +10,29 @@ import sys
 from ipaddress import ip_interface
 from pathlib import Path
 from socket import AF_INET
-from typing import IO, Literal
+from typing import IO
 
 import msgspec
-from msgspec import Struct
 from pyroute2 import IPRoute, NetNS
 from pyroute2.netlink.exceptions import NetlinkError
 
-OK = "ok"
-BRIDGE, INSIDE = "lab", "eth0"
+from crescendo.lab.switch_requests import (
+    BRIDGE,
+    OK,
+    AddBridge,
+    AddLocalAddress,
+    ConnectHost,
+    JoinBridge,
+    LeaveBridge,
+    LimitLink,
+    Request,
+    SetAddress,
+    SetLink,
+    SetRetransmission,
+    SetRoute,
+)
+
+INSIDE = "eth0"
 PREFIX = 24
 _BURST_BYTES = 32 * 1024
 _QUEUE_LATENCY = "400ms"
@@ -26,98 +40,6 @@ _LEAST_RATE_BYTES, _NO_FRAME_BYTES = 1000, 10  # a token bucket drops frames tha
 _ROOT_HANDLE = 0x10000
 _LINK_SCOPE, _KERNEL_ROUTE = 253, 2  # as of the route that the kernel makes for an address
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")  # of the network of the process that writes
-
-
-class AddBridge(Struct, frozen=True, tag="bridge"):
-    """A further bridge: of another IP network, if it has the address of a router, or of an access point."""
-
-    name: str
-    router: str | None = None
-    uplink: str | None = None  # the bridge that an access point is connected to
-
-
-class ConnectHost(Struct, frozen=True, tag="join"):
-    """Connect the host that the process keeps. With `tap`, the port exists, and this is its other end."""
-
-    port: str
-    keeper: int
-    address: str
-    bridge: str = BRIDGE
-    tap: str | None = None
-
-
-class LeaveBridge(Struct, frozen=True, tag="leave"):
-    """The host has no link any more."""
-
-    port: str
-
-
-class JoinBridge(Struct, frozen=True, tag="associate"):
-    """The host gets a link at this access point."""
-
-    port: str
-    bridge: str
-
-
-class SetAddress(Struct, frozen=True, tag="address"):
-    """The host has this address only, and reaches other networks through the router."""
-
-    keeper: int
-    address: str
-    router: str
-
-
-class AddLocalAddress(Struct, frozen=True, tag="local"):
-    """The host itself answers at this address: a process of ours there is the link to the one who has it."""
-
-    keeper: int
-    address: str
-
-
-class SetRoute(Struct, frozen=True, tag="route"):
-    """The host reaches other networks through the router."""
-
-    keeper: int
-    router: str
-
-
-class SetRetransmission(Struct, frozen=True, tag="retransmit"):
-    """TCP of the host sends again after this time at the earliest, in its network and through the router."""
-
-    keeper: int
-    address: str
-    rto_min_ms: int
-    router: str | None = None
-
-
-class SetLink(Struct, frozen=True, tag="carry"):
-    """Cut the link of a host, or restore it."""
-
-    port: str
-    state: Literal["up", "down"]
-
-
-class LimitLink(Struct, frozen=True, tag="limit"):
-    """Limit each direction of a host's link, in bits per second: 0 removes the limit, None lets nothing pass."""
-
-    port: str
-    keeper: int
-    up_bps: int | None
-    down_bps: int | None
-
-
-Request = (
-    AddBridge
-    | ConnectHost
-    | LeaveBridge
-    | JoinBridge
-    | SetAddress
-    | AddLocalAddress
-    | SetRoute
-    | SetRetransmission
-    | SetLink
-    | LimitLink
-)
 
 
 class Switch:

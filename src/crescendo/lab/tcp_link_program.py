@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.lab.byte_lane import ByteLane, LaneShape
-from crescendo.lab.switch_program import OK
+from crescendo.lab.switch_requests import OK
 
 _CHUNK_BYTES, _PACED_CHUNK_BYTES = 1 << 16, 1 << 12
 _CONNECT_S = 5.0

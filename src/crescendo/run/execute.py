@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -52,12 +52,13 @@ from crescendo.run.lab_client import LabClient
 from crescendo.run.observer import RunObserver
 from crescendo.run.peer_process import PeerProcess
 from crescendo.run.planning import RunArrangement, files_of_urls, plan_run
-from crescendo.run.recording_fetch import compress_logs
-from crescendo.run.recruiting import Recruits, WantedPeer
 from crescendo.run.result import RunResult
 from crescendo.run.sealed_manifest import seal_run
 from crescendo.run.startable import check_startable
 from crescendo.run.system_start import start_system
+
+if TYPE_CHECKING:
+    from crescendo.run.recruiting import Recruits
 
 STANDING = ("sender", "receiver")
 """Roles that standing peers always take, as inspectors and agents do where the experiment says so; clients never."""
@@ -191,9 +192,11 @@ def _execute(
 
 
 def _recruit(
-    recruits: Recruits, arrangement: RunArrangement, experiment: Experiment, observer: RunObserver
+    recruits: "Recruits", arrangement: RunArrangement, experiment: Experiment, observer: RunObserver
 ) -> dict[str, str]:
     """Recruit standing peers; the roles of the peers that are left for us to start."""
+    from crescendo.run.recruiting import WantedPeer
+
     roles, placed = arrangement.roles, arrangement.inspectors_on
     standing = {peer: role for peer, role in roles.items() if peer in placed or _is_standing(experiment, peer, role)}
     by_side = protocols_by_side(experiment.workload, experiment.clients)
@@ -216,7 +219,7 @@ def _conduct(
     observer: RunObserver,
     durable: bool,
     experiment: Experiment,
-    recruits: Recruits | None,
+    recruits: "Recruits | None",
     hop_files: Mapping[str, Path],
     faults: FaultControl,
     hosts: ExperimentLab | None,
@@ -260,9 +263,11 @@ def _conduct(
 
 def _recruits(
     control: ControlAccess, lab: Lab, scope: NoteScope, stack: contextlib.ExitStack, durable: bool
-) -> Recruits | None:
+) -> "Recruits | None":
     if not control.standing or control.url is None:
         return None
+    from crescendo.run.recruiting import Recruits  # and the HTTP client with it, which no other run needs
+
     client = LabClient(control.url, lab, f"run-{scope.name}")
     client.connect()
     stack.callback(client.close)
@@ -298,7 +303,7 @@ def _absolute(file: str) -> str:
     return str(Path(file).resolve())
 
 
-def _compared_clocks(recruits: Recruits, lab: Lab, experiment: Experiment, observer: RunObserver) -> HostClocks:
+def _compared_clocks(recruits: "Recruits", lab: Lab, experiment: Experiment, observer: RunObserver) -> HostClocks:
     hosts = recruits.clocks()
     observer.progress("comparing clocks")
     clocks = HostClocks(hosts, lab.scope)
@@ -308,8 +313,10 @@ def _compared_clocks(recruits: Recruits, lab: Lab, experiment: Experiment, obser
     return clocks
 
 
-def _collected(ending: RunEnding, recruits: Recruits, run_dir: Path, observer: RunObserver) -> RunEnding:
+def _collected(ending: RunEnding, recruits: "Recruits", run_dir: Path, observer: RunObserver) -> RunEnding:
     """Fetch what standing peers recorded. What is missing makes the run incomplete."""
+    from crescendo.run.recording_fetch import compress_logs
+
     observer.progress("fetching the recording from the standing peers")
     try:
         recruits.collect(run_dir)

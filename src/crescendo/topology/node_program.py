@@ -1,7 +1,7 @@
 """How does a broker of a network run on its own machine, without the one who deployed it?
 
 `python -m crescendo.topology.node_program FILE` reads what to start from a private file, renders the node's files here,
-where its program is installed, and keeps the broker until it is told to end; then nothing of it is left but that file.
+where its program is installed, and keeps the broker until SIGTERM; then nothing of it is left but that file.
 `--find PROGRAM` only says whether a program is there, `--install PROGRAM` gets it. A broker that cannot be started or
 ends by itself is one sentence on standard error.
 """
